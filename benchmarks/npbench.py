@@ -6,7 +6,8 @@ CHECKOUT is a clone of https://github.com/spcl/npbench, which is read and never 
 own on one core, gradtape with an empty cache; imports are not counted. JAX runs NPBench's own ports. The gradient is taken in all float
 and complex arrays among the arguments; other arguments are passed as NPBench makes them. The results of a program that returns nothing
 are the arrays that it fills; for NumPy the arguments are copied before each run. A derivative along one direction is compared with
-differences of NumPy's values and with JAX: "off" means that it agrees with neither.
+differences of NumPy's values and with JAX: "off" means that it agrees with neither. Where JAX's port computes something else, such as the
+number of steps alone, a remark says so, and a star among the slower programs.
 """
 
 from __future__ import annotations
@@ -284,6 +285,15 @@ def near(found: float | None, expected: float | None, tolerance: float, scale: f
     return "" if difference < tolerance else f"{difference:.0e}"
 
 
+def is_another(row: dict[str, dict[str, Any]], what: str, tolerance: float) -> bool:
+    """Return whether JAX's port computes something else than NumPy's program, with which gradtape agrees."""
+    expected, ours, theirs = (row.get(tool, {}).get(what) for tool in TOOLS)
+    if None in (expected, ours, theirs):
+        return False
+    scale = row["numpy"].get("value", 0.0)
+    return not near(ours, expected, tolerance, scale) and bool(near(theirs, expected, 10 * tolerance, scale))
+
+
 def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
     head = [
         "program",
@@ -307,6 +317,8 @@ def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
                 for other in (numpy_, jax)
             ]
             remarks += [f"{what} off by {far[0]}"] if all(far) else []
+            if is_another(row, what, tolerance):
+                remarks.append(f"JAX's port has another {what}")
         seconds = [ours.get("first_value_s"), ours.get("first_gradient_s"), jax.get("first_gradient_s")]
         cells = [
             name,
@@ -331,8 +343,14 @@ def means(results: dict[str, dict[str, dict[str, Any]]]) -> str:
         if ratios:
             mean = math.exp(statistics.mean(map(math.log, ratios)))
             slower = sum(ratio < 0.95 for ratio in ratios)
+            names = [
+                name + ("*" if other == "jax" and is_another(row, "slope", 1e-4) else "")
+                for (name, row), (theirs, ours) in zip(results.items(), pairs, strict=True)
+                if theirs and ours and theirs / ours < 0.95
+            ]
             lines.append(
                 f"- {what}: {mean:.2f} times as fast as {other} in the geometric mean of {len(ratios)} programs; slower on {slower}"
+                + (f" ({', '.join(names)})" if names else "")
             )
     return "\n".join(lines)
 

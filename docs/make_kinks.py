@@ -11,9 +11,10 @@ import scipy.special
 import gradtape.ops  # noqa: F401 - the rows enter themselves
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.callback import Callback
+from gradtape.kinds.routines.matrix import Matrix
 
 PAGE = Path(__file__).parent / "reference" / "kinks.md"
 
@@ -61,7 +62,11 @@ def number(value: Any) -> str:
 
 def page() -> str:
     """Return the text of the page."""
-    known = [row for row in ROWS.values() if isinstance(row, Elementwise | Reduction | Cumulative | Matrix)]
+    known = [
+        row
+        for row in ROWS.values()
+        if isinstance(row, Elementwise | Reduction | Cumulative | Matrix | Callback)
+    ]
     rows = sorted([row for row in known if row.kinks], key=name_of)
     lines = [f"| `{name_of(row)}` | {row.kinks} |" for row in rows]
     points = [

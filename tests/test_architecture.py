@@ -139,18 +139,20 @@ def test_importing_leaves_the_cycle_collector_on():
 
 GLOSSARY = Path(__file__).parents[1] / "docs" / "glossary.md"
 PLAIN = """
-and check class config content context convention copy core cost counter create creation custom debug debugger disk
-edit equal error evaluate explain explanation finding habit init inside inspect key list loader lock main
-method mixed more name naming nested number object operator order origin out part per picture plan product progress
-read reader reason recording report result routine script select set sign special split statement step table text
+and attribute check class config content context convention copy core cost counter create creation custom debug debugger disk
+edit equal error evaluate explain explanation finding habit init inside inspect iterator key list loader lock main
+method mixed more name naming nested number object operator minimize order origin out part per picture plan product progress
+read reader reason recording report result routine script select set sign solution solver special split statement step table text
 thread type undo unsupported use user write writer
 
 api argument building callable caller compile function functional html import interpret log logic memory module
 line optimise standalone svg
 
-arithmetic array asarray axes axis calculus comparison complex exponential extrema fft flip float grad histogram
-indexing integer inverse linalg logistic math moment nan norm numeric numpy pad polynomial power quantile root scipy
-shape softmax solve sort sorting stat statistic trig
+airy arithmetic array asarray axes axis bessel calculus central comparison complex convolution design distance
+distribution elliptic entropy equation exponential extension extrema fft filter flip float fourier gamma grad grid
+histogram hypergeometric incomplete indexing integer inverse label legendre linalg logistic math moment morphology nan
+ndimage noncentral norm normal numeric numpy orthogonal pad piecewise polynomial power quantile registry root rotation
+scipy sequence shape signal softmax solve sort sorting spline stat statistic trig wave window
 """
 """Words of module names that need no explanation: plain English, Python's, and families of functions by NumPy's names."""
 

@@ -97,8 +97,8 @@ def a_gradient_of_two_numbers() -> None:
 
 
 @raises("UnsupportedFunctionError")
-def a_mask_in_jit() -> None:
-    gt.jit(lambda x: x[x > 1])(PAIR)
+def an_object_function_in_jit() -> None:
+    gt.jit(lambda x: np.frompyfunc(abs, 1, 1)(x))(PAIR)
 
 
 @raises("UnsupportedCodeError")
@@ -269,6 +269,16 @@ def a_large_array_of_few_rows() -> None:
     gt.asarray(gt.IndexedSlices(np.ones((1, 2)), [3], (10_000_000, 2)))
 
 
+@raises("LongLoopWarning")
+def a_long_loop_on_a_tape() -> None:
+    with gt.GradientTape() as tape:
+        x = tape.watch(1.5)
+        y = x
+        for _ in range(26_000):
+            y = 0.5 * y + x
+    tape.gradient(y, x)
+
+
 @raises("IntegerWatchWarning")
 def integers_on_a_tape() -> None:
     with gt.GradientTape() as tape:
@@ -276,6 +286,7 @@ def integers_on_a_tape() -> None:
 
 
 LOCATED = {
+    "LongLoopWarning",
     "ShapeError",
     "DtypeError",
     "IntegerInputError",

@@ -89,7 +89,7 @@ def test_attributes_of_the_users_function_are_its_own() -> None:
         ("lax", "gt.scan"),
         ("numpy", "import numpy as np"),
         ("function", "use @gt.jit"),
-        ("pure_callback", "@numba.njit"),
+        ("pure_callback", "gt.callback"),
         ("no_grad", "gt.stop_gradient(x)"),
         ("elementwise_grad", "gt.vmap(gt.grad(f))"),
         ("make_vjp", "gt.vjp(f, x)"),

@@ -28,7 +28,10 @@ from gradtape.trace.array.array import Array as Array
 from gradtape.trace.array.indexed_slices import IndexedSlices as IndexedSlices
 from gradtape.trace.patching import conversions as _conversions  # noqa: F401 - lists of traced numbers become arrays
 from gradtape.trace.patching import creation as _creation  # noqa: F401 - hooks in NumPy's functions
+from gradtape.trace.patching import opaque as _opaque  # noqa: F401 - and functions that compute with numbers
+from gradtape.trace.patching import polynomials as _polynomials  # noqa: F401 - numpy.poly1d of traced coefficients
 from gradtape.trace.patching import scipy as _scipy  # noqa: F401 - and in SciPy's
+from gradtape.trace.patching.imports import when_imported as _when_imported
 from gradtape.trace.variables.variable import Variable as Variable
 from gradtape.transforms.procedures import loop_pullback as _loop_pullback  # noqa: F401 - enters itself
 
@@ -49,6 +52,9 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.custom.custom_gradient import grad_pass_through as grad_pass_through
     from gradtape.api.custom.rules import custom_jvp as custom_jvp
     from gradtape.api.custom.rules import custom_vjp as custom_vjp
+    from gradtape.api.solvers.callback import callback as callback
+    from gradtape.api.solvers.implicit import custom_fixed_point as custom_fixed_point
+    from gradtape.api.solvers.implicit import custom_root as custom_root
     from gradtape.api.sparse import gather as gather
     from gradtape.api.sparse import scatter_add as scatter_add
     from gradtape.api.sparse import scatter_sub as scatter_sub
@@ -71,6 +77,13 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
+def _import_solvers(_: object) -> None:
+    for module in ("minimize", "roots"):
+        _importlib.import_module(f"gradtape.api.solvers.{module}")
+
+
+_when_imported("scipy.optimize", _import_solvers)
+
 _NAMESPACES = ("debug", "inspect", "optimizers")
 _LATER = {
     "check_grads": "transforms.check",
@@ -87,6 +100,9 @@ _LATER = {
     "grad_pass_through": "custom.custom_gradient",
     "custom_jvp": "custom.rules",
     "custom_vjp": "custom.rules",
+    "callback": "solvers.callback",
+    "custom_fixed_point": "solvers.implicit",
+    "custom_root": "solvers.implicit",
     "ForwardAccumulator": "tape.forward",
     "hessian": "transforms.functional",
     "hvp": "transforms.functional",

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Config", "config", "on_change", "rolling"]
+__all__ = ["Config", "config", "on_change", "rolling", "trace_settings"]
 
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off", "")
@@ -300,6 +300,19 @@ class Rolling(NamedTuple):
     def policy(self) -> str | int | tuple[str, int] | None:
         """The memory policy of the loops."""
         return _policy(self.checkpoint)
+
+
+class TraceSettings(NamedTuple):
+    """The settings that traces of compiled functions depend on: under others, a function is traced anew."""
+
+    reroll: bool
+    reroll_checkpoint: str | None
+    loops: str
+
+
+def trace_settings() -> TraceSettings:
+    """Return the settings that a trace depends on now."""
+    return TraceSettings(config.reroll, config.reroll_checkpoint, config.loops)
 
 
 def rolling() -> Rolling:

@@ -34,6 +34,7 @@
     ├── CompileWarning                          a function could not be compiled and runs on the interpreter
     ├── CacheWarning                            the disk cache cannot be used
     ├── DensifyWarning                          a large array was made of a few rows
+    ├── LongLoopWarning                         a tape has recorded a loop that goes on for long
     └── IntegerWatchWarning                     a tape was asked to watch integers
 """
 
@@ -263,6 +264,10 @@ class CacheWarning(GradtapeWarning):
 
 class DensifyWarning(GradtapeWarning):
     """A large array was made of a few rows."""
+
+
+class LongLoopWarning(GradtapeWarning):
+    """A tape has recorded a loop that goes on for long."""
 
 
 class IntegerWatchWarning(GradtapeWarning):

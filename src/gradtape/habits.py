@@ -30,7 +30,7 @@ tree tree_util tree_map: containers are optree's: import optree; optree.tree_map
 pmap shard_map xmap: there is one device; gt.vmap(f) maps over an axis, and compiled code uses the cores by itself
 make_jaxpr xla_computation: call f once, then print(gt.inspect.graph(f))
 eval_shape ShapeDtypeStruct: call f on arrays of the shape that is meant; gt.inspect.graph(f) shows all shapes
-pure_callback io_callback callback: compiled code calls NumPy's functions and @numba.njit functions; under a tape, others take x.numpy()
+pure_callback io_callback: use gt.callback(f, result_like, x)
 block_until_ready: results are ready when a jitted function returns; of a tape's array, x.numpy() computes now
 device_put device_get devices local_devices default_device device_count: arrays are NumPy's, in the memory of the host
 disable_jit: gt.config.jit = False runs jitted functions op by op
@@ -56,7 +56,7 @@ TensorArray: append to a Python list and np.stack it, or write to y = np.zeros(n
 map_fn: use gt.map(f, xs), or gt.vmap(f)(xs)
 foldl foldr scan_associative: use gt.scan(f, init, xs)
 case switch_case: use gt.switch(index, [f, g], x)
-py_function numpy_function: NumPy code needs no wrapper; a function of another library gets its rule with gt.custom_gradient
+py_function numpy_function: NumPy code needs no wrapper; gt.callback(f, result_like, x) calls a function of another library
 autodiff: gt.ForwardAccumulator and gt.jvp are forward mode
 RegisterGradient: give a rule with @gt.custom_gradient, gt.custom_vjp or gt.custom_jvp
 no_gradient NoGradient NotDifferentiable: use gt.stop_gradient(x)
@@ -170,7 +170,7 @@ requires_grad requires_grad_: follow it with x = tape.watch(x)
 is_leaf: every array can be watched: x = tape.watch(x)
 register_hook: use gt.debug.GradientsDebugger() to see the gradient at a value
 zero_grad zero_: there are no gradients to be zeroed; x[...] = 0 writes zeros
-cpu cuda to_device: arrays are in the memory of the host; x.numpy() is an ndarray
+cpu cuda: arrays are in the memory of the host; x.numpy() is an ndarray
 block_until_ready: x.numpy() computes now
 unsqueeze expand_dims: use x[:, None], or np.expand_dims(x, axis)
 dim rank: use x.ndim
@@ -185,7 +185,6 @@ matmul mm bmm mv: use x @ y
 exp log sin cos tanh sqrt abs pow square sigmoid: use NumPy's function, np.exp(x) and the like
 norm: use np.linalg.norm(x)
 clamp: use x.clip(low, high)
-view: use x.reshape(shape), or x.numpy().view(dtype) for the same bytes as another dtype
 view_as expand expand_as: use x.reshape(y.shape), or np.broadcast_to(x, y.shape)
 chunk split unbind: use np.split(x, n)
 index_select gather: use x[indices], or np.take(x, indices, axis)
@@ -196,7 +195,7 @@ eval: x.numpy() computes now
 values: use x.numpy()
 _value primal: use x.numpy(), which leaves the record
 weak_type aval: use x.dtype and x.shape
-device devices sharding: arrays are in the memory of the host
+devices sharding: arrays are in the memory of the host
 to: use x.astype(dtype)
 op graph: gt.debug.explain_gradient(tape, y, x) says how a value was computed
 """)
@@ -228,7 +227,7 @@ variables trainable_variables: use tape.watched_variables()
 DEBUG: Final = _entries("""
 print: print(x) works under a tape; name a value in compiled code, gt.name(x, "h"), and see its gradient with GradientsDebugger
 breakpoint: set gt.config.eager = True and use breakpoint()
-callback: compiled code calls NumPy's functions and @numba.njit functions; under a tape, others take x.numpy()
+callback: use gt.callback(f, result_like, x)
 nans debug_nans detect_anomaly set_detect_anomaly assert_all_finite: use with gt.debug.check_numerics(): ...
 """)
 

@@ -168,7 +168,9 @@ def map_nested(function: Callable[[Any], Any], kind: type, operand: Any) -> Any:
     nested = (kind, list, tuple)
     if isinstance(operand, list | tuple) and any(isinstance(item, nested) for item in operand):
         items = [map_nested(function, kind, item) for item in operand]
-        return items if isinstance(operand, list) else tuple(items)
+        if isinstance(operand, list):
+            return items
+        return type(operand)(*items) if hasattr(operand, "_fields") else tuple(items)
     return operand
 
 

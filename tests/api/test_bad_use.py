@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse.csgraph
 from scipy import special
 
 import gradtape as gt
@@ -116,7 +117,10 @@ def test_calls_that_want_ndarrays_say_what_to_write(tmp_path: Any) -> None:
     names: dict[str, Any] = {}
     exec(compile(library.read_text(), str(library), "exec"), names)
     for body, advice in (
-        (lambda x: special.diric(x, 3), "write diric with NumPy's functions"),
+        (
+            lambda x: scipy.sparse.csgraph.shortest_path(np.outer(x, x)),
+            "write shortest_path with NumPy's functions",
+        ),
         (names["filled"], "np.full(n, a, like=a)"),
         (lambda x: np.random.default_rng(0).normal([x[0], x[1]]), "np.stack([a, b])"),
     ):
@@ -126,10 +130,8 @@ def test_calls_that_want_ndarrays_say_what_to_write(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        (lambda x: special.owens_t(x, x), "scipy.special.owens_t is"),
         (lambda x: special.owens_t.accumulate(x), "scipy.special.owens_t.accumulate is"),
         (lambda x: np.frompyfunc(abs, 1, 1)(x), "abs (vectorized) is"),
-        (lambda x: np.linalg.eigvals(x), "(in np.linalg.eigvals)"),
     ],
 )
 def test_functions_are_called_by_their_names(body: Function, name: str) -> None:

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from gradtape.procedures.ir import For
+from gradtape.procedures.ir import Allocate, For
 from gradtape.procedures.traversal import walk
 from tests.frontend.support import check, run, translated
 
@@ -304,9 +304,51 @@ def conditional_expression_of_none(x, y):
     return y * 2.0
 
 
+def walrus(x):
+    t, i = 0.0, 0
+    while (y := x[i] * 2.0) > -2.0:
+        t += y * y
+        i += 1
+        if i == len(x):
+            break
+    if (n := len(x)) > 2 and (z := x[0] + n) > 0.0:
+        t += z
+    return t, y, n
+
+
+def starred_targets(x):
+    a, *b = x
+    first, *middle, last = (x[0], 2.0, x[1], 3.0)
+    *most, end = range(4)
+    (c, *d), e = (x[:3], 1.0)
+    t = a * last + end + c * e
+    for one in b:
+        t = t * 0.5 + one
+    for one in middle:
+        t += one * first
+    return t, len(most), d[1]
+
+
+def shapes_assigned(x):
+    y = np.zeros((2, len(x)))
+    z = y
+    for i in range(2):
+        for j in range(len(x)):
+            y[i, j] = x[j] * (i + 1)
+    y.shape = (2 * len(x),)
+    t = 0.0
+    for k in range(2 * len(x)):
+        t += y[k] * (k + 1)
+    y.shape = -1, 2
+    return t, z, y[1]
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        walrus,
+        starred_targets,
+        shapes_assigned,
         while_and,
         while_or_continue,
         break_in_for,
@@ -372,11 +414,10 @@ def parallel_temporaries(x):
     return y
 
 
-@pytest.mark.parametrize(
-    ("function", "is_parallel"),
-    [(parallel_elements, True), (parallel_sum, False), (parallel_temporaries, False)],
-)
-def test_iterations_of_prange_are_parallel_if_they_share_no_variable(function, is_parallel):
-    loops = [one for one in walk(translated(function, X).procedure.body) if isinstance(one, For)]
-    assert any(loop.parallel for loop in loops) == is_parallel
+@pytest.mark.parametrize("function", [parallel_elements, parallel_sum, parallel_temporaries])
+def test_iterations_of_prange_are_parallel_and_have_temporary_arrays_of_their_own(function):
+    body = translated(function, X).procedure.body
+    (loop,) = [one for one in walk(body) if isinstance(one, For) and one.parallel]
+    is_own = any(isinstance(one, Allocate) for one in walk(loop.body))
+    assert is_own == (function is parallel_temporaries)
     np.testing.assert_allclose(run(function, X), function(X))

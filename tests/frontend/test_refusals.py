@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+
 import numpy as np
 import pytest
 
@@ -92,9 +94,25 @@ def objects(x):
     return Thing().y * x[0]
 
 
-def starred(x):
-    a, *b = x[0], x[1], x[2]
-    return a + b[0]
+def any_keywords(x):
+    def g(a, **rest):
+        return a * rest["b"]
+
+    return g(x[0], b=x[1])
+
+
+def selected(x):
+    items = []
+    for i in range(3):
+        if x[i] > 0.0:
+            items.append(x[i])
+            x[i] = 0.0
+    return np.sum(np.array(items))
+
+
+def attributes(x):
+    x.flags = 3
+    return x[0]
 
 
 def shared(x):
@@ -110,7 +128,9 @@ def shared(x):
     "function",
     [
         shared,
-        starred,
+        any_keywords,
+        selected,
+        attributes,
         appends,
         random_numbers,
         global_random_numbers,
@@ -144,3 +164,41 @@ def test_errors_of_the_code_are_raised():
         run(checked, -X)
     with pytest.raises(ValueError, match="too large"):
         run(checked, 1000.0 * X)
+
+
+def counters(x):
+    def make():
+        s = 0.0
+
+        def step(v):
+            nonlocal s
+            s = s + v
+            return s
+
+        return step
+
+    count = make()
+    return count(x[0])  # here
+
+
+def assigned_from_elsewhere(x):
+    t = 0.0
+
+    def add(v):
+        nonlocal t
+        t += v
+
+    def run():
+        for v in x:
+            add(v)  # here
+
+    run()
+    return t
+
+
+@pytest.mark.parametrize("function", [counters, assigned_from_elsewhere])
+def test_a_variable_is_assigned_only_from_the_function_that_calls(function):
+    with pytest.raises(UnsupportedCodeError, match="variable of another function") as caught:
+        translate(function, (aval((3,), FLOAT64),))
+    assert caught.value.where is not None
+    assert linecache.getline(__file__, caught.value.where.line).endswith("# here\n")

@@ -15,6 +15,7 @@ from gradtape.loops.printer import print_loops
 from gradtape.loops.traversal import walk
 from gradtape.lower.llvm.math import can_inline_scalar, can_inline_vectors
 from gradtape.lower.pipeline import lower, schedule_of
+from gradtape.ops.core.shape import slice_
 from gradtape.runtime.compile import kernel as kernels
 from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 from tests.support.control_cases import body_of, graph_of, value
@@ -87,7 +88,7 @@ def test_large_carries_are_swapped_between_two_buffers(length):
     a, b = value((size,)), value((size,))
 
     def iteration(index, carries, elements):
-        return carries[1], carries[0] * 0.5
+        return carries[1] + slice_(carries[0], (size - 1,), (size,), (-1,)), carries[0] * 0.5
 
     graph = graph_of(scanned(iteration, [a, b], [], length), [a, b])
     (loop,), _ = loops_of(graph)

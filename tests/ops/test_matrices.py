@@ -10,8 +10,8 @@ import pytest
 import gradtape as gt
 import gradtape.ops
 from gradtape.ir.graph import Value
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.ops.core.matrices import lu
 from tests.support.graphs import check_derivatives, input_like, run
 from tests.support.lowering import Compiled, graph_of
@@ -219,11 +219,19 @@ def test_complex_factors() -> None:
     gt.check_grads(real_of, (A,), order=1)
 
 
-def test_vectors_that_no_matrix_determines_are_refused() -> None:
-    for function in (
-        lambda a: np.linalg.svd(a)[0],
-        lambda a: np.linalg.qr(a, "complete")[0],
-        lambda a: np.linalg.qr(a, "raw")[0],
-    ):
-        with pytest.raises(gt.errors.UnsupportedFunctionError, match="what to do"):
-            gt.jit(function)(A[:, :2])
+def test_reflections_are_refused() -> None:
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match="what to do"):
+        gt.jit(lambda a: np.linalg.qr(a, "raw")[0])(A[:, :2])
+
+
+@pytest.mark.parametrize(
+    "function", [lambda a: np.linalg.svd(a)[0], lambda a: np.linalg.qr(a, "complete")[0]]
+)
+def test_vectors_that_complete_a_basis_move_along_the_others_only(function: Function) -> None:
+    a = A[:, :2]
+    step = np.ones_like(a)
+    basis, moved = gt.jvp(function, (a,), (step,))
+    rest = basis[:, 2:]
+    np.testing.assert_allclose(basis, function(a), rtol=1e-12)
+    np.testing.assert_allclose(moved.T @ basis + basis.T @ moved, 0, atol=1e-12)
+    np.testing.assert_allclose(rest.T @ moved[:, 2:], 0, atol=1e-12)

@@ -80,17 +80,9 @@ def test_complex_systems() -> None:
         np.testing.assert_allclose(gt.jit(function)(x), function(x), rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: logsumexp(x, return_sign=True),
-        lambda x: sla.solve(x @ x.T, x, assume_a="sym"),
-        lambda x: sla.eigh(x @ x.T, type=2),
-    ],
-)
-def test_what_is_not_followed_says_so(function: Function) -> None:
+def test_what_is_not_followed_says_so() -> None:
     with pytest.raises(UnsupportedFunctionError, match="what to do"):
-        gt.jit(function)(X)
+        gt.jit(lambda x: logsumexp(x, return_sign=True))(X)
 
 
 # Names

@@ -14,7 +14,7 @@ from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.printer import print_graph
 from gradtape.ir.verifier import verify
 from gradtape.passes import pipeline
-from gradtape.passes.complex.split import split_complex
+from gradtape.passes.complex.graphs import split_complex
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
 from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop

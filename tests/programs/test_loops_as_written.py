@@ -186,7 +186,7 @@ def test_selections_are_the_same_whatever_is_kept(checkpoint: Any) -> None:
     np.testing.assert_allclose(gt.grad(f)(x), np.tile([8.0, 0.0, 2.0, 0.0], 4), rtol=1e-12)
 
 
-def test_guards_of_a_line_are_told_once() -> None:
+def test_guards_of_a_line_are_told_once(loops_are_traced: None) -> None:
     @gt.jit
     def middle(a: Array) -> Array:
         low, high = 0.0 * a, a + 1.0

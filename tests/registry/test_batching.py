@@ -10,9 +10,9 @@ import pytest
 
 from gradtape.ir.graph import Value, literal
 from gradtape.kinds.batching import batch_node
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.transforms.batch import batch
 from gradtape.transforms.vjp import vjp

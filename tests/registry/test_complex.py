@@ -11,6 +11,7 @@ import pytest
 import gradtape as gt
 from gradtape.errors import DtypeError, NotDifferentiableError
 from gradtape.ir.graph import constant
+from gradtape.kinds.elementwise import SciPy
 from gradtape.kinds.registry import TRIALS
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp
@@ -24,17 +25,18 @@ RNG = np.random.default_rng(11)
 POINTS = RNG.normal(size=(3, 2)) + 1j * RNG.normal(size=(3, 2))
 OTHERS = RNG.normal(size=(3, 2)) + 1j * RNG.normal(size=(3, 2))
 
-WITHOUT_A_DERIVATIVE = ("sign", "psi", "stop_gradient")
+WITHOUT_A_DERIVATIVE = ("sign", "psi", "_riemann_zeta", "airye_bi", "airye_bip", "stop_gradient")
 APART = ("convert", "from_parts")
 """Casts to single precision, and what takes real numbers."""
 
 
 def complex_cases() -> list[Any]:
-    """Return a case for each row that has a derivative and that NumPy applies to complex numbers."""
+    """Return a case for each row that has a derivative and that NumPy applies to complex numbers, not to their parts."""
     found = []
     for row in elementwise_rows():
         case = Case(row, "D" * row.arity, row.params[0])
-        if row.differentiable and row.name not in (*WITHOUT_A_DERIVATIVE, *APART):
+        takes_parts = isinstance(row.body, SciPy) and "D" in row.body.loop
+        if row.differentiable and not takes_parts and row.name not in (*WITHOUT_A_DERIVATIVE, *APART):
             try:
                 case.numpy(case.arrays((2,)))
             except (TypeError, ValueError):

@@ -11,6 +11,7 @@ from gradtape.errors import LoweringError
 from gradtape.ir.graph import Value
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
@@ -53,7 +54,7 @@ def test_elementwise_row(name: str) -> None:
 def structural_cases() -> list[Any]:
     found = []
     for name, row in ROWS.items():
-        if isinstance(row, IndexMap | Reduction | Cumulative | Accumulate | Contract | Join):
+        if isinstance(row, IndexMap | Reduction | Cumulative | Accumulate | Contract | Correlation | Join):
             found += [pytest.param(row, sample, id=f"{name}-{k}") for k, sample in enumerate(row.samples)]
     return found
 
@@ -64,7 +65,7 @@ def operands_of(row: Any, sample: Any) -> tuple[list[Any], dict[str, Any]]:
     indices: list[Any] = []
     if isinstance(row, Cumulative | Join):
         shapes, params = sample
-    elif isinstance(row, Contract):
+    elif isinstance(row, Contract | Correlation):
         shapes, params = sample[:2], sample[2]
     elif isinstance(row, Accumulate):
         shapes, indices, params = sample[:2], sample[2], sample[3]

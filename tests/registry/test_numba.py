@@ -56,4 +56,6 @@ def test_gradients_of_elementwise_rows(number: int, exhaustive: bool) -> None:
     arrays = case.arrays((5,))
     inputs = inputs_like(arrays)
     total = ROWS["reduce_sum"](case.apply(*inputs), axes=(0,))
-    compare(graph_of(inputs, with_gradient(inputs, total).outputs), arrays)
+    compare(
+        graph_of(inputs, with_gradient([inputs[k] for k in case.smooth_positions()], total).outputs), arrays
+    )

@@ -14,6 +14,7 @@ import gradtape.ops  # noqa: F401 - the rows enter themselves
 from gradtape.ir.graph import Value, constant, literal
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join, starts
@@ -163,6 +164,21 @@ def test_the_derivative_of_a_product_does_not_divide_by_zero() -> None:
     ):
         traced = input_like(x)
         check_derivatives([row(traced, **params)], [traced], [x])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("row", "sample"), rows(Correlation))
+def test_correlation(row: Correlation, sample: tuple[Any, ...]) -> None:
+    x_shape, w_shape, params = sample
+    arrays = numbers(x_shape, w_shape)
+    x, w = arrays
+    lead = x.ndim - params["rank"]
+    out = (*x_shape[:lead], *[n - k + 1 for n, k in zip(x_shape[lead:], w_shape[lead:], strict=True)])
+    expected = np.zeros(out)
+    for i in positions(out):
+        window = tuple(slice(o, o + k) for o, k in zip(i[lead:], w_shape[lead:], strict=True))
+        expected[i] = np.sum(x[(*i[:lead], *window)] * w[i[:lead]])
+    inputs = [input_like(array) for array in arrays]
+    check([row(*inputs, **params)], inputs, arrays, expected)
 
 
 @pytest.mark.parametrize(("row", "sample"), rows(Contract))

@@ -15,11 +15,13 @@ from gradtape.ir.graph import Graph, Value, constant, extract
 from gradtape.ir.types import aval
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cumulative import Cumulative
-from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.elementwise import Elementwise, Refused
 from gradtape.kinds.join import Join
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.callback import Callback
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.runtime.interpret import interpret
 
@@ -66,6 +68,16 @@ class Case:
 
     def apply(self, *operands: Any) -> Value:
         return self.row(*operands, **self.params)
+
+    def rule(self, position: int) -> Any:
+        """Return the partial derivative in an argument, if the row has such."""
+        return self.row.partials[position] if self.row.partials is not None else None
+
+    def smooth_positions(self) -> list[int]:
+        """Return the arguments in which there is a derivative."""
+        return [
+            k for k, code in enumerate(self.codes) if code in "dD" and not isinstance(self.rule(k), Refused)
+        ]
 
 
 def draw(
@@ -145,7 +157,7 @@ def samples_of(row: Any) -> list[tuple[list[tuple[int, ...]], list[np.ndarray[An
     """Return (shapes, index arrays, parameters) for each of a row's samples."""
     if isinstance(row, Cumulative | Join):
         return [(list(shapes), [], params) for shapes, params in row.samples]
-    if isinstance(row, Contract | Matrix | Sort):
+    if isinstance(row, Contract | Correlation | Matrix | Sort):
         return [(list(sample[:-1]), [], sample[-1]) for sample in row.samples]
     if isinstance(row, Accumulate):
         return [([base, v], indices, params) for base, v, indices, params in row.samples]
@@ -153,10 +165,10 @@ def samples_of(row: Any) -> list[tuple[list[tuple[int, ...]], list[np.ndarray[An
 
 
 def structural_samples() -> list[Any]:
-    """Return each sample of each row that is not elementwise, as parameters of a test."""
+    """Return each sample of each row that is not elementwise, as parameters of a test; callbacks have a test of their own."""
     return [
         pytest.param(row, sample, id=f"{name}-{k}")
         for name, row in ROWS.items()
-        if not isinstance(row, Elementwise)
+        if not isinstance(row, Elementwise | Callback)
         for k, sample in enumerate(samples_of(row))
     ]

@@ -118,7 +118,17 @@ def test_what_has_no_derivative_to_lose_or_is_said_already_leaves_in_silence(lea
         on_a_tape(leave)
 
 
-@pytest.mark.parametrize("name", ["tobytes", "view", "flags", "strides", "byteswap"])
+def test_views_have_the_same_dtype():
+    x = gt.constant(np.arange(4.0))
+    view = x.view()
+    view[0] = 5.0
+    assert float(x.view(np.float64)[0]) == 5.0
+    for dtype in (np.int64, complex):
+        with pytest.raises(gt.errors.DtypeError, match="no bytes"):
+            x.view(dtype)
+
+
+@pytest.mark.parametrize("name", ["tobytes", "tofile", "byteswap"])
 def test_what_only_ndarrays_have_names_the_way_there(name):
     for array in (gt.constant(X), gt.Variable(X)):
         with pytest.raises(AttributeError, match=rf"{name!r}.*x\.numpy\(\)\.{name}"):

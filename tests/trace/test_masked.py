@@ -1,4 +1,4 @@
-"""Elements that a traced mask selects: what does not depend on how many they are."""
+"""Elements that a traced mask selects, and other results whose shapes depend on numbers: their number is a guard where it matters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape import errors
+from tests.support.differences import gradient_by_differences
 
 X = np.array([0.3, 0.7, -0.4, 1.2, 0.9])
 Function = Callable[..., Any]
@@ -99,19 +99,44 @@ def test_what_is_not_selected_reaches_no_derivative() -> None:
     [
         lambda x: x[x > 0],
         lambda x: len(x[x > 0]),
-        lambda x: x[x > 0].shape,
+        lambda x: x[x > 0].shape[0],
         lambda x: np.sort(x[x > 0]),
-        lambda x: x[x > 0] + x,
-        lambda x: x[x > 0] * x[x > 1],
+        lambda x: x[x > 0] + x[: np.sum(x > 0)],
+        lambda x: x[x > 0] * x[:4][x[:4] > -1][: len(x[x > 0])],
         lambda x: x[x > 0][0],
         lambda x: list(x[x > 0]),
-        lambda x: np.asarray(x[x > 0]),
         lambda x: np.linalg.norm(x[x > 0]),
+        lambda x: np.stack([x, 2 * x])[:, x > 0],
+        lambda x: np.cumsum(x[x > 0]),
+        lambda x: np.concatenate([x[x > 0.5], x[x < 0.1]]),
     ],
 )
-def test_what_depends_on_how_many_they_are_is_refused(function: Function) -> None:
-    with pytest.raises(errors.UnsupportedFunctionError, match="traced mask"):
-        gt.jit(function)(X)
+def test_what_depends_on_how_many_they_are_is_guarded(function: Function) -> None:
+    compiled = gt.jit(function)
+    for x in (X, X[::-1], X - 0.5, np.array([0.3, 0.8, 0.4, 1.2, -0.9])):
+        np.testing.assert_allclose(compiled(x), function(x))
+
+
+def test_a_write_of_as_many_elements_as_a_mask_selects() -> None:
+    def written(x: Any, y: Any) -> Any:
+        made = x * 1.0
+        made[x > 0.5] = y[: np.sum(x > 0.5)] ** 2
+        return np.sum(made * np.arange(5.0))
+
+    y = np.array([2.0, 3.0, 4.0, 5.0, 6.0])
+    for x in (X, X - 0.5):
+        assert gt.jit(written)(x, y) == written(x, y)
+        expected = gradient_by_differences(lambda y, x=x: written(x, y), y)
+        np.testing.assert_allclose(gt.grad(written, argnums=1)(x, y), expected, atol=1e-6)
+
+
+def test_a_call_with_another_number_of_elements_is_traced_anew() -> None:
+    sorted_part = gt.jit(lambda x: np.sort(x[x > 0]))
+    for x in (X, X * 1.1, X + 0.01):
+        sorted_part(x)
+    assert sorted_part.site.traces == 1
+    sorted_part(X - 0.5)
+    assert sorted_part.site.traces == 2
 
 
 def test_arrays_are_ndarrays_to_isinstance() -> None:
@@ -158,3 +183,36 @@ def test_traced_numbers_stand_on_either_side_of_what_a_mask_selects(combine: Fun
         held = gt.jit(lambda x, c=c: f(x, c))
         np.testing.assert_allclose(held(X), f(X, c))
         assert held.site.traces == 1
+
+
+@pytest.mark.parametrize("function", [np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d])
+def test_arrays_as_sets(function: Any) -> None:
+    a, b = np.array([3.0, 1.0, 2.0, 2.0]), np.array([2.0, 5.0])
+    with gt.GradientTape() as tape:
+        found = function(tape.watch(a), b)
+    np.testing.assert_array_equal(found, function(a, b))
+    np.testing.assert_array_equal(gt.jit(function)(a, b), function(a, b))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"return_inverse": True}, {"return_counts": True}, {"return_index": True}, {"axis": 0}, {"axis": 1}],
+)
+@pytest.mark.parametrize("x", [[[3.0, 1.0], [3.0, 1.0], [np.nan, np.nan]], [[2.0, 2.0]]])
+def test_unique_in_compiled_functions(x: Any, options: dict[str, Any]) -> None:
+    expected = np.unique(x, **options)
+    found = gt.jit(lambda x: np.unique(x, **options))(np.array(x))
+    for ours, numpys in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, numpys)
+
+
+def test_arange_with_traced_bounds() -> None:
+    def steps(start: Any, step: Any) -> Any:
+        return np.sum(np.arange(start, 2.0, step) ** 2)
+
+    for start, step in ((0.1, 0.25), (0.3, 0.5)):
+        assert gt.jit(steps)(start, step) == pytest.approx(steps(start, step))
+        found = gt.grad(steps, argnums=(0, 1))(start, step)
+        points = np.arange(start, 2.0, step)
+        expected = (np.sum(2 * points), np.sum(2 * points * np.arange(points.size)))
+        np.testing.assert_allclose(found, expected)

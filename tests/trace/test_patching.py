@@ -462,7 +462,8 @@ else:
         y = f(x)
     gradient = tape.gradient(y, x).numpy()
 print(*gradient)
-import scipy.linalg, scipy.fft
+import scipy.linalg, scipy.fft, scipy.ndimage, scipy.signal, scipy.cluster, scipy.integrate, scipy.interpolate
+import scipy.optimize, scipy.sparse.linalg, scipy.spatial.transform
 assert [finder for finder in sys.meta_path if "gradtape" in type(finder).__module__] == []
 for module in (scipy.special, scipy.stats, scipy.linalg, scipy.fft):
     assert "gradtape" not in type(module.__loader__).__module__ + type(module.__spec__.loader).__module__

@@ -193,8 +193,10 @@ def test_tricks_are_found(text: str, kind: object) -> None:
 NAMESPACES = """
 import atexit, builtins, cmath, math, os, sys, threading
 import numba  # else a finder on sys.meta_path waits for it
-import numpy as np, scipy.fft, scipy.linalg, scipy.special, scipy.stats
-SPACES = [builtins, cmath, math, np, np.linalg, np.fft, scipy.fft, scipy.linalg, scipy.special, scipy.stats, sys.modules["__main__"]]
+import numpy as np, scipy.fft, scipy.linalg, scipy.ndimage, scipy.signal, scipy.special, scipy.stats
+import scipy.cluster, scipy.integrate, scipy.interpolate, scipy.optimize, scipy.sparse.linalg, scipy.spatial.transform
+SPACES = [builtins, cmath, math, np, np.linalg, np.fft,
+    scipy.fft, scipy.linalg, scipy.signal, scipy.ndimage, scipy.special, scipy.stats, sys.modules["__main__"]]
 import gradtape as gt
 
 scale, log, table = 2.0, [], {"a": np.ones(2)}

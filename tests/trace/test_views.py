@@ -12,6 +12,7 @@ import pytest
 import gradtape as gt
 import gradtape.ops
 from gradtape.kinds.registry import TRIALS
+from tests.support.differences import gradient_by_differences
 
 LAYOUTS = {
     "C": lambda y: y,
@@ -304,3 +305,48 @@ def test_a_view_is_followed_when_it_is_read_after_the_tape(persistent):
         view = y.T
         y[0] = 0
     assert tape.gradient(view, x).numpy().tolist() == [[0, 0], [2, 2], [2, 2]]
+
+
+def enumerated(x):
+    return sum((v**2 * (i + 2 * j) for (i, j), v in np.ndenumerate(x)), 0.0)
+
+
+def flat_elements(x):
+    return sum((v**3 for v in x.flat), 0.0) + x.flat[4] * x.flat[1:3].sum() + np.sum(np.sin(x.T.flat))
+
+
+def flat_writes(x):
+    y = np.zeros((3, 2))
+    y.flat = x.flat
+    y.flat[[0, 3]] = x[1, 1] ** 2
+    return np.sum(y * np.arange(6.0).reshape(3, 2))
+
+
+def iterated(x):
+    y = x * 1.0
+    with np.nditer(y, flags=["multi_index"], op_flags=["readwrite"]) as items:
+        for v in items:
+            v[...] = 2 * v + items.multi_index[0]
+    total = sum((a * b for a, b in np.nditer([y, x[0]])), 0.0)
+    items = np.nditer(x, ["c_index"])
+    while not items.finished:
+        total = total + items[0] * items.index
+        items.iternext()
+    return total
+
+
+@pytest.mark.parametrize("function", [enumerated, flat_elements, flat_writes, iterated])
+def test_iterators(function):
+    x = np.array([[0.3, 1.2, -0.7], [0.9, -0.4, 1.6]])
+    expected = gradient_by_differences(function, x)
+    np.testing.assert_allclose(gt.jit(function)(x), function(x))
+    np.testing.assert_allclose(gt.grad(function)(x), expected, atol=1e-7)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        value = function(watched)
+    np.testing.assert_allclose(tape.gradient(value, watched), expected, atol=1e-7)
+
+
+def test_iterators_that_are_refused_say_what():
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match="external_loop"):
+        gt.jit(lambda x: list(np.nditer(x, flags=["external_loop"])))(np.ones(3))

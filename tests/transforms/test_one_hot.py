@@ -9,8 +9,8 @@ import pytest
 
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import INTP
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.transforms.batch import batch
 from gradtape.transforms.one_hot import OneHot
 from tests.support.graphs import input_like, run

@@ -11,8 +11,8 @@ import pytest
 import gradtape as gt
 from gradtape.errors import ArgumentError
 from gradtape.ir.graph import Value
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.transforms.row_independence import UNKNOWN, row_axis
 from tests.support.graphs import input_like, run
 from tests.support.registry_cases import structural_samples

@@ -17,7 +17,7 @@ class Instruction:
         The name that is assigned, or "" where there is none. Temporaries begin with a dollar sign.
     kind : str
         What is done: ``const``, ``global``, ``free``, ``argument``, ``copy``, ``call``, ``getitem``, ``setitem``, ``getattr``, ``binary``,
-        ``inplace``, ``unary``, ``tuple``, ``list``, ``iterator``, ``next``, ``first``, ``second``, ``unpack``, ``function``, ``raise``.
+        ``inplace``, ``unary``, ``tuple``, ``list``, ``iterator``, ``next``, ``first``, ``second``, ``unpack``, ``function``, ``setattr``.
     names : tuple of str
         The variables that are read.
     detail : object
@@ -57,9 +57,18 @@ class Code:
         Where it begins.
     blocks : dict
         By label; the first one is where control enters.
+    cells : frozenset of str
+        The variables that it shares with the functions around or inside of it, and may assign.
+    nonlocals : frozenset of str
+        Those of a function around.
+    changed : frozenset of str
+        Those that calls of other functions may assign.
     """
 
     name: str
     filename: str
     line: int
     blocks: dict[int, BasicBlock]
+    cells: frozenset[str] = frozenset()
+    nonlocals: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Value, number_of
+from gradtape.ir.graph import Value
 from gradtape.ir.types import Aval
-from gradtape.kinds.operands import as_value
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.builder import Number, ProcedureBuilder
+from gradtape.procedures.hoisting import hoist_allocations
 from gradtape.procedures.ir import (
-    Allocate,
     Content,
     Dtype,
     Memory,
@@ -23,7 +22,6 @@ from gradtape.procedures.ir import (
     Statement,
     Variable,
 )
-from gradtape.procedures.traversal import blocks
 
 
 class TranslationBuilder(ProcedureBuilder):
@@ -114,23 +112,16 @@ class TranslationBuilder(ProcedureBuilder):
         """Remove what was put before all other statements since a mark."""
         del self.start[mark:]
 
-    def finish(self, results: Sequence[Content], result_types: Sequence[Aval] | None = None) -> Procedure:
-        self._hoist(self.body, False)
-        return super().finish(results, result_types)
+    @contextmanager
+    def own_start(self, body: list[Statement]) -> Iterator[None]:
+        """Let what is put before all other statements stand at the beginning of a block: that of a parallel loop."""
+        outer, self.start = self.start, []
+        try:
+            yield
+        finally:
+            body[:0] = self.start
+            self.start = outer
 
-    def _hoist(self, statements: list[Statement], inside: bool) -> None:
-        """Allocate arrays of static sizes once, before all loops; what is to be zeros is filled where it was allocated."""
-        kept: list[Statement] = []
-        for statement in statements:
-            for block in blocks(statement):
-                self._hoist(block, True)
-            if inside and isinstance(statement, Allocate):
-                size = number_of(statement.size)
-                if size is not None:
-                    self.start.append(Allocate(statement.out, statement.size, False))
-                    if statement.zero:
-                        with self.block(kept), self.loop(size) as index:
-                            self.store(statement.out, index, as_value(statement.out.dtype.type(0)))
-                    continue
-            kept.append(statement)
-        statements[:] = kept
+    def finish(self, results: Sequence[Content], result_types: Sequence[Aval] | None = None) -> Procedure:
+        self.start += hoist_allocations(self.body)
+        return super().finish(results, result_types)

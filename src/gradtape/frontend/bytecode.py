@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import builtins
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from gradtape.errors import UnsupportedCodeError
 from gradtape.frontend.blocks import BasicBlock, Code, Instruction
 from gradtape.frontend.code_cache import NotStorableError, Store, code_key, from_bytes, to_bytes
+from gradtape.frontend.numba_interpreter import numba_ir
 from gradtape.ir.site import Site
 
 Function: TypeAlias = types.FunctionType
@@ -64,7 +65,6 @@ def _stored(code: types.CodeType, module: dict[str, Any]) -> Code:
 
 
 def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
-    from numba.core.compiler import run_frontend
     from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
     site = Site(code.co_filename, code.co_firstlineno, code.co_name)
@@ -73,7 +73,7 @@ def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
     cells = tuple([types.CellType(None) for _ in code.co_freevars])
     function = types.FunctionType(code, module, code.co_name, None, cells)
     try:
-        read = run_frontend(function)  # type: ignore[no-untyped-call]
+        read = numba_ir(function)
     except (
         NumbaError,
         UnsupportedBytecodeError,
@@ -89,11 +89,46 @@ def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
             why="Numba's interpreter of bytecode, which reads the code, does not take it",
             remedy="leave out try, with, sets, del and generators, or trace the function with gt.config.loops = 'trace'",
         ) from None
+    inner = _assigned_inside(code, module)
+    nonlocals = (_targets(read.blocks.values()) | inner) & set(code.co_freevars)
+    shared = nonlocals.union(code.co_cellvars)
     blocks = {}
     for label, block in sorted(read.blocks.items()):
-        reader = _BlockReader(code)
+        reader = _BlockReader(code, shared, nonlocals)
         blocks[label] = reader.read(label, block)
-    return Code(code.co_name, code.co_filename, code.co_firstlineno, blocks)
+    changed = (inner & shared) | nonlocals
+    return Code(code.co_name, code.co_filename, code.co_firstlineno, blocks, shared, nonlocals, changed)
+
+
+def _assigned_inside(code: types.CodeType, module: dict[str, Any]) -> frozenset[str]:
+    """Return the variables of a function that functions which it defines assign."""
+    found: frozenset[str] = frozenset()
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType) and inner.co_freevars:
+            try:
+                found |= read_code(inner, module).nonlocals
+            except UnsupportedCodeError:  # a call of it will say so
+                continue
+    return found
+
+
+def _targets(blocks: Iterable[Any]) -> frozenset[str]:
+    """Return the variables that are assigned."""
+    from numba.core import ir
+
+    return frozenset(
+        [
+            base_name(statement.target.name)
+            for block in blocks
+            for statement in block.body
+            if isinstance(statement, ir.Assign)
+        ]
+    )
+
+
+def base_name(name: str) -> str:
+    """Return the name that a variable has in Python; Numba numbers those that are assigned again, as ``x.1``."""
+    return name.partition(".")[0]
 
 
 def unsupported(what: str, where: Any, remedy: str = "") -> UnsupportedCodeError:
@@ -107,8 +142,10 @@ def unsupported(what: str, where: Any, remedy: str = "") -> UnsupportedCodeError
 class _BlockReader:
     """Converts the statements of one block of Numba's IR."""
 
-    def __init__(self, code: types.CodeType) -> None:
+    def __init__(self, code: types.CodeType, cells: frozenset[str], nonlocals: frozenset[str]) -> None:
         self.code = code
+        self.cells = cells
+        self.nonlocals = nonlocals
         self.out: list[Instruction] = []
         self.line = code.co_firstlineno
 
@@ -122,6 +159,8 @@ class _BlockReader:
             elif isinstance(statement, ir.SetItem):
                 names = (statement.target.name, statement.index.name, statement.value.name)
                 self.emit("", "setitem", names)
+            elif isinstance(statement, ir.SetAttr):
+                self.emit("", "setattr", (statement.target.name, statement.value.name), statement.attr)
             elif isinstance(statement, ir.Del):
                 pass
             else:
@@ -131,17 +170,22 @@ class _BlockReader:
         if isinstance(last, ir.Jump):
             end: tuple[str, str, list[int]] = ("jump", "", [last.target])
         elif isinstance(last, ir.Branch):
-            end = ("branch", last.cond.name, [last.truebr, last.falsebr])
+            end = ("branch", self.name(last.cond.name), [last.truebr, last.falsebr])
         elif isinstance(last, ir.Return):
-            end = ("return", last.value.name, [])
+            end = ("return", self.name(last.value.name), [])
         elif isinstance(last, ir.Raise):
-            end = ("raise", "" if last.exception is None else last.exception.name, [])
+            end = ("raise", "" if last.exception is None else self.name(last.exception.name), [])
         else:
             raise self.refusal(type(last).__name__)
         return BasicBlock(label, self.out, *end, self.line)
 
     def emit(self, target: str, kind: str, names: tuple[str, ...] = (), detail: Any = None) -> None:
-        self.out.append(Instruction(target, kind, names, detail, self.line))
+        self.out.append(Instruction(self.name(target), kind, tuple(map(self.name, names)), detail, self.line))
+
+    def name(self, name: str) -> str:
+        """Return the name of a variable; one that functions share has the same name wherever it is assigned."""
+        base = base_name(name)
+        return base if base in self.cells else name
 
     def refusal(self, what: str) -> UnsupportedCodeError:
         return unsupported(
@@ -164,6 +208,8 @@ class _BlockReader:
                 self.emit(target, "global", (), value.name)
             else:
                 self.emit(target, "const", (), value.value)
+        elif isinstance(value, ir.FreeVar) and value.name in self.nonlocals:
+            self.emit(target, "copy", (value.name,))
         elif isinstance(value, ir.FreeVar):
             self.emit(target, "free", (), value.name)
         elif isinstance(value, ir.Arg):
@@ -193,9 +239,12 @@ def _call(value: Any) -> _Parts:
 
 
 def _function(value: Any) -> _Parts:
-    names = [v.name for v in (value.closure, value.defaults) if v is not None and not isinstance(v, tuple)]
-    defaults = value.defaults if isinstance(value.defaults, tuple) else value.defaults is not None
-    yield "function", tuple(names), (value.code, value.closure is not None, defaults)
+    keywords: dict[str, Any] = value.keywords
+    is_known = isinstance(value.defaults, tuple)
+    names = [] if is_known or value.defaults is None else [value.defaults.name]
+    defaults = value.defaults if is_known else value.defaults is not None
+    detail = (value.code, defaults, tuple(keywords))
+    yield "function", (*names, *[variable.name for variable in keywords.values()]), detail
 
 
 def _one(kind: str, detail: Callable[[Any], Any] = lambda value: None) -> Callable[[Any], _Parts]:
@@ -234,10 +283,10 @@ _EXPRESSIONS: Final[dict[str, Callable[[Any], _Parts]]] = {
 _NAMES: Final = {
     "build_map": "a dict",
     "build_set": "a set",
-    "SetAttr": "an assignment to an attribute",
     "DelItem": "the deletion of an element",
     "EnterWith": "a with statement",
     "PopBlock": "a with or try statement",
+    "StaticRaise": "an error that a try or with statement may catch",
     "StaticTryRaise": "a try statement",
     "TryRaise": "a try statement",
     "yield": "a generator",

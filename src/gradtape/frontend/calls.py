@@ -166,7 +166,7 @@ def _method(self: Interpreter, method: BoundMethod, args: tuple[Any, ...], kwarg
 
 
 def _list_method(self: Interpreter, owner: ListReference, name: str, args: tuple[Any, ...]) -> Any:
-    items = list(self.lists[owner])
+    items = list(self.list_items(owner))
     if name == "append":
         items.append(in_memory(args[0]))
     elif name == "extend":
@@ -202,32 +202,35 @@ def _constructed(self: Interpreter, kind: type, args: tuple[Any, ...], kwargs: d
 
 def _inlined(self: Interpreter, function: Closure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     arguments = list(map(in_memory, bound(function, args, kwargs)))
-    return self.run_code(function.code, function.module, function.current(), arguments)
+    return self.run_code(function, arguments)
 
 
 def bound(function: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """Return the arguments of a call in the order of the code's, with defaults."""
+    """Return the arguments of a call in the order of the signature, with defaults."""
     code = function.code
-    count = code.co_argcount
-    names = code.co_varnames[:count]
-    if code.co_kwonlyargcount or code.co_flags & 0x08:
-        refuse(f"{code.co_name} takes arguments by keyword only", "let it take them by position")
+    count, only = code.co_argcount, code.co_kwonlyargcount
+    names, by_keyword = code.co_varnames[:count], code.co_varnames[count : count + only]
+    if code.co_flags & 0x08:
+        refuse(f"{code.co_name} takes any arguments by keyword (**)", "name them")
     rest = tuple(args[count:])
     if rest and not code.co_flags & 0x04:
         raise TypeError(f"{code.co_name}() takes {count} positional arguments but {len(args)} were given")
     values = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
-        if name not in names:
+        if name not in (*names[code.co_posonlyargcount :], *by_keyword):
             raise TypeError(f"{code.co_name}() got an unexpected keyword argument {name!r}")
         if name in values:
             raise TypeError(f"{code.co_name}() got multiple values for argument {name!r}")
         values[name] = value
     for name, value in zip(reversed(names), reversed(function.defaults), strict=False):
         values.setdefault(name, value)
-    missing = [name for name in names if name not in values]
+    for name, value in function.keywords:
+        values.setdefault(name, value)
+    missing = [name for name in (*names, *by_keyword) if name not in values]
     if missing:
         raise TypeError(f"{code.co_name}() missing arguments: {', '.join(missing)}")
-    return [*[values[name] for name in names], *([rest] if code.co_flags & 0x04 else [])]
+    stars = [rest] if code.co_flags & 0x04 else []
+    return [*[values[name] for name in names], *stars, *[values[name] for name in by_keyword]]
 
 
 def attribute(self: Interpreter, owner: Any, name: str) -> Any:

@@ -21,6 +21,10 @@ _CONSTANTS: Final = (int, float, complex, str, bytes, bool, type(None), type(Ell
 _MODULES: Final = {module.__name__: module for module in (builtins, operator)}
 
 
+FORMAT: Final = 2
+"""Changes where what stands in the bytes does."""
+
+
 class NotStorableError(Exception):
     """A part of code has no form as bytes."""
 
@@ -32,7 +36,7 @@ def code_key(code: types.CodeType) -> str:
     stamp = f"{origin} {os.stat(origin).st_mtime_ns}" if origin else ""
     data = marshal.dumps(code, 2)  # later versions depend on reference counts
     digest: str = hashlib.blake2b(data + stamp.encode(), digest_size=20).hexdigest()
-    return f"code {digest}"
+    return f"code {FORMAT} {digest}"
 
 
 def to_bytes(code: Code) -> bytes:
@@ -45,12 +49,13 @@ def to_bytes(code: Code) -> bytes:
         )
         for block in code.blocks.values()
     ]
-    return marshal.dumps((code.name, code.filename, code.line, blocks))
+    shared = code.cells, code.nonlocals, code.changed
+    return marshal.dumps((code.name, code.filename, code.line, blocks, shared))
 
 
 def from_bytes(data: bytes) -> Code:
     """Return what `to_bytes` made bytes of."""
-    name, filename, line, blocks = marshal.loads(data)
+    name, filename, line, blocks, shared = marshal.loads(data)
     read = {}
     for label, instructions, rest in blocks:
         made = [
@@ -58,7 +63,7 @@ def from_bytes(data: bytes) -> Code:
             for target, kind, names, detail, at in instructions
         ]
         read[label] = BasicBlock(label, made, *rest)
-    return Code(name, filename, line, read)
+    return Code(name, filename, line, read, *shared)
 
 
 def _encoded(thing: Any) -> Any:

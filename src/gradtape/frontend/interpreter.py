@@ -15,6 +15,7 @@ from gradtape.errors import GradtapeError, UnsupportedCodeError
 from gradtape.frontend.blocks import Instruction
 from gradtape.frontend.builder import TranslationBuilder
 from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable
+from gradtape.frontend.numpy.calls import call_method
 from gradtape.frontend.numpy.joins import grid
 from gradtape.frontend.operators import (
     BINARY,
@@ -41,6 +42,7 @@ from gradtape.frontend.structure import (
 from gradtape.frontend.values import (
     MISSING,
     Closure,
+    Conflict,
     ListReference,
     Places,
     RaisedError,
@@ -82,21 +84,52 @@ class Frame:
         The code.
     module : dict
         The globals.
-    cells : dict of str to object
-        The variables of enclosing functions: abstract values.
+    closure : Closure
+        The function.
     arguments : sequence
         Abstract values.
     """
 
-    def __init__(
-        self, tree: Tree, module: dict[str, Any], cells: dict[str, Any], arguments: Sequence[Any]
-    ) -> None:
+    def __init__(self, tree: Tree, closure: Closure, arguments: Sequence[Any]) -> None:
         self.tree = tree
-        self.module = module
-        self.cells = cells
+        self.module = closure.module
+        self.closure = closure
         self.arguments = arguments
         self.names: dict[str, Any] = {}
         self.line = tree.line
+        self.load_shared()
+
+    def lookup(self, name: str) -> Any:
+        """Return what a variable of this function, or of one around, holds now."""
+        if name in self.names:
+            return self.names[name]
+        return self.closure.lookup(name) if name in self.closure.code.co_freevars else MISSING
+
+    def owner(self, name: str) -> Frame | None:
+        """Return the call whose variable a nonlocal one is; None if that function is not translated."""
+        frame = self
+        while name in frame.tree.nonlocals:
+            if frame.closure.frame is None:
+                return None
+            frame = frame.closure.frame
+        return frame
+
+    def load_shared(self) -> None:
+        """Let the variables of functions around that this one assigns hold what they hold there."""
+        around = self.closure.frame
+        if around is not None and self.tree.nonlocals:
+            around.load_shared()
+        for name in self.tree.nonlocals:
+            self.names[name] = self.closure.lookup(name)
+
+    def store_shared(self) -> None:
+        """Let these variables hold there what they hold here."""
+        around = self.closure.frame
+        if around is None or not self.tree.nonlocals:
+            return
+        for name in self.tree.nonlocals:
+            around.names[name] = self.names.get(name, MISSING)
+        around.store_shared()
 
 
 class Interpreter:
@@ -153,14 +186,9 @@ class Interpreter:
 
     # Calls
 
-    def run_code(
-        self,
-        code: types.CodeType,
-        module: dict[str, Any],
-        cells: dict[str, Any],
-        arguments: Sequence[Any],
-    ) -> Any:
+    def run_code(self, closure: Closure, arguments: Sequence[Any]) -> Any:
         """Interpret the code of a function, and return what it returns."""
+        code, module = closure.code, closure.module
         depth = sum(frame.tree.name == code.co_name for frame in self.frames)
         if depth >= MOST_CALLS and sum(f.module is module for f in self.frames) >= MOST_CALLS:
             refuse(
@@ -169,14 +197,31 @@ class Interpreter:
                 "calls are interpreted in turn, and a recursion that ends on data never ends in translation",
             )
         site = here.site
-        frame = Frame(structured(code, module), module, cells, arguments)
+        caller = self.frames[-1] if self.frames else None
+        if caller is not None:
+            caller.store_shared()
+        frame = Frame(structured(code, module), closure, arguments)
+        self._check_shared(frame, caller)
         self.frames.append(frame)
         try:
             self.run(frame.tree.nodes)
+            frame.store_shared()
+            if caller is not None:
+                caller.load_shared()
             return frame.names.get(RESULT, MISSING)
         finally:
             self.frames.pop()
             here.site = site
+
+    def _check_shared(self, frame: Frame, caller: Frame | None) -> None:
+        """Refuse a function that assigns variables of another one than that which calls it: loops there would not carry them."""
+        for name in frame.tree.nonlocals:
+            owner = frame.owner(name)
+            if owner is None or owner not in self.frames or caller is None or caller.owner(name) is not owner:
+                refuse(
+                    f"{frame.tree.name} assigns {name}, a variable of another function than that which calls it",
+                    "return the new value, and assign it where the variable is",
+                )
 
     def run(self, nodes: Sequence[Node]) -> None:
         """Interpret nodes one after the other."""
@@ -263,10 +308,22 @@ class Interpreter:
         self.lists[reference] = tuple(items)
         return reference
 
+    def list_items(self, reference: ListReference) -> tuple[Any, ...]:
+        """Return the items of a list."""
+        items: Any = self.lists[reference]
+        if isinstance(items, Conflict):
+            refuse(
+                "a list has other items on one way to this line than on another",
+                "write into an array, and count: out[n] = x; n += 1",
+                "the length of a list, and the types of its items, are known when code is translated",
+            )
+        found: tuple[Any, ...] = items
+        return found
+
     def plain(self, value: Any) -> Any:
         """Return a value with lists of Python in place of references, also inside of tuples."""
         if isinstance(value, ListReference):
-            return [self.plain(item) for item in self.lists[value]]
+            return [self.plain(item) for item in self.list_items(value)]
         if type(value) is tuple:
             return tuple([self.plain(item) for item in value])
         return value
@@ -274,7 +331,7 @@ class Interpreter:
     def items(self, value: Any) -> Sequence[Any] | None:
         """Return the items of what is a static sequence."""
         if isinstance(value, ListReference):
-            return self.lists[value]
+            return self.list_items(value)
         if isinstance(value, tuple | list | range | str):
             return value
         return None
@@ -401,10 +458,10 @@ class Interpreter:
                 cells[name] = MISSING
             else:
                 cells[name] = self.outside(cell, name, cells[name])
-        defaults = [
-            self.outside(value, f"a default of {value.__name__}", x) for x in value.__defaults__ or ()
-        ]
-        return Closure(value.__code__, value.__globals__, tuple(defaults), cells)
+        what = f"a default of {value.__name__}"
+        defaults = [self.outside(value, what, x) for x in value.__defaults__ or ()]
+        keywords = [(k, self.outside(value, what, x)) for k, x in (value.__kwdefaults__ or {}).items()]
+        return Closure(value.__code__, value.__globals__, tuple(defaults), cells, keywords=tuple(keywords))
 
     def outside(self, place: Any, name: str, value: Any) -> Any:
         """Return what code reads from a global, a closure or an object: arrays are parameters, the rest is noted as constant."""
@@ -529,7 +586,7 @@ def _global(self: Interpreter, one: Instruction) -> Any:
 
 
 def _free(self: Interpreter, one: Instruction) -> Any:
-    return check_usable(self.frame.cells.get(one.detail, MISSING), one.detail)
+    return check_usable(self.frame.closure.lookup(one.detail), one.detail)
 
 
 def _call(self: Interpreter, one: Instruction) -> Any:
@@ -587,7 +644,7 @@ def _setitem(self: Interpreter, one: Instruction) -> None:
         self.settle()
         setitem(owner, self.plain(key), self.plain(value))
     elif isinstance(owner, ListReference):
-        items = list(self.lists[owner])
+        items = list(self.list_items(owner))
         index = as_integer(key, "the index")
         if isinstance(index, Value):
             if not all(map(is_number, items)):
@@ -611,10 +668,10 @@ def _lists(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
     if isinstance(x, Expression) or isinstance(y, Expression):
         return binary(self.build, function, self.plain(x), self.plain(y))
     if function in (operator.add, operator.mul):
-        result = function(*(self.lists[v] if isinstance(v, ListReference) else v for v in (x, y)))
+        result = function(*(self.list_items(v) if isinstance(v, ListReference) else v for v in (x, y)))
         return self.new_list(result)
     if function is operator.contains and isinstance(x, ListReference):
-        return binary(self.build, function, tuple(self.lists[x]), y)
+        return binary(self.build, function, self.list_items(x), y)
     return binary(self.build, function, x, y)
 
 
@@ -625,7 +682,7 @@ def _inplace(self: Interpreter, one: Instruction) -> Any:
         update(BINARY[one.detail], x, self.plain(y))
         return x
     if isinstance(x, ListReference) and one.detail is operator.add:
-        self.lists[x] = (*self.lists[x], *(self.items(y) or ()))
+        self.lists[x] = (*self.list_items(x), *(self.items(y) or ()))
         return x
     return _binary(self, one)
 
@@ -668,6 +725,8 @@ def _iterator(self: Interpreter, one: Instruction) -> Any:
 def _unpack(self: Interpreter, one: Instruction) -> Any:
     value = self.value(one.names[0])
     items = self.items(value)
+    if isinstance(one.detail, tuple):
+        return _unpack_star(self, value, *one.detail)
     if isinstance(value, Expression) and value.ndim:
         if value.shape[0] != one.detail:
             refuse(f"an array of {value.shape[0]} rows is unpacked to {one.detail} names")
@@ -681,15 +740,34 @@ def _unpack(self: Interpreter, one: Instruction) -> Any:
     return tuple(items)
 
 
+def _unpack_star(self: Interpreter, value: Any, before: int, after: int) -> Any:
+    """Return the items of a sequence for targets of which one, with a star, takes the list of what the others leave."""
+    items: tuple[Any, ...] = self.call(self, tuple, (value,), {})
+    if len(items) < before + after:
+        refuse(f"{len(items)} items are unpacked to {before + after} names and one with a star")
+    end = len(items) - after
+    return (*items[:before], self.new_list(items[before:end]), *items[end:])
+
+
 def _function(self: Interpreter, one: Instruction) -> Any:
-    code, has_closure, defaults = one.detail
+    code, defaults, keywords = one.detail
     values = self.values(one.names)
-    cells = {}
-    if has_closure:
-        cells = dict(zip(code.co_freevars, values.pop(0), strict=True))
     if defaults is True:
         defaults = values.pop(0)
-    return Closure(code, self.frame.module, defaults or (), cells, self.frame)
+    by_keyword = tuple(zip(keywords, values, strict=True))
+    return Closure(code, self.frame.module, defaults or (), {}, self.frame, by_keyword)
+
+
+def _setattr(self: Interpreter, one: Instruction) -> None:
+    """Assign the shape of an array: each name of the array holds a view of another shape then."""
+    owner, value = self.values(one.names)
+    if not isinstance(owner, ArrayView) or one.detail != "shape":
+        refuse(f"the attribute {one.detail} of {shown(owner)} is assigned")
+    if not owner.is_contiguous:
+        refuse("the shape of an array that is a view with gaps is assigned", "use y = x.reshape(shape)")
+    changed = call_method(self.build, owner, "reshape", (self.plain(value),), {})
+    for frame in self.frames:
+        frame.names.update({name: changed for name, held in frame.names.items() if held is owner})
 
 
 def _getattr(self: Interpreter, one: Instruction) -> Any:
@@ -707,6 +785,7 @@ _STEPS: Final[dict[str, Callable[[Interpreter, Instruction], Any]]] = {
     "static_getitem": _static_getitem,
     "setitem": _setitem,
     "getattr": _getattr,
+    "setattr": _setattr,
     "binary": _binary,
     "inplace": _inplace,
     "unary": lambda self, one: unary(self.build, one.detail, self.value(one.names[0])),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -189,7 +190,7 @@ def unroll(self: Interpreter, node: ForLoop, rows: Sequence, first: int = 0) -> 
             return
         stop = any_stop(self, node.stops)
         if isinstance(stop, Value):
-            self.branch(stop, _nothing, lambda k=k: unroll(self, node, rows, k + 1), node.live_after)  # type: ignore[misc]
+            self.branch(stop, _nothing, partial(unroll, self, node, rows, k + 1), node.live_after)
             return
         if stop:
             return
@@ -316,7 +317,7 @@ class _Fixpoint:
         """Append what reads the carries, at the beginning of an iteration or after the loop."""
         interpreter = self.interpreter
         for key, plan in self.current.items():
-            value = self.slots[key].read() if key in self.slots else plan.value  # type: ignore[union-attr]
+            value = plan.value if isinstance(plan, Fixed) else self.slots[key].read()
             if key in self.bounds:
                 interpreter.build.counts.limit(value, *self.bounds[key])
             self._put(key, value)
@@ -391,13 +392,6 @@ class _Fixpoint:
         interpreter.restore(self.before)
         self.begin()
 
-    def is_independent(self) -> bool:
-        """Return whether iterations have no variable, and no temporary array, in common."""
-        first = self.planner.first
-        assert first is not None
-        is_newer = self.interpreter.build.is_newer
-        return not self.slots and not any(is_newer(pointer, first) for pointer in stored(self.body))
-
     def stops(self) -> bool:
         """Return whether the loop may end by a jump."""
         return any(not isinstance(self.current[name], Fixed) for name in self.node.stops)
@@ -424,7 +418,11 @@ def _counted_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
     statement = For(index, integer(rows.count), [], rows.parallel)
     build.append(statement)
     loop.body = statement.body
-    with build.block(statement.body), _counting(build, index, statement.count):
+    with (
+        build.block(statement.body),
+        build.own_start(statement.body) if rows.parallel else nullcontext(),
+        _counting(build, index, statement.count),
+    ):
         loop.begin()
         small = isinstance(rows.count, int) and rows.count <= MOST_SMALL
         self.small_loops += small
@@ -434,7 +432,6 @@ def _counted_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
                 self.run(node.body)
         finally:
             self.small_loops -= small
-        statement.parallel = rows.parallel and loop.is_independent()
         loop.end()
 
 

@@ -28,7 +28,7 @@ from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, FLOAT64, INT64
 from gradtape.kinds.operands import as_value, conform
 from gradtape.kinds.registry import UFUNCS
-from gradtape.ops.core.elementwise.logic import logical_not
+from gradtape.ops.core.elementwise.logic import invert, logical_not
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.view import Expression
@@ -184,7 +184,7 @@ def negated(x: Any) -> Any:
     if not isinstance(x, Value):
         return not x
     made = x.maker()
-    return settled(made[1][0]) if made is not None and made[0].name == "invert" else ~x
+    return settled(made[1][0]) if made is not None and made[0] is invert else ~x
 
 
 def unary(build: ProcedureBuilder, function: Any, x: Any) -> Any:

@@ -103,13 +103,22 @@ Node: TypeAlias = Run | Raise | Branch | ForLoop | WhileLoop
 
 @record
 class Tree:
-    """The structured body of a function; it leaves what it returns in `RESULT`. `single` are the temporaries that are read at one place."""
+    """The structured body of a function; it leaves what it returns in `RESULT`.
+
+    Attributes
+    ----------
+    single : frozenset of str
+        The temporaries that are read at one place.
+    nonlocals : frozenset of str
+        The variables of functions around that it, or a function inside of it, assigns.
+    """
 
     name: str
     filename: str
     line: int
     nodes: list[Node]
     single: Names
+    nonlocals: Names = NO_NAMES
 
 
 _KNOWN: Final[WeakKeyDictionary[types.CodeType, Tree]] = WeakKeyDictionary()
@@ -121,8 +130,10 @@ def structured(code: types.CodeType, module: dict[str, Any]) -> Tree:
     if found is None:
         read = read_code(code, module)
         nodes = _Structurer(flow_graph(read)).function()
-        annotate(nodes, frozenset([RESULT]))
-        found = _KNOWN[code] = Tree(read.name, read.filename, read.line, nodes, _read_once(nodes))
+        annotate(nodes, read.cells | {RESULT}, Shared(read.cells, read.changed))
+        found = _KNOWN[code] = Tree(
+            read.name, read.filename, read.line, nodes, _read_once(nodes), read.nonlocals
+        )
     return found
 
 
@@ -416,40 +427,61 @@ def _lower_loop(node: _Loop, follow: frozenset[Label]) -> _Lowered:
 # Live names
 
 
-def annotate(nodes: Sequence[Node], live: Names) -> Names:
+@record
+class Shared:
+    """The variables that a function shares with others.
+
+    Attributes
+    ----------
+    cells : frozenset of str
+        All of them: they are live everywhere.
+    changed : frozenset of str
+        Those that calls may assign.
+    """
+
+    cells: Names = NO_NAMES
+    changed: Names = NO_NAMES
+
+
+NOT_SHARED: Final = Shared()
+
+
+def annotate(nodes: Sequence[Node], live: Names, shared: Shared = NOT_SHARED) -> Names:
     """Fill in the live names of nodes, given those after them; return those before them."""
     for node in reversed(nodes):
         if isinstance(node, Run):
-            live = _before(node.instructions, live)
+            live = _before(node.instructions, live, shared)
         elif isinstance(node, Raise):
             live = live | {node.name} if node.name else live
         elif isinstance(node, Branch):
             node.live = live
-            live = annotate(node.then, live) | annotate(node.otherwise, live) | {node.name}
+            arms = annotate(node.then, live, shared) | annotate(node.otherwise, live, shared)
+            live = arms | {node.name}
         else:
-            live = _annotate_loop(node, live)
+            live = _annotate_loop(node, live, shared)
     return live
 
 
-def _before(instructions: Sequence[Instruction], live: Names) -> Names:
+def _before(instructions: Sequence[Instruction], live: Names, shared: Shared) -> Names:
     names = set(live)
     for one in reversed(instructions):
-        names.discard(one.target)
+        if one.target not in shared.cells:
+            names.discard(one.target)
         names.update(one.names)
     return frozenset(names)
 
 
-def _annotate_loop(node: ForLoop | WhileLoop, live: Names) -> Names:
+def _annotate_loop(node: ForLoop | WhileLoop, live: Names, shared: Shared) -> Names:
     node.live_after = live
-    node.assigned = frozenset(assigned([node]))
+    node.assigned = frozenset(assigned([node], shared.changed))
     header = live | set(node.stops)
     while True:
         if isinstance(node, ForLoop):
-            new = header | (annotate(node.body, header) - {node.item})
+            new = header | (annotate(node.body, header, shared) - {node.item})
         else:
             named = {node.name} if node.name else set()
-            inner = annotate(node.body, header)
-            new = header | _before(node.test, inner | named | live)
+            inner = annotate(node.body, header, shared)
+            new = header | _before(node.test, inner | named | live, shared)
         if new == header:
             break
         header = new
@@ -458,18 +490,20 @@ def _annotate_loop(node: ForLoop | WhileLoop, live: Names) -> Names:
     return frozenset(header | used)
 
 
-def assigned(nodes: Sequence[Node]) -> set[str]:
-    """Return the names that nodes assign."""
+def assigned(nodes: Sequence[Node], changed: Names = NO_NAMES) -> set[str]:
+    """Return the names that nodes assign; calls may assign those of `changed`."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, Run):
             found.update(one.target for one in node.instructions if one.target)
+            if any(one.kind in ("call", "shortcut") for one in node.instructions):
+                found |= changed
         elif isinstance(node, Branch):
-            found |= assigned(node.then) | assigned(node.otherwise)
+            found |= assigned(node.then, changed) | assigned(node.otherwise, changed)
         elif isinstance(node, ForLoop):
-            found |= assigned(node.body) | {node.item}
+            found |= assigned(node.body, changed) | {node.item}
         elif isinstance(node, WhileLoop):
-            found |= assigned([Run(node.test), *node.body])
+            found |= assigned([Run(node.test), *node.body], changed)
     return found
 
 

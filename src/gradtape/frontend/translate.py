@@ -62,7 +62,9 @@ class Translation:
     notes: list[tuple[Any, str, Any]] = field(default_factory=list)
 
 
-def translate(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Translation:
+def translate(
+    function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None
+) -> Translation:
     """Translate a function to a procedure.
 
     Parameters
@@ -71,6 +73,8 @@ def translate(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Trans
         A function of Python, or one that Numba compiles.
     arguments : tuple
         The positional arguments. `Aval` leaves stand for numbers and arrays that are not known; all else is constant.
+    keywords : dict of str to object, optional
+        The arguments by keyword.
 
     Returns
     -------
@@ -97,7 +101,7 @@ def translate(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Trans
     """
     before = here.site
     try:
-        return _Translator(function).translate(arguments)
+        return _Translator(function).translate(arguments, keywords or {})
     except RecursionError:
         name = getattr(function, "__name__", "the function")
         raise UnsupportedCodeError(
@@ -128,13 +132,15 @@ class _Translator:
         self.results: list[Content] = []
         self.types: list[Aval] = []
 
-    def translate(self, arguments: tuple[Any, ...]) -> Translation:
-        leaves, spec = flatten(tuple(arguments))
+    def translate(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Translation:
+        leaves, spec = flatten((tuple(arguments), keywords))
         positions = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Aval)]
         parameters = {place: self.parameter(f"x{place}", leaves[place]) for place in positions}
         given = [parameters.get(place, leaf) for place, leaf in enumerate(leaves)]
-        abstract = tuple([self.interpreter_value(one) for one in unflatten(spec, given)])
-        result = call(self.interpreter, self.function, abstract, {})
+        args, kwargs = unflatten(spec, given)
+        abstract = tuple(map(self.interpreter_value, args))
+        named = {name: self.interpreter_value(one) for name, one in kwargs.items()}
+        result = call(self.interpreter, self.function, abstract, named)
         if result is MISSING or isinstance(result, Conflict):
             refuse("the function does not return the same kind of thing on all ways")
         result = self.result(self.interpreter.plain(result))

@@ -75,9 +75,11 @@ class Closure:
     defaults : tuple
         Abstract values of the last positional arguments.
     cells : dict of str to object
-        The variables of the enclosing function, as they were when this one was defined.
+        The variables of the enclosing function, if that is not translated.
     frame : object
-        The call of the enclosing function, whose attribute `names` tells what they hold later; None if it is not translated.
+        The call of the enclosing function, whose method `lookup` tells what its variables hold now; None if it is not translated.
+    keywords : tuple of (str, object)
+        The defaults of arguments by keyword only.
     """
 
     code: types.CodeType
@@ -85,12 +87,11 @@ class Closure:
     defaults: tuple[Any, ...]
     cells: dict[str, Any]
     frame: Any = None
+    keywords: tuple[tuple[str, Any], ...] = ()
 
-    def current(self) -> dict[str, Any]:
-        """Return what the variables of the enclosing function hold now."""
-        if self.frame is None:
-            return self.cells
-        return {name: self.frame.names.get(name, value) for name, value in self.cells.items()}
+    def lookup(self, name: str) -> Any:
+        """Return what a variable of the enclosing function holds now."""
+        return self.cells.get(name, MISSING) if self.frame is None else self.frame.lookup(name)
 
 
 @record
@@ -291,6 +292,7 @@ def same(first: Any, second: Any) -> bool:
             and first.cells.keys() == second.cells.keys()
             and all(same(x, second.cells[name]) for name, x in first.cells.items())
             and same(first.defaults, second.defaults)
+            and same(first.keywords, second.keywords)
         )
     if isinstance(first, RangeValue | Enumerated | Zipped | Reversed | Unrolled | Places | BoundMethod):
         return all(same(getattr(first, name), getattr(second, name)) for name in first.__match_args__)

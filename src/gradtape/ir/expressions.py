@@ -6,7 +6,7 @@ double. So numbers other than doubles, int64 and bools are written with their dt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -142,13 +142,8 @@ OF_DOUBLES: Final = {"erf": "math.erf", "erfc": "math.erfc"}
 
 OF_INTEGERS: Final = {name: f"np.{name}" for name in _INTEGERS}
 
-LIBRARY: Final = frozenset(
-    (
-        *("erfcx", "erfinv", "erfcinv", "log_ndtr", "ndtri", "gammaln", "psi", "gamma", "betaln", "beta"),
-        *("i0", "i1", "j0", "j1", "exp1", "expi"),
-    )
-)
-"""Rows that SciPy alone has: Numba cannot compile them."""
+LIBRARY: Final[dict[str, Callable[[Sequence[str]], str]]] = {}
+"""How programs write rows that SciPy alone has, of the texts of the operands; each such row enters itself. Numba cannot compile them."""
 
 PLAIN: Final = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_))
 """Dtypes that Python's own numbers have in Numba as well."""
@@ -227,6 +222,8 @@ def expression(
         return Code(f"{args[0].within(ATOM)}.{name}") if kind == "c" else None
     if name == "from_parts":
         return of_dtype(Code(f"complex({args[0].text}, {args[1].text})"), dtype)
+    if name in LIBRARY:
+        return of_dtype(Code(LIBRARY[name]([arg.text for arg in args])), dtype)
     if kind == "b":
         return _of_bools(name, args)
     if name == "divide" and plain and kind == "f":
@@ -298,8 +295,6 @@ def _of_inexact(name: str, args: Sequence[Code], dtype: Dtype) -> Code | None:
     if name in OF_DOUBLES:
         called = _called(OF_DOUBLES[name], args)
         return called if dtype in PLAIN else of_dtype(called, dtype)
-    if name in LIBRARY:
-        return of_dtype(_called(f"scipy.special.{name}", args), dtype)
     table = OF_COMPLEX if dtype.kind == "c" or name == "absolute" else OF_FLOATS
     return _called(table[name], args) if name in table else None
 

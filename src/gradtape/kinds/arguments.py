@@ -49,6 +49,11 @@ def common_dtype(*operands: Value) -> np.dtype[Any]:
     return result_dtype(*[promotion_type(operand.aval) for operand in operands])
 
 
+def known_numbers(operand: Any) -> NDArray | None:
+    """Return the numbers of an argument on which a shape depends; None where they are not known while tracing."""
+    return HOOKS.numbers(operand) if isinstance(operand, Value) else np.asarray(operand)
+
+
 def concrete(operand: Any, argument: str) -> NDArray:
     """Return the numbers of an argument on which a shape depends.
 
@@ -73,6 +78,14 @@ def concrete(operand: Any, argument: str) -> NDArray:
     return np.asarray(operand)
 
 
+def known(value: Value) -> NDArray | None:
+    """Return the numbers of a value, None where they cannot be had: in a function that is mapped, or in the body of a loop."""
+    try:
+        return HOOKS.numbers(value)
+    except ConcretizationError:
+        return None
+
+
 def as_int(operand: Any, argument: str) -> int:
     """Return an argument as a Python integer; TypeError where it is not one."""
     if isinstance(operand, Value):
@@ -84,7 +97,7 @@ def as_shape(shape: Any) -> Shape:
     """Return a shape as a tuple of integers."""
     if isinstance(shape, Value):
         shape = concrete(shape, "shape")
-    if issubclass(type(shape), np.ndarray):
+    if hasattr(shape, "tolist"):  # an ndarray, or a preallocated array
         shape = shape.tolist()
     if isinstance(shape, Sequence):
         return tuple(as_int(extent, "shape") for extent in shape)

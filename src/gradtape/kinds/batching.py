@@ -20,12 +20,14 @@ from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, aval
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.routines.callback import Callback
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.kinds.sort import Sort
 
 Operands = Sequence[Value]
@@ -180,7 +182,19 @@ def _contract(op: Contract, node: Node, operands: Operands, mapped: Flags, size:
 
 
 @batch_node.register
+def _correlation(
+    op: Correlation, node: Node, operands: Operands, mapped: Flags, size: int
+) -> tuple[Value, ...]:
+    return (op(*all_in_front(operands, mapped, size), **node.params),)
+
+
+@batch_node.register
 def _matrix(op: Matrix, node: Node, operands: Operands, mapped: Flags, size: int) -> tuple[Value, ...]:
+    return op.results(*all_in_front(operands, mapped, size), **node.params)
+
+
+@batch_node.register
+def _callback(op: Callback, node: Node, operands: Operands, mapped: Flags, size: int) -> tuple[Value, ...]:
     return op.results(*all_in_front(operands, mapped, size), **node.params)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.errors import DtypeError, NotDifferentiableError
 from gradtape.ir.builder import emit, here
+from gradtape.ir.expressions import LIBRARY
 from gradtape.ir.graph import ARRAYS, NO_PARAMS, Literal, Node, Value, literal, number_of, single
 from gradtape.ir.op import NDArray, Op
 from gradtape.ir.primitives import PRIMITIVES
@@ -51,12 +52,111 @@ class Libm(NamedTuple):
 
 
 class SciPy(NamedTuple):
-    """A scalar function of `scipy.special.cython_special`, called by its address: the overload on doubles."""
+    """A ufunc of `scipy.special`, called by the address of its scalar function or of its loop.
+
+    Attributes
+    ----------
+    name : str
+    output : int or None
+        Which of several results; None for a ufunc with one.
+    part : str
+        What is computed of a complex result: ``"real"`` or ``"imag"``.
+    loop : str
+        The types of the loop, such as ``"dD->D"``, where they are not those of the operands: a complex operand of the loop is two
+        operands of the row, its parts.
+    """
 
     name: str
+    output: int | None = None
+    part: str = ""
+    loop: str = ""
+
+    def text(self, args: Sequence[str]) -> str:
+        """Return the call as a program writes it.
+
+        Examples
+        --------
+        >>> SciPy("hankel1", None, "imag", "dD->D").text(["v", "x", "y"])
+        'scipy.special.hankel1(v, complex(x, y)).imag'
+        """
+        given = iter(args)
+        kinds = self.loop.partition("->")[0] or "d" * len(args)
+        taken = [f"complex({next(given)}, {next(given)})" if kind == "D" else next(given) for kind in kinds]
+        chosen = "" if self.output is None else f"[{self.output}]"
+        return f"scipy.special.{self.name}({', '.join(taken)}){chosen}{self.part and '.'}{self.part}"
 
 
 Body = Instruction | Intrinsic | Libm | SciPy | Callable[..., Value]
+
+
+class UfuncResult(NamedTuple):
+    """One of the results of a ufunc of SciPy, or a part of one, as a function of NumPy arrays.
+
+    Attributes
+    ----------
+    ufunc : numpy.ufunc
+    body : SciPy
+    """
+
+    ufunc: Any
+    body: SciPy
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Return the result for arrays."""
+        _, output, part, loop = self.body
+        if loop:
+            given = iter(arrays)
+            arrays = tuple(
+                [
+                    _joined(next(given), next(given)) if kind == "D" else next(given)
+                    for kind in loop.partition("->")[0]
+                ]
+            )
+        results = self.ufunc(*arrays)
+        result = results if output is None else results[output]
+        return getattr(result, part) if part else result
+
+    def dtypes(self, types: tuple[Any, ...]) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+        """Return the dtypes of operands and result, as `resolve`."""
+        if self.body.loop:
+            kinds = self.body.loop.partition("->")[0].replace("D", "dd")
+            floats = [type_ for kind, type_ in zip(kinds, types, strict=True) if kind == "d"]
+            dtype = result_dtype(*floats)
+            dtype = dtype if dtype == np.float32 else FLOAT64
+            return tuple([dtype if kind == "d" else np.dtype(kind) for kind in kinds]), dtype
+        return resolve_ufunc(self.ufunc, types, self.body.output or 0)
+
+
+def _joined(x: Any, y: Any) -> Any:
+    """Return complex numbers with these parts, which may be infinite."""
+    z = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), np.result_type(x, np.complex64))
+    z.real, z.imag = x, y
+    return z
+
+
+class Refused:
+    """Stands in place of a partial derivative that there is no formula for: to ask for it is an error.
+
+    Parameters
+    ----------
+    what : str
+        The function, and the argument: ``"scipy.special.struve in its order v"``.
+    why : str
+    """
+
+    def __init__(self, what: str, why: str) -> None:
+        self.what = what
+        self.why = why
+
+    def __call__(self, *args: Any, **params: Any) -> Value:
+        """Raise the error."""
+        raise NotDifferentiableError(
+            f"{self.what} has no derivative here",
+            where=here.site,
+            why=self.why,
+            remedy="give it as a number, or hold it fixed: gt.stop_gradient(...)",
+        )
+
 
 Parts = tuple[Value, Value]
 """Real and imaginary part of complex numbers."""
@@ -117,6 +217,8 @@ class Elementwise(Op):
         What the row is tested with: a character code for all operands, or one per operand.
     params : tuple of dict
         Parameters that the row is tested with.
+    accuracy : float
+        The relative error of the function itself, as NumPy or SciPy computes it, where that is more than rounding; 0 where it is not.
     """
 
     def __init__(
@@ -145,6 +247,7 @@ class Elementwise(Op):
         kinks: str = "",
         dtype_samples: str | tuple[str, ...] = "d",
         params: tuple[dict[str, Any], ...] = ({},),
+        accuracy: float = 0.0,
     ) -> None:
         super().__init__(name)
         self._function = function
@@ -170,6 +273,7 @@ class Elementwise(Op):
         self.kinks = kinks
         self.dtype_samples = dtype_samples
         self.params = params
+        self.accuracy = accuracy
         self.arity = len(domain)
         self._plans: dict[Any, _Plan] = {}
 
@@ -179,6 +283,8 @@ class Elementwise(Op):
         if isinstance(self._function, str):
             module, _, name = self._function.partition(":")
             self._function = getattr(importlib.import_module(module), name)
+            if isinstance(self.body, SciPy) and self.body[1:] != (None, "", ""):
+                self._function = UfuncResult(self._function, self.body)
         return self._function
 
     @property
@@ -402,7 +508,7 @@ def promotion_type(type_: Aval) -> Any:
     return {"b": type_.dtype, "i": int, "f": float, "c": complex}[type_.dtype.kind]
 
 
-_DOUBLES: Final = frozenset((FLOAT64, float, int))
+_DOUBLES: Final = frozenset((FLOAT64, float))
 
 
 @lru_cache(maxsize=8192)
@@ -421,7 +527,8 @@ def resolve(
     if isinstance(op._function, str) and FLOAT64 in types and _DOUBLES.issuperset(types):
         # SciPy's functions take doubles; importing it to ask takes 0.15 s.
         return (FLOAT64,) * len(types), FLOAT64
-    return resolve_ufunc(op.function, types)
+    function = op.function
+    return function.dtypes(types) if isinstance(function, UfuncResult) else resolve_ufunc(function, types)
 
 
 def resolve_ufunc(
@@ -454,4 +561,6 @@ def elementwise(name: str, function: Any, **facts: Any) -> Elementwise:
     """Enter a row of the elementwise kind; see `Elementwise` for the facts."""
     row = register(Elementwise(name, function, **facts))
     UFUNCS[name] = row
+    if isinstance(row.body, SciPy):
+        LIBRARY[name] = row.body.text
     return row

@@ -50,7 +50,18 @@ UNSUPPORTED: dict[str, str] = {}
 """Why a function is not followed and what to do instead, by its qualified name: ``numpy.linalg.eigvals``."""
 
 BORROWED: dict[str, Callable[..., Any]] = {}
-"""What runs in place of functions of SciPy that are written in Python, by where users find them: ``scipy.special.logsumexp``."""
+"""What runs in place of functions that are written in Python and do not dispatch, by where users find them: ``scipy.special.logsumexp``."""
+
+OPAQUE: dict[str, tuple[dict[str, str], bool]] = {}
+"""Functions that compute with numbers only, and may call the user's functions with numbers, by their module: why, empty for the common
+reason, ``followed`` for one that is none of them; and whether the other public functions of the module are opaque as well."""
+
+SOLVERS: dict[str, Callable[..., Any]] = {}
+"""What runs in place of an opaque function when a traced array reaches it, by its name: ``(plain, args, kwargs) -> result``, or
+NotImplemented."""
+
+BORROWED_OUTPUTS: dict[str, int] = {}
+"""The position of the argument that such a function writes its result into, by the same names."""
 
 OpT = TypeVar("OpT", bound=Op)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,13 +86,17 @@ class Hooks:
     call : callable
         ``(function, *args, **kwargs)`` calls a user's function, with arrays in place of values, and returns
         values.
+    scan : callable
+        ``(step, consts, carries, elements, reverse=False) -> (carries, ys)`` loops over the leading axis of the elements:
+        ``step(consts, carries, elements) -> (carries, ys)`` in each iteration.
     """
 
-    __slots__ = ("call", "numbers")
+    __slots__ = ("call", "numbers", "scan")
 
     def __init__(self) -> None:
         self.numbers: Callable[[Value], NDArray | None] = lambda value: value.data
         self.call: Callable[..., Any] = lambda function, *args, **kwargs: function(*args, **kwargs)
+        self.scan: Callable[..., tuple[Sequence[Value], Sequence[Value]]]
 
 
 HOOKS = Hooks()
@@ -135,14 +150,25 @@ def implements(
     return enter
 
 
-def borrows(*names: str) -> Callable[[F], F]:
-    """Let the decorated function run in place of these functions of SciPy when an argument is traced."""
+def borrows(*names: str, writes: int | None = None) -> Callable[[F], F]:
+    """Let the decorated function run in place of these functions, which do not dispatch, when an argument is traced.
+
+    Parameters
+    ----------
+    *names : str
+        Where they are found, private modules included: functions written in Python or, with positional arguments only, in C.
+    writes : int, optional
+        For a function that writes its result into an argument: the position of this argument. What runs gets its shape there, and
+        returns what is written.
+    """
 
     def enter(replacement: F) -> F:
         for name in names:
             if name in BORROWED:
                 raise ValueError(f"two replacements for {name}")
             BORROWED[name] = replacement
+            if writes is not None:
+                BORROWED_OUTPUTS[name] = writes
         return replacement
 
     return enter

@@ -155,6 +155,8 @@ class Copier:
                     self._place(*pair.first),
                     self._place(*pair.second),
                     None if pair.landing is None else self._place(*pair.landing),
+                    None if pair.aside is None else self._place(*pair.aside),
+                    pair.carries,
                 )
                 for pair in pairs
             ]

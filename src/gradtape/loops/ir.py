@@ -171,8 +171,8 @@ class RoutineCall:
     numbers : tuple
         Extents and options.
     library : str
-        ``blas`` (products of matrices), ``lapack`` (linear algebra, which may fail), ``procedure`` (a procedure, which may fail) or
-        ``gradtape`` (its own routines).
+        ``blas`` (products of matrices), ``lapack`` (linear algebra, which may fail), ``procedure`` (a procedure, which may fail),
+        ``python`` (a row that Python computes, which may fail) or ``gradtape`` (its own routines).
     multiplications : int
         In about the time of how many multiplications of matrix elements it is done.
     """
@@ -180,7 +180,7 @@ class RoutineCall:
     function: str
     operands: tuple[Place, ...]
     numbers: tuple[Any, ...]
-    library: Literal["blas", "lapack", "procedure", "gradtape"] = "gradtape"
+    library: Literal["blas", "lapack", "procedure", "python", "gradtape"] = "gradtape"
     multiplications: int = 0
 
 
@@ -250,12 +250,19 @@ Statement: TypeAlias = (
 class DoubleBuffer:
     """A carry in two buffers that are swapped after each iteration, which reads `current` and writes `following`.
 
+    Two carries may share them, of which the second one becomes what the first one was: it is in `following` at first, and an iteration
+    replaces it element by element.
+
     Attributes
     ----------
     current, following : Buffer
         The names that the iteration knows; in the first one they are `first` and `second`.
     landing : (Buffer, Position) or None
         Where what `current` holds after the last iteration is copied to, if only the run knows which of the two it is.
+    aside : (Buffer, Position) or None
+        Memory of the same size, for two carries: `second` gets then what `following` holds.
+    carries : int
+        Whether one or two carries are in the buffers.
     """
 
     current: Buffer
@@ -263,6 +270,8 @@ class DoubleBuffer:
     first: Place
     second: Place
     landing: Place | None = None
+    aside: Place | None = None
+    carries: int = 1
 
 
 class _SequentialLoop(ControlFlow):
@@ -277,7 +286,7 @@ class _SequentialLoop(ControlFlow):
         return (self.var,)
 
     def places(self) -> tuple[Place, ...]:
-        ends = [(pair.first, pair.second, pair.landing) for pair in self.pairs]
+        ends = [(pair.first, pair.second, pair.landing, pair.aside) for pair in self.pairs]
         return tuple([place for places in ends for place in places if place is not None])
 
     def aliases(self) -> tuple[Buffer, ...]:

@@ -90,7 +90,7 @@ class LiveIns:
             elif isinstance(statement, ControlFlow):
                 self._control_flow(statement)
             elif isinstance(statement, RoutineCall):
-                self.may_fail = self.may_fail or statement.library in ("lapack", "procedure")
+                self.may_fail = self.may_fail or statement.library in ("lapack", "procedure", "python")
                 self.may_stop = self.may_stop or statement.library == "procedure"
                 for buffer, position in statement.operands:
                     self._touch(buffer, position)

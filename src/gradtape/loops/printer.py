@@ -106,8 +106,13 @@ def _pairs_before(pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
 
 def _pairs_after(pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
     for pair in pairs:
+        size = pair.current.size
+        if pair.aside is not None:
+            yield f"{indent}{_part(pair.aside, size)}[:] = {pair.following.name}[:{size}]"
         if pair.landing is not None:
-            yield f"{indent}{_part(pair.landing, pair.current.size)}[:] = {pair.current.name}[:{pair.current.size}]"
+            yield f"{indent}{_part(pair.landing, size)}[:] = {pair.current.name}[:{size}]"
+        if pair.aside is not None:
+            yield f"{indent}{_part(pair.second, size)}[:] = {_part(pair.aside, size)}"
 
 
 def _while(statement: WhileLoop, indent: str) -> Iterator[str]:

@@ -278,7 +278,7 @@ class _Verifier:
         )
         for pair in loop.pairs:
             self._check_place(pair.first, reads=True)
-            self._check_place(pair.second)
+            self._check_place(pair.second, reads=pair.carries == 2)
             for buffer in (pair.current, pair.following, pair.first[0], pair.second[0]):
                 alike = (buffer.size, buffer.dtype) == (pair.current.size, pair.current.dtype)
                 self._require(alike, f"{buffer.name} is swapped with another size or dtype")
@@ -289,6 +289,7 @@ class _Verifier:
         for pair in loop.pairs:
             self._require(pair.following in self._written, f"no iteration writes {pair.following.name}")
             self._written.update(buffer for buffer, _ in (pair.first, pair.second))
-            if pair.landing is not None:
-                self._check_place(pair.landing)
-                self._written.add(pair.landing[0])
+            for place in (pair.landing, pair.aside):
+                if place is not None:
+                    self._check_place(place)
+                    self._written.add(place[0])

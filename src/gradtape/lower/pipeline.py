@@ -25,9 +25,10 @@ from gradtape.lower.llvm.writer import KERNEL
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.schedule.order import Schedule, schedule
 from gradtape.lower.schedule.outlined import TRIP_COUNT
-from gradtape.passes.complex.split import split_complex
+from gradtape.passes.complex.graphs import split_complex
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
+from gradtape.passes.simplify.guards import substitute_guarded_numbers
 from gradtape.records import value_record
 from gradtape.transforms.loops.ops import Repeat, Scan, While
 from gradtape.transforms.procedures.ops import ProcedureOp
@@ -178,7 +179,7 @@ def build_loops(graph: Graph) -> tuple[LoopProgram, list[str]]:
 
 
 def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[LoopProgram, Schedule, BuildContext]:
-    graph = split_complex(closed(graph))
+    graph = split_complex(substitute_guarded_numbers(closed(graph)))
     notes: list[str] = []
     optimised = optimise(graph, check=config.verify, notes=notes)
     program, plan, context = _loops(optimised, graph, BuildContext(_build_body, kernels))

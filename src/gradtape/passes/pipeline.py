@@ -22,8 +22,10 @@ from gradtape.passes.layout.row_major import make_row_major
 from gradtape.passes.layout.transpose_propagation import propagate_transposes
 from gradtape.passes.simplify.algebra import simplify_algebra
 from gradtape.passes.simplify.annotations import inline_custom_calls, remove_barriers
+from gradtape.passes.simplify.callbacks import call_python
 from gradtape.passes.simplify.cse import eliminate_common_subexpressions
 from gradtape.passes.simplify.dce import eliminate_dead_code
+from gradtape.passes.simplify.expand_correlations import expand_correlations
 from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.passes.simplify.factors import hoist_factors
 from gradtape.passes.simplify.fold import fold_constants
@@ -44,6 +46,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     fuse_loops,
     trim_loops,
     expand_formulas,
+    expand_correlations,
     fold_constants,
     eliminate_common_subexpressions,
     simplify_algebra,
@@ -63,6 +66,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     pack_operands,
     eliminate_common_subexpressions,
     privatise_operands,
+    call_python,
     remove_barriers,
     eliminate_dead_code,
 )

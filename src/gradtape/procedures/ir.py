@@ -171,7 +171,9 @@ class For:
     Attributes
     ----------
     parallel : bool
-        Whether iterations may run at the same time (``prange``).
+        Whether iterations may run at the same time (``prange``): none touches an element that another one stores, but for elements and
+        variables to which iterations only add. What an iteration allocates is its own. Once loops are cut into blocks, those over blocks
+        are the parallel ones.
     """
 
     index: Value

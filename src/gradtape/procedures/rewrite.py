@@ -53,7 +53,7 @@ class Rewriter:
         for content in leaves:
             if content not in becomes:
                 self.unknown(content)
-                becomes[content] = content
+                becomes.setdefault(content, content)
         for node in nodes:
             inputs = tuple([becomes.get(operand, operand) for operand in node.inputs])
             if isinstance(node.op, IndexMap):  # of a number: formulas make such

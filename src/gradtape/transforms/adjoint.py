@@ -13,13 +13,15 @@ from gradtape.ir.types import carries_derivatives, is_inexact
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.control import Structured, carried
+from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.routines.callback import Callback
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.transforms.linear import pull_linear
 from gradtape.transforms.loops.draft import LoopOp
@@ -115,9 +117,9 @@ def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
         return not any(flags[2:]) and _others_are_zero(node, flags, (0, 1))
     if isinstance(op, Reduction):
         return op.transpose_rule is not None
-    if isinstance(op, Contract):
+    if isinstance(op, Contract | Correlation):
         return not all(flags)
-    if isinstance(op, Matrix):
+    if isinstance(op, Matrix | Callback):
         return op.is_linear(flags)
     if isinstance(op, Cumulative):
         return op.transpose_rule is not None and not any(flags[:-1])
@@ -199,7 +201,7 @@ def _is_zero(value: Value) -> bool:
         return any(
             rule is not None and _is_zero(operand) for rule, operand in zip(rules, inputs, strict=False)
         )
-    if isinstance(op, Contract):
+    if isinstance(op, Contract | Correlation):
         return any(map(_is_zero, inputs))
     if isinstance(op, Join):
         return all(map(_is_zero, inputs))

@@ -8,19 +8,22 @@ from gradtape.ir.builder import emit
 from gradtape.ir.graph import Literal, Node, Value
 from gradtape.ir.types import FLOAT64, INT64, Shape
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.cumulative import Cumulative
-from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.routines.matrix import Matrix
+from gradtape.ops.core.correlation import full_correlation
 from gradtape.ops.core.cumulative import cumsum, gated_recurrence, recurrence
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.elementwise.logic import greater, not_equal
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.join import full
 from gradtape.ops.core.reductions import reduce_any
 from gradtape.ops.core.shape import expand, expand_row, permute
 
 
 def masked_parts(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:
-    """Return the cotangents of a contraction, cumulative sum, recurrence or linear solve, with masks; None for other nodes.
+    """Return the cotangents of a contraction, correlation, cumulative sum, recurrence or linear solve, with masks; None for others.
 
     A mask costs a reduction of booleans. It is dropped unless an elementwise node reads it.
     """
@@ -28,6 +31,8 @@ def masked_parts(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> li
     assert mask is not None
     if isinstance(op, Contract):
         return _contraction(node, cotangent, mask, linear)
+    if isinstance(op, Correlation):
+        return _correlation(node, cotangent, mask, linear)
     if op in (cumsum, recurrence, gated_recurrence):
         return _cumulative(node, cotangent, mask, linear)
     if isinstance(op, Matrix) and op.linear_in is not None and not isinstance(mask, Literal):
@@ -83,6 +88,31 @@ def _operand_mask(mask: Value, out: Sequence[int], own: Sequence[int], shape: Sh
         return mask
     axes = tuple([own.index(subscripts[axis]) for axis in order])
     return expand(mask, shape, axes)
+
+
+def _correlation(
+    node: Node, cotangent: Cotangent, mask: Value, linear: Sequence[bool]
+) -> list[Cotangent | None]:
+    """Return the cotangent of one operand: an element of the array is masked if all windows with it are, one of the kernel if all are."""
+    place, rank = 0 if linear[0] else 1, node.params["rank"]
+    shape = node.inputs[place].shape
+    single = _unexpanded(mask)
+    whole = single.ndim == 0
+    part = node.op.transpose(node, [cotangent.value if whole else cotangent.applied()], linear)[place]
+    assert part is not None
+    windows = tuple(range(len(shape) - rank, len(shape)))
+    pulled: Value | None
+    if whole:
+        pulled = expand(single, shape, ())
+    elif place == 0:
+        ones = full(node.inputs[1].shape, 1.0, FLOAT64)
+        pulled = greater(full_correlation(convert(mask, FLOAT64), ones, rank), 0.0)
+    elif rank == len(shape):
+        pulled = None
+    else:
+        pulled = _spread(emit(reduce_any, [mask], axes=windows), shape, windows)
+    own = Cotangent(part, pulled, is_applied=not whole)
+    return [own if k == place else None for k in range(2)]
 
 
 def _cumulative(

@@ -11,12 +11,14 @@ from gradtape.ir.graph import Node, Value, extract
 from gradtape.ir.op import Op
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.routines.callback import Callback
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.ops.core.indexing import gather_row
 from gradtape.ops.core.shape import expand_row
@@ -145,6 +147,18 @@ def _matrix(node: Node, axes: Axes, rows: int) -> int:
     return axis if axis < node.inputs[0].ndim - 2 else UNKNOWN
 
 
+def _callback(node: Node, axes: Axes, rows: int) -> int:
+    op = node.op
+    assert isinstance(op, Callback)
+    axis = _agreed(axes)
+    return axis if axis < node.inputs[0].ndim - op.ranks[0] else UNKNOWN
+
+
+def _correlation(node: Node, axes: Axes, rows: int) -> int:
+    axis = _agreed(axes)
+    return axis if axis < node.out.ndim - node.params["rank"] else UNKNOWN
+
+
 def _contract(node: Node, axes: Axes, rows: int) -> int:
     params = node.params
     subscripts = {params[name][axis] for name, axis in zip(("x", "y"), axes, strict=True) if axis is not None}
@@ -172,6 +186,8 @@ RULES: tuple[tuple[type[Op], Rule], ...] = (
     (Join, _cumulative),
     (Sort, _sort),
     (Matrix, _matrix),
+    (Callback, _callback),
     (Contract, _contract),
+    (Correlation, _correlation),
     (Scan, _scan),
 )

@@ -21,6 +21,7 @@ from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
 from gradtape.ops.core.elementwise.cast import convert_row, identity
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.linalg.symmetric import eigh_by
 from gradtape.ops.core.matrices import adjoint, eigh, equal_pairs, svd, weighted
 from gradtape.ops.core.shape import (
     expand,
@@ -70,11 +71,11 @@ def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | 
     found : Cotangents
         The cotangents of the values after `node`.
     """
-    if node.op not in (eigh, svd) or node.inputs[0].dtype.kind == "c":
+    if node.op not in (eigh, eigh_by, svd) or node.inputs[0].dtype.kind == "c":
         return None
     if all(found.get(out) is None for out in node.outs):
         return None
-    if node.op is eigh:
+    if node.op is not svd:
         numbers, left = node.outs
         right = left
     else:

@@ -12,7 +12,8 @@ from gradtape.ir.graph import Node, TraceTag, Value, extract, number_of
 from gradtape.kinds.control import Custom, OwnPullback, followed
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise, scaled
-from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.routines.callback import Callback
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.transforms.activity import active_values
 from gradtape.transforms.linear import Cotangents, pull_linear
 from gradtape.transforms.observers import Sweep, derivative_site, inner_sweeps, is_observed, notify
@@ -96,7 +97,7 @@ def reverse_sweep(
         found.add(target, Cotangent(cotangent, mask))
     for node in reversed(nodes):
         if any(out in active and found.get(out) is not None for out in node.outs):
-            extra = equal_part(node, nodes, found) if isinstance(node.op, Matrix) else None
+            extra = equal_part(node, nodes, found) if isinstance(node.op, Matrix | Callback) else None
             pull_back(node, active, found)
             if extra is not None:
                 found.add(node.inputs[0], Cotangent(extra))

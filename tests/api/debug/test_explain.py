@@ -155,11 +155,22 @@ def test_recording_stopped() -> None:
 def test_in_place_code_makes_another_value() -> None:
     with gt.GradientTape() as tape:
         x = tape.watch(PAIR)
-        y = np.sum(x**2)
-        x += 1.0
-    assert tape.gradient(y, x) is None
-    found = explain_gradient(tape, y, x)
+        z = x * 2.0
+        y = np.sum(z**2)
+        z += 1.0
+    assert tape.gradient(y, z) is None
+    found = explain_gradient(tape, y, z)
     assert (found.reason, found.op) == ("another value", "add")
+
+
+def test_a_watched_array_that_is_overwritten_before_it_is_used_is_explained() -> None:
+    with gt.GradientTape(persistent=True) as tape:
+        x, w = tape.watch((PAIR, PAIR))
+        x[:] = 2.0 * w
+        y = np.sum(x**2)
+    assert tape.gradient(y, x) is None
+    assert "overwritten" in str(explain_gradient(tape, y, x))
+    assert np.array_equal(tape.gradient(y, w), 8.0 * PAIR)
 
 
 def test_integers_are_no_sources() -> None:
@@ -451,7 +462,10 @@ def test_an_assignment_is_no_step(computed: bool) -> None:
     assert tape.gradient(y, x) is None
 
 
-def test_a_derivative_that_nobody_recorded() -> None:
+@pytest.mark.parametrize("known", [False, True])
+def test_a_derivative_that_nobody_recorded(known: bool) -> None:
+    if known:  # then one call has replaced the record of the derivative
+        test_a_derivative_that_nobody_recorded(False)
     with gt.GradientTape() as outer:
         x = outer.watch(2.0)
         with gt.GradientTape() as inner:

@@ -352,6 +352,21 @@ def test_variables_and_debugging_work_while_a_profile_is_taken() -> None:
     assert float(counter) == 12.0 and only(report, "count").calls == 6
 
 
+def test_a_debugger_in_a_profile_compiles_nothing_for_functions_that_are_not_called() -> None:
+    called, other = gt.jit(lambda x: np.sum(x * 3)), gt.jit(lambda x: np.sum(x * 7))
+    called(np.ones(2)), other(np.ones(2))
+    with gt.inspect.profile() as report:
+        called(np.ones(2))
+        with gt.debug.GradientsDebugger():
+            called(np.ones(2))
+        assert ACTIVE.profiler is not None
+        known = {key for key, record in report._recorder.records.items() if record.programs}
+        called(np.ones(2))
+    assert known == {called.site}
+    assert only(report, "<lambda>").calls == 3
+    assert other(np.ones(2)) == 14.0
+
+
 def test_one_profile_at_a_time() -> None:
     with (
         gt.inspect.profile(),

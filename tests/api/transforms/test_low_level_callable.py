@@ -4,6 +4,7 @@ import gc
 
 import numpy as np
 import pytest
+from scipy import ndimage
 from scipy.integrate import dblquad, quad
 
 import gradtape as gt
@@ -44,3 +45,68 @@ def test_what_is_no_function_of_numbers_is_refused():
         gt.jit(lambda x: x * np.ones(3)).as_low_level_callable()
     with pytest.raises(ArgumentError, match="not a function of 2 numbers"):
         gt.jit(lambda *x: (x[0], x[1])).as_low_level_callable(2)
+
+
+IMAGE = np.random.default_rng(0).normal(size=(7, 6))
+
+
+def weighted(x):
+    return np.sum(np.sort(x)[2:7] * np.arange(1.0, 6.0)) / (1.0 + np.exp(x[4]))
+
+
+def test_a_filter_of_scipys():
+    f = gt.jit(weighted).as_low_level_callable(9, signature="generic_filter")
+    assert f.signature == "int (double *, npy_intp, double *, void *)"
+    np.testing.assert_allclose(
+        ndimage.generic_filter(IMAGE, f, size=3), ndimage.generic_filter(IMAGE, weighted, size=3)
+    )
+    slope = gt.jit(lambda x: gt.grad(weighted)(x)[4]).as_low_level_callable(9, signature="generic_filter")
+    found = ndimage.generic_filter(IMAGE, slope, size=3)
+    window = IMAGE[2:5, 1:4].ravel()
+    np.testing.assert_allclose(found[3, 2], gt.grad(weighted)(window)[4])
+
+
+def test_a_filter_of_another_size_is_an_error_of_scipys():
+    f = gt.jit(weighted).as_low_level_callable(9, signature="generic_filter")
+    with pytest.raises(RuntimeError):
+        ndimage.generic_filter(IMAGE, f, size=(3, 5))
+
+
+def test_a_filter_along_lines():
+    def differences(line):
+        return np.tanh(line[2:] - line[:-2])
+
+    def write(line, out):
+        out[...] = differences(line)
+
+    f = gt.jit(differences).as_low_level_callable(8, signature="generic_filter1d")
+    np.testing.assert_allclose(
+        ndimage.generic_filter1d(IMAGE, f, filter_size=3, axis=1),
+        ndimage.generic_filter1d(IMAGE, write, filter_size=3, axis=1),
+    )
+    with pytest.raises(RuntimeError):
+        ndimage.generic_filter1d(IMAGE, f, filter_size=3, axis=0)
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+def test_a_change_of_coordinates(as_array):
+    def moved(places):
+        row, column = places[0] + 0.3 * np.sin(places[1]), places[1] * 0.9 + 0.1
+        return np.stack([row, column]) if as_array else (row, column)
+
+    f = gt.jit(moved).as_low_level_callable(2, signature="geometric_transform")
+    found = ndimage.geometric_transform(IMAGE, f, order=1)
+    wanted = ndimage.geometric_transform(IMAGE, lambda places: tuple(moved(places)), order=1)
+    np.testing.assert_allclose(found, wanted)
+
+
+def test_what_is_no_such_function_is_refused():
+    f = gt.jit(np.sum)
+    with pytest.raises(ArgumentError, match="how many numbers"):
+        f.as_low_level_callable(signature="generic_filter")
+    with pytest.raises(ArgumentError, match="choose one of 'quad', 'generic_filter'"):
+        f.as_low_level_callable(signature="filter")
+    with pytest.raises(ArgumentError, match="an array of 3 numbers whose result is one array of float64"):
+        f.as_low_level_callable(3, signature="generic_filter1d")
+    with pytest.raises(ArgumentError, match="whose result is one number of float64"):
+        gt.jit(np.sin).as_low_level_callable(3, signature="generic_filter")

@@ -105,18 +105,55 @@ def test_an_error_of_python_is_raised():
         call(-np.ones(2))
 
 
+def test_a_function_that_python_has_not_called():
+    matrix = np.arange(16.0).reshape(4, 4)
+
+    def loss(x, scale):
+        return scale * np.sum(np.tanh(matrix @ x)), np.outer(x, x)
+
+    f = gt.jit(loss)
+    both = gt.value_and_grad(lambda x, w: np.sum(np.sin(w @ x) * x[0]), argnums=(0, 1))
+
+    @numba.njit
+    def call(x, scale, w):
+        value, square = f(x, scale)
+        y, (dx, dw) = both(x, w)
+        return value, square, y, dx, dw
+
+    x, w = np.linspace(0.1, 0.4, 4), np.cos(matrix)
+    found = call(x, 2.0, w)
+    y, slopes = both(x, w)
+    wanted = *f(x, 2.0), y, *slopes
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other)
+    np.testing.assert_allclose(call(2.0 * x, 1.0, w)[0], np.sum(np.tanh(matrix @ (2.0 * x))))
+
+
+def test_an_example_computes_nothing():
+    total = gt.Variable(0.0)
+
+    @gt.jit
+    def add(x):
+        total.assign_add(np.sum(x))
+        return x
+
+    with pytest.raises(numba.TypingError, match="call it once from Python"):
+        numba.njit(lambda x: add(x))(np.ones(3))
+    assert float(total) == 0.0
+
+
 def test_a_function_without_a_trace_is_refused():
-    f = gt.jit(lambda x: x * 2.0)
+    f = gt.jit(lambda x: (x @ np.ones((7, 2))) * 2.0)
 
     @numba.njit
     def call(x):
         return f(x)
 
     with pytest.raises(numba.TypingError, match="call it once from Python with such arguments"):
-        call(np.ones(3))
-    f(np.ones(2))
+        call(np.ones(7))
+    f(np.ones(7))
     again = numba.njit(call.py_func)  # Numba keeps what it could not compile
-    np.testing.assert_array_equal(again(np.ones(3)), [2.0, 2.0, 2.0])
+    np.testing.assert_array_equal(again(np.ones(7)), [14.0, 14.0])
 
 
 def test_results_of_another_kind_are_refused():

@@ -109,3 +109,29 @@ def test_what_fails_only_after_the_inner_function_has_returned():
     x = np.arange(3.0)
     assert gt.jit(outer)(x) == pytest.approx(outer(x))
     np.testing.assert_allclose(gt.grad(outer)(x), np.full(3, sum(1.5**i for i in range(4))))
+
+
+def smooth(u, sweeps):
+    for _ in range(sweeps):
+        u[1:-1] = 0.5 * (u[2:] + u[:-2])
+
+
+def settle(u):
+    change = 1.0
+    while change > 1e-3:
+        before = u.copy()
+        smooth(u, 40)
+        change = np.sum(np.abs(u - before))
+    return u
+
+
+def test_functions_that_call_each_other_are_translated_together():
+    """The loop that goes on for long is in `smooth`: the translation of the objective reads the code of both."""
+
+    def objective(u):
+        return np.sum(settle(u) ** 2)
+
+    start = np.linspace(0.0, 1.0, 30) ** 3
+    compiled = gt.jit(objective)
+    assert compiled(start) == pytest.approx(objective(start.copy()))
+    assert "objective was compiled from its code" in str(gt.inspect.explain(compiled))

@@ -161,3 +161,113 @@ def test_the_infinite_slope_of_an_element_that_nobody_uses():
     with gt.config.override(loops="compile"):
         gradient = gt.grad(distances)(np.array([0.0, 1.0, 3.0]))
     np.testing.assert_allclose(gradient, [2 + 2 / 9, -2 + 2 / 4, -2 / 4 - 2 / 9])
+
+
+def test_a_changed_setting_traces_anew():
+    def function(x):
+        y = 0.0
+        for _ in range(50):
+            y = 0.5 * y + x
+        return y
+
+    compiled, gradient = gt.jit(function), gt.grad(function)
+
+    def ways():
+        assert np.isclose(compiled(2.0), 4.0) and np.isclose(compiled(3.0), 6.0)
+        assert np.isclose(gradient(2.0), 2.0)
+        texts = gt.inspect.explain(compiled), gt.inspect.explain(gradient)
+        return ["compiled from its code" in text for text in texts]
+
+    assert ways() == [False, False]
+    with gt.config.override(loops="compile"):
+        assert ways() == [True, True]
+        assert compiled.site.traces == 2
+    traces = compiled.site.traces
+    assert np.isclose(compiled(4.0), 8.0) and compiled.site.traces == traces
+
+
+def test_what_was_translated_on_demand_is_traced_where_the_setting_says_so():
+    compiled = gt.jit(decay_of_thousands)
+    assert np.isclose(compiled(2.0), 4.0)
+    assert "compiled from its code" in gt.inspect.explain(compiled)
+    with gt.config.override(loops="trace"):
+        before = compiled.site.traces
+        assert np.isclose(compiled(2.0), 4.0) and compiled.site.traces == before + 1
+        assert not compiled.site.specialisations()[-1].ways
+    assert np.isclose(compiled(3.0), 6.0) and compiled.site.traces == before + 1
+
+
+def decay_of_thousands(x):
+    y = 0.0
+    for _ in range(5_000):
+        y = 0.5 * y + x
+    return y
+
+
+def signed(matrices, scales):
+    total = np.zeros(3)
+    for matrix, scale in zip(matrices, scales, strict=True):
+        part = np.linalg.solve(matrix, np.ones(3)) * scale
+        if scale < 0.5:
+            part = -part
+        total += part
+    return np.sum(total**2)
+
+
+def test_a_branch_that_goes_both_ways_is_compiled():
+    random = np.random.default_rng(1)
+    matrices, scales = random.normal(size=(40, 3, 3)) + 4 * np.eye(3), random.uniform(size=40)
+    compiled = gt.jit(signed)
+    for given in (scales, random.permutation(scales)):
+        assert np.isclose(compiled(matrices, given), signed(matrices, given))
+    text = gt.inspect.explain(compiled)
+    assert "signed was compiled from its code: the branch at" in text and "1 trace for" in text
+
+
+def test_a_branch_that_ends_a_loop_is_not():
+    def root(x):
+        y = x
+        for _ in range(100):
+            y, before = 0.5 * (y + x / y), y
+            if np.max(np.abs(y - before)) < 1e-12:
+                break
+        return np.sum(y)
+
+    function, x = gt.jit(root), np.array([2.0, 1e7])
+    assert np.isclose(function(x), np.sum(np.sqrt(x)))
+    assert "compiled from its code" not in gt.inspect.explain(function)
+
+
+def powers(z, weights, steps):
+    """Iterate a polynomial, with an array of complex numbers that is written in place."""
+    out = np.zeros((steps, len(z)), dtype=np.complex128)
+    for k in range(steps):
+        for i in range(len(z)):
+            out[k, i] = weights[k % 2] * z[i] ** 2 + (out[k - 1, i] if k else 1.0)
+        z = out[k] * 0.25
+    return np.sum(out.real), out
+
+
+def test_complex_arguments_and_results_of_compiled_code():
+    random = np.random.default_rng(2)
+    weights = np.array([0.3, 0.2 - 0.1j])
+    z = random.normal(size=4) + 1j * random.normal(size=4)
+    with gt.config.override(loops="compile"):
+        compiled = gt.jit(lambda z, weights: powers(z, weights, 5))
+        total, out = compiled(z, weights)
+        expected = powers(z, weights, 5)
+        np.testing.assert_allclose(total, expected[0])
+        np.testing.assert_allclose(out, expected[1])
+        gradient = gt.jit(gt.grad(lambda z, weights: powers(z, weights, 5)[0], argnums=(0, 1)))
+        by_z, by_weights = gradient(z, weights)
+    for text in map(gt.inspect.explain, (compiled, gradient)):
+        assert "called natively" in text
+    step = 1e-6
+    for direction in (1.0, 1j):
+        for k in range(2):
+            moved = np.eye(2)[k] * step * direction
+            difference = powers(z, weights + moved, 5)[0] - powers(z, weights - moved, 5)[0]
+            assert np.isclose((by_weights[k] * np.conj(direction)).real, difference / (2 * step), rtol=1e-6)
+        moved = np.eye(4)[1] * step * direction
+        difference = powers(z + moved, weights, 5)[0] - powers(z - moved, weights, 5)[0]
+        assert np.isclose((by_z[1] * np.conj(direction)).real, difference / (2 * step), rtol=1e-6)

@@ -24,9 +24,10 @@ from gradtape.procedures.ir import (
 
 
 class Evaluator:
-    """The state of a run: what leaves and variables hold, and the tape."""
+    """The state of a run: what leaves and variables hold, the tape, its length in values, and the greatest that it had."""
 
     def __init__(self):
+        self.length = 0
         self.leaves = {}
         self.variables = {}
         self.tape = []
@@ -88,9 +89,11 @@ class Evaluator:
             self.run(s.then if self.value(s.condition) else s.otherwise)
         elif isinstance(s, Push):
             self.tape.append([self.value(value) for value in s.values])
-            self.most = max(self.most, sum(map(len, self.tape)) if len(self.tape) < 1000 else 0)
+            self.length += len(s.values)
+            self.most = max(self.most, self.length)
         elif isinstance(s, Pop):
             values = self.tape.pop()
+            self.length -= len(values)
             assert [x.dtype for x in values] == [x.dtype for x in s.outs]
             self.leaves.update(zip(s.outs, values, strict=True))
 
@@ -111,9 +114,9 @@ class Evaluator:
             self.span(span)[:] = (known.get(output, output.data)).ravel()
 
 
-def run_procedure(procedure, arrays):
+def run_procedure(procedure, arrays, state=None):
     """Return the results of a procedure for arguments."""
-    state = Evaluator()
+    state = Evaluator() if state is None else state
     for parameter, type_, array in zip(procedure.parameters, procedure.types, arrays, strict=True):
         array = np.array(array, type_.dtype)
         assert array.shape == type_.shape

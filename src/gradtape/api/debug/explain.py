@@ -21,7 +21,7 @@ from gradtape.api.debug.paths import (
 from gradtape.api.debug.reasons import explain_cut, explain_nonfinite, explain_zero
 from gradtape.api.debug.unrolled import compute_op_by_op
 from gradtape.api.tape.naming import described
-from gradtape.api.tape.record import Record
+from gradtape.api.tape.record import Record, watched_value
 from gradtape.api.tape.tape import GradientTape, record_of
 from gradtape.errors import DtypeError
 from gradtape.ir.graph import RELEASED, TraceTag, Value
@@ -106,7 +106,14 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
         (end,) = _values(target, record)[:1] or [target.value]
         if isinstance(source, Variable):
             return _explain_variable(end, source, record, log)
-        return _explain_value(end, source.value, tag, log)
+        start = watched_value(source, record)
+        if start is None:
+            return Explanation(
+                "not used",
+                "the array was overwritten before anything was computed from what was watched",
+                remedy="x = tape.watch(x) after x was filled",
+            )
+        return _explain_value(end, start, tag, log)
 
 
 def _values(handle: Handle, record: Record) -> list[Value]:

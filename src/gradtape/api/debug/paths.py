@@ -48,6 +48,8 @@ def unfolded(target: Value, tag: TraceTag) -> Value:
     if node is None or not isinstance(node.op, GraphCall):
         return target
     copy = inlined(node.op.graph, node.inputs)[target.index]
+    if tag not in target.tags:
+        return copy  # nothing of it was recorded
     for step in extract([copy], node.inputs, stop=lambda value: False)[0]:
         for out in step.outs:
             out.tags = (tag,)

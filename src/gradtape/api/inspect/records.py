@@ -119,6 +119,10 @@ class Recorder:
         record = self._record_of(site)
         return self._metered(record, program, nested).profiled.loaded
 
+    def is_linked(self, function: Jitted) -> bool:
+        """Return whether a function has been called, so that machine code that times itself answers it."""
+        return function in self._linked
+
     def tracing(self, site: CallSite) -> AbstractContextManager[None]:
         """Time a trace."""
         record = self._record_of(site)

@@ -15,8 +15,9 @@ from gradtape.ir.printer import identifier, print_graph
 from gradtape.loops.printer import print_loops
 from gradtape.lower.numba.module import EntryPoint, print_module
 from gradtape.lower.pipeline import lower, schedule_of
-from gradtape.passes.complex.split import split_complex
+from gradtape.passes.complex.graphs import split_complex
 from gradtape.passes.pipeline import optimise
+from gradtape.passes.simplify.guards import substitute_guarded_numbers
 from gradtape.procedures.printer import print_procedure
 from gradtape.runtime.compile.engine import assembly, optimised_llvm
 from gradtape.trace.jit.callsite import CallSite
@@ -70,7 +71,7 @@ def graph(function: Jitted, *args: Any, optimised: bool = False, **kwargs: Any) 
     True
     """
     traced = _specialisation(function, args, kwargs).graph
-    shown = optimise(split_complex(traced)) if optimised else traced
+    shown = optimise(split_complex(substitute_guarded_numbers(traced))) if optimised else traced
     called = {node.op.whole(node.params) for node in shown.nodes if isinstance(node.op, ProcedureOp)}
     sources = [print_procedure(reference.procedure) for reference in sorted(called, key=repr)]
     return Text("\n\n".join([print_graph(shown), *sources]))

@@ -73,7 +73,8 @@ class Jacobians(ABC):
         target : Array or Variable
             What to differentiate: one array.
         sources : Array, Variable or nest of them
-            What to differentiate in: watched arrays and variables, or anything computed from them.
+            What to differentiate in: watched arrays and variables, or anything computed from them. An array that code has written to
+            since it was watched stands for what was watched.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
             What stands for a source from which no differentiable path leads to the target.
         parallel_iterations : int, optional

@@ -11,7 +11,7 @@ from typing import Any
 from gradtape.api.tape.endpoints import Source, followable, per_source
 from gradtape.errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Literal, Node, TraceTag, Value
+from gradtape.ir.graph import Literal, Node, TraceTag, Value, next_serial
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import identity
@@ -21,7 +21,7 @@ from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.gradient_cache import derivatives, gradients
 from gradtape.trace.lazy.trace_prediction import TapePrediction
 from gradtape.trace.source.contexts import Watcher
-from gradtape.trace.source.log import note_watch
+from gradtape.trace.source.log import log_of, note_watch
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.transforms.sparse_grads import SparseGradient
@@ -43,6 +43,7 @@ class Record(Watcher):
         "_made_before",
         "_reads",
         "expected",
+        "first",
         "own_tags",
         "tag",
         "variables",
@@ -52,6 +53,7 @@ class Record(Watcher):
         self.tag = TraceTag(threading.get_ident())
         self.own_tags = (self.tag,)  # one tuple for all that nobody else follows: quick to compare
         self.expected: TapePrediction | None = None
+        self.first = next_serial()
         self.variables: dict[int, Variable] = {}
         self._accessed = accessed
         self._asked_for: set[int] = set()
@@ -130,6 +132,20 @@ def follow(array: Array, record: Record) -> None:
         if record._made_before:
             record.detach_from(value)
         note_watch(value, tag, here.site)
+    elif value._op is not None and (before := log_of(tag).watched_in(array)) and before() is not value:
+        log_of(tag).note(value, here.site)  # it was written to since it was watched
+
+
+def watched_value(array: Any, record: Record) -> Value | None:
+    """Return the value of an array that is a source: the one that was watched, also if code has written to the array since.
+
+    None if that was not used and is gone.
+    """
+    value: Value = array.value
+    if record.tag.log is None or (value._op is None and record.tag in value.tags):
+        return value
+    watched = record.tag.log.watched_in(array)
+    return value if watched is None else watched()
 
 
 def not_recording(caller: str) -> ArgumentError:
@@ -191,26 +207,32 @@ def _hide_history(value: Value, tag: TraceTag) -> None:
     value.node, value.index = copy, 0
 
 
-def values_followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:
+def values_followed_alone(
+    leaves: Sequence[Any], record: Record, *, are_sources: bool = False
+) -> list[Value] | None:
     """Return the values of real arrays that a tape follows and nobody else does: nothing is to be checked or converted. None for others."""
     values = []
     own_tags = record.own_tags
     for leaf in leaves:
         if type(leaf) is not Array or leaf._base is not None:
             return None
-        value = leaf._current
-        if value.tags is not own_tags or value.aval.dtype.kind != "f":
+        value: Value | None = leaf._current
+        if are_sources and value is not None and value._op is not None:
+            value = watched_value(leaf, record)
+        if value is None or value.tags is not own_tags or value.aval.dtype.kind != "f":
             return None
         values.append(value)
     return values
 
 
 def single_values(leaves: Sequence[Any], record: Record) -> list[Value] | None:
-    """Return the values of real arrays, and what was read of variables; None where one is not real or stands for not just one value."""
+    """Return the values of sources, and what was read of variables; None where one is not real or stands for not just one value."""
     values = []
     for leaf in leaves:
         if type(leaf) is Array and leaf._base is None:
-            value = leaf._current
+            value = leaf._current if leaf._current._op is None else watched_value(leaf, record)
+            if value is None:
+                return None
         elif isinstance(leaf, Variable) and len(reads := record.reads(leaf)) == 1:
             (value,) = reads
         else:
@@ -241,7 +263,9 @@ def source_of(leaf: Any, record: Record) -> Source:
         return Source(
             leaf.shape, leaf.dtype, tuple([value for value in values if followed and tag in value.tags])
         )
-    value: Value = leaf.value
+    value = watched_value(leaf, record)
+    if value is None:
+        return Source(leaf.shape, leaf.dtype, ())
     type_ = value.aval
     followed = tag in value.tags and is_inexact(type_.dtype)
     return Source(type_.shape, type_.dtype, (value,) if followed else ())

@@ -22,6 +22,7 @@ from gradtape.api.tape.endpoints import (
     with_values,
 )
 from gradtape.api.tape.jacobian import Jacobians
+from gradtape.api.tape.loops import warn_of_long_loop
 from gradtape.api.tape.missing_paths import Cuts
 from gradtape.api.tape.record import (
     Record,
@@ -354,7 +355,8 @@ class GradientTape(Jacobians):
         target : Array, Variable or nest of them
             What to differentiate; several targets, and the elements of arrays, are summed.
         sources : Array, Variable or nest of them
-            What to differentiate in: watched arrays and variables, or anything computed from them. All reads of a variable add up.
+            What to differentiate in: watched arrays and variables, or anything computed from them. All reads of a variable add up. An
+            array that code has written to since it was watched stands for what was watched.
         output_gradients : array_like or nest of them, optional
             One weight per target, of its shape, in place of ones. They are matched by position, in a dict by name.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
@@ -429,7 +431,9 @@ class GradientTape(Jacobians):
         """Return gradients from the record, and what stands for missing ones."""
         targets = values_followed_alone(ends, record)
         starts = (
-            None if targets is None or output_gradients is not None else values_followed_alone(leaves, record)
+            None
+            if targets is None or output_gradients is not None
+            else values_followed_alone(leaves, record, are_sources=True)
         )
         seeds = None
         if targets is None or starts is None:
@@ -438,6 +442,7 @@ class GradientTape(Jacobians):
             points = [source_of(leaf, record) for leaf in leaves]
             if output_gradients is not None:
                 seeds = seeds_for(output_gradients, targets, "gradient")
+        warn_of_long_loop(targets, record.first, record.tag)
         last = not self._persistent
         cuts = None
         if record.tag.log is not None and record.tag.log.exits:
@@ -466,6 +471,7 @@ class GradientTape(Jacobians):
         record = self._live(caller)
         self._refuse_across(caller, [target.value])
         ends = target_value(target, record), [source_of(leaf, record) for leaf in sources]
+        warn_of_long_loop(ends[:1], record.first, record.tag)
         if record.tag.log is not None and record.tag.log.exits:
             Cuts(record.tag, [ends[0]], [point.values for point in ends[1]]).warn([False] * len(sources))
         asked = _OneShotQuery(self, record)

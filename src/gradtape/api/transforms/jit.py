@@ -11,7 +11,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.low_level_callable import low_level_callable
 from gradtape.api.transforms.numba_type import numba_type
 from gradtape.api.transforms.out_arrays import has_out, written
-from gradtape.config import config, on_change
+from gradtape.config import TraceSettings, config, on_change, trace_settings
 from gradtape.errors import DtypeError, InternalError, note_recursion
 from gradtape.habits import FUNCTION as FUNCTION_HABITS
 from gradtape.habits import Missing
@@ -87,24 +87,29 @@ class Jitted(FastCallable):
         """What Numba takes the function for: ``@njit`` code can call it."""
         return numba_type(self)
 
-    def as_low_level_callable(self, count: int | None = None) -> Any:
+    def as_low_level_callable(self, count: int | None = None, *, signature: str = "quad") -> Any:
         """Return the function as a C function for SciPy's integrators and filters.
 
         Parameters
         ----------
         count : int, optional
-            How many numbers it takes; by default as many as it has positional parameters.
+            How many numbers it takes; for ``"quad"`` by default as many as it has positional parameters.
+        signature : {"quad", "generic_filter", "generic_filter1d", "geometric_transform"}, default "quad"
+            Which function of SciPy calls it. For the last three, of `scipy.ndimage`, it takes one array of `count` numbers: the elements
+            under the filter, a line with its borders, or the coordinates of an element of the output. It returns a number, an array (the
+            filtered line), or coordinates: an array, or a tuple of numbers.
 
         Returns
         -------
         scipy.LowLevelCallable
-            ``double (double)`` for one number, ``double (int, double *)`` for several. Where the function would raise an error, it
-            returns NaN.
+            For ``"quad"`` ``double (double)`` for one number and ``double (int, double *)`` for several; the others are those of SciPy's
+            documentation. Where the function would raise an error, it returns NaN, or SciPy raises one.
 
         Raises
         ------
         ArgumentError
-            Unless the result is one number of float64, and computed from the arguments alone by machine code.
+            Unless the result is of float64, has the right shape, and is computed from the arguments alone by machine code; for a signature
+            that does not exist.
 
         Examples
         --------
@@ -113,8 +118,12 @@ class Jitted(FastCallable):
         >>> slope = gt.grad(lambda x: np.sin(x) * x)
         >>> round(quad(slope.as_low_level_callable(), 0.0, np.pi / 2)[0], 12)
         1.570796326795
+        >>> from scipy.ndimage import generic_filter
+        >>> spread = gt.jit(lambda x: np.max(x) - np.min(x)).as_low_level_callable(3, signature="generic_filter")
+        >>> generic_filter(np.array([1.0, 2.0, 4.0, 7.0]), spread, size=3)
+        array([1., 3., 5., 3.])
         """
-        return low_level_callable(self, count)
+        return low_level_callable(self, count, signature)
 
     def _install(self, specialisation: Specialisation) -> None:
         """Let machine code answer calls like this one, where it can.
@@ -142,7 +151,7 @@ class Jitted(FastCallable):
 
     def _link(self) -> None:
         fallback: Any = self._answer
-        chain = [link for link in self._chain if link.checkpoint == config.reroll_checkpoint]
+        chain = [link for link in self._chain if link.settings == trace_settings()]
         for link in reversed(chain[1:]):
             fallback = _bound(self.site, link, fallback) or fallback
         first = _bound(self.site, chain[0], fallback) if chain else None
@@ -162,9 +171,14 @@ class Jitted(FastCallable):
         self.fallback = self._answer
 
     def resume(self) -> None:
-        """Let machine code answer again."""
-        if self._chain:
+        """Let machine code answer again. While a profile is taken, it is bound when the function is called."""
+        if self._chain and not self._is_left_to_profiler:
             self._link()
+
+    @property
+    def _is_left_to_profiler(self) -> bool:
+        profiler = ACTIVE.profiler
+        return profiler is not None and not profiler.is_linked(self)
 
     def release(self) -> None:
         """Let go of all bound machine code."""
@@ -174,8 +188,10 @@ class Jitted(FastCallable):
     def relink(self) -> None:
         """Bind machine code anew: that of a profiler which looks on, or else the programs' own."""
         self.release()
+        if self._is_left_to_profiler:
+            return
         for specialisation in self.site.specialisations():
-            if specialisation.is_native and specialisation.checkpoint == config.reroll_checkpoint:
+            if specialisation.is_native and specialisation.settings == trace_settings():
                 native = specialisation.native
                 if specialisation.is_native and native is not None and native.nested is not None:
                     self._install_nested(specialisation)
@@ -224,7 +240,8 @@ def _relink_all(_: Any) -> None:
         function.relink()
 
 
-on_change("reroll_checkpoint", _relink_all)
+for _setting in TraceSettings._fields:
+    on_change(_setting, _relink_all)
 
 
 @contextmanager

@@ -25,6 +25,9 @@ from gradtape.trace.jit.specialisation import Specialisation
 MOST_SHAPES: Final = 256
 """Rows of a table of kernels; those of shapes that come later take the place of others."""
 
+EXTENTS: Final = (3, 2, 4, 5, 6, 8, 10, 1)
+"""Of the arrays of examples, by which Numba learns what a function returns that Python has not called yet."""
+
 MOST_CONSTANTS: Final = 16
 """Captured arrays of a kernel that `@njit` code calls."""
 
@@ -188,17 +191,41 @@ def _prototype(function: Any, args: Sequence[Any]) -> Specialisation:
         if not is_array and not isinstance(arg, types.Number | types.Boolean):
             raise _refusal(f"an argument of {function.site.name} is {arg}, not an array or a number")
         wanted.append((as_dtype(arg.dtype if is_array else arg), arg.ndim if is_array else 0))
-    if all(ndim == 0 for _, ndim in wanted):
-        trace_of(function, [dtype.type(1).item() for dtype, _ in wanted])
+    found = _known_trace(function, wanted) or _example_trace(function, wanted)
+    if found is not None:
+        return found
+    shown = ", ".join([str(arg) for arg in args])
+    raise _refusal(
+        f"{function.site.name} has no trace for ({shown}): call it once from Python with such arguments, so that its results are known"
+    )
+
+
+def _known_trace(function: Any, wanted: list[Any]) -> Specialisation | None:
+    """Return a trace for arguments of these dtypes and ranks."""
     site: CallSite = function.site
     for states in site.signatures.values():
         for found in states.all():
             if _is_straight(found) and _kinds(arguments_of(found)) == wanted:
                 return found
-    shown = ", ".join([str(arg) for arg in args])
-    raise _refusal(
-        f"{function.site.name} has no trace for ({shown}): call it once from Python with such arguments, so that its results are known"
-    )
+    return None
+
+
+def _example_trace(function: Any, wanted: list[Any]) -> Specialisation | None:
+    """Return a trace of an example: all extents are the same, one of a few numbers with which the function can be traced.
+
+    Of a trace only the dtypes and ranks of the results matter here.
+    """
+    ranks = [ndim for _, ndim in wanted]
+    for extent in EXTENTS if any(ranks) else EXTENTS[:1]:
+        given = [np.ones((extent,) * ndim, dtype) if ndim else dtype.type(1).item() for dtype, ndim in wanted]
+        try:
+            function.site.prepare(CallArguments(tuple(given), {}, function.site.static))
+        except Exception:  # of shapes that do not fit: a trace of the right ones would raise it again
+            continue
+        found = _known_trace(function, wanted)
+        if found is not None:
+            return found
+    return None
 
 
 def _compiled_caller(function: Any, args: Sequence[Any]) -> Any:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from gradtape.ir.graph import Node, Value
-from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.routines.callback import PythonCall, multiplications
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.loops.affine import Affine, Atom, Position, Var, affine, flat, substitute
 from gradtape.loops.ir import Buffer, For, Load, Register, RoutineCall, Store
 from gradtape.lower.building.elements import ElementBuilder
+from gradtape.lower.resident.callbacks import call_text
 from gradtape.lower.schedule.element_interpreter import Where
 from gradtape.lower.schedule.nests import LoopNest
 from gradtape.lower.schedule.operands import operands_of_routine
@@ -97,7 +99,10 @@ def emit_routine(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
     if all(out.size == 0 for out in node.outs):
         return
     if isinstance(node.op, ProcedureOp):
-        _emit_procedure(builder, node, node.op)
+        _emit_call(builder, node, node.op.name, node.op.whole(node.params), "procedure", LONG)
+        return
+    if isinstance(node.op, PythonCall):
+        _emit_call(builder, node, node.params["row"], call_text(node), "python", multiplications(node))
         return
     operands, results = operands_of_routine(node), node.outs
     count, numbers = _calls(node, operands)
@@ -123,8 +128,15 @@ def emit_routine(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
         statements.append(RoutineCall(node.op.name, tuple(places), numbers, "gradtape", work))
 
 
-def _emit_procedure(builder: ElementBuilder, node: Node, op: ProcedureOp) -> None:
-    """Emit the call of a procedure, which takes numbers by address, too; what is around it may hold them in registers."""
+def _emit_call(
+    builder: ElementBuilder,
+    node: Node,
+    name: str,
+    what: object,
+    library: Literal["procedure", "python"],
+    work: int,
+) -> None:
+    """Emit the call of a procedure or of Python, which take numbers by address, too; what is around it may hold them in registers."""
     places: list[tuple[Buffer, int]] = []
     for value in node.inputs:
         if value.shape == ():
@@ -135,7 +147,7 @@ def _emit_procedure(builder: ElementBuilder, node: Node, op: ProcedureOp) -> Non
             places.append(builder.place_of(value))
     made = [builder.new_scratch(x.dtype, 1) if x.shape == () else builder.memory_of(x) for x in node.outs]
     places += [(buffer, 0) for buffer in made]
-    builder.emit(RoutineCall(node.op.name, tuple(places), (op.whole(node.params),), "procedure", LONG))
+    builder.emit(RoutineCall(name, tuple(places), (what,), library, work))
     for value, buffer in zip(node.outs, made, strict=True):
         if value.shape == ():
             number = Register(builder.fresh("s"), value.dtype)

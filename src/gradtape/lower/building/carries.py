@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Graph, Value
 from gradtape.loops.affine import Position, Var, affine, flat
 from gradtape.loops.copies import Splicer
 from gradtape.loops.ir import (
@@ -166,6 +166,77 @@ def begin_carry(
     if storage.in_place_of is None or target is not home:
         _emit_copy(builder, target, initial)
     return carry
+
+
+def begin_swapped_carries(
+    builder: ElementBuilder,
+    results: tuple[LoopNest, LoopNest],
+    initials: tuple[Value, Value],
+    odd: bool | None,
+) -> tuple[LoopCarry, LoopCarry]:
+    """Emit what is there before the first iteration of two carries that exchange their memory.
+
+    The second one becomes what the first one was, and is replaced by what the first one becomes: nothing is copied.
+
+    Parameters
+    ----------
+    builder : ElementBuilder
+        Of the program.
+    results : tuple of LoopNest
+        What the carries become.
+    initials : tuple of Value
+        What they are before the first iteration.
+    odd : bool or None
+        Whether the trip count is odd, if that is known.
+    """
+    dtype, size = initials[0].dtype, initials[0].size
+    storages = [builder.plan.storage[result] for result in results]
+    homes = [storage.buffer or builder.new_scratch(dtype, size) for storage in storages]
+    begins = [storage.in_place_of is not None for storage in storages]
+    if odd and any(begins):
+        odd = None
+    first, second = homes[::-1] if odd else homes
+    current, following = [Buffer(builder.fresh("p"), dtype, size, "pair") for _ in range(2)]
+    landing = aside = None
+    if odd is None and storages[1].buffer is not None:
+        landing, aside = (first, 0), (builder.new_scratch(dtype, size), 0)
+    elif odd is None and storages[0].buffer is not None:
+        landing = (first, 0)
+    pair = DoubleBuffer(current, following, (first, 0), (second, 0), landing, aside, 2)
+    for target, initial, is_there in zip((first, second), initials, begins, strict=True):
+        if not is_there:
+            _emit_copy(builder, target, initial)
+    return (
+        LoopCarry(results[0], current=(current, 0), following=(following, 0), pair=pair),
+        LoopCarry(results[1], current=(following, 0)),
+    )
+
+
+def swapped_carries(body: Graph, first: int, live: Sequence[int]) -> dict[int, int]:
+    """Return the carries that become what another one was, and which one; this one becomes something new.
+
+    Parameters
+    ----------
+    body : Graph
+        Its outputs begin with the next carries that are live.
+    first : int
+        The input that is the first carry.
+    live : sequence of int
+        The carries that an iteration makes.
+    """
+    carries = {body.inputs[first + k]: k for k in live}
+    following = dict(zip(live, body.outputs, strict=False))
+    found: dict[int, int] = {}
+    for k, value in following.items():
+        other = carries.get(value)
+        if other is None or other == k or {k, other} & {*found, *found.values()}:
+            continue
+        own = body.inputs[first + k]
+        nbytes = own.size * own.dtype.itemsize
+        alike = (own.shape, own.dtype) == (value.shape, value.dtype)
+        if alike and nbytes > SMALL and following[other] not in body.inputs:
+            found[k] = other
+    return found
 
 
 def _emit_copy(builder: ElementBuilder, buffer: Buffer, value: Value) -> None:

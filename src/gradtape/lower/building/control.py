@@ -40,9 +40,11 @@ from gradtape.lower.building.carries import (
     BodyBindings,
     LoopCarry,
     begin_carry,
+    begin_swapped_carries,
     finish_carries,
     load_carries,
     store_carries,
+    swapped_carries,
 )
 from gradtape.lower.building.context import LoopKernels, LoweredBody
 from gradtape.lower.building.elements import ElementBuilder
@@ -173,17 +175,71 @@ def _lowered_loop(
         live = [k for k in live if k not in idle]
         outputs = [body.outputs[k] for k in live] + list(body.outputs[count:])
         body = Graph(body.inputs, body.nodes, outputs, body.name)
-    carried = {1 + consts + k: place for place, k in enumerate(live) if body.outputs[place].shape != ()}
-    lowered = builder.lower_body(body, carried)
+    lowered, live, swapped = _lowered_body(builder, body, 1 + consts, live)
     initial = inputs[consts : consts + count]
+    found: dict[int, LoopCarry] = {}
+    for other, k in swapped.items():
+        found[k], found[other] = begin_swapped_carries(
+            builder, (results[k], results[other]), (initial[k], initial[other]), odd
+        )
     carries = [
-        begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
+        found[k]
+        if k in found
+        else begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
         if k in live
         else LoopCarry(result)
         for k, (result, value) in enumerate(zip(results, initial, strict=False))
     ]
     elements = inputs[consts + count :]
     return _LoweredLoop(lowered, inputs[:consts], carries, [carries[k] for k in live], elements, read)
+
+
+def _lowered_body(
+    builder: ElementBuilder, body: Graph, first: int, live: Sequence[int]
+) -> tuple[LoweredBody, list[int], dict[int, int]]:
+    """Lower the body of a loop.
+
+    Parameters
+    ----------
+    builder : ElementBuilder
+        Of the program.
+    body : Graph
+        Its outputs begin with the next carries that are live.
+    first : int
+        The input that is the first carry.
+    live : sequence of int
+        The carries that an iteration makes.
+
+    Returns
+    -------
+    LoweredBody
+        What one iteration runs.
+    list of int
+        The carries that it makes.
+    dict of int to int
+        The carries that become what another one was, and which one, whose memory they exchange.
+    """
+    carried = {first + k: place for place, k in enumerate(live) if body.outputs[place].shape != ()}
+    lowered = builder.lower_body(body, carried)
+    swapped = {
+        k: other
+        for k, other in swapped_carries(body, first, live).items()
+        if not {first + k, first + other} <= lowered.in_place
+    }
+    while swapped:  # terminates: each round but the last leaves a swap out
+        places = [place for place, k in enumerate(live) if k not in swapped]
+        outputs = [body.outputs[place] for place in places] + list(body.outputs[len(live) :])
+        made = [live[place] for place in places]
+        memory = {k: other for other, k in swapped.items()}
+        carried = {
+            first + memory.get(k, k): place for place, k in enumerate(made) if outputs[place].shape != ()
+        }
+        exchanging = builder.lower_body(Graph(body.inputs, body.nodes, outputs, body.name), carried)
+        left = {other: k for other, k in swapped.items() if first + other in exchanging.in_place}
+        if len(left) == len(swapped):
+            return exchanging, made, swapped
+        swapped = left
+    return lowered, list(live), {}
 
 
 def _idle_carries(builder: ElementBuilder, body: Graph, results: Sequence[LoopNest], consts: int) -> set[int]:
@@ -205,12 +261,14 @@ def _explain(builder: ElementBuilder, nest: LoopNest, trips: str, loop: _Lowered
     first = 1 + len(loop.consts)
     kept: dict[str, list[str]] = {}
     for place, carry in enumerate(loop.carries):
-        if carry not in loop.live:
+        if carry not in loop.live and carry.current is None:
             continue
         value = body.inputs[first + place]
         name = value.name or f"carry {place} of shape {value.shape}"
         where = "registers" if carry.register is not None else "memory that is written in place"
-        if carry.pair is not None:
+        if carry not in loop.live or (carry.pair is not None and carry.pair.carries == 2):
+            where = "memory that they exchange"
+        elif carry.pair is not None:
             where = "two buffers that are swapped"
         elif carry.copied:
             where = "memory, copied in each iteration"

@@ -44,24 +44,29 @@ class _LoopHead:
     def copy_results(self, latch: str | None) -> None:
         """Copy the final carries to where they belong; `latch` is the predecessor of the present block, None for the head."""
         function = self.function
-        copied = [
-            (pair, first) for pair, (first, _) in zip(self.pairs, self.starts, strict=True) if pair.landing
-        ]
-        lasts = [f"%{pair.current.name}" for pair, _ in copied]
+        copied = [one for one in zip(self.pairs, self.starts, strict=True) if one[0].landing]
+        lasts = [(f"%{pair.current.name}", f"%{pair.following.name}") for pair, _ in copied]
         if latch is not None:  # phi nodes stand at the top of their block, before any address or copy
             lasts = [
-                function.let(f"phi ptr [ {first}, %{self.entered} ], [ %{pair.following.name}, %{latch} ]")
-                for pair, first in copied
+                (
+                    function.let(f"phi ptr [ {first}, %{self.entered} ], [ {then}, %{latch} ]"),
+                    function.let(f"phi ptr [ {second}, %{self.entered} ], [ {current}, %{latch} ]"),
+                )
+                for (_, (first, second)), (current, then) in zip(copied, lasts, strict=True)
             ]
-        for (pair, _), last in zip(copied, lasts, strict=True):
+        for (pair, (_, second)), (current, following) in zip(copied, lasts, strict=True):
             assert pair.landing is not None
-            operands = (
-                f"ptr {function.place(pair.landing)}",
-                f"ptr {last}",
-                f"i64 {pair.current.nbytes}",
-                "i1 false",
-            )
-            function.call("void", "llvm.memmove.p0.p0.i64", *operands)
+            size = pair.current.nbytes
+            aside = None if pair.aside is None else function.place(pair.aside)
+            if aside is not None:
+                self._copy(aside, following, size)
+            self._copy(function.place(pair.landing), current, size)
+            if aside is not None:
+                self._copy(second, aside, size)
+
+    def _copy(self, target: str, source: str, size: int) -> None:
+        operands = (f"ptr {target}", f"ptr {source}", f"i64 {size}", "i1 false")
+        self.function.call("void", "llvm.memmove.p0.p0.i64", *operands)
 
 
 def _sequential(function: FunctionEmitter, statement: SequentialFor) -> None:

@@ -10,11 +10,10 @@ from gradtape.kinds.elementwise import Libm, SciPy
 from gradtape.loops.affine import Atom, Clamped, Position, Quotient, Remainder, Var
 from gradtape.loops.ir import Buffer, Const, Dtype, For, Index, Number, Place, Statement
 from gradtape.lower.llvm.instructions import constant_text, memory_type, operation, register_type
+from gradtape.lower.llvm.special import emit_special
 from gradtape.lower.llvm.vector_plans import Slot
-from gradtape.lower.llvm.writer import ITSELF, FunctionWriter, ModuleWriter
+from gradtape.lower.llvm.writer import ITSELF, PURE, FunctionWriter, ModuleWriter
 from gradtape.lower.target.vecmath import vector_attribute, vector_lanes
-
-PURE = "nounwind willreturn memory(none)"
 
 Emitters: TypeAlias = "Mapping[type, Callable[[FunctionEmitter, Any], None]]"
 """The functions that emit statements, by class."""
@@ -215,6 +214,9 @@ class FunctionEmitter(FunctionWriter):
         self, body: Any, dtypes: tuple[Dtype, ...], out: Dtype, operands: tuple[str, ...], reassociate: bool
     ) -> str:
         """Return the instruction of a primitive, and declare the function that it calls, if any."""
+        if isinstance(body, SciPy):
+            text = emit_special(self, body, dtypes, operands)
+            return text if out.itemsize == 8 else f"fptrunc double {self.let(text)} to float"
         text = operation(body, dtypes, out, operands, reassociate)
         if not text.startswith("call"):
             return text
@@ -229,9 +231,6 @@ class FunctionEmitter(FunctionWriter):
                 self.keep_vector_function(symbol, lanes, register_type(out), len(types))
             self.module.declare(f"{declaration} #{group}")
             return f"{text} #{group}"
-        if isinstance(body, SciPy):
-            declaration += f" #{self.module.attribute(PURE)}"
-            self.module.bind(name.strip('"'))
         self.module.declare(declaration)
         return text
 

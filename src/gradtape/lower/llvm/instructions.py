@@ -6,9 +6,8 @@ import struct
 from typing import Any, Final
 
 from gradtape.errors import LoweringError
-from gradtape.kinds.elementwise import Instruction, Intrinsic, Libm, SciPy
+from gradtape.kinds.elementwise import Instruction, Intrinsic, Libm
 from gradtape.loops.ir import Const, Dtype
-from gradtape.lower.target.symbols import special_function
 from gradtape.lower.target.vecmath import c_name
 
 _MEMORY: Final = {
@@ -59,9 +58,6 @@ def operation(
     if isinstance(body, Libm):
         typed = ", ".join(f"{register_type(dtype)} {arg}" for dtype, arg in zip(dtypes, args, strict=True))
         return f"call {register_type(out)} @{c_name(body.name, out)}({typed})"
-    if isinstance(body, SciPy):
-        typed = ", ".join(f"double {arg}" for arg in args)
-        return f'call double @"{special_function(body.name)}"({typed})'
     raise LoweringError(f"{body!r} is not a primitive")
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.kinds.matrix import Matrix, Routine
 from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.matrix import Matrix, Routine
 from gradtape.loops.ir import RoutineCall
 from gradtape.lower.llvm.function import FunctionEmitter
 from gradtape.lower.llvm.instructions import memory_type

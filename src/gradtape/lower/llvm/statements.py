@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gradtape.kinds.elementwise import Instruction, Libm, SciPy
+from gradtape.kinds.elementwise import Instruction, Libm
 from gradtape.loops.ir import Assign, Compute, Declare, Dtype, For, Guard, Load, Store, Wrap
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter
 from gradtape.lower.llvm.instructions import conversion, memory_type, register_type
@@ -28,10 +28,6 @@ def _compute(function: FunctionEmitter, statement: Compute) -> None:
         for step in steps[:-1]:
             name = function.let(step.format(name))
         text = steps[-1].format(name)
-    elif isinstance(body, SciPy) and target.dtype.itemsize == 4:
-        wide = tuple(function.let(f"fpext float {operand} to double") for operand in operands)
-        result = function.let(function.applied(body, dtypes, target.dtype, wide, False))
-        text = f"fptrunc double {result} to float"
     else:
         text = function.applied(body, dtypes, target.dtype, operands, statement.reassociate)
         if isinstance(body, Libm) and not function.depth and can_inline_scalar(body.name, target.dtype):

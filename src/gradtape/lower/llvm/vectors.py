@@ -15,7 +15,7 @@ from gradtape.kinds.elementwise import Instruction, Libm
 from gradtape.loops.affine import Position, substitute
 from gradtape.loops.ir import Assign, Buffer, Compute, Const, Dtype, For, Load, Number, Register, Store
 from gradtape.loops.passes.monoids import identity
-from gradtape.lower.llvm.function import PURE, FunctionEmitter
+from gradtape.lower.llvm.function import FunctionEmitter
 from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type, operation, register_type
 from gradtape.lower.llvm.math import can_inline_vectors, inline_vectors
 from gradtape.lower.llvm.vector_plans import (
@@ -27,6 +27,7 @@ from gradtape.lower.llvm.vector_plans import (
     step_of,
     width_of,
 )
+from gradtape.lower.llvm.writer import PURE
 from gradtape.lower.target.vecmath import vector_attribute
 
 _IDENTITY: Final = {"logical_or": "or", "logical_and": "and"}

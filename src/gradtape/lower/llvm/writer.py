@@ -10,6 +10,9 @@ from typing import Final
 KERNEL: Final = "kernel"
 """The function ``int32_t (void **inputs, void **outputs, void *workspace)`` of a kernel's module."""
 
+PURE: Final = "nounwind willreturn memory(none)"
+"""The attributes of functions that do nothing but compute their result."""
+
 LIKELY: Final = '!prof !{!"branch_weights", i32 2000, i32 1}'
 UNLIKELY: Final = '!prof !{!"branch_weights", i32 1, i32 2000}'
 

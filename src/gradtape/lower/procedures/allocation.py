@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gradtape.ir.graph import number_of
+from gradtape.procedures.dataflow import exposed_variables
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
     Assign,
     For,
-    If,
     Pointer,
     Procedure,
     Push,
@@ -42,14 +42,14 @@ class Allocations:
         Those in the frame, and their bytes.
     rewound : set of For or While
         The loops after whose iterations all is freed that they allocated in the arena.
-    uses_arena : bool
-        Whether there are others.
+    in_arena : set of Allocate
+        The others.
     """
 
     results: dict[Allocate, int]
     in_frame: dict[Allocate, int]
     rewound: set[Statement]
-    uses_arena: bool
+    in_arena: set[Allocate]
 
 
 def plan_allocations(procedure: Procedure) -> Allocations:
@@ -79,7 +79,7 @@ def plan_allocations(procedure: Procedure) -> Allocations:
         inside = rest.intersection(walk([loop]))
         if any(isinstance(x, Allocate) for x in inside) and not inside & leaving:
             rewound.add(loop)
-    return Allocations(results, in_frame, rewound, any(isinstance(x, Allocate) for x in rest))
+    return Allocations(results, in_frame, rewound, {x for x in rest if isinstance(x, Allocate)})
 
 
 def _with_loops(
@@ -123,32 +123,3 @@ def _escaping(procedure: Procedure) -> dict[Statement, set[Statement]]:
                 memories.update(x.memory for x in s.values if isinstance(x, Pointer))
         found[loop] = {s for s in allocated if s.out.memory in memories}
     return found
-
-
-def exposed_variables(loop: For | While) -> set[Variable]:
-    """Return the variables that an iteration may read before it assigns them."""
-    exposed: set[Variable] = set()
-    assigned: set[Variable] = set()
-    for block in blocks(loop):
-        _find_exposed(block, assigned, exposed)
-    return exposed
-
-
-def _find_exposed(body: Sequence[Statement], assigned: set[Variable], exposed: set[Variable]) -> None:
-    """Enter the variables that statements may read before they assign them; `assigned` is for those that they assign for sure."""
-    for statement in body:
-        if isinstance(statement, Read):
-            if statement.variable not in assigned:
-                exposed.add(statement.variable)
-        elif isinstance(statement, Assign):
-            assigned.add(statement.variable)
-        elif isinstance(statement, For):
-            _find_exposed(statement.body, set(assigned), exposed)
-        elif isinstance(statement, While):
-            _find_exposed(statement.test, assigned, exposed)
-            _find_exposed(statement.body, set(assigned), exposed)
-        elif isinstance(statement, If):
-            then, otherwise = set(assigned), set(assigned)
-            _find_exposed(statement.then, then, exposed)
-            _find_exposed(statement.otherwise, otherwise, exposed)
-            assigned |= then & otherwise

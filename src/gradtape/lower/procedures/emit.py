@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from gradtape.config import config
 from gradtape.ir.graph import Value, number_of
-from gradtape.loops.ir import Dtype
 from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.instructions import memory_type, register_type
-from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY
-from gradtape.lower.procedures.allocation import IN_FRAME, exposed_variables, plan_allocations
-from gradtape.lower.procedures.expressions import (
-    ScalarEmitter,
-    added_terms,
-    depend_on,
-    exact_integers,
-    free_sums,
+from gradtape.lower.llvm.writer import ITSELF, UNLIKELY
+from gradtape.lower.procedures.allocation import IN_FRAME
+from gradtape.lower.procedures.emitter import (
+    ProcedureEmitter,
+    StatementEmitters,
+    is_task,
+    plan_emission,
 )
-from gradtape.lower.procedures.independence import independent_loops
+from gradtape.lower.procedures.expressions import (
+    added_terms,
+)
 from gradtape.lower.procedures.optimise import optimise_procedure
-from gradtape.lower.procedures.poll import has_loops, plan_polls
-from gradtape.lower.procedures.tape import item_size, match_tape, record_layout, streamed_loops
+from gradtape.lower.procedures.poll import has_loops
+from gradtape.lower.procedures.tape import item_size, record_layout
+from gradtape.lower.procedures.tasks import emit_tasks
 from gradtape.lower.resident.interrupts import POLL, POLL_DECLARATION, RAISE
-from gradtape.lower.resident.memory import PREFIX
+from gradtape.procedures.dataflow import depend_on, exposed_variables
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -39,21 +40,16 @@ from gradtape.procedures.ir import (
     If,
     Load,
     Memory,
-    Pointer,
     Pop,
     Procedure,
     Push,
     Read,
     Span,
-    Statement,
     Store,
     Variable,
     While,
 )
 from gradtape.procedures.traversal import uses, walk
-
-NO_MEMORY: Final = "no_memory"
-LEAVE: Final = "leave"
 
 
 def emit_procedure(module: KernelModule, procedure: Procedure) -> str:
@@ -65,196 +61,15 @@ def emit_procedure(module: KernelModule, procedure: Procedure) -> str:
     procedure = optimise_procedure(procedure, check=config.verify)
     module.count += 1
     symbol = f"procedure{module.count}"
-    function = ProcedureEmitter(module, procedure)
-    module.functions.append(function.whole(symbol))
+    function = ProcedureEmitter(module, plan_emission(module, procedure), PROCEDURE_EMITTERS, procedure.body)
+    module.functions.append(function.whole(symbol, procedure))
     return symbol
-
-
-class ProcedureEmitter(ScalarEmitter):
-    """Writes the function of a procedure."""
-
-    def __init__(self, module: KernelModule, procedure: Procedure) -> None:
-        super().__init__(module)
-        self.procedure = procedure
-        body = procedure.body
-        self.exact = exact_integers(body)
-        self.sums = free_sums(body)
-        self.allocations = plan_allocations(procedure)
-        self.streamed = streamed_loops(body, match_tape(body))
-        self.independent = {
-            loop: module.add_metadata("distinct !{}") for loop in independent_loops(procedure, self.streamed)
-        }
-        self.group = ""
-        self.streams: dict[Push | Pop, tuple[str, str, Value]] = {}
-        self.variables: dict[Variable, str] = {}
-        self.uses_tape = any(isinstance(s, Push | Pop) for s in walk(body))
-        self.bodies = {s: module.body(s.graph) for s in walk(body) if isinstance(s, Apply)}
-        large = any(workspace > IN_FRAME for _, workspace in self.bodies.values())
-        self.uses_arena = self.allocations.uses_arena or self.uses_tape or large
-        self.polls = plan_polls(body)
-        self.may_leave = self.uses_arena or bool(self.bodies) or bool(self.polls)
-        self.checks = any(isinstance(s, Check) for s in walk(body))
-        self.aliases = _alias_metadata(module, procedure)
-
-    def whole(self, symbol: str) -> str:
-        """Return the text of the function."""
-        parameters = self._begin()
-        self.statements_of(self.procedure.body)
-        self._end()
-        return self.text(f"define internal i32 @{symbol}({', '.join(parameters)}) noinline nounwind")
-
-    def _begin(self) -> list[str]:
-        """Append the beginning of the function, and return its parameters."""
-        procedure = self.procedure
-        parameters = []
-        for number, (leaf, type_) in enumerate(zip(procedure.parameters, procedure.types, strict=True)):
-            dtype = type_.dtype
-            size = f" dereferenceable({type_.size * dtype.itemsize})" if type_.size else ""
-            parameters.append(f"ptr noalias nocapture readonly align {dtype.itemsize}{size} %a{number}")
-            if isinstance(leaf, Pointer):
-                self.set_operand(leaf, f"%a{number}")
-            else:
-                self.set_operand(leaf, self.load_element(leaf.dtype, f"%a{number}"))
-        for number, type_ in enumerate(procedure.result_types):
-            dtype = type_.dtype
-            size = f" dereferenceable({type_.size * dtype.itemsize})" if type_.size else ""
-            parameters.append(f"ptr noalias align {dtype.itemsize}{size} %r{number}")
-        if self.checks:
-            self.slot_named("%bad.slot", "i1", "false")
-        if self.may_leave:
-            self.slot_named("%status.slot", "i32", "0")
-        if self.uses_arena:
-            self.emit(f"%arena = {self.arena_call('ptr', 'take')}")
-            absent = self.let("icmp eq ptr %arena, null")
-            self.branch(absent, "no_arena", "begin", UNLIKELY)
-            self.start_block("no_arena")
-            self.emit("ret i32 -1")
-            self.start_block("begin")
-        if self.uses_tape:
-            self.slot_named("%tape.top", "ptr")
-            self.slot_named("%tape.end", "ptr")
-            self.store("ptr", self.load("ptr", "%arena"), "%tape.top")
-            self.store("ptr", self.load("ptr", "%arena", 8), "%tape.end")
-        return parameters
-
-    def _end(self) -> None:
-        """Append the end of the function."""
-        for number, result in enumerate(self.procedure.results):
-            if isinstance(result, Value):
-                self.store_element(result.dtype, self.operand(result), f"%r{number}")
-        status = "0"
-        if self.checks:
-            status = self.let(f"select i1 {self.load('i1', '%bad.slot')}, i32 -1, i32 0")
-        if not self.may_leave:
-            self.emit(f"ret i32 {status}")
-            return
-        self.store("i32", status, "%status.slot")
-        self.jump(LEAVE)
-        if self.uses_arena:
-            self.start_block(NO_MEMORY)
-            self.store("i32", "-1", "%status.slot")
-            self.jump(LEAVE)
-        self.start_block(LEAVE)
-        if self.uses_arena:
-            self.emit(self.arena_call("void", "give", "ptr %arena"))
-        self.emit(f"ret i32 {self.load('i32', '%status.slot')}")
-
-    # Memory
-
-    def slot_named(self, name: str, type_: str, initial: str = "") -> None:
-        """Reserve memory on the stack for the length of the call, with an initial value."""
-        self.entry.append(f"  {name} = alloca {type_}")
-        if initial:
-            self.entry.append(f"  store {type_} {initial}, ptr {name}")
-
-    def load_element(self, dtype: Dtype, address: str, facts: str = "") -> str:
-        """Append a load of an element, and return its operand."""
-        facts += self.group
-        name = self.let(f"load {memory_type(dtype)}, ptr {address}, align {dtype.itemsize}{facts}")
-        return self.let(f"icmp ne i8 {name}, 0") if dtype.kind == "b" else name
-
-    def store_element(self, dtype: Dtype, value: str, address: str, facts: str = "") -> None:
-        """Append a store of an element."""
-        facts += self.group
-        if dtype.kind == "b":
-            value = self.let(f"zext i1 {value} to i8")
-        self.emit(f"store {memory_type(dtype)} {value}, ptr {address}, align {dtype.itemsize}{facts}")
-
-    def address(self, pointer: Pointer, index: Value) -> str:
-        """Return the address of an element."""
-        base = self.operand(pointer)
-        if number_of(index) == 0:
-            return base
-        return self.let(
-            f"getelementptr inbounds {memory_type(pointer.dtype)}, ptr {base}, i64 {self.operand(index)}"
-        )
-
-    def arena_call(self, result: str, routine: str, *operands: str, facts: str = "") -> str:
-        """Return the call of a routine of the arena, and declare it."""
-        symbol = f"{PREFIX}{routine}"
-        self.module.bind(symbol)
-        types = ", ".join([operand.split()[0] for operand in operands])
-        self.module.declare(f'declare {result} @"{symbol}"({types}) nounwind')
-        return f'call {result} @"{symbol}"({", ".join(operands)}){facts}'
-
-    def unless_null(self, pointer: str) -> str:
-        """Append a branch to where the call fails, for a null pointer."""
-        label = self.new_label()
-        self.branch(self.let(f"icmp eq ptr {pointer}, null"), NO_MEMORY, label, UNLIKELY)
-        self.start_block(label)
-        return pointer
-
-    def allocate(self, bytes_: str) -> str:
-        """Append an allocation in the arena, and return its address."""
-        return self.unless_null(self.let(self.arena_call("ptr", "allocate", "ptr %arena", f"i64 {bytes_}")))
-
-    def leave_unless_zero(self, status: str) -> None:
-        """Append a branch to the end of the call, for a status that is not zero."""
-        stopped, goes_on = self.new_label(), self.new_label()
-        self.branch(self.let(f"icmp eq i32 {status}, 0"), goes_on, stopped, LIKELY)
-        self.start_block(stopped)
-        self.store("i32", status, "%status.slot")
-        self.jump(LEAVE)
-        self.start_block(goes_on)
-
-    # Blocks
-
-    def statements_of(self, statements: Sequence[Statement]) -> None:
-        """Append statements."""
-        for statement in statements:
-            PROCEDURE_EMITTERS[type(statement)](self, statement)
-
-    def inner_block(self, statements: Sequence[Statement]) -> None:
-        """Append the statements of a block: what is computed in it is not known after it."""
-        self.known.append({})
-        self.statements_of(statements)
-        self.known.pop()
-
-
-def _alias_metadata(module: KernelModule, procedure: Procedure) -> dict[Memory | None, str]:
-    """Return the attachments of loads and stores of each memory, and of the tape (None): they never reach each other's elements."""
-    found: dict[Memory | None, None] = {}
-    for statement in walk(procedure.body):
-        if isinstance(statement, Load | Store):
-            found[statement.pointer.memory] = None
-        elif isinstance(statement, Push | Pop):
-            found[None] = None
-    if len(found) < 2:
-        return dict.fromkeys(found, "")
-    domain = module.add_metadata(f"distinct !{{{ITSELF}}}")
-    scopes = {memory: module.add_metadata(f"distinct !{{{ITSELF}, !{domain}}}") for memory in found}
-    attachments: dict[Memory | None, str] = {}
-    for memory, scope in scopes.items():
-        own = module.add_metadata(f"!{{!{scope}}}")
-        others = ", ".join([f"!{other}" for other in scopes.values() if other != scope])
-        attachments[memory] = f", !alias.scope !{own}, !noalias !{module.add_metadata(f'!{{{others}}}')}"
-    return attachments
 
 
 def _load(function: ProcedureEmitter, statement: Load) -> None:
     pointer = statement.pointer
     address = function.address(pointer, statement.index)
-    facts = function.aliases[pointer.memory]
+    facts = function.plan.aliases[pointer.memory]
     function.set_operand(statement.out, function.load_element(pointer.dtype, address, facts))
 
 
@@ -262,7 +77,7 @@ def _store(function: ProcedureEmitter, statement: Store) -> None:
     pointer = statement.pointer
     value = function.operand(statement.value)
     address = function.address(pointer, statement.index)
-    function.store_element(pointer.dtype, value, address, function.aliases[pointer.memory])
+    function.store_element(pointer.dtype, value, address, function.plan.aliases[pointer.memory])
 
 
 def _variable(function: ProcedureEmitter, variable: Variable) -> tuple[str, str]:
@@ -285,7 +100,7 @@ def _assign(function: ProcedureEmitter, statement: Assign) -> None:
 
 
 def _allocate(function: ProcedureEmitter, statement: Allocate) -> None:
-    dtype, plan = statement.out.dtype, function.allocations
+    dtype, plan = statement.out.dtype, function.plan.allocations
     if statement in plan.results:
         pointer = f"%r{plan.results[statement]}"
     elif statement in plan.in_frame:
@@ -306,7 +121,7 @@ def _check(function: ProcedureEmitter, statement: Check) -> None:
 
 def _apply(function: ProcedureEmitter, statement: Apply) -> None:
     """Append the call of an array computation's kernel; the procedure ends where it fails."""
-    symbol, workspace = function.bodies[statement]
+    symbol, workspace = function.plan.bodies[statement]
     pointers = []
     for operand in statement.inputs:
         if isinstance(operand, Span):
@@ -342,16 +157,19 @@ def _constant(function: ProcedureEmitter, value: Value) -> str:
 
 
 def _for(function: ProcedureEmitter, loop: For) -> None:
-    """Append a counted loop, whose test is at its end."""
+    """Append a counted loop, whose test is at its end; or a call that runs blocks by threads."""
+    if is_task(loop):
+        emit_tasks(function, loop)
+        return
     known = number_of(loop.count)
     if known is not None and known <= 0:
         return
     count = function.operand(loop.count)
-    if loop in function.streamed:
+    if loop in function.plan.streamed:
         _open_stream(function, loop, count)
     period = function.polls.get(loop)
     if period is None or has_loops(loop):
-        with _iterations(function, count, function.independent.get(loop)) as number:
+        with _iterations(function, count, function.plan.independent.get(loop)) as number:
             function.set_operand(loop.index, number)
             _iteration(function, loop)
             _poll_sometimes(function, number, period)
@@ -363,7 +181,7 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
         first = function.let(f"mul nuw nsw i64 {strip}, {period}")
         left = function.let(f"sub nuw nsw i64 {count}, {first}")
         length = function.call("i64", "llvm.smin.i64", f"i64 {left}", f"i64 {period}")
-        with _iterations(function, length, function.independent.get(loop)) as place:
+        with _iterations(function, length, function.plan.independent.get(loop)) as place:
             function.set_operand(loop.index, function.let(f"add nuw nsw i64 {first}, {place}"))
             _iteration(function, loop)
         _poll(function)
@@ -411,6 +229,8 @@ def _poll(function: ProcedureEmitter) -> None:
     module.bind(POLL, RAISE)
     module.declare(POLL_DECLARATION)
     function.leave_unless_zero(function.let(f'call i32 @"{POLL}"()'))
+    if function.stop:
+        function.leave_unless_zero(function.let(f"load atomic i32, ptr {function.stop} monotonic, align 4"))
 
 
 def _poll_sometimes(function: ProcedureEmitter, number: str, period: int | None) -> None:
@@ -472,7 +292,7 @@ def _while(function: ProcedureEmitter, loop: While) -> None:
 
 def _mark(function: ProcedureEmitter, loop: For | While) -> tuple[str, str] | None:
     """Append loads of the place in the arena to which a loop rewinds after each iteration."""
-    if loop not in function.allocations.rewound:
+    if loop not in function.plan.allocations.rewound:
         return None
     return _place_in_arena(function)
 
@@ -518,7 +338,7 @@ def _reserve(function: ProcedureEmitter, bytes_: str) -> str:
     function.branch(full, f"{name}.full", f"{name}.room", UNLIKELY)
     function.start_block(f"{name}.full")
     call = function.arena_call(
-        "ptr", "extend", "ptr %arena", f"ptr {top}", f"i64 {bytes_}", facts=function.aliases[None]
+        "ptr", "extend", "ptr %arena", f"ptr {top}", f"i64 {bytes_}", facts=function.plan.aliases[None]
     )
     moved = function.unless_null(function.let(call))
     function.store("ptr", function.load("ptr", "%arena", 8), "%tape.end")
@@ -532,7 +352,7 @@ def _reserve(function: ProcedureEmitter, bytes_: str) -> str:
 
 def _open_stream(function: ProcedureEmitter, loop: For, count: str) -> None:
     """Append what reserves the records of all iterations of a loop, or takes them off the tape."""
-    statement = function.streamed[loop]
+    statement = function.plan.streamed[loop]
     _, size = record_layout(_contents(statement))
     some = function.call("i64", "llvm.smax.i64", f"i64 {count}", "i64 0")
     bytes_ = function.let(f"mul nuw nsw i64 {some}, {size}")
@@ -578,7 +398,7 @@ def _places(function: ProcedureEmitter, statement: Push | Pop) -> list[str]:
 def _push(function: ProcedureEmitter, statement: Push) -> None:
     operands = list(map(function.operand, statement.values))
     for content, operand, place in zip(statement.values, operands, _places(function, statement), strict=True):
-        facts = function.aliases[None]
+        facts = function.plan.aliases[None]
         if isinstance(content, Value):
             function.store_element(content.dtype, operand, place, facts)
         else:
@@ -587,7 +407,7 @@ def _push(function: ProcedureEmitter, statement: Push) -> None:
 
 def _pop(function: ProcedureEmitter, statement: Pop) -> None:
     for out, place in zip(statement.outs, _places(function, statement), strict=True):
-        facts = function.aliases[None]
+        facts = function.plan.aliases[None]
         if isinstance(out, Value):
             operand = function.load_element(out.dtype, place, facts)
         else:
@@ -595,7 +415,7 @@ def _pop(function: ProcedureEmitter, statement: Pop) -> None:
         function.set_operand(out, operand)
 
 
-PROCEDURE_EMITTERS: Final[Mapping[type, Callable[[ProcedureEmitter, Any], None]]] = {
+PROCEDURE_EMITTERS: Final[StatementEmitters] = {
     Load: _load,
     Store: _store,
     Read: _read,
@@ -609,4 +429,3 @@ PROCEDURE_EMITTERS: Final[Mapping[type, Callable[[ProcedureEmitter, Any], None]]
     Push: _push,
     Pop: _pop,
 }
-"""The functions that append a statement to a procedure's function, by the statement's class."""

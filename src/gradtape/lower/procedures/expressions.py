@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Literal, Node, Value
-from gradtape.kinds.elementwise import Elementwise, Instruction, Libm, SciPy
+from gradtape.kinds.elementwise import Elementwise, Instruction, Libm
 from gradtape.loops.ir import Const, Dtype
 from gradtape.lower.llvm.function import FunctionEmitter, KernelModule
 from gradtape.lower.llvm.instructions import constant_text, conversion
 from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, subtract
 from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.dataflow import depend_on
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -103,10 +103,6 @@ class ScalarEmitter(FunctionEmitter):
             for step in conversion(dtypes[0], out.dtype, operands[0]):
                 name = self.let(step.format(name))
             return name
-        if isinstance(body, SciPy) and out.dtype.itemsize == 4:
-            wide = tuple([self.let(f"fpext float {operand} to double") for operand in operands])
-            result = self.let(self.applied(body, dtypes, out.dtype, wide, False))
-            return self.let(f"fptrunc double {result} to float")
         text = self.applied(body, dtypes, out.dtype, operands, out in self.sums)
         if out in self.sums:
             text = text.replace(" reassoc ", " reassoc nsz ")
@@ -244,18 +240,3 @@ def added_terms(value: Value, sums: dict[Value, Value]) -> list[Value]:
         assert node is not None
         (value,) = [x for x in node.inputs if x is not terms[-1]]
     return terms
-
-
-def depend_on(values: Sequence[Value], leaves: AbstractSet[Content]) -> bool:
-    """Return whether one of several values is computed from one of the leaves."""
-    seen: set[Value] = set()
-    pending = list(values)
-    while pending:
-        value = pending.pop()
-        if value in leaves:
-            return True
-        if value not in seen:
-            seen.add(value)
-            made = value.maker()
-            pending += () if made is None else made[1]
-    return False

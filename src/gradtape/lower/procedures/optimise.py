@@ -8,8 +8,9 @@ from typing import Final
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.kinds.index_map import IndexMap
 from gradtape.lower.procedures.accumulations import separate_accumulations
-from gradtape.lower.procedures.complex import split_complex_procedure
 from gradtape.lower.procedures.dead import remove_dead_statements
+from gradtape.lower.procedures.parallelise import divide_loops
+from gradtape.passes.complex.procedures import split_complex_procedure
 from gradtape.passes.pipeline import Pass
 from gradtape.passes.rewrite import rewrite
 from gradtape.passes.simplify.algebra import simplify_algebra
@@ -126,11 +127,18 @@ class _Copy(Rewriter):
         return self.statement(statement)
 
 
+def divide_parallel_loops(procedure: Procedure) -> Procedure:
+    """Return the procedure with its long parallel loops in blocks, and the others sequential."""
+    divided = divide_loops(procedure)
+    return procedure if divided is procedure else simplify_scalars(divided)
+
+
 PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
     remove_dead_statements,
     split_complex_procedure,
     simplify_scalars,
     remove_dead_statements,
+    divide_parallel_loops,
     separate_accumulations,
 )
 """The passes over procedures, in their order."""

@@ -37,9 +37,10 @@ def _in_tape_order(body: Sequence[Statement]) -> Iterator[Push | Pop]:
         if isinstance(statement, Push | Pop):
             yield statement
         elif isinstance(statement, If):
-            first = next((inner for inner in walk([statement]) if isinstance(inner, Push | Pop)), None)
+            inside = list(walk([statement]))
+            pushes, pops = (sum(isinstance(inner, kind) for inner in inside) for kind in (Push, Pop))
             branches = (statement.then, statement.otherwise)
-            for branch in reversed(branches) if isinstance(first, Pop) else branches:
+            for branch in reversed(branches) if pops > pushes else branches:
                 yield from _in_tape_order(branch)
         else:
             for block in blocks(statement):

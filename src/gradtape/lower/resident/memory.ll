@@ -155,6 +155,32 @@ over:
   ret void
 }
 
+; Returns the bytes of the arenas that no call uses.
+define i64 @held() nounwind {
+entry:
+  br label %look
+look:
+  %k = phi i64 [ 0, %entry ], [ %next, %done ]
+  %sum = phi i64 [ 0, %entry ], [ %total, %done ]
+  %slot = getelementptr inbounds ptr, ptr @slots, i64 %k
+  %arena = atomicrmw xchg ptr %slot, ptr null acq_rel
+  %some = icmp ne ptr %arena, null
+  br i1 %some, label %count, label %done
+count:
+  %bytes.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 6
+  %bytes = load i64, ptr %bytes.at
+  %more = add i64 %sum, %bytes
+  call void @give(ptr %arena)
+  br label %done
+done:
+  %total = phi i64 [ %sum, %look ], [ %more, %count ]
+  %next = add i64 %k, 1
+  %again = icmp ult i64 %next, $slots
+  br i1 %again, label %look, label %over
+over:
+  ret i64 %total
+}
+
 ; Returns memory for so many bytes, on a 64-byte boundary; null where there is none.
 define ptr @allocate(ptr %arena, i64 %bytes) nounwind {
 entry:

@@ -35,7 +35,7 @@ def _routines() -> dict[str, int]:
     text = read_ll(
         __package__, "memory.ll", slots=SLOTS, limit=limit, chunk=SMALLEST, head=HEAD, behind=16 + 63
     )
-    found = load_resident(text, "gradtape.arenas", (*ROUTINES, "trim", "limit"), effort=1)
+    found = load_resident(text, "gradtape.arenas", (*ROUTINES, "trim", "held", "limit"), effort=1)
     most = ctypes.c_int64.from_address(found["limit"])
 
     def set_limit(bytes_: int) -> None:
@@ -65,3 +65,18 @@ def trim_arenas() -> None:
     """
     if _routines.cache_info().currsize:
         ctypes.CFUNCTYPE(None)(_routines()["trim"])()
+
+
+def held_bytes() -> int:
+    """Return the bytes of the arenas that no call uses: after a call, what it took, if it was the only one.
+
+    Examples
+    --------
+    >>> trim_arenas()
+    >>> held_bytes()
+    0
+    """
+    if not _routines.cache_info().currsize:
+        return 0
+    bytes_: int = ctypes.CFUNCTYPE(ctypes.c_int64)(_routines()["held"])()
+    return bytes_

@@ -11,7 +11,7 @@ from typing import Final
 
 from gradtape.ir.budget import spend
 from gradtape.ir.graph import Literal, Node, Value
-from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.loops.affine import Affine, Position, Var, affine, interval
 from gradtape.lower.schedule.costs import (
     GATHER,

@@ -19,8 +19,9 @@ from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
-from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.routines.callback import PythonCall
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.loops.affine import Position, Var, affine
 from gradtape.loops.ir import Buffer
@@ -299,7 +300,7 @@ def _form_of(node: Node, products: Mapping[Node, MatrixProduct]) -> _Form | None
     op = node.op
     for value in (*node.inputs, *node.outs):
         check_dtype(value, node)
-    if isinstance(op, Sort | Matrix | ProcedureOp):
+    if isinstance(op, Sort | Matrix | ProcedureOp | PythonCall):
         return _Form("routine")
     out = node.out
     if isinstance(op, Elementwise):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
+from typing import Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.kinds.contract import Contract
@@ -10,11 +12,12 @@ from gradtape.kinds.control import Structured
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
-from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.routines.callback import PythonCall
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.lower.schedule.outlined import is_outlined, outlined_operands
 from gradtape.lower.schedule.products import MatrixProduct, plan_product
-from gradtape.ops.core.shape import permute_row, reshape_row, slice_row
+from gradtape.ops.core.shape import permute_row, reshape_row, slice_row, windows_row
 from gradtape.passes.layout.contract_transposes import REUSED
 from gradtape.records import frozen_record
 from gradtape.transforms.loops.ops import Repeat, Scan
@@ -50,7 +53,9 @@ def memory_operands(graph: Graph, outline: bool) -> MemoryOperands:
     read = _read_by_calls(graph, products)
     of_calls = read | _transposed_leaves(read)
     return MemoryOperands(
-        products, of_calls, of_calls | _packed_operands(graph) | _read_by_bodies(graph, outline)
+        products,
+        of_calls,
+        of_calls | _packed_operands(graph) | _stencil_operands(graph) | _read_by_bodies(graph, outline),
     )
 
 
@@ -74,7 +79,7 @@ def operands_of_routine(node: Node) -> Sequence[Value]:
     """Return the inputs whose numbers a routine reads."""
     if isinstance(node.op, Matrix):
         return [node.inputs[place] for place in node.op.reads]
-    if isinstance(node.op, ProcedureOp):
+    if isinstance(node.op, ProcedureOp | PythonCall):
         return [
             part_of(value)[0] for value in node.inputs if value.shape != ()
         ]  # numbers may be in registers
@@ -110,6 +115,31 @@ def _packed_operands(graph: Graph) -> set[Value]:
         for value in node.inputs
         if value.node is not None and value.node.op is permute_row
     }
+
+
+STENCIL: Final = 4
+"""Parts of a padded array that are read from which a copy pays: each read would ask whether it is inside."""
+
+
+def _stencil_operands(graph: Graph) -> set[Value]:
+    """Return the padded, joined and gathered arrays of which many parts are read."""
+    parts: Counter[Value] = Counter()
+    for node in graph.nodes:
+        if node.op in (slice_row, windows_row):
+            parts[node.inputs[0]] += 1
+    return {
+        value
+        for value, count in parts.items()
+        if count >= STENCIL and value.node is not None and _asks_for_each_element(value.node)
+    }
+
+
+def _asks_for_each_element(node: Node) -> bool:
+    """Whether it depends on the position where an element comes from, or what it is."""
+    op = node.op
+    return isinstance(op, Join) or (
+        isinstance(op, IndexMap) and (op.inside is not None or len(node.inputs) > 1)
+    )
 
 
 def _read_by_bodies(graph: Graph, outline: bool) -> set[Value]:

@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Node, Value
-from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.routines.callback import PythonCall
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.loops.affine import Position
 from gradtape.loops.ir import Buffer
 from gradtape.lower.schedule.access import Accesses, readers_of
@@ -387,7 +388,7 @@ def _workspace_size(nest: LoopNest) -> int:
     assert nest.node is not None
     if isinstance(nest.node.op, Matrix):
         return nest.node.op.routine.spare(*nest.node.inputs[0].shape[-2:])
-    if isinstance(nest.node.op, ProcedureOp):
+    if isinstance(nest.node.op, ProcedureOp | PythonCall):
         return 1
     return nest.shape[-1] if nest.shape else 1
 

@@ -80,7 +80,9 @@ def _without_masks(items: Sequence[Any]) -> list[Any]:
             isinstance(item, np.ndarray) and item.dtype == bool and item.ndim == 0
         ):
             raise UnsupportedFunctionError(
-                "x[True] and x[False] are not followed", where=here.site, remedy="use x[None] or np.where"
+                "x[True] and x[False] beside other indices are not followed",
+                where=here.site,
+                remedy="use x[None] or np.where",
             )
         if isinstance(item, np.ndarray) and item.dtype.kind == "b":
             found.extend(Hits(hits, extent) for hits, extent in zip(item.nonzero(), item.shape, strict=True))

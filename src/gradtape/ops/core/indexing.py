@@ -369,7 +369,19 @@ def _parse(shape: Shape, key: Any) -> Basic | Advanced:
 
 def getitem(x: Value, key: Any) -> Value:
     """Return ``x[key]``."""
+    chosen = truth_index(key)
+    if chosen is not None:
+        return parse_index((1, *x.shape), slice(int(chosen))).read(reshape(x, (1, *x.shape)))
     return parse_index(x.shape, key).read(x)
+
+
+def truth_index(key: Any) -> bool | None:
+    """Return the number of the index ``x[True]`` or ``x[False]``, which selects all of an array or nothing; None for other indices."""
+    if isinstance(key, bool | np.bool_) or (
+        isinstance(key, np.ndarray) and key.dtype == np.bool_ and not key.ndim
+    ):
+        return bool(key)
+    return None
 
 
 def getitem_rows(x: Value, key: Any) -> Value:
@@ -388,6 +400,9 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
     """
     if isinstance(key, Value) and key.dtype.kind == "b":
         return _set_masked(x, key, v)
+    chosen = truth_index(key)
+    if chosen is not None:
+        return setitem(x, ..., v) if chosen else x
     index = parse_index(x.shape, key)
     shape = index.result if isinstance(index, Basic) else index.result(x)
     return index.write(x, fit_for_write(v, x.dtype, shape))

@@ -19,10 +19,10 @@ import numpy as np
 from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import part_dtype
-from gradtape.kinds.matrix import Matrix, Outs, Places, Push, Routine, Tangents, matrix_row
+from gradtape.kinds.routines.matrix import Matrix, Outs, Places, Push, Routine, Tangents, matrix_row
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
-from gradtape.ops.core.elementwise.logic import equal, less_equal
+from gradtape.ops.core.elementwise.logic import less_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.reductions import reduce_max, reduce_sum
 from gradtape.ops.core.shape import diagonal_of, expand, permute
@@ -356,15 +356,19 @@ ROUNDING: Final = 8
 """How many rounding errors of the largest one, times their number, eigenvalues are apart that count as equal."""
 
 
+def rounding(numbers: Value) -> Value:
+    """Return, for each matrix, by how much its eigenvalues or singular values may differ from the exact ones."""
+    sizes = abs(numbers)
+    if not sizes.size:
+        return reduce_sum(sizes, axes=(sizes.ndim - 1,))
+    share = float(ROUNDING * numbers.shape[-1] * np.finfo(sizes.dtype).eps)
+    return reduce_max(sizes, axes=(sizes.ndim - 1,)) * share
+
+
 def equal_pairs(numbers: Value) -> Value:
     """Return which pairs of eigenvalues or singular values of a matrix are equal but for rounding: what differs there is no number."""
     gaps = abs(differences(numbers))
-    n = numbers.shape[-1]
-    if not gaps.size:
-        return equal(gaps, 0)
-    largest = reduce_max(abs(numbers), axes=(numbers.ndim - 1,))
-    bound = largest * float(ROUNDING * n * np.finfo(gaps.dtype).eps)
-    return less_equal(gaps, expand(bound, gaps.shape, tuple(range(numbers.ndim - 1))))
+    return less_equal(gaps, expand(rounding(numbers), gaps.shape, tuple(range(numbers.ndim - 1))))
 
 
 eigh: Matrix = matrix_row(
@@ -416,12 +420,13 @@ def _svd_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) ->
         # The symmetric part of a pair rotates both sides alike, by the difference of the values; the rest against each other, by their sum.
         same = equal_pairs(numbers)
         sums = _by_column(numbers) + _by_row(numbers)
-        none = equal(sums, 0)
+        none = less_equal(sums, expand(rounding(numbers), sums.shape, tuple(range(sums.ndim - 2))))
         alike = (inside + across) * 0.5 * where(same, 0, 1 / where(same, 1, differences(numbers)))
         against = (inside - across) * 0.5 * where(none, 0, 1 / where(none, 1, sums))
         rotated_left = matmul(left, alike + against)
         rotated_right = matmul(right, alike - against)
-        inverse = convert(where(equal(numbers, 0), 0, 1 / where(equal(numbers, 0), 1, numbers)), a.dtype)
+        zero = less_equal(numbers, expand(rounding(numbers), numbers.shape, tuple(range(numbers.ndim - 1))))
+        inverse = convert(where(zero, 0, 1 / where(zero, 1, numbers)), a.dtype)
         if a.dtype.kind == "c":
             # The phase of a pair of vectors is not determined: its change is given to the left one.
             rotated_left = matmul(left, alike + weighted(against, 1.0 - np.eye(k)))

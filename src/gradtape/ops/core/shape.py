@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Literal, Value
+from gradtape.ir.graph import Literal, Node, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
@@ -272,6 +273,83 @@ pad_row: IndexMap = index_map(
 def pad(x: Value, shape: Shape, starts: Shape) -> Value:
     """Return zeros of `shape` with `x` at `starts`."""
     return x if shape == x.shape else pad_row(x, shape=shape, starts=starts, strides=(1,) * x.ndim)
+
+
+def _windows_source(
+    i: Index, x: Shape, *, extents: Shape, steps: Shape, shape: Shape, starts: Shape
+) -> Index:
+    rank = len(extents)
+    lead = len(x) - rank
+    moves = zip(i[lead : lead + rank], i[lead + rank :], steps, starts, strict=True)
+    return (*i[:lead], *[place + window * step + start for window, place, step, start in moves])
+
+
+def _windows(x: NDArray, *, extents: Shape, steps: Shape, shape: Shape, starts: Shape) -> NDArray:
+    rank = len(extents)
+    lead = x.ndim - rank
+    cut = x[(*[slice(None)] * lead, *[slice(start, None) for start in starts])]
+    strides = cut.strides[lead:]
+    return np.lib.stride_tricks.as_strided(
+        cut,
+        (*x.shape[:lead], *extents, *shape),
+        (
+            *cut.strides[:lead],
+            *[step * stride for step, stride in zip(steps, strides, strict=True)],
+            *strides,
+        ),
+        writeable=False,
+    )
+
+
+def _windows_transpose(ct: Value, node: Node) -> Value:
+    """Add up the windows, each at its place; or, where these are fewer, what stands at each place of the windows."""
+    x, params = node.inputs[0], node.params
+    extents, steps, starts, shape = params["extents"], params["steps"], params["starts"], params["shape"]
+    rank = len(extents)
+    lead = x.ndim - rank
+    many = math.prod(extents) > math.prod(shape)
+    total = None
+    for chosen in itertools.product(*map(range, shape if many else extents)):
+        zeros = (0,) * rank
+        place, kept = ((*zeros, *chosen), extents) if many else ((*chosen, *zeros), shape)
+        cut = (*extents, *[1] * rank) if many else (*[1] * rank, *shape)
+        part = slice_(ct, (*[0] * lead, *place), (*ct.shape[:lead], *cut), (1,) * ct.ndim)
+        first = [
+            k * (1 if many else step) + start for k, step, start in zip(chosen, steps, starts, strict=True)
+        ]
+        part = pad_row(
+            reshape(part, (*ct.shape[:lead], *kept)),
+            shape=x.shape,
+            starts=(*[0] * lead, *first),
+            strides=(*[1] * lead, *(steps if many else [1] * rank)),
+        )
+        total = part if total is None else PRIMITIVES["add"](total, part)
+    return PRIMITIVES["zeros_like"](x) if total is None else total
+
+
+windows_row = index_map(
+    "windows",
+    shape=lambda x, *, extents, steps, shape, starts: (*x[: len(x) - len(extents)], *extents, *shape),
+    lead=lambda size, **params: params,
+    evaluate=_windows,
+    source=_windows_source,
+    transpose=_windows_transpose,
+    finite_derivatives=True,
+    samples=(
+        ((6,), {"extents": (3,), "steps": (1,), "shape": (4,), "starts": (0,)}),
+        ((9,), {"extents": (2,), "steps": (3,), "shape": (4,), "starts": (1,)}),
+        ((2, 5), {"extents": (2,), "steps": (1,), "shape": (3,), "starts": (1,)}),
+        ((4, 5), {"extents": (2, 3), "steps": (1, 2), "shape": (3, 1), "starts": (0, 0)}),
+    ),
+)
+
+
+def windows(x: Value, extents: Shape, steps: Shape, shape: Shape, starts: Shape) -> Value:
+    """Return windows of this shape along the last axes: the one numbered k, for k below the extents, begins at ``starts + k * steps``.
+
+    The axes that number the windows stand before those of a window.
+    """
+    return windows_row(x, extents=extents, steps=steps, shape=shape, starts=starts)
 
 
 def diagonal_of(x: Value, first: int, second: int, offset: int = 0) -> Value:

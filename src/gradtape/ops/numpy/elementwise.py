@@ -14,7 +14,7 @@ from gradtape.ir.types import BOOL, FLOAT64, is_inexact
 from gradtape.kinds.arguments import NO_VALUE, as_array, as_int
 from gradtape.kinds.elementwise import promotion_type, result_dtype
 from gradtape.kinds.operands import as_value
-from gradtape.kinds.registry import implements, sample
+from gradtape.kinds.registry import borrows, implements, sample
 from gradtape.ops.core.elementwise.arithmetic import divide, multiply, positive
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
@@ -26,7 +26,7 @@ from gradtape.ops.core.elementwise.inverse import arctan2
 from gradtape.ops.core.elementwise.logic import equal, less_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, signbit
-from gradtape.ops.scipy.special import i0 as i0_row
+from gradtape.ops.scipy.special.bessel import i0 as i0_row
 
 inf, nan = np.inf, np.nan
 ROUNDED = np.array([0.125, 2.5, -3.5, 1234.567, inf, nan])
@@ -134,6 +134,18 @@ def i0(x: Any) -> Value:
     if array.dtype.kind == "c":
         raise TypeError("i0 not supported for complex values")
     return i0_row(array if array.dtype.kind == "f" else convert(array, FLOAT64))
+
+
+@borrows("numpy:kaiser")
+def kaiser(M: Any, beta: Any) -> Value:
+    """Follow `numpy.kaiser`: its own code builds an array of both arguments, and the slope in `M` is infinite at both ends."""
+    count = as_int(M, "M")
+    if count <= 1:
+        return as_array(np.ones(max(count, 0)))
+    middle = (count - 1) / 2
+    arc = np.sqrt(1 - ((np.arange(count) - middle) / middle) ** 2)
+    shape = as_array(beta, "beta")
+    return i0(shape * arc) / i0(shape)
 
 
 @implements(

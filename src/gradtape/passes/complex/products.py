@@ -30,6 +30,11 @@ def contracted(node: Node, x: Parts, y: Parts) -> Parts:
         if sizes[0] < sizes[1]:
             return _as_one(node, y, b, x, a, out)
         return _as_one(node, x, a, y, b, out)
+    return four_products(node, x, y)
+
+
+def four_products(node: Node, x: Parts, y: Parts) -> Parts:
+    """Return the parts of a bilinear op of complex numbers, from those of its operands."""
 
     def product(first: Value, second: Value) -> Value:
         return emit(node.op, [first, second], **node.params)

@@ -10,59 +10,35 @@ import numpy as np
 from gradtape.errors import LoweringError
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.builder import at, emit, emit_all
-from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
+from gradtape.ir.graph import Graph, Literal, Node, Value, literal
 from gradtape.ir.types import aval, part_dtype
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.control import Barrier, barrier
+from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise, Parts
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.routines.callback import Callback, python_call
+from gradtape.kinds.routines.matrix import Matrix
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape, slice_
-from gradtape.passes.complex.products import contracted
+from gradtape.passes.complex.products import contracted, four_products
 from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.passes.simplify.inline_calls import inline_calls
 from gradtape.transforms.loops.draft import make_body
 from gradtape.transforms.loops.ops import Switch, While
 
 
-def split_complex(graph: Graph) -> Graph:
-    """Return the graph with real numbers only.
-
-    An input or output of complex numbers becomes one of floats with a last axis of real and imaginary part, which is how it lies in memory.
-    Constants become inputs after the others, in the order in which their arrays are passed: formulas may use them in another.
-
-    Raises
-    ------
-    LoweringError
-        For what has no formula in parts.
-    """
-    whole = inline_custom_calls(inline_calls(graph))
-    if not (any(map(is_complex, (*graph.constants(), *whole.outputs))) or _holds_complex(whole)):
-        return graph
-    split = ComplexSplit()
-    inputs = [split.source(value) for value in (*graph.inputs, *graph.constants())]
-    for node in whole.nodes:
-        with at(node.site):
-            split.node(node)
-    outputs = [split.output(value) for value in whole.outputs]
-    guards = [(split.value(value), expected) for value, expected in whole.guards]
-    nodes, _ = extract(
-        [*outputs, *[value for value, _ in guards]], inputs, stop=lambda value: value.node is None
-    )
-    return Graph(inputs, nodes, outputs, graph.name, guards)
-
-
-def _holds_complex(graph: Graph) -> bool:
+def holds_complex(graph: Graph) -> bool:
     """Return whether there are complex numbers in a graph or in the bodies that it holds."""
     made = [value for node in graph.nodes for value in node.outs]
     if any(map(is_complex, (*graph.inputs, *made))):
         return True
-    return any(_holds_complex(body) for node in graph.nodes for body in bodies_of(node))
+    return any(holds_complex(body) for node in graph.nodes for body in bodies_of(node))
 
 
 def is_complex(value: Value) -> bool:
@@ -73,10 +49,11 @@ def is_complex(value: Value) -> bool:
 class ComplexSplit:
     """What the values of the old graph are in the new one."""
 
-    __slots__ = ("_becomes", "_parts")
+    __slots__ = ("_becomes", "_flat", "_parts")
 
     def __init__(self) -> None:
         self._becomes: dict[Value, Value] = {}
+        self._flat: dict[Value, Value] = {}
         self._parts: dict[Value, Parts] = {}
 
     def enter(self, value: Value, parts: Parts) -> None:
@@ -91,8 +68,13 @@ class ComplexSplit:
         if value.data is not None:
             data = np.ascontiguousarray(value.data).reshape((*value.shape, 1)).view(part_dtype(value.dtype))
         flat = Value(aval((*value.shape, 2), part_dtype(value.dtype)), data=data)
-        self._parts[value] = (_part(flat, 0), _part(flat, 1))
+        self.enter_flat(value, flat)
         return flat
+
+    def enter_flat(self, value: Value, flat: Value) -> None:
+        """Say which array has the parts of a value on its last axis."""
+        self._flat[value] = flat
+        self._parts[value] = (_part(flat, 0), _part(flat, 1))
 
     def value(self, value: Value) -> Value:
         return self._becomes.get(value, value)
@@ -105,14 +87,17 @@ class ComplexSplit:
         return self._parts[value]
 
     def output(self, value: Value) -> Value:
+        """Return a real value, or the array with the parts of a complex one on its last axis."""
         if not is_complex(value):
             return self.value(value)
+        if value in self._flat:
+            return self._flat[value]
         columns = [reshape(broadcast_to(part, value.shape), (*value.shape, 1)) for part in self.parts(value)]
         return join(columns, value.ndim)
 
     def node(self, node: Node) -> None:
         """Enter what the outputs of a node become."""
-        if any(map(_holds_complex, bodies_of(node))):
+        if any(map(holds_complex, bodies_of(node))):
             self._structured(node)
             return
         if not any(map(is_complex, (*node.inputs, *node.outs))):
@@ -122,6 +107,9 @@ class ComplexSplit:
             return
         if isinstance(node.op, Barrier):
             self._barrier(node)
+            return
+        if isinstance(node.op, Callback | Matrix):
+            self._python_call(node)
             return
         result = self._result(node)
         out = node.out
@@ -141,7 +129,7 @@ class ComplexSplit:
             self.parts(value) if flag else (self.value(value),)
             for value, flag in zip(node.inputs, flags, strict=True)
         ]
-        changed = {name: _split_param(param) for name, param in params.items()}
+        changed = {name: self._split_param(param) for name, param in params.items()}
         left = list(map(is_complex, first.outputs))
         if not isinstance(node.op, Switch):
             consts, carries = params["consts"], params["carries"]
@@ -189,6 +177,20 @@ class ComplexSplit:
             else:
                 self._becomes[out] = next(held)
 
+    def _python_call(self, node: Node) -> None:
+        """Let Python compute a routine of complex numbers, which are pairs of floats for it."""
+        packed = list(map(is_complex, node.inputs))
+        inputs = [
+            self.output(value) if flag else self.value(value)
+            for value, flag in zip(node.inputs, packed, strict=True)
+        ]
+        made = python_call(node.op, inputs, packed, node.params, node.outs)
+        for out, value in zip(node.outs, made, strict=True):
+            if is_complex(out):
+                self._parts[out] = (_part(value, 0), _part(value, 1))
+            else:
+                self._becomes[out] = value
+
     def _result(self, node: Node) -> Value | Parts:
         op = node.op
         if isinstance(op, Elementwise) and op.complex_body is not None:
@@ -199,6 +201,8 @@ class ComplexSplit:
         if isinstance(op, Contract):
             x, y = map(self.parts, node.inputs)
             return contracted(node, x, y)
+        if isinstance(op, Correlation):
+            return four_products(node, *map(self.parts, node.inputs))
         is_sum = (
             isinstance(op, Reduction | Cumulative) and op.transpose_rule is not None and len(node.inputs) == 1
         )
@@ -211,19 +215,19 @@ class ComplexSplit:
             remedy="nothing need be done: the interpreter runs it",
         )
 
+    def _split_param(self, param: Any) -> Any:
+        """Return a parameter of a node with bodies of the parts."""
+        if isinstance(param, Body):
+            return type(self)().body(param)
+        if isinstance(param, tuple) and param and isinstance(param[0], Body):
+            return tuple([type(self)().body(body) for body in param])
+        return param
+
     def _one_part(self, node: Node, which: int) -> Value:
         inputs = [
             self.parts(value)[which] if is_complex(value) else self.value(value) for value in node.inputs
         ]
         return emit(node.op, inputs, **node.params)
-
-
-def _split_param(param: Any) -> Any:
-    if isinstance(param, Body):
-        return ComplexSplit().body(param)
-    if isinstance(param, tuple) and param and isinstance(param[0], Body):
-        return tuple([ComplexSplit().body(body) for body in param])
-    return param
 
 
 def _part(flat: Value, which: int) -> Value:

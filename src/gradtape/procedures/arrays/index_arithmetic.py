@@ -11,15 +11,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from gradtape.ir.graph import Literal, Value, number_of
+from gradtape.ir.op import Op
 from gradtape.ir.types import INT64
 from gradtape.kinds.operands import as_value, conform
 from gradtape.ops.core.elementwise import extrema
 from gradtape.ops.core.elementwise.arithmetic import add as add_row
 from gradtape.ops.core.elementwise.arithmetic import multiply as multiply_row
+from gradtape.ops.core.elementwise.arithmetic import negative as negative_row
 from gradtape.ops.core.elementwise.arithmetic import subtract as subtract_row
 from gradtape.ops.core.elementwise.integer import floor_divide as floor_divide_row
+from gradtape.ops.core.elementwise.logic import (
+    bitwise_and,
+    bitwise_or,
+    greater,
+    greater_equal,
+    invert,
+    less,
+    less_equal,
+    not_equal,
+)
 from gradtape.ops.core.elementwise.logic import equal as equal_row
-from gradtape.ops.core.elementwise.logic import greater_equal, less
 from gradtape.ops.core.elementwise.select import where
 
 Extent: TypeAlias = int | Value
@@ -124,14 +135,14 @@ def _expanded(x: Value, known: dict[Value, Polynomial]) -> Polynomial:
     if made is None:
         return {(x,): 1}
     op, inputs, params = made
-    if x.dtype == INT64 and op.name in ("add", "subtract", "multiply", "negative"):
+    if x.dtype == INT64 and op in (add_row, subtract_row, multiply_row, negative_row):
         parts = [_polynomial(part, known) for part in inputs]
-        if op.name == "multiply":
+        if op is multiply_row:
             result = _times(*parts)
-        elif op.name == "negative":
+        elif op is negative_row:
             result = _plus({}, parts[0], -1)
         else:
-            result = _plus(parts[0], parts[1], 1 if op.name == "add" else -1)
+            result = _plus(parts[0], parts[1], 1 if op is add_row else -1)
         if len(result) <= MOST_TERMS:
             return result
     return {(_atom(x, op.name, inputs, params, known),): 1}
@@ -288,21 +299,21 @@ def _is_natural(atom: Any, counts: Counts) -> bool:
     return counts.is_natural(atom) if isinstance(counts, Bounds) else atom in counts
 
 
-COMPARISONS: Final[dict[str, tuple[int, int, int]]] = {
-    "less": (-1, 1, -1),
-    "less_equal": (-1, 1, 0),
-    "greater": (1, -1, -1),
-    "greater_equal": (1, -1, 0),
+COMPARISONS: Final[dict[Op, tuple[int, int, int]]] = {
+    less: (-1, 1, -1),
+    less_equal: (-1, 1, 0),
+    greater: (1, -1, -1),
+    greater_equal: (1, -1, 0),
 }
 """The factors of two operands, and the number, of the sum that a comparison tells not to be negative."""
 
-OPPOSITES: Final = {
-    "less": "greater_equal",
-    "less_equal": "greater",
-    "greater": "less_equal",
-    "greater_equal": "less",
-    "equal": "not_equal",
-    "not_equal": "equal",
+OPPOSITES: Final[dict[Op, Op]] = {
+    less: greater_equal,
+    less_equal: greater,
+    greater: less_equal,
+    greater_equal: less,
+    equal_row: not_equal,
+    not_equal: equal_row,
 }
 
 
@@ -315,24 +326,23 @@ def implied(condition: Value, counts: Counts, negated: bool = False) -> list[Pol
             return []
         return [*implied(meant[1], counts, negated), *implied(meant[2], counts, negated)]
     op, inputs, _ = made
-    name = op.name
-    if name == "invert":
+    if op is invert:
         return implied(inputs[0], counts, not negated)
-    if name == ("bitwise_or" if negated else "bitwise_and"):
+    if op is (bitwise_or if negated else bitwise_and):
         return [*implied(inputs[0], counts, negated), *implied(inputs[1], counts, negated)]
-    name = OPPOSITES.get(name, "") if negated else name
-    if name not in OPPOSITES or any(x.dtype.kind not in "iu" for x in inputs):
+    if op not in OPPOSITES or any(x.dtype.kind not in "iu" for x in inputs):
         return []
     x, y = map(polynomial, inputs)
     difference_ = _plus(x, y, -1)
-    if name == "equal":
+    held = OPPOSITES[op] if negated else op
+    if held is equal_row:
         return [difference_, _plus({}, difference_, -1)]
-    if name == "not_equal":
+    if held is not_equal:
         for sign in (1, -1):
             if is_not_negative(_plus({}, difference_, sign), counts):
                 return [_plus(_plus({}, difference_, sign), {(): 1}, -1)]
         return []
-    first, _, number = COMPARISONS[name]
+    first, _, number = COMPARISONS[held]
     return [_plus(_plus({}, difference_, first), {(): number} if number else {}, 1)]
 
 

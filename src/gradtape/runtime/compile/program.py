@@ -40,6 +40,9 @@ class Profiler(Protocol):
     def machine_code(self, site: Any, program: Program, *, nested: bool) -> LoadedModule | None:
         """Return the machine code to bind for a jitted function in place of a program's own."""
 
+    def is_linked(self, function: Any) -> bool:
+        """Return whether a jitted function has been called, so that machine code that times itself answers it."""
+
     def run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Run a program as a profiled kernel."""
 

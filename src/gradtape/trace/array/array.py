@@ -18,8 +18,9 @@ from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.kinds.registry import HOOKS
-from gradtape.ops.core.indexing import Basic, parse_index, setitem
+from gradtape.ops.core.indexing import Basic, getitem, parse_index, setitem, truth_index
 from gradtape.trace.array import concretize
+from gradtape.trace.array.attributes import Attributes
 from gradtape.trace.array.handle import Handle, fresh_value, run_checks, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, layout_of_operand, layout_of_result, with_layout_of
 from gradtape.trace.array.masked import Selection, is_traced_mask, write_selection
@@ -43,6 +44,7 @@ from gradtape.trace.dispatch.dispatch import (
     as_strong_result,
     call_function,
     call_ufunc,
+    implementation_in_python,
     public_name,
 )
 from gradtape.trace.dispatch.op_cache import index_template, run
@@ -76,7 +78,7 @@ def wrap_value(result: Any) -> Any:
     return array
 
 
-class Array(Operators, Methods, Handle):
+class Array(Operators, Methods, Attributes, Handle):
     """A value with NumPy's interface: pending (recorded, not yet computed) or concrete.
 
     An `Array` behaves as an ndarray in NumPy's functions, operators, methods and indexing. In-place syntax rebinds it to a new value;
@@ -104,16 +106,6 @@ class Array(Operators, Methods, Handle):
     __hash__ = None  # type: ignore[assignment]
 
     wrap_value = staticmethod(wrap_value)
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.size * self.dtype.itemsize
 
     @property
     def name(self) -> str | None:
@@ -284,6 +276,8 @@ class Array(Operators, Methods, Handle):
             return with_layout(function, made, (*args, *kwargs.values()))
         if len(types) > 1 and not COMPACT.keys().isdisjoint(types):
             return NotImplemented
+        if known is None and (implementation := implementation_in_python(function)) is not None:
+            return implementation(*args, **kwargs)
         here.site = user_site(2, public_name(function))
         view = view_of(function, args, kwargs)
         if view is not None:
@@ -311,7 +305,10 @@ class Array(Operators, Methods, Handle):
             return view
         if is_traced_mask(self, key):
             return Selection(self, key)
-        index = parse_index(value.shape, concretize.concrete_key(key))
+        plain_key = concretize.concrete_key(key)
+        if truth_index(plain_key) is not None:
+            return wrap_value(getitem(value, plain_key))
+        index = parse_index(value.shape, plain_key)
         if not isinstance(index, Basic):
             picked_array = Array(index.read_rows(value))
             # NumPy's result begins in memory with the axes of the index arrays, wherever these stand in its shape.
@@ -327,9 +324,12 @@ class Array(Operators, Methods, Handle):
 
     def __setitem__(self, key: Any, new: Any) -> None:
         here.site = user_site()
-        if type(new) is Selection and is_traced_mask(self, key):
-            return self.rebind(write_selection(self.value, key, new))
-        self.rebind(setitem(self.value, concretize.concrete_key(key, masks=True), unwrap(new)))
+        if type(new) is Selection:
+            written = write_selection(self.value, key, new) if is_traced_mask(self, key) else None
+            if written is not None:
+                return self.rebind(written)
+            new = new.elements()
+        self.rebind(setitem(self.value, concretize.concrete_key(key, masks=np.size(new) == 1), unwrap(new)))
         return None
 
     def __dir__(self) -> list[str]:

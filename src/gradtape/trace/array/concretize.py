@@ -13,7 +13,6 @@ from gradtape.errors import (
     ArraySubclassError,
     ConcretizationError,
     GradtapeWarning,
-    UnsupportedFunctionError,
     warn,
 )
 from gradtape.ir.graph import Value
@@ -22,6 +21,7 @@ from gradtape.ir.types import is_inexact
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.shape import reshape
+from gradtape.ops.numpy.arrays.select import nonzero
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.jit.guards import Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
@@ -29,7 +29,8 @@ from gradtape.trace.patching.asarray import calling_module
 from gradtape.trace.patching.bytecode import instruction_at
 from gradtape.trace.patching.callers import callee_of
 from gradtape.trace.source.log import note_exit
-from gradtape.trace.source.sites import site_of, user_frame, user_site
+from gradtape.trace.source.sites import Site, site_of, user_frame, user_site
+from gradtape.trace.translation.trace_budget import watch_branch
 
 WHY_CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
 WHY_UNKNOWN = "its numbers are known only when the compiled function runs"
@@ -204,7 +205,15 @@ def truth_of(value: Value) -> bool:
     trace = trace_of(value)
     (data,) = force([value])
     seen = bool(data.item())
-    return seen if trace is None else bool(trace.guard(truth(reshape(value, ())), int(seen), user_site(3)))
+    if trace is None:
+        return seen
+    site = user_site(3)
+    found = bool(trace.guard(truth(reshape(value, ())), int(seen), site))
+    if isinstance(site, Site):
+        branch = trace.branches.setdefault((site.code, site.instruction), [])
+        branch.append(found)
+        watch_branch(branch, site)
+    return found
 
 
 def integer_of(value: Value) -> int:
@@ -233,38 +242,35 @@ def index_of(value: Value) -> int:
 def concrete_key(key: Any, *, masks: bool = False) -> Any:
     """Return an index with values for arrays; integer scalars become guarded Python integers, masks concrete arrays.
 
+    In a trace, masks become the positions of their true elements, whose number is guarded.
+
     Parameters
     ----------
     key : object
         What stands in the brackets.
     masks : bool
-        Whether a mask may stay traced (for writes).
+        Whether a mask may stay traced (for writes of one number).
     """
     if isinstance(key, tuple):
-        return tuple(_concrete_item(item) for item in key)
+        return tuple(part for item in key for part in _concrete_items(item))
     if masks and isinstance(key, Handle) and key.dtype.kind == "b":
         value = key.value
         return value if abstracting_trace(value) is not None else force([value])[0]
-    return _concrete_item(key)
+    items = _concrete_items(key)
+    return items[0] if len(items) == 1 else items
 
 
-def _concrete_item(item: Any) -> Any:
+def _concrete_items(item: Any) -> tuple[Any, ...]:
     if isinstance(item, slice):
-        return slice(*[_slice_bound(part) for part in (item.start, item.stop, item.step)])
+        return (slice(*[_slice_bound(part) for part in (item.start, item.stop, item.step)]),)
     if not isinstance(item, Handle):
-        return unwrap(item)
+        return (unwrap(item),)
     value = item.value
-    if value.dtype.kind == "b":
-        trace = abstracting_trace(value)
-        if trace is not None:
-            raise UnsupportedFunctionError(
-                f"x[mask] with a traced mask of shape {value.shape} in {trace.described}",
-                where=user_site(4),
-                why="the shape of the result would depend on values that are not known while tracing",
-                remedy="use np.where(mask, x, 0), np.sum(x, where=mask), or x[mask] outside of the traced function",
-            )
-        return force([value])[0]
-    return value
+    if value.dtype.kind != "b":
+        return (value,)
+    if abstracting_trace(value) is None:
+        return (force([value])[0],)
+    return nonzero(value) if value.ndim else (truth_of(value),)
 
 
 def _slice_bound(part: Any) -> Any:

@@ -1,14 +1,15 @@
 """Selections: ``x[mask]`` with a traced mask, whose number of elements is not known.
 
-As an array it would have a shape that depends on values. As a selection it supports what does not depend on the number of elements:
-elementwise operations, reductions, and writes to the same mask: ``x[mask] *= 2``, ``y[mask] = np.sqrt(x[mask])``,
-``np.mean(x[mask])``. All elements take part in the operations; those that are not selected are left out of the result.
+What does not depend on the number of elements needs no guard: elementwise operations, reductions, and writes to the same mask:
+``x[mask] *= 2``, ``y[mask] = np.sqrt(x[mask])``, ``np.mean(x[mask])``. All elements take part in the operations; those that are not
+selected are left out of the result. For anything else the selection becomes an array of the selected elements: their number is guarded,
+and the function is traced anew where it differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -62,18 +63,25 @@ class Selection(NDArrayOperatorsMixin):
         """The rank: one axis for all axes of the mask, and the rest."""
         return int(self._whole.ndim - self._mask.ndim + 1)
 
+    def elements(self) -> Any:
+        """Return the array of the selected elements, whose number is guarded."""
+        return self._whole[np.nonzero(self._mask)]
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "reduce" and ufunc in _UFUNCS and inputs[0] is self:
             return self._reduced(_UFUNCS[ufunc], kwargs.pop("axis", 0), kwargs)
         out = kwargs.pop("out", None)
+        beside = [self._beside(operand) for operand in inputs]
         if (
             method != "__call__"
             or kwargs
             or ufunc.signature is not None
             or not (out is None or out[0] is self)
+            or any(operand is NotImplemented for operand in beside)
         ):
-            self.refuse(f"np.{ufunc.__name__}")
-        result = ufunc(*[self._beside(operand, ufunc.__name__) for operand in inputs])
+            kwargs |= {} if out is None else {"out": out}
+            return getattr(ufunc, method)(*_elements(inputs), **kwargs)
+        result = ufunc(*beside)
         return (
             tuple(Selection(part, self._mask) for part in result)
             if isinstance(result, tuple)
@@ -85,25 +93,31 @@ class Selection(NDArrayOperatorsMixin):
             axis = args[1] if len(args) > 1 else kwargs.pop("axis", None)
             return self._reduced(function, axis, kwargs)
         if function is np.where and len(args) == 3 and not kwargs:
-            return Selection(np.where(*[self._beside(operand, "where") for operand in args]), self._mask)
+            beside = [self._beside(operand) for operand in args]
+            if not any(operand is NotImplemented for operand in beside):
+                return Selection(np.where(*beside), self._mask)
         if function is np.size and len(args) == 1:
             return np.sum(self._mask) * int(np.prod(self._whole.shape[self._mask.ndim :]))
-        return self.refuse(f"np.{function.__name__}")
+        return function(*_elements(args), **_elements(kwargs))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
-        self.refuse("np.asarray")
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.elements(), dtype)
 
-    def __len__(self) -> NoReturn:
-        self.refuse("len")
+    def __len__(self) -> int:
+        return len(self.elements())
 
-    def __iter__(self) -> NoReturn:
-        self.refuse("iteration")
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.elements())
 
-    def __getitem__(self, key: Any) -> NoReturn:
-        self.refuse("an index of it")
+    def __getitem__(self, key: Any) -> Any:
+        return self.elements()[key]
 
-    def __setitem__(self, key: Any, new: Any) -> NoReturn:
-        self.refuse("a write to it")
+    def __setitem__(self, key: Any, new: Any) -> None:
+        raise UnsupportedFunctionError(
+            "a write to x[mask] with a traced mask, which is a copy",
+            where=user_site(),
+            remedy="y = x[mask].copy(), and then y[k] = ...",
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -111,40 +125,34 @@ class Selection(NDArrayOperatorsMixin):
         function = getattr(np, name, None)
         if function in REDUCTIONS:
             return lambda *args, **kwargs: function(self, *args, **kwargs)
-        return self.refuse(f".{name}")
+        return getattr(self.elements(), name)
 
     def astype(self, dtype: Any) -> Selection:
         """Return the elements with another dtype."""
         return Selection(self._whole.astype(dtype), self._mask)
 
-    def copy(self) -> Selection:
-        """Return a copy of the elements."""
-        return Selection(self._whole.copy(), self._mask)
+    def copy(self) -> Any:
+        """Return an array of the elements, which can be written to."""
+        return self.elements()
 
     def __repr__(self) -> str:
         return f"Selection({self._whole!r}[{self._mask!r}])"
 
-    def _beside(self, operand: Any, name: str) -> Any:
-        """Return an operand with the shape of the whole array."""
+    def _beside(self, operand: Any) -> Any:
+        """Return an operand with the shape of the whole array; NotImplemented for one that has the number of elements."""
         if isinstance(operand, Selection):
-            if not is_same_value(operand._mask.value, self._mask.value):
-                self.refuse(f"np.{name} of two selections")
-            return operand._whole
+            return operand._whole if is_same_value(operand._mask.value, self._mask.value) else NotImplemented
         rest = self._whole.shape[self._mask.ndim :]
         if np.ndim(operand) > len(rest) and np.size(operand) != 1:
-            self.refuse(f"np.{name} with an array along the selected elements")
+            return NotImplemented
         return np.reshape(operand, ()) if np.ndim(operand) > len(rest) else operand
 
     def _reduced(self, function: Callable[..., Any], axis: Any, kwargs: dict[str, Any]) -> Any:
         lead = self._mask.ndim
-        if axis is None:
-            axes = None
-        elif axis == 0 or (axis == -1 and self.ndim == 1):
-            axes = tuple(range(lead))
-        else:
-            self.refuse(f"np.{function.__name__} along axis {axis}")
-        if not kwargs.keys() <= {"ddof", "dtype", "initial"}:
-            self.refuse(f"np.{function.__name__} with {', '.join(kwargs)}")
+        along = axis == 0 or (axis == -1 and self.ndim == 1)
+        if not (axis is None or along) or not kwargs.keys() <= {"ddof", "dtype", "initial"}:
+            return function(self.elements(), axis=axis, **kwargs)
+        axes = None if axis is None else tuple(range(lead))
         mask = self._mask[(...,) + (None,) * (self._whole.ndim - lead)]
         if function is np.count_nonzero:
             return np.sum((self._whole != 0) & mask, axis=axes)
@@ -152,20 +160,14 @@ class Selection(NDArrayOperatorsMixin):
             kwargs.setdefault("initial", _lower_bound(self.dtype, -1 if function is np.max else 1))
         return function(self._whole, axis=axes, where=mask, **kwargs)
 
-    def refuse(self, what: str) -> NoReturn:
-        """Raise the error for an operation that depends on the number of selected elements."""
-        raise UnsupportedFunctionError(
-            f"{what}: x[mask] with a traced mask of shape {self._mask.shape}" + _in_trace(self._mask.value),
-            where=user_site(),
-            why="the shape of the result would depend on values that are not known while tracing",
-            remedy="elementwise operations, reductions and x[mask] = ... work; for others use np.where(mask, x, 0), "
-            "np.sum(x, where=mask), or x[mask] outside of the traced function",
-        )
 
-
-def _in_trace(value: Value) -> str:
-    trace = trace_of(value)
-    return "" if trace is None else f" in {trace.described}"
+def _elements(tree: Any) -> Any:
+    """Return arguments with arrays for selections."""
+    if type(tree) is Selection:
+        return tree.elements()
+    if type(tree) in (list, tuple):
+        return type(tree)(map(_elements, tree))
+    return {name: _elements(item) for name, item in tree.items()} if type(tree) is dict else tree
 
 
 def _lower_bound(dtype: np.dtype[Any], sign: int) -> Any:
@@ -189,11 +191,11 @@ def is_traced_mask(x: Any, key: Any) -> bool:
     )
 
 
-def write_selection(x: Value, mask: Any, new: Selection) -> Value:
-    """Return `x` after ``x[mask] = new``."""
+def write_selection(x: Value, mask: Any, new: Selection) -> Value | None:
+    """Return `x` after ``x[mask] = new``; None where the selection is of another mask or array."""
     here.site = user_site()
     if not is_same_value(mask.value, new._mask.value) or new._whole.shape != x.shape:
-        new.refuse("a write to where another mask selects")
+        return None
     wide = expand(mask.value, x.shape, tuple(range(mask.ndim)))
     return where(wide, convert_number(as_value(new._whole.value), x.dtype), x)
 

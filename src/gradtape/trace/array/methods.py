@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError, InPlaceError
+from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import number_dtype
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array import view_functions
+from gradtape.trace.array.iterators import FlatIterator
 from gradtape.trace.array.layout import with_layout_of
 from gradtape.trace.array.view_functions import VIEWING, view_of
 from gradtape.trace.array.views import ImaginaryPart, RealPart
@@ -202,10 +203,12 @@ class Methods:
 
     @property
     def flat(self: Any) -> Any:
-        """Refuse: NumPy's flat iterators have no traced form."""
-        raise InPlaceError(
-            "x.flat of a traced array", where=user_site(), remedy="use x.ravel() (a view), or x.reshape(-1)"
-        )
+        """The elements in C order, to be iterated over, read and written."""
+        return FlatIterator(self)
+
+    @flat.setter
+    def flat(self: Any, new: Any) -> None:
+        FlatIterator(self)[:] = new
 
 
 _moved: Any = VIEWING[np.transpose]

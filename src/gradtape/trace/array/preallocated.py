@@ -6,10 +6,11 @@ becomes a traced array.
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -27,10 +28,11 @@ from gradtape.reference_counts import reference_count
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
+from gradtape.trace.array.methods import Methods
 from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
 from gradtape.trace.patching.classes import set_class
 from gradtape.trace.source.contexts import contexts
-from gradtape.trace.source.sites import is_user_file, user_site
+from gradtape.trace.source.sites import is_followed_file, is_user_file, user_site
 from gradtape.trees import map_nested
 
 ViewFunction = Callable[[Any], Any]
@@ -215,6 +217,8 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
             become_traced(self)
         self[key] = new
 
+    flat = Methods.flat
+
     def __getattr__(self, name: str) -> Any:
         """Return an attribute or method of ndarrays, which NumPy computes until a traced value is written."""
         if name.startswith("_"):
@@ -378,16 +382,52 @@ def _view_of_item(view_function: ViewFunction, place: int) -> ViewFunction:
     return lambda parent: view_function(parent)[place]
 
 
+def handles_traced(frame: FrameType) -> bool:
+    """Return whether a frame is of user code, or of a followed package that was called with traced arrays.
+
+    Arrays that a package allocates for other numbers may go to compiled code, which takes ndarrays only.
+    """
+    current: FrameType | None = frame
+    while current is not None and is_followed_file(current.f_code.co_filename):
+        if is_user_file(current.f_code.co_filename):
+            return current is frame
+        if any(map(holds_traced, current.f_locals.values())):
+            return True
+        current = current.f_back
+    return False
+
+
+def holds_traced(item: Any, depth: int = 3) -> bool:
+    """Return whether an object is a traced array, or a container or an object of a package that has one."""
+    if isinstance(item, Handle):
+        return is_traced(item)
+    if not depth or isinstance(item, type | ModuleType | FunctionType | np.ndarray):
+        return False
+    if type(item) in (list, tuple):
+        return any(holds_traced(part, depth - 1) for part in item)
+    if type(item) is dict:
+        return any(holds_traced(part, depth - 1) for part in list(item.values()))
+    parts = getattr(item, "__dict__", None)
+    if type(parts) is dict and any(holds_traced(part, depth - 1) for part in list(parts.values())):
+        return True
+    cls: Any = type(item)
+    return any(holds_traced(getattr(item, name, None), depth - 1) for name in _slots_of(cls))
+
+
+@functools.lru_cache(maxsize=1024)
+def _slots_of(cls: type) -> tuple[str, ...]:
+    """Return the slots of a class of SciPy's; none for others, whose slots may be anything."""
+    if not cls.__module__.startswith("scipy."):
+        return ()
+    return tuple([name for base in cls.__mro__ for name in vars(base).get("__slots__", ())])
+
+
 def _preallocate_result(result: Any, frame: FrameType) -> Any:
-    """Return a result of the user's own code, such as ``2.0 * np.ones(3)``, as another preallocated array."""
+    """Return a result of followed code, such as ``2.0 * np.ones(3)``, as another preallocated array."""
     if frame.f_code.co_filename == OPERATORS_FILE and frame.f_back is not None:
         frame = frame.f_back
     fresh = type(result) is np.ndarray and result.base is None and result.dtype.char in "fdFD"
-    return (
-        preallocated(result)
-        if fresh and contexts.stack and is_user_file(frame.f_code.co_filename)
-        else result
-    )
+    return preallocated(result) if fresh and contexts.stack and handles_traced(frame) else result
 
 
 def _view_by_call(function: Any, array: Preallocated, args: Any, kwargs: dict[str, Any]) -> ViewFunction:

@@ -367,7 +367,10 @@ OF_EACH: Final[frozenset[Any]] = frozenset(
 
 VIEWING: Final[dict[Any, Viewer]] = {
     **dict.fromkeys(_MOVES, _view_kind(Rearranged)),
-    **dict.fromkeys((np.diagonal, np.linalg.diagonal, np.broadcast_to), _view_kind(ReadOnly)),
+    **dict.fromkeys(
+        (np.diagonal, np.linalg.diagonal, np.broadcast_to, np.lib.stride_tricks.sliding_window_view),
+        _view_kind(ReadOnly),
+    ),
     **dict.fromkeys((np.atleast_1d, np.atleast_2d, np.atleast_3d), _EACH),
     **dict.fromkeys((np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit), _pieces),
     **dict.fromkeys((np.real, np.imag), _part),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from gradtape.trace.array.handle import Handle, check_fits, unwrap
 from gradtape.trace.dispatch.op_cache import NUMBERS, run
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.bytecode import instruction_at
-from gradtape.trace.source.sites import user_frame
+from gradtape.trace.source.sites import is_followed_file, user_frame
 
 UFUNC_RULES: Final[dict[Any, Callable[..., Any]]] = {}
 """The rules of ufuncs of one or two operands that were called before."""
@@ -238,6 +239,15 @@ def _find_rule(function: Any) -> FunctionRule:
     most = -1 if function in WRITERS else sys.maxsize if place is None else place
     known = FUNCTION_RULES[function] = FunctionRule(rule, public_name(function), most)
     return known
+
+
+@functools.lru_cache(maxsize=1024)
+def implementation_in_python(function: Any) -> Any:
+    """Return NumPy's own implementation of a function that has no rule, if it is in a followed module; else None."""
+    own = getattr(function, "_implementation", None)
+    if function in FUNCTIONS or not isinstance(own, FunctionType):
+        return None
+    return own if is_followed_file(own.__code__.co_filename) else None
 
 
 WRITTEN_ARGUMENTS: dict[Any, str] = {

@@ -903,13 +903,20 @@ class _Namespace:
         return self.made
 
 
-def _encloses_libraries_only(function: FunctionType) -> bool:
-    """Return whether a function encloses only functions of libraries: a library's decorator has made it of a library's function."""
+def _encloses_libraries_only(function: FunctionType, outer: tuple[FunctionType, ...] = ()) -> bool:
+    """Return whether a function encloses only functions of libraries, and constants: a library's decorator has made it.
+
+    A function that encloses itself, or one around it, has been looked at.
+    """
+    if function in outer:
+        return True
     for _, cell in closure_of(function):
         content = cell.cell_contents if is_filled(cell) else None
+        if is_filled(cell) and (content is None or type(content) in (bool, int, float, str)):
+            continue
         if type(content) is not FunctionType or is_user_file(content.__code__.co_filename):
             return False
-        if not _encloses_libraries_only(content):
+        if not _encloses_libraries_only(content, (*outer, function)):
             return False
     return True
 

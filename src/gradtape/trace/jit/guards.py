@@ -35,6 +35,8 @@ class Trace(TraceTag):
 
     Attributes
     ----------
+    branches : dict
+        What ``bool(x)`` has found, by the place in the code.
     outcome : bool or None
         Whether the operations succeeded whose errors the code handles; None if there were none.
     translates : str
@@ -47,6 +49,7 @@ class Trace(TraceTag):
 
     __slots__ = (
         "_seen",
+        "branches",
         "contents",
         "declined",
         "described",
@@ -78,6 +81,7 @@ class Trace(TraceTag):
         self.pinned: set[int] = set()
         self.guards: list[Guard] = []
         self.sites: list[Any] = []
+        self.branches: dict[Any, list[bool]] = {}
         self.loops: list[LoopSummary] = []
         self.declined: list[Declined] = []
         self.contents: dict[int, Content] = {}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtape.config import config
+from gradtape.config import trace_settings
 from gradtape.errors import DtypeError, StaticArgumentError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value
@@ -90,7 +90,7 @@ class CallArguments(Leaves):
         """The signature: equal for calls that have the same specialisations, if the captures are the same."""
         if self._key is None:
             try:
-                self._key = ((self.spec, config.reroll_checkpoint), *map(leaf_key, self.leaves))
+                self._key = ((self.spec, trace_settings()), *map(leaf_key, self.leaves))
             except DtypeError:
                 args, kwargs, static = self._given
                 _refuse_by_name(*static.mark(args, kwargs))

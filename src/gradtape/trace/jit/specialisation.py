@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtape.config import config
+from gradtape.config import trace_settings
 from gradtape.ir.body import holds_rules
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.op import NDArray
@@ -68,7 +68,6 @@ class Specialisation:
         "_program",
         "alternatives",
         "captured",
-        "checkpoint",
         "declined",
         "graph",
         "guards",
@@ -79,6 +78,7 @@ class Specialisation:
         "may_be_loop",
         "native",
         "outputs",
+        "settings",
         "spec",
         "state",
         "steps",
@@ -112,7 +112,7 @@ class Specialisation:
         self.declined = trace.declined
         self.ways = trace.ways
         self.may_be_loop = may_be_loop(trace.sites)
-        self.checkpoint = config.reroll_checkpoint
+        self.settings = trace_settings()
         self.is_prepared = trace.outcome is not None
         self.alternatives: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None

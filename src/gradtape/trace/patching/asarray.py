@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
@@ -19,11 +20,11 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.view_functions import in_order
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.call_observer import prediction
-from gradtape.trace.patching.callers import called_by_user, calling_frame
+from gradtape.trace.patching.callers import called_directly, calling_frame
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.contexts import scopes
-from gradtape.trace.source.sites import is_user_file
+from gradtape.trace.source.sites import is_followed_file
 
 _frame = sys._getframe
 
@@ -53,9 +54,15 @@ def is_followed(array: Handle) -> bool:
 
 def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a conversion function; the result is traced if the argument is or holds a traced array."""
+    if (args[1] if len(args) > 1 else kwargs.get("dtype")) in OBJECTS:
+        return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
-        if not isinstance(source, Handle) or not _is_copied_by_user(source, _frame(1), function):
+        if type(source) is np.ndarray and function is np.array:
+            return COPY[0](_frame(1), args, kwargs)
+        if isinstance(source, Handle) and _is_kept(source, function, args, kwargs, _frame(1)):
+            return source
+        if not isinstance(source, Handle) or not _is_followed_copy(source, _frame(1), function):
             return NotImplemented
         name = function.__name__
         if _returns_argument(name, source, args, kwargs):
@@ -75,9 +82,26 @@ def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
     return _traced_call(asked[0], function, args, kwargs) if asked else made
 
 
+Keeper = Callable[[Any, FrameType], bool]
+
+KEEPERS: Final[list[Keeper]] = []
+"""Functions that say whether a call in a frame that would return its argument returns it, and not the ndarray behind it."""
+
+
+def _is_kept(
+    source: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+) -> bool:
+    return any(keeps(source, frame) for keeps in KEEPERS) and _returns_argument(
+        function.__name__, source, args, kwargs
+    )
+
+
 def _traced_call(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return like.__array_function__(function, (type(like),), args, kwargs)
 
+
+OBJECTS: Final = (object, "O", "object")
+"""The dtype of arrays of objects, as it may be written."""
 
 ORDERS: Final = {"ascontiguousarray": "C", "asfortranarray": "F"}
 """The memory order of the results of a function."""
@@ -94,13 +118,13 @@ def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: 
     return same and not (name in ORDERS and source.ndim == 0)
 
 
-def _is_copied_by_user(array: Handle, frame: FrameType, function: Any) -> bool:
-    """Return whether user code calls ``np.asarray(x)`` with a traced array, rather than compiled code that needs the numbers. An array of a
-    trace has no numbers."""
+def _is_followed_copy(array: Handle, frame: FrameType, function: Any) -> bool:
+    """Return whether followed code calls ``np.asarray(x)`` with a traced array, rather than compiled code that needs the numbers. An array
+    of a trace has no numbers."""
     if trace_of(array.value) is not None:
-        return is_user_file(calling_frame(frame)[0].f_code.co_filename)
+        return is_followed_file(calling_frame(frame)[0].f_code.co_filename)
     followed = is_followed(array) or (bool(scopes()) and not _is_constant(array))
-    return followed and called_by_user(frame, function)
+    return followed and called_directly(frame, function)
 
 
 def _is_constant(array: Handle) -> bool:
@@ -116,6 +140,9 @@ def calling_module(depth: int) -> str:
         frame = frame.f_back
     return "" if frame is None else frame.f_globals.get("__name__", "")
 
+
+COPY: Final[list[Callable[[FrameType, Any, Any], Any]]] = []
+"""What answers ``np.array(x)`` for an ndarray; see `creation`, which is above this module."""
 
 CONVERTING: Final = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 """Functions that convert anything to an array."""

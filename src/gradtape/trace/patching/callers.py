@@ -1,4 +1,4 @@
-"""The callers of hooked functions: user code, or compiled code that runs in the frame of user code.
+"""The callers of hooked functions: user code or followed packages, or compiled code that runs in their frames.
 
 Compiled code has no frame: ``rng.normal(size=3)`` calls `numpy.empty` in the frame of the user, and needs an ndarray. So the expression
 that the frame calls is read from the positions of its instructions, and its names are looked up.
@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.trace.patching.bytecode import callee_names
-from gradtape.trace.source.sites import is_user_file
+from gradtape.trace.source.sites import is_followed_file
 
 _NUMPY_CALLERS: Final = {
     id(vars(np)[name].__code__): vars(np)[name] for name in ("ones", "full", "eye", "identity")
@@ -36,8 +36,8 @@ def calling_frame(frame: FrameType, function: Any = None) -> tuple[FrameType, An
     return frame, function
 
 
-def called_by_user(frame: FrameType, function: Any) -> bool:
-    """Return whether a frame is of user code and calls a function itself, rather than through compiled code.
+def called_directly(frame: FrameType, function: Any) -> bool:
+    """Return whether a frame is of user code, or of a followed package, and calls a function itself, rather than through compiled code.
 
     Parameters
     ----------
@@ -58,7 +58,9 @@ def called_by_user(frame: FrameType, function: Any) -> bool:
     place = frame.f_lasti
     answer = known[1].get(place)
     if answer is None:
-        answer = known[1][place] = _callee_names(frame, function) if is_user_file(code.co_filename) else ()
+        answer = known[1][place] = (
+            _callee_names(frame, function) if is_followed_file(code.co_filename) else ()
+        )
     if not answer:
         return False
     return answer[-1] == function.__name__ or _is_same_function(_value_of(answer, frame), function)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import cmath
 import math
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
@@ -21,6 +22,7 @@ from gradtape.ir.builder import here
 from gradtape.kinds.registry import FUNCTIONS, UFUNCS
 from gradtape.trace.array.array import Array, wrap
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.array.preallocated import Preallocated
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching import recorders
@@ -29,7 +31,7 @@ from gradtape.trace.patching.creation import HOOKED
 from gradtape.trace.patching.functions import hook_function
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.patching.interpose import When, dispatcher_of, interpose, set_traced_types
-from gradtape.trace.source.sites import user_site
+from gradtape.trace.source.sites import is_followed_file, is_user_file, user_site
 from gradtape.trace.variables.variable import Variable
 
 Function = Callable[..., Any]
@@ -282,7 +284,31 @@ _SEQUENCES: Final[dict[str, Function]] = {
     "sumprod": lambda p, q: np.sum(p * q),
 }
 
+
+def _python_number(x: Any) -> Any:
+    """Return the argument of ``float(x)`` itself where a followed package converts it: it takes a number to be a number of Python's."""
+    caller = sys._getframe(2).f_code.co_filename
+    if find_followed(x) is None or np.ndim(x) or is_user_file(caller) or not is_followed_file(caller):
+        return NotImplemented
+    return x.astype(np.float64)
+
+
+def _iterator(asked: type, *args: Any, **kwargs: Any) -> Any:
+    followed = asked is np.nditer and find_followed([*args, *kwargs.values()]) is not None
+    return ArrayIterator(*args, **kwargs) if followed else NotImplemented
+
+
+def _arange(*args: Any, **kwargs: Any) -> Any:
+    found = find_followed([*args, *kwargs.values()])
+    return (
+        NotImplemented if found is None else found.__array_function__(np.arange, (type(found),), args, kwargs)
+    )
+
+
 _functions: Final[dict[Any, Function]] = {
+    float: _python_number,
+    np.arange: _arange,
+    np.nditer: _iterator,
     **{
         getattr(math, name): _mathematical(function)
         for name, function in _MATH.items()
@@ -385,7 +411,7 @@ def _vectorize_call(plain: Function) -> Function:
         if not results:
             return plain(self, func, args)
         if not isinstance(results[0], tuple):
-            return _stack_results(results, lead, self.otypes)
+            return _stack_results(results, lead, self.otypes[0] if self.otypes else None)
         kinds = self.otypes or [None] * len(results[0])
         return tuple(
             [

@@ -1,8 +1,9 @@
-"""Creation patches: during a recording, `numpy.zeros` and similar functions return preallocated arrays to user code."""
+"""Creation patches: during a recording, `numpy.zeros` and similar functions return preallocated arrays to code that is traced."""
 
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -10,13 +11,22 @@ import numpy as np
 from gradtape.ir.builder import here
 from gradtape.trace.array.array import wrap
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.preallocated import is_traced, preallocated, unwrap_keywords, unwrap_preallocated
+from gradtape.trace.array.preallocated import (
+    Preallocated,
+    handles_traced,
+    is_traced,
+    ndarray_or_none,
+    preallocated,
+    unwrap_keywords,
+    unwrap_preallocated,
+)
 from gradtape.trace.dispatch.dispatch import call_function
-from gradtape.trace.patching.callers import called_by_user
+from gradtape.trace.patching.asarray import COPY, KEEPERS
+from gradtape.trace.patching.callers import called_directly, calling_frame
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.contexts import contexts
-from gradtape.trace.source.sites import user_site
+from gradtape.trace.source.sites import is_followed_file, is_user_file, user_site
 
 ALLOCATORS: Final = (np.zeros, np.empty)
 """NumPy's compiled functions that allocate arrays. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""
@@ -33,7 +43,7 @@ HOOKED: Final[set[Any]] = {*ALLOCATORS, *LIKE_FUNCTIONS}
 
 
 def _create(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call one of NumPy's functions, and for user code return its result as a preallocated array."""
+    """Call one of NumPy's functions, and return its result, if followed code calls it, as a preallocated array."""
     if not contexts.stack:
         return NotImplemented
     if args and type(args[0]) in (list, tuple) and function in LIKE_FUNCTIONS:
@@ -41,7 +51,7 @@ def _create(function: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(like, Handle):
             return function(like, *args[1:], **kwargs)
     frame = _frame(1)
-    if not called_by_user(frame, function):
+    if not called_directly(frame, function) or not handles_traced(calling_frame(frame)[0]):
         return NotImplemented
     args, kwargs = unwrap_preallocated(args), unwrap_keywords(kwargs)
     if function is np.full_like and is_traced((args[1:], kwargs.get("fill_value"))):
@@ -57,4 +67,32 @@ def _create(function: Any, *args: Any, **kwargs: Any) -> Any:
     return preallocated(made if made.base is None else made.copy())
 
 
+def _copy(frame: FrameType, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Call ``np.array(x)`` for an ndarray, and return a preallocated array where a package copies it beside traced ones."""
+    filename = frame.f_code.co_filename
+    if (
+        not contexts.stack
+        or is_user_file(filename)
+        or not called_directly(frame, np.array)
+        or not handles_traced(frame)
+    ):
+        return NotImplemented
+    made = without_hook(np.array)(*args, **unwrap_keywords(kwargs))
+    fresh = made is not args[0] and made.base is None and made.dtype.char in "fdFD"
+    return preallocated(made) if fresh else made
+
+
+COPY.append(_copy)
 before_recording(lambda: interpose(_create, When.ALWAYS, HOOKED))
+
+
+def _keeps(array: Any, frame: FrameType) -> bool:
+    """Return whether a followed package converts an array that it has preallocated, to write traced values to it later."""
+    if not isinstance(array, Preallocated) or ndarray_or_none(array) is None:
+        return False
+    caller = calling_frame(frame)[0]
+    filename = caller.f_code.co_filename
+    return is_followed_file(filename) and not is_user_file(filename) and handles_traced(caller)
+
+
+KEEPERS.append(_keeps)

@@ -20,6 +20,9 @@ _PLACE: Final = "gradtape's handler"
 _original_functions: Final[dict[CodeType, Function]] = {}
 """Functions with the original code, by the code that replaces it."""
 
+_answered: Final[list[tuple[FunctionType, CodeType]]] = []
+"""The functions whose calls a handler answers now, with their own code."""
+
 
 def hook_function(function: FunctionType, handler_of: Callable[[Function], Function]) -> None:
     """Let a handler answer the calls of a Python function while there is a recorder.
@@ -86,9 +89,24 @@ def answered_by(
     try:
         for function, code in hooked:
             function.__code__ = forwarding_code(code, _answer(function, code, handler))
+        _answered.extend(hooked)
         yield
     finally:
         for function, code in hooked:
+            function.__code__ = code
+        _answered[:] = [one for one in _answered if one not in hooked]
+
+
+@contextmanager
+def with_own_code() -> Iterator[None]:
+    """Let functions whose calls handlers answer have their own code meanwhile, for somebody who reads it."""
+    changed = [(function, function.__code__) for function, _ in _answered]
+    for function, code in _answered:
+        function.__code__ = code
+    try:
+        yield
+    finally:
+        for function, code in changed:
             function.__code__ = code
 
 

@@ -11,6 +11,7 @@
 @declined = external global i8
 declare ptr @PyDict_GetItem(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyObject_VectorcallDict(ptr, ptr, i64, ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyThreadState_Get()
 declare ptr @_PyObject_MakeTpCall(ptr, ptr, ptr, i64, ptr)
@@ -164,8 +165,9 @@ no:
   ret i1 false
 }
 
-; Ask the hook: it is given the key, then `self` where it is not null, then the arguments. NotImplemented means: call the C function.
-define internal ptr @ask(ptr %key, ptr %self, ptr %args, i64 %count, i64 %named, ptr %names) {
+; Ask the hook: it is given the key, then `self` where it is not null, then the arguments; those with names by a tuple of the names, or
+; by a dict. NotImplemented means: call the C function.
+define internal ptr @ask(ptr %key, ptr %self, ptr %args, i64 %count, i64 %named, ptr %names, ptr %keywords) {
 start:
   %all = add i64 %count, %named
   %room = add i64 %all, 2
@@ -180,7 +182,16 @@ start:
   call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
   %given = add i64 %count, %skip
   %hook = call ptr @PyDict_GetItem(ptr @hooks, ptr %key)
-  %answer = call ptr @PyObject_Vectorcall(ptr %hook, ptr %list, i64 %given, ptr %names)
+  %unnamed = icmp eq ptr %keywords, null
+  br i1 %unnamed, label %by_tuple, label %by_dict
+by_tuple:
+  %one = call ptr @PyObject_Vectorcall(ptr %hook, ptr %list, i64 %given, ptr %names)
+  br label %answered
+by_dict:
+  %other = call ptr @PyObject_VectorcallDict(ptr %hook, ptr %list, i64 %given, ptr %keywords)
+  br label %answered
+answered:
+  %answer = phi ptr [ %one, %by_tuple ], [ %other, %by_dict ]
   %is_none = icmp eq ptr %answer, @declined
   br i1 %is_none, label %drop, label %end
 drop:
@@ -188,19 +199,6 @@ drop:
   br label %end
 end:
   ret ptr %answer
-}
-
-define internal i1 @no_names(ptr %keywords) nounwind {
-start:
-  %null = icmp eq ptr %keywords, null
-  br i1 %null, label %yes, label %look
-look:
-  %at = getelementptr i8, ptr %keywords, i64 16
-  %used = load i64, ptr %at
-  %empty = icmp eq i64 %used, 0
-  ret i1 %empty
-yes:
-  ret i1 true
 }
 
 ; Call an object that has no vectorcall pointer but ours.

@@ -64,11 +64,6 @@ _NO_NAMES: Final = """%named = add i64 0, 0
 _OF_TUPLE: Final = """%count = call i64 @size(ptr %given)
   %args = getelementptr i8, ptr %given, i64 24
   """
-_WITHOUT_NAMES: Final = """%unnamed = call i1 @no_names(ptr %keywords)
-  br i1 %unnamed, label %plain, label %original
-plain:
-  """
-
 _FORMS: Final = {
     "call": (
         "ptr %callee, ptr %args, i64 %flags, ptr %names",
@@ -84,8 +79,8 @@ _FORMS: Final = {
         "%count = add i64 %given, 0\n  " + _COUNTED,
     ),
     "tuple": ("ptr %self, ptr %given", _OF_TUPLE + _NO_NAMES),
-    "tuple_named": ("ptr %self, ptr %given, ptr %keywords", _WITHOUT_NAMES + _OF_TUPLE + _NO_NAMES),
-    "new": ("ptr %self, ptr %given, ptr %keywords", _WITHOUT_NAMES + _OF_TUPLE + _NO_NAMES),
+    "tuple_named": ("ptr %self, ptr %given, ptr %keywords", _OF_TUPLE + _NO_NAMES),
+    "new": ("ptr %self, ptr %given, ptr %keywords", _OF_TUPLE + _NO_NAMES),
 }
 """The parameters of each kind of C function, and the code that computes %args, %count, %named and %all from them."""
 
@@ -197,7 +192,7 @@ def _constructor_pointer(thing: type) -> list[FunctionPointer]:
 
 def _pointer_of(thing: Any) -> list[FunctionPointer]:
     if isinstance(thing, type):
-        return _constructor_pointer(thing)
+        return _vectorcall_pointer(thing) or _constructor_pointer(thing)
     return (
         _method_pointer(thing) if type(thing).__name__ == "method_descriptor" else _vectorcall_pointer(thing)
     )
@@ -381,4 +376,5 @@ def _common(form: str, mode: str) -> str:
         key="%callee" if called else "%key",
         self="null" if called else "%self",
         names="%names" if "%names" in parameters else "null",
+        keywords="%keywords" if "%keywords" in parameters else "null",
     )

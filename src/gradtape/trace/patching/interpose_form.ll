@@ -9,7 +9,7 @@ look:
   %asked = call i1 @$mode(ptr %args, i64 %all)
   br i1 %asked, label %ask, label %original
 ask:
-  %answer = call ptr @ask(ptr $key, ptr $self, ptr %args, i64 %count, i64 %named, ptr $names)
+  %answer = call ptr @ask(ptr $key, ptr $self, ptr %args, i64 %count, i64 %named, ptr $names, ptr $keywords)
   %declined = icmp eq ptr %answer, @declined
   br i1 %declined, label %original, label %end
 end:

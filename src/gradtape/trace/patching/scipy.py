@@ -1,21 +1,35 @@
-"""SciPy patching: Python functions of SciPy apply their rules to traced arguments, and run unchanged for others."""
+"""Patching of functions that are written in Python and do not dispatch: they apply their rules to traced arguments."""
 
 from __future__ import annotations
 
+import functools
 import sys
+import weakref
 from collections.abc import Callable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from gradtape.ir.builder import here
-from gradtape.kinds.registry import BORROWED
+from gradtape.kinds.registry import BORROWED, BORROWED_OUTPUTS
 from gradtape.trace.array.array import wrap
-from gradtape.trace.array.preallocated import is_traced, unwrap_keywords, unwrap_preallocated
+from gradtape.trace.array.preallocated import (
+    holds_traced,
+    is_traced,
+    unwrap_keywords,
+    unwrap_preallocated,
+)
 from gradtape.trace.dispatch.op_cache import run
 from gradtape.trace.jit.outcomes import compute_now, is_handled
 from gradtape.trace.patching.functions import Function, hook_function
 from gradtape.trace.patching.imports import when_imported
+from gradtape.trace.patching.interpose import When, interpose, without_hook
+from gradtape.trace.patching.recorders import RECORDERS
+from gradtape.trace.routines import distances, grids, piecewise, rotations, splines
+from gradtape.trace.routines.registry import ROUTINES
 from gradtape.trace.source.sites import user_site
+
+PACKAGES: Final = (distances, grids, piecewise, rotations, splines)
+"""The modules that enter themselves in `ROUTINES`."""
 
 _METHODS: Final[dict[tuple[int, str], tuple[Any, str, Function]]] = {}
 """Rules for methods of one object, by the object's id and the method: with the object and the name that the user sees."""
@@ -24,8 +38,14 @@ _FOURIER: Final[dict[int, tuple[Any, str, Function]]] = {}
 """Rules for the functions of `scipy.fft`, which ask a backend, by the function's id."""
 
 
+def _public(name: str) -> str:
+    """Return a name without the private modules in it, as messages show it."""
+    *modules, function = name.split(".")
+    return ".".join([*[module for module in modules if not module.startswith("_")], function])
+
+
 def _apply_rule(name: str, rule: Function, args: Any, kwargs: dict[str, Any]) -> Any:
-    here.site = user_site(via=name)
+    here.site = user_site(via=_public(name))
     made = wrap(run(rule, args, kwargs))
     return compute_now(made) if name.startswith("scipy.linalg.") and is_handled(sys._getframe(2)) else made
 
@@ -46,6 +66,24 @@ def _function(name: str, rule: Function) -> Callable[[Function], Function]:
     return handler_of
 
 
+def _compiled(name: str, rule: Function) -> Callable[..., Any]:
+    """Return the hook of a function written in C, which takes positional arguments."""
+    written = BORROWED_OUTPUTS.get(name)
+
+    def hook(function: Any, *args: Any) -> Any:
+        target: Any = None if written is None else args[written]
+        given = args if written is None else (*args[:written], tuple(target.shape), *args[written + 1 :])
+        if _is_any_traced(given, {}):
+            made = _apply_rule(name, rule, given, {})
+            if written is None:
+                return made
+            target[...] = made
+            return None
+        return without_hook(function)(*unwrap_preallocated(args))
+
+    return hook
+
+
 def _method(plain: Function) -> Function:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         known = _METHODS.get((id(self), plain.__name__))
@@ -54,6 +92,46 @@ def _method(plain: Function) -> Function:
         return plain(self, *unwrap_preallocated(args), **unwrap_keywords(kwargs))
 
     return call
+
+
+_bound: Final[weakref.WeakKeyDictionary[Any, dict[Function, Function]]] = weakref.WeakKeyDictionary()
+"""Rules for methods, with the objects that they are called for: functions that the op cache knows again."""
+
+
+def _bound_rule(rule: Function, owner: Any) -> Function:
+    rules = _bound.setdefault(owner, {})
+    known = rules.get(rule)
+    if known is None:
+        reference = weakref.ref(owner)
+        known = rules[rule] = lambda *args, **kwargs: rule(reference(), *args, **kwargs)
+    return known
+
+
+def _method_of_class(name: str, rule: Function) -> Callable[[Function], Function]:
+    """Return the hook for a method of a class: the rule takes the object as well."""
+
+    def handler_of(plain: Function) -> Function:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if _is_any_traced(args, kwargs):
+                owner = _standard_distribution(self)
+                home, _, method = name.rpartition(".")
+                via = f"{getattr(owner, 'name', None) or home.rpartition('.')[2]}.{method}"
+                return _apply_rule(via, _bound_rule(rule, owner), args, kwargs)
+            return plain(self, *unwrap_preallocated(args), **unwrap_keywords(kwargs))
+
+        return call
+
+    return handler_of
+
+
+def _standard_distribution(distribution: Any) -> Any:
+    """Return the distribution in `scipy.stats` of which a frozen distribution holds a copy; other objects are returned."""
+    original: Any = getattr(sys.modules.get("scipy.stats"), str(getattr(distribution, "name", None)), None)
+    if type(original) is not type(distribution) or not hasattr(original, "badvalue"):
+        return distribution
+    own = (distribution.a, distribution.b, distribution.badvalue, distribution.shapes)
+    shared = (original.a, original.b, original.badvalue, original.shapes)
+    return original if repr(own) == repr(shared) else distribution
 
 
 def _backend(plain: Function) -> Function:
@@ -68,15 +146,25 @@ def _backend(plain: Function) -> Function:
 
 def _hook(module: ModuleType, name: str, rule: Function) -> None:
     """Hook a function of a module, or a method of an object in it."""
+    home: Any = None
     found: Any = module
     for part in name[len(module.__name__) + 1 :].split("."):
-        found = getattr(found, part, None)
-    if isinstance(found, MethodType):
-        _METHODS[id(found.__self__), found.__name__] = found.__self__, name, rule
+        home = found
+        found = getattr(home, part, None)
+    if isinstance(home, type) and isinstance(found, FunctionType):
+        own: FunctionType = found
+        if (
+            vars(home).get(own.__name__) is own
+        ):  # a rule on an inherited method would hold for other classes, too
+            hook_function(own, _method_of_class(name, rule))
+    elif isinstance(found, MethodType):
+        _METHODS[id(found.__self__), found.__name__] = found.__self__, name.removesuffix(".__call__"), rule
         method: Any = found.__func__
         hook_function(method, _method)
     elif isinstance(found, FunctionType):
         hook_function(found, _function(name, rule))
+    elif type(found).__name__ in ("builtin_function_or_method", "cython_function_or_method"):
+        interpose(_compiled(name, rule), When.ANYWHERE, [found])
     elif found is not None and (backend := _default_backend(module)) is not None:
         _FOURIER[id(found)] = found, name, rule
         hook_function(backend, _backend)
@@ -90,8 +178,56 @@ def _default_backend(module: Any) -> Any:
 
 
 def _hook_when_imported(name: str, rule: Function) -> None:
-    when_imported(".".join(name.split(".")[:2]), lambda module: _hook(module, name, rule))
+    """Hook a function when its module is imported: the one before the colon, or else the subpackage."""
+    module, colon, _ = name.partition(":")
+    awaited = module if colon else ".".join(name.split(".")[:2])
+    when_imported(awaited, lambda found: _hook(found, name.replace(":", "."), rule))
 
 
 for _name, _rule in BORROWED.items():
     _hook_when_imported(_name, _rule)
+
+
+def _replaced_by(replacement: Function) -> Callable[[Function], Function]:
+    """Return what makes the handler of a routine for which NumPy code stands where something is traced."""
+
+    def handler_of(plain: Function) -> Function:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if holds_traced(args) or (kwargs and holds_traced(tuple(kwargs.values()))):
+                return replacement(*args, **kwargs)
+            return plain(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
+
+        return call
+
+    return handler_of
+
+
+def _replace(module: ModuleType, name: str, replacement: Function) -> None:
+    """Hook a routine in the place where SciPy looks it up: compiled functions have no code to hook."""
+    *path, last = name[len(module.__name__) + 1 :].split(".")
+    home: Any = module
+    for part in path:
+        home = getattr(home, part, None)
+    found = vars(home).get(last) if home is not None else None
+    if isinstance(found, FunctionType):
+        hook_function(found, _replaced_by(replacement))
+    elif isinstance(found, staticmethod) and isinstance(found.__func__, FunctionType):
+        hook_function(found.__func__, _replaced_by(replacement))
+    elif callable(found) and not hasattr(found, "__wrapped__"):
+        setattr(home, last, _forwarding(found, _replaced_by(replacement)(found)))
+
+
+def _forwarding(found: Any, handler: Function) -> Function:
+    @functools.wraps(found)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (handler if RECORDERS else found)(*args, **kwargs)
+
+    return call
+
+
+def _replace_when_imported(name: str, replacement: Function) -> None:
+    when_imported(".".join(name.split(".")[:2]), lambda module: _replace(module, name, replacement))
+
+
+for _name, _rule in ROUTINES.items():
+    _replace_when_imported(_name, _rule)

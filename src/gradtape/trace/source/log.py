@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from gradtape.errors import GradtapeWarning, warn
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.op import NDArray
 from gradtape.trace.source.sites import CLOCK, Site, user_site
 
 REMEMBERED = 64
+
+
+class OpaqueCall(threading.local):
+    """The opaque function of SciPy's that runs on this thread: what leaves a tape meanwhile is lost in its result.
+
+    Attributes
+    ----------
+    name : str
+        The function, for messages.
+    tags : frozenset of TraceTag
+        The tapes that recorded when it was called. Tapes that its callbacks open are their own affair.
+    """
+
+    name: str = ""
+    tags: frozenset[TraceTag] = frozenset()
+
+
+opaque_call: Final = OpaqueCall()
 
 SAMPLE: Final = 64
 """The number of elements by which an array that left is recognised."""
@@ -59,6 +79,10 @@ class Exit:
         return any(root() is source for root in self.roots)
 
 
+Watch = tuple[weakref.ref[Value], Site, weakref.ref[Any] | None]
+"""A value, where a tape began to follow it, and the array that had it; neither is kept alive. A plain tuple is made without a call."""
+
+
 class Log:
     """The log of one tape; it keeps no array alive.
 
@@ -71,17 +95,24 @@ class Log:
     __slots__ = ("_watched", "exits")
 
     def __init__(self) -> None:
-        self._watched: list[tuple[weakref.ref[Value], Site]] = []
+        self._watched: list[Watch] = []
         self.exits: list[Exit] = []
 
     @property
     def watched(self) -> dict[Value, Site]:
         """The places where the tape began to follow the values that still exist."""
-        return {value: site for reference, site in self._watched if (value := reference()) is not None}
+        return {value: site for found, site, _ in self._watched if (value := found()) is not None}
 
     def note(self, value: Value, site: Site) -> None:
         """Record where the tape began to follow a value."""
-        self._watched.append((weakref.ref(value), site))
+        self._watched.append((weakref.ref(value), site, value.owner))
+
+    def watched_in(self, array: object) -> weakref.ref[Value] | None:
+        """Return the value that an array had when it was watched last; None for an array that was not."""
+        for value, _, owner in self._watched[::-1]:
+            if owner is not None and owner() is array:
+                return value
+        return None
 
 
 def log_of(tag: TraceTag) -> Log:
@@ -127,6 +158,13 @@ def note_exit(value: Value, what: str, data: Any = None, *, meant: bool = True) 
     """Record that a value leaves the tapes that follow it, with a sample of its data."""
     recording = [tag for tag in value.tags if tag.recording]
     if recording:
+        if not opaque_call.tags.isdisjoint(recording):
+            warn(
+                GradtapeWarning,
+                f"{opaque_call.name} calls a function that takes the number of a watched array, and no tape follows what it returns",
+                where=user_site(),
+                remedy="x.numpy() before the call, to say that this is meant",
+            )
         numbers = () if data is None else sample_of(np.asarray(data))
         roots = _roots_of(value) if numbers else ()
         exit_ = Exit(weakref.ref(value), what, user_site(), numbers, value.shape, meant, roots)

@@ -24,6 +24,37 @@ OWN: Final = tuple(
 """The folders of Python's library, NumPy and gradtape."""
 
 
+FOLLOWED: Final = tuple(
+    f"{os.sep}{os.path.join(*name.split('.'))}{end}"
+    for end in (os.sep, ".py")
+    for name in (
+        f"{PACKAGE}.trace.routines",
+        "numpy._core._asarray",
+        "numpy.lib",
+        "numpy.polynomial",
+        "scipy._lib",
+        "scipy.cluster",
+        "scipy.fft",
+        "scipy.integrate",
+        "scipy.interpolate",
+        "scipy.linalg",
+        "scipy.ndimage",
+        "scipy.signal",
+        "scipy.spatial",
+        "scipy.special",
+        "scipy.stats",
+    )
+)
+"""The folders and files of packages whose functions, if they are written in Python, are traced as user code is, and of our own NumPy code
+in place of their compiled code."""
+
+
+@functools.lru_cache(maxsize=4096)
+def is_followed_file(filename: str) -> bool:
+    """Return whether the code of a file is traced: user code, and that of the followed packages of NumPy and SciPy."""
+    return is_user_file(filename) or any(path in filename for path in FOLLOWED)
+
+
 @functools.lru_cache(maxsize=4096)
 def is_user_file(filename: str) -> bool:
     """Return whether a file is user code: neither of Python's library nor of an installed package."""

@@ -23,6 +23,7 @@ from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.preallocated import is_traced, unwrap_preallocated
 from gradtape.trace.jit.guards import Trace, abstract_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.patching.functions import with_own_code
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.procedures.ops import procedure
@@ -75,37 +76,46 @@ def call_translated(
         For code that the front end cannot follow.
     """
     here.site = user_site()
-    call = _Call(function, args, kwargs)
-    try:
-        result = call.answer(static=False)
-    except (UnsupportedCodeError, UnsupportedFunctionError):
-        if not call.has_integers:
-            raise
-        result = call.answer(static=True)
+    result = TranslatedCall(function, args, kwargs).answer()
     trace = trace_around()
     if trace is not None:
         trace.ways.append(Way(getattr(function, "__name__", "a function"), True, reason))
     return result
 
 
-class _Call:
+class TranslatedCall:
     """A call of a translated function: the leaves of its arguments, and the values of those that are parameters."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function = function
-        self.leaves, self.spec = flatten(_positional(function, args, kwargs))
+        self.leaves, self.spec = flatten(_arguments(function, args, kwargs))
         self.seen = [leaf if is_traced(leaf) else unwrap_preallocated(leaf) for leaf in self.leaves]
         self.has_integers = any(map(_is_integer, self.seen))
 
-    def answer(self, *, static: bool) -> Any:
-        """Return the result; with `static` traced integers are parts of the program, and guarded."""
+    def prepare(self) -> tuple[Translation, ProcedureReference, list[Value | None]]:
+        """Translate the function, and return the translation with the values of the arguments that are parameters.
+
+        Traced integers are parts of the program, and guarded, where the code cannot be translated without their numbers.
+        """
+        try:
+            return self._prepare(static=False)
+        except (UnsupportedCodeError, UnsupportedFunctionError):
+            if not self.has_integers:
+                raise
+        found = self._prepare(static=True)
+        for leaf in filter(_is_integer, self.seen):
+            int(leaf)  # by which a trace takes note that it depends on the number
+        return found
+
+    def _prepare(self, *, static: bool) -> tuple[Translation, ProcedureReference, list[Value | None]]:
         given = [_number_of(leaf) if static and _is_integer(leaf) else leaf for leaf in self.seen]
         values = [_value_of(leaf) for leaf in given]
         types = [leaf if value is None else value.aval for leaf, value in zip(given, values, strict=True)]
-        translation, reference = translated(self.function, self.spec, types)
-        if static:
-            for leaf in filter(_is_integer, self.seen):
-                int(leaf)  # by which a trace takes note that it depends on the number
+        return *translated(self.function, self.spec, types), values
+
+    def answer(self) -> Any:
+        """Return the result."""
+        translation, reference, values = self.prepare()
         outs = procedure(reference, _operands(translation, reference, values))
         for place, number in translation.mutated.items():
             self._write(self.leaves[place], outs[number])
@@ -119,19 +129,13 @@ class _Call:
             leaf[...] = Array(content)
 
 
-def _positional(
+def _arguments(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, ...]:
-    """Return all arguments by position, defaults included."""
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return all arguments, defaults included: by position, and those that are by keyword only."""
     bound = _signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
-    if bound.kwargs:
-        raise UnsupportedCodeError(
-            f"{getattr(function, '__name__', 'a function')} takes arguments by keyword only",
-            where=here.site,
-            remedy="let it take them by position",
-        )
-    return bound.args
+    return bound.args, bound.kwargs
 
 
 @functools.lru_cache(maxsize=1024)
@@ -182,7 +186,10 @@ def _captured_value(thing: Any) -> Value:
 
 
 TRANSLATIONS: Final[LRU[Any, tuple[Translation, ProcedureReference]]] = LRU(lambda: 256)
-"""Translations of Numba's functions; those of other functions belong to one trace, which makes a copy of the function."""
+"""Translations of functions outside of traces, and of Numba's; a trace, which makes a copy of the function, has its own."""
+
+MUTABLE: Final = (list, dict, set, bytearray)
+"""What code reads from outside and takes for constant, although its contents may change: Numba does so, Python does not."""
 
 
 def translated(
@@ -191,7 +198,8 @@ def translated(
     """Return the translation of a function for arguments of these types, and the reference to its procedure."""
     key = function, spec, tuple([(type(each), each) for each in types])
     own = trace_around()
-    table: Any = TRANSLATIONS if hasattr(function, "py_func") else {} if own is None else own.translations
+    is_numbas = hasattr(function, "py_func")
+    table: Any = TRANSLATIONS if is_numbas or own is None else own.translations
     known = _known(table, key)
     if known is not None:
         return known
@@ -202,9 +210,11 @@ def translated(
     keep_code_in(_kept)
 
     arguments: Any = spec.unflatten(list(types))
-    translation = translate(function, arguments)
+    with with_own_code():
+        translation = translate(function, *arguments)
     found = translation, reference_to(translation.procedure)
-    if table is not TRANSLATIONS or not translation.captured:
+    reads_mutable = any(isinstance(value, MUTABLE) for _, _, value in translation.notes)
+    if table is not TRANSLATIONS or not (translation.captured or (reads_mutable and not is_numbas)):
         with contextlib.suppress(TypeError):  # of arguments without a hash
             table[key] = found
     return found

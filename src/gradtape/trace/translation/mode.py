@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from traceback import walk_tb
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from gradtape.config import config
 from gradtape.errors import ConcretizationError, GradtapeError
+from gradtape.ir.builder import here
+from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import is_traced
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.patching.functions import answered_by, functions_of
 from gradtape.trace.source.sites import Site, is_user_file
-from gradtape.trace.translation.calls import Way, call_translated, trace_around
+from gradtape.trace.translation.calls import TranslatedCall, Way, call_translated, trace_around
 from gradtape.trace.translation.dispatcher import call_dispatcher, is_dispatcher
-from gradtape.trace.translation.trace_budget import TranslationWanted
+from gradtape.trace.translation.trace_budget import TranslationWanted, watched
 from gradtape.trees import flatten
 
 
@@ -33,11 +36,10 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     if config.loops == "compile":
         wanted = wanted or 'gt.config.loops is "compile"'
     may_be = (wanted or (trace is None and config.loops == "auto")) and _is_users(function)
-    traced = list(filter(is_traced, flatten((args, kwargs))[0])) if may_be else ()
-    if not traced:
+    if not may_be or not any(map(is_traced, flatten((args, kwargs))[0])):
         return function(*args, **kwargs)
     if not wanted:
-        return _run_or_translate(function, args, kwargs, traced)
+        return _run_or_translate(function, args, kwargs)
     try:
         return call_translated(function, args, kwargs, wanted)
     except Exception as refusal:  # if it is of the user's code, the trace raises it as well
@@ -81,17 +83,44 @@ def _plainly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def _run_or_translate(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], traced: Sequence[Any]
-) -> Any:
-    """Call a function outside of jitted functions; translate it if it needs numbers that its arguments do not have."""
-    before = [(leaf, leaf.value) for leaf in traced]
+_long_running: Final[WeakKeyDictionary[CodeType, str]] = WeakKeyDictionary()
+"""Functions that are translated outside of traces, by their code, with the reason."""
+
+
+def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function outside of jitted functions; translate it if it needs numbers that its arguments do not have, or goes on for long."""
+    reason = _long_running.get(function.__code__)
+    if reason is not None:
+        try:
+            return call_translated(function, args, kwargs, reason)
+        except Exception:  # of other arguments than before
+            return function(*args, **kwargs)
+    leaves, spec = flatten((args, kwargs))
+    before = [(leaf, leaf.value) for leaf in leaves if isinstance(leaf, Handle) and is_traced(leaf)]
+
+    def can_be_translated() -> bool:
+        """Return whether a run that goes on for long can be given up: what it has done outside cannot be undone."""
+        site = here.site
+        try:
+            if flatten((args, kwargs))[1] == spec:
+                TranslatedCall(function, args, kwargs).prepare()
+                return True
+        except Exception:
+            return False
+        finally:
+            here.site = site
+        return False
+
     try:
-        return function(*args, **kwargs)
-    except ConcretizationError as error:
+        with watched(_run_or_translate.__code__, can_be_translated):
+            return function(*args, **kwargs)
+    except (ConcretizationError, TranslationWanted) as error:
         for leaf, value in before:
             if leaf.value is not value:
                 leaf.rebind(value)
+        if isinstance(error, TranslationWanted):
+            _long_running[function.__code__] = error.reason
+            return call_translated(function, args, kwargs, error.reason)
         try:
             return call_translated(function, args, kwargs, error.what)
         except Exception:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from itertools import pairwise
+from types import CodeType, FrameType
 from typing import Any, Final
 
 from gradtape.ir.graph import next_serial
@@ -15,6 +16,12 @@ from gradtape.trace.source.sites import CLOCK, is_user_file, site_of
 
 LONG: Final = 4096
 """Operations of a trace from which a loop of Python is taken for a long one. To trace them takes about 50 milliseconds."""
+
+BRANCHES: Final = 16
+"""Times that a loop of Python takes a branch from which on the order may be irregular."""
+
+CHANGES: Final = 8
+"""Times that a branch goes the other way than before, from which on the order is irregular. A loop that has converged has one."""
 
 OFTEN: Final = 256
 """Recorded sites between two looks at the number of operations."""
@@ -62,6 +69,8 @@ class _State(threading.local):
     first = 0
     limit = 0
     reads = 0
+    base: CodeType | None = None
+    consent: Callable[[], bool] | None = None
 
 
 _state: Final = _State()
@@ -69,17 +78,26 @@ _watches: Final[set[int]] = set()
 
 
 @contextmanager
-def watched() -> Iterator[None]:
-    """Raise `TranslationWanted` if the code inside records many operations in a loop of the user's."""
-    before = _state.first, _state.limit
+def watched(base: CodeType, consent: Callable[[], bool] | None = None) -> Iterator[None]:
+    """Raise `TranslationWanted` if the code inside records many operations in a loop of the user's.
+
+    Parameters
+    ----------
+    base : code
+        The code of the function that has called this: loops around it do not count.
+    consent : callable, optional
+        Asked before; if it returns False, the loop goes on to its end.
+    """
+    before = _state.first, _state.limit, _state.base, _state.consent
     key = id(before)
     _state.first, _state.limit, _state.reads = next_serial(), LONG, 0
+    _state.base, _state.consent = base, consent
     _watches.add(key)
     CLOCK.__class__ = _Watched
     try:
         yield
     finally:
-        _state.first, _state.limit = before
+        _state.first, _state.limit, _state.base, _state.consent = before
         _watches.discard(key)
         if not _watches:
             CLOCK.__class__ = _PLAIN
@@ -100,16 +118,40 @@ def _look() -> None:
     if loop is None:
         _state.limit = 2 * count
         return
+    _end(f"the loop at {site_of(loop)!r} had recorded {count} operations, and went on", loop)
+
+
+def _end(reason: str, loop: FrameType) -> None:
+    """End the trace, unless who watches does not consent: then it is watched no more."""
     _state.limit = 0
-    raise TranslationWanted(
-        f"the loop at {site_of(loop)!r} had recorded {count} operations, and went on", loop
-    )
+    if _state.consent is None or _state.consent():
+        raise TranslationWanted(reason, loop)
+
+
+def watch_branch(found: Sequence[bool], site: Any) -> None:
+    """End a watched trace whose loop takes a branch in an irregular order.
+
+    What is recorded would have as many branches as the loop has iterations, and serve no call in which one of them is taken otherwise.
+
+    Parameters
+    ----------
+    found : sequence of bool
+        What Python has found so far at one site.
+    site : Site or None
+    """
+    if not _state.limit or len(found) < BRANCHES:
+        return
+    if sum(one != other for one, other in pairwise(found)) < CHANGES:
+        return
+    loop = _loop_around()
+    if loop is not None:
+        _end(f"the branch at {site!r} goes both ways, in no order", loop)
 
 
 def _loop_around() -> FrameType | None:
-    """Return the innermost frame of user code that executes a loop."""
+    """Return the innermost frame of user code inside of the watch that executes a loop."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
+    while frame is not None and frame.f_code is not _state.base:
         if is_user_file(frame.f_code.co_filename) and is_in_loop(frame):
             return frame
         frame = frame.f_back

@@ -21,6 +21,7 @@ from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.control import Structured
 from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.registry import HOOKS
 from gradtape.transforms.loops.branches import pull_switch, push_switch
 from gradtape.transforms.loops.draft import (
     Carry,
@@ -387,6 +388,26 @@ def _add_stacks(a: Value, b: Value) -> Value:
     return total
 
 
+def _scanned(
+    step: Callable[..., tuple[Sequence[Value], Sequence[Value]]],
+    consts: Sequence[Value],
+    carries: Sequence[Value],
+    elements: Sequence[Value],
+    reverse: bool = False,
+) -> tuple[Sequence[Value], Sequence[Value]]:
+    """Return the last carries and the stacked outputs of a loop over the leading axis of arrays; see `Hooks.scan`."""
+    length = elements[0].shape[0]
+    draft = Draft(scan, {"length": length, "reverse": reverse, "policy": None}, Value(aval((), INT64)))
+    draft.consts = [LoopOperand(value, placeholder(value)) for value in consts]
+    draft.elements = [LoopOperand(value, Value(element_of(value.aval))) for value in elements]
+    carried = [LoopOperand(value, placeholder(value)) for value in carries]
+    inner = [[operand.inner for operand in group] for group in (draft.consts, carried, draft.elements)]
+    next_carries, draft.ys = map(list, step(*inner))
+    draft.carries = [Carry(*start, next_) for start, next_ in zip(carried, next_carries, strict=True)]
+    outs = draft.emit()
+    return outs.carries, outs.ys
+
+
 def _object_array(elements: list[Any]) -> NDArray:
     """Return a list as a 0-d object array."""
     box = np.empty((), object)
@@ -400,3 +421,4 @@ repeat = Repeat("repeat")
 switch = Switch("switch")
 
 PRIMITIVES["add_stacks"] = _add_stacks
+HOOKS.scan = _scanned

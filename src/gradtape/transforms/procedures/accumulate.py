@@ -30,7 +30,7 @@ class Accumulator:
 
     def __init__(self) -> None:
         self._elements: dict[Memory, _Taken] = {}
-        self._variables: set[Variable] = set()
+        self._variables: dict[Variable, tuple[Value, Statement, list[Statement]]] = {}
 
     def take(self, build: ProcedureBuilder, shadow: Pointer, index: Value) -> Value:
         """Append what takes the adjoint of an element; return it."""
@@ -47,10 +47,10 @@ class Accumulator:
             if taken.pointer is shadow and taken.key == structure(index):
                 del self._elements[shadow.memory]
                 if part is taken.part:
-                    _remove(taken)
+                    _remove(taken.zero, taken.block)
                     return
                 if taken.is_alone:
-                    _remove(taken)
+                    _remove(taken.zero, taken.block)
                     build.store(shadow, index, part)
                     return
             else:
@@ -61,14 +61,18 @@ class Accumulator:
         """Append what takes the adjoint of a variable; return it."""
         part: Value = build.read(variable)
         build.assign(variable, 0.0)
-        self._variables.add(variable)
+        self._variables[variable] = part, build.current[-1], build.current
         return part
 
     def add_to_variable(self, build: ProcedureBuilder, variable: Variable, part: Value) -> None:
         """Append what adds to the adjoint of a variable."""
-        if variable in self._variables:
-            self._variables.discard(variable)
-            build.assign(variable, part)
+        taken = self._variables.pop(variable, None)
+        if taken is not None:
+            held, zero, block = taken
+            if held is part:
+                _remove(zero, block)
+            else:
+                build.assign(variable, part)
         else:
             build.assign(variable, build.read(variable) + part)
 
@@ -78,15 +82,16 @@ class Accumulator:
             if isinstance(step, Load | Store):
                 self._elements.pop(step.pointer.memory, None)
             elif isinstance(step, Read | Assign):
-                self._variables.discard(step.variable)
+                self._variables.pop(step.variable, None)
             elif isinstance(step, Apply):
                 self._elements.clear()
 
 
-def _remove(taken: _Taken) -> None:
-    for position, statement in enumerate(taken.block):
-        if statement is taken.zero:
-            del taken.block[position]
+def _remove(zero: Statement, block: list[Statement]) -> None:
+    """Let the adjoint that was taken stay where it is."""
+    for position, statement in enumerate(block):
+        if statement is zero:
+            del block[position]
             return
     raise AssertionError("the statement is in its block")
 

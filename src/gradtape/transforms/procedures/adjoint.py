@@ -33,7 +33,7 @@ from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.procedures.accumulate import Accumulator
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
-from gradtape.transforms.procedures.dependence import Dependence
+from gradtape.transforms.procedures.dependence import Access, Dependence
 from gradtape.transforms.procedures.shadows import Shadows
 from gradtape.transforms.vjp import pull_back, reverse_sweep
 
@@ -230,7 +230,8 @@ class Adjoint:
             reverse = If(statement.condition)
         else:
             (inner,) = block.inner[position]
-            reverse = For(leaf(INT64), self._tree.counted[inner.number])
+            is_parallel = isinstance(statement, For) and statement.parallel and self._is_parallel(inner)
+            reverse = For(leaf(INT64), self._tree.counted[inner.number], [], is_parallel)
         self.inner[reverse] = block.inner[position]
         for inner in block.inner[position]:
             self._reverse(inner)
@@ -240,6 +241,34 @@ class Adjoint:
             sums = len(self._build.current)
             self._append_sums(block, inner)
             self._accumulator.forget(walk(self._build.current[sums:]))
+
+    def _is_parallel(self, loop: Block) -> bool:
+        """Return whether the iterations of the reverse of a parallel loop do not conflict but for sums.
+
+        They take adjoints of elements that only one iteration stores, and add to those of elements that any iteration loads. In an array
+        to which both happens, no element may be loaded by several iterations.
+        """
+        inside = [block for block in self._tree.blocks if loop in block.around()]
+        loads: dict[Memory, list[Access]] = {}
+        spans: set[Memory] = set()
+        changed: set[Memory] = set()
+        for block in inside:
+            for position, statement in enumerate(block.statements):
+                if isinstance(statement, Load) and statement.out in self._active:
+                    access = Access(statement.pointer, statement.index, Place(block, position))
+                    loads.setdefault(statement.pointer.memory, []).append(access)
+                elif isinstance(statement, Apply):
+                    spans.update([x.pointer.memory for x in statement.inputs if isinstance(x, Span)])
+                changed.update([x for x in written(statement) if isinstance(x, Memory)])
+        both = {memory for memory in changed if self._shadows.has(memory)}
+        if not both.isdisjoint(spans):
+            return False
+        return not any(
+            self._dependence.is_carried_by(loop, first, second)
+            for memory in both & loads.keys()
+            for place, first in enumerate(loads[memory])
+            for second in loads[memory][place:]
+        )
 
     def _all_steps(self, block: Block) -> Iterator[Statement]:
         """Yield the statements of the reverse of a block and of those inside of it."""
@@ -310,7 +339,7 @@ class Adjoint:
             if inner in read
         ]
         self.contents += [(place, operand) for _, operand in primal if isinstance(operand, Span)]
-        arrays = [self._temporary(part.aval) for part in parts]
+        arrays = [self._temporary(part.aval, place.block) for part in parts]
         pullback = make_body([*[inner for inner, _ in primal], *seeds], parts)
         outputs = [
             Span(array, literal(0, INT64), aval(part.shape, part.dtype))
@@ -320,8 +349,11 @@ class Adjoint:
         self._build.append(Apply(pullback, operands, tuple(outputs)))
         return arrays
 
-    def _temporary(self, type_: Aval) -> Pointer:
+    def _temporary(self, type_: Aval, block: Block) -> Pointer:
+        """Return an array of the reverse sweep; the iterations of a parallel loop have their own."""
         name = self._build.unique("part")
         pointer = Pointer(name, Memory(name, type_.dtype))
-        self.temporaries.append(Allocate(pointer, literal(type_.size, INT64)))
+        is_own = any(isinstance(x.holder, For) and x.holder.parallel for x in block.around())
+        where = self._build.current if is_own else self.temporaries
+        where.append(Allocate(pointer, literal(type_.size, INT64)))
         return pointer

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradtape.config import rolling
 from gradtape.errors import InternalError
 from gradtape.ir.builder import emit_all
 from gradtape.ir.graph import Node, Value
@@ -22,6 +23,7 @@ from gradtape.kinds.cotangent import Cotangent
 from gradtape.procedures.interpret import run_procedure
 from gradtape.transforms.procedures.reference import (
     Flags,
+    Policy,
     ProcedureReference,
     batch_of,
     cotangent_of,
@@ -73,16 +75,24 @@ class Reverse(ProcedureOp):
     """The derivative of a procedure in reverse.
 
     Inputs: those of the procedure, and a cotangent for each result that is flagged by `seeded`. Outputs: its results, and the
-    cotangents of the parameters that are flagged by `active`.
+    cotangents of the parameters that are flagged by `active`. `policy` says what is kept of loops; by default it is that of
+    `gradtape.config` where the node is made.
     """
 
     def __call__(
-        self, reference: ProcedureReference, active: Flags, seeded: Flags, inputs: Sequence[Value]
+        self,
+        reference: ProcedureReference,
+        active: Flags,
+        seeded: Flags,
+        inputs: Sequence[Value],
+        policy: Policy = None,
     ) -> tuple[Value, ...]:
-        return emit_all(self, inputs, procedure=reference, active=active, seeded=seeded)
+        return emit_all(
+            self, inputs, procedure=reference, active=active, seeded=seeded, policy=policy or rolling().policy
+        )
 
     def whole(self, params: dict[str, Any]) -> ProcedureReference:
-        return cotangent_of(params["procedure"], params["active"], params["seeded"])
+        return cotangent_of(params["procedure"], params["active"], params["seeded"], params["policy"])
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
         reference: ProcedureReference = node.params["procedure"]
@@ -219,4 +229,5 @@ def _batch_reverse(
     own = [flag or not wanted for flag, wanted in zip(mapped[:count], batched, strict=True)]
     primals = all_in_front(operands[:count], own, size)
     seeds = all_in_front(operands[count:], mapped[count:], size)
-    return op(batch_of(reference, size, batched), active, seeded, [*primals, *seeds])
+    derivative = batch_of(reference, size, batched)
+    return op(derivative, active, seeded, [*primals, *seeds], node.params["policy"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from gradtape.ir.types import Aval, aval, is_inexact
 from gradtape.procedures.fingerprint import procedure_digest
@@ -14,7 +14,10 @@ from gradtape.transforms.procedures.batch import batch_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
 
-Flags = tuple[bool, ...]
+Flags: TypeAlias = tuple[bool, ...]
+
+Policy: TypeAlias = str | int | tuple[str, int] | None
+"""What reverse mode keeps of loops: see `gradtape.scan`."""
 
 
 class ProcedureReference:
@@ -86,9 +89,11 @@ def tangent_of(reference: ProcedureReference, active: Flags) -> ProcedureReferen
     return _tangent_of(_the_one(reference), active)
 
 
-def cotangent_of(reference: ProcedureReference, active: Flags, seeded: Flags) -> ProcedureReference:
+def cotangent_of(
+    reference: ProcedureReference, active: Flags, seeded: Flags, policy: Policy = None
+) -> ProcedureReference:
     """Return the reference to the derivative in reverse: see `vjp_procedure`."""
-    return _cotangent_of(_the_one(reference), active, seeded)
+    return _cotangent_of(_the_one(reference), active, seeded, policy)
 
 
 def batch_of(reference: ProcedureReference, size: int, batched: Flags) -> ProcedureReference:
@@ -121,15 +126,17 @@ def _tangent_of(reference: ProcedureReference, active: Flags) -> ProcedureRefere
 
 
 @lru_cache(maxsize=MOST)
-def _cotangent_of(reference: ProcedureReference, active: Flags, seeded: Flags) -> ProcedureReference:
+def _cotangent_of(
+    reference: ProcedureReference, active: Flags, seeded: Flags, policy: Policy
+) -> ProcedureReference:
     seeds = [type_ for type_, flag in zip(reference.result_types, seeded, strict=True) if flag]
     pulled = [type_ for type_, flag in zip(reference.types, active, strict=True) if flag]
     return _derived(
         f"{reference.name}_vjp",
-        ("vjp", reference.digest, active, seeded),
+        ("vjp", reference.digest, active, seeded, policy),
         (*reference.types, *seeds),
         (*reference.result_types, *pulled),
-        lambda: vjp_procedure(reference.procedure, active, seeded),
+        lambda: vjp_procedure(reference.procedure, active, seeded, policy),
         reference,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from gradtape.ir.graph import Literal, Node, Value, extract
@@ -22,6 +22,7 @@ from gradtape.transforms.loops.residuals import residuals
 from gradtape.transforms.procedures.activity import Location
 from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
+from gradtape.transforms.procedures.checkpoint import Rerun, memories_read
 from gradtape.transforms.procedures.dependence import Dependence
 
 EXPENSIVE: Final = 6.0
@@ -83,6 +84,8 @@ class Planner:
         What the forward sweep computes.
     dependence : Dependence
         Of the procedure.
+    reruns : mapping of Block to Rerun
+        The loops that run again in the reverse sweep: what they read then is there.
     """
 
     def __init__(
@@ -92,7 +95,9 @@ class Planner:
         definitions: dict[Content, Statement],
         forward: Collection[Node],
         dependence: Dependence,
+        reruns: Mapping[Block, Rerun],
     ) -> None:
+        self._reruns = reruns
         self._tree = tree
         self._adjoint = adjoint
         self._definitions = definitions
@@ -119,6 +124,7 @@ class Planner:
             }
             for block in tree.blocks
         }
+        self._again: list[tuple[Location, Statement, Place, Block]] = []
         self._resolved: dict[object, tuple[list[Content], Plan]] = {}
         self._weights: dict[Block, float] = {}
         for block in tree.blocks:
@@ -133,6 +139,15 @@ class Planner:
             for place, span in self._adjoint.contents
             if self._tree.is_changed_after(span.pointer.memory, Place(place.block, place.position - 1))
         }
+        for rerun in self._reruns.values():
+            parent = rerun.block.parent
+            assert parent is not None
+            after = Place(parent, rerun.block.place)
+            for access, place in rerun.accesses:
+                for memory in memories_read(access):
+                    if memory not in rerun.own and self._tree.is_changed_after(memory, after):
+                        forced.add(memory)
+                        self._again.append((memory, access, place, rerun.block))
         restored: set[Location] = set(forced)
         best = self._plan(restored)
         trials = 0
@@ -140,7 +155,7 @@ class Planner:
             candidates = [
                 x
                 for x in sorted(best.recorded_locations, key=lambda x: -best.recorded_locations[x])
-                if x not in restored
+                if x not in restored and not any(x in rerun.totals for rerun in self._reruns.values())
             ]
             sets = [{*restored, x} for x in candidates]
             if len(candidates) > 1:
@@ -163,6 +178,11 @@ class Planner:
         for position, steps in self._adjoint.steps[block].items():
             for step in steps:
                 known = set(seen) if step in self._adjoint.inner else seen
+                for inner in self._adjoint.inner.get(step, ()):
+                    if inner in self._reruns:
+                        for content in self._reruns[inner].contents:
+                            for needed in self._of_forward_sweep(content, block):
+                                yield position, step, needed
                 for statement in walk([step]):
                     for content in uses(statement):
                         for needed in self._of_forward_sweep(content, block, known):
@@ -255,6 +275,12 @@ class Planner:
                     any(
                         read is location and self._overwrites(statement, place, access, where)
                         for read, access, where in readers
+                    )
+                    or any(
+                        read is location
+                        and loop not in block.around()
+                        and self._overwrites(statement, place, access, where)
+                        for read, access, where, loop in self._again
                     )
                 ):
                     continue

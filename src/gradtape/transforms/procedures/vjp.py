@@ -9,11 +9,16 @@ analysis in reverse-mode automatic differentiation", Future Generation Computer 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gradtape.errors import InternalError
 from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import INT64, Aval
+from gradtape.ops.core.elementwise.extrema import minimum
+from gradtape.ops.core.elementwise.integer import floor_divide
+from gradtape.ops.core.elementwise.logic import less, logical_and
 from gradtape.procedures.builder import ProcedureBuilder, leaf
+from gradtape.procedures.hoisting import hoist_allocations
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -22,6 +27,7 @@ from gradtape.procedures.ir import (
     For,
     If,
     Load,
+    Memory,
     Pointer,
     Pop,
     Procedure,
@@ -36,14 +42,23 @@ from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, names, roots, walk
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.adjoint import Adjoint
-from gradtape.transforms.procedures.blocks import Block, BlockTree
+from gradtape.transforms.procedures.blocks import Block, BlockTree, written
+from gradtape.transforms.procedures.checkpoint import (
+    Chunks,
+    Rerun,
+    StatementCopy,
+    find_reruns,
+    record_bytes,
+)
 from gradtape.transforms.procedures.dependence import Dependence
 from gradtape.transforms.procedures.residuals import Planner
 from gradtape.transforms.procedures.shadows import Shadows
 from gradtape.transforms.procedures.store_forwarding import normal_form
 
 
-def vjp_procedure(procedure: Procedure, active: Sequence[bool], seeded: Sequence[bool]) -> Procedure:
+def vjp_procedure(
+    procedure: Procedure, active: Sequence[bool], seeded: Sequence[bool], policy: Any = None
+) -> Procedure:
     """Return the procedure that computes the results and pulls cotangents of them back to parameters.
 
     Parameters
@@ -54,6 +69,9 @@ def vjp_procedure(procedure: Procedure, active: Sequence[bool], seeded: Sequence
         By parameter: whether its cotangent is wanted.
     seeded : sequence of bool
         By result: whether it has a cotangent.
+    policy : int, "sqrt", ("treeverse", int), "all" or None
+        What is kept of the outermost loops, as for `gradtape.scan`: the records of all iterations, or what a loop changes, at the
+        beginning of each chunk of so many iterations. Treeverse is taken as "sqrt".
 
     Returns
     -------
@@ -69,7 +87,12 @@ def vjp_procedure(procedure: Procedure, active: Sequence[bool], seeded: Sequence
     >>> vjp_procedure(build.finish([x * x]), [True], [True]).result_types
     (f64[], f64[])
     """
-    return _ReverseMode(*normal_form(procedure), active, seeded).run()
+    procedure, counts = normal_form(procedure)
+    mode = _ReverseMode(procedure, counts, active, seeded, policy)
+    if mode.shares_arrays:
+        procedure.body[:0] = hoist_allocations(procedure.body, [rerun.loop for rerun in mode.reruns.values()])
+        mode = _ReverseMode(procedure, counts, active, seeded, policy)
+    return mode.run()
 
 
 class _ReverseMode:
@@ -84,8 +107,11 @@ class _ReverseMode:
         counts: Mapping[Value, Value],
         active: Sequence[bool],
         seeded: Sequence[bool],
+        policy: Any,
     ) -> None:
         self._procedure = procedure
+        # The state of these loops is in place, and treeverse would move it: chunks take its place.
+        self._policy = None if policy == "all" else "sqrt" if isinstance(policy, tuple) else policy
         self._flags = active
         self._build = ProcedureBuilder(procedure.name, names(procedure))
         self._active = Activity(procedure, active, seeded)
@@ -124,7 +150,27 @@ class _ReverseMode:
         dependence = Dependence(self._tree, definitions)
         self._adjoint = Adjoint(procedure, seeds, self._tree, self._active, self._shadows, build, dependence)
         forward, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
-        self._plan = Planner(self._tree, self._adjoint, definitions, set(forward), dependence).best()
+        inputs = self._tree, self._adjoint, definitions, set(forward), dependence
+        self._plan = Planner(*inputs, {}).best()
+        found = find_reruns(procedure, self._tree, dependence, self._policy is not None)
+        self.reruns = {rerun.block: rerun for rerun in found if rerun.own or self._has_records(rerun)}
+        if self.reruns:
+            self._plan = Planner(*inputs, self.reruns).best()
+        self._keeps = True
+
+    @property
+    def shares_arrays(self) -> bool:
+        """Return whether iterations of a parallel loop that is not run again make arrays, which the reverse sweep would need."""
+        return any(
+            isinstance(loop, For) and loop.parallel and any(isinstance(s, Allocate) for s in walk(loop.body))
+            for block in self._tree.blocks
+            if (loop := block.holder) is not None and block.is_loop and block not in self.reruns
+        )
+
+    def _has_records(self, rerun: Rerun) -> bool:
+        """Return whether the forward sweep would keep anything of a loop."""
+        inside = [block for block in self._tree.blocks if rerun.block in block.around()]
+        return any(self._plan.records.get(block) or self._plan.olds.get(block) for block in inside)
 
     def run(self) -> Procedure:
         """Return the procedure."""
@@ -158,11 +204,14 @@ class _ReverseMode:
 
     def _saved_result(self, content: Content, type_: Aval) -> Content:
         """Return a result; a copy of an array to which the reverse sweep writes."""
-        if isinstance(content, Value) or not any(
-            isinstance(block.statements[position], Store | Apply)
-            and content.memory in self._tree.changed(block.statements[position])
-            for block, olds in self._plan.olds.items()
-            for position in olds
+        if isinstance(content, Value) or (
+            not any(content.memory in rerun.arrays for rerun in self.reruns.values())
+            and not any(
+                isinstance(block.statements[position], Store | Apply)
+                and content.memory in self._tree.changed(block.statements[position])
+                for block, olds in self._plan.olds.items()
+                for position in olds
+            )
         ):
             return content
         build = self._build
@@ -199,18 +248,24 @@ class _ReverseMode:
         for position in range(first, len(block.statements) if last is None else last):
             self._append_statement(block, position, block.statements[position])
         records = self._plan.records.get(block)
-        if records and last is None:
+        if records and last is None and self._keeps and not self._is_run_again_alone(block):
             self._build.append(Push(tuple(records)))
+
+    def _is_run_again_alone(self, block: Block) -> bool:
+        """Return whether this is an iteration that runs again just before its reverse."""
+        return block in self.reruns and self.reruns[block].is_parallel
 
     def _append_statement(self, block: Block, position: int, statement: Statement) -> None:
         """Append a statement of the forward sweep with what belongs to it."""
         build, shadows = self._build, self._shadows
         olds = self._plan.olds.get(block, {})
         inner = block.inner[position]
-        if position in olds:
+        if position in olds and self._keeps:
             self._append_old(statement, olds[position])
-        if isinstance(statement, For):
-            loop = For(statement.index, statement.count)
+        if inner and inner[0] in self.reruns and inner[0] in self._plan.live and self._keeps:
+            self._append_checkpoints(self.reruns[inner[0]])
+        elif isinstance(statement, For):
+            loop = For(statement.index, statement.count, [], statement.parallel)
             build.append(loop)
             with build.block(loop.body):
                 self._append_forward(inner[0])
@@ -260,7 +315,7 @@ class _ReverseMode:
         """Append the reverse of a block."""
         plan, build = self._plan, self._build
         records = plan.records.get(block)
-        if records:
+        if records and not self._is_run_again_alone(block):
             outs = tuple([self._fresh(content) for content in records])
             build.append(Pop(outs))
         for statement in self._adjoint.begins[block]:
@@ -323,8 +378,10 @@ class _ReverseMode:
         inner = self._adjoint.inner.get(step)
         if inner is not None and self._plan.live.isdisjoint(inner):
             return
-        if isinstance(step, For):
-            loop = For(step.index, self._leaves.value(step.count))
+        if isinstance(step, For) and inner is not None and inner[0] in self.reruns:
+            self._append_rerun(self.reruns[inner[0]], step)
+        elif isinstance(step, For):
+            loop = For(step.index, self._leaves.value(step.count), [], step.parallel)
             build.append(loop)
             with build.block(loop.body):
                 if inner is None:
@@ -350,6 +407,158 @@ class _ReverseMode:
                         self._append_reverse(block)
         else:
             build.append(self._leaves.statement(step))
+
+    # Loops that run again
+
+    def _kept(self, rerun: Rerun) -> tuple[list[Allocate], list[Variable]]:
+        """Return the arrays and the variables that are stored before a loop that runs again, or before each of its chunks."""
+        inside = [block for block in self._tree.blocks if rerun.block in block.around()]
+        undone = [block.statements[place] for block in inside for place in self._plan.olds.get(block, ())]
+        locations = {*rerun.conflicting, *[x for statement in undone for x in written(statement)]}
+        arrays = [s for memory, some in rerun.arrays.items() if memory in locations for s in some]
+        variables = dict.fromkeys(rerun.variables)
+        if not rerun.is_parallel:
+            variables.update(dict.fromkeys(x for x in locations if isinstance(x, Variable)))
+        for variable in list(variables):
+            if isinstance(variable.type, Memory) and self._shadows.has(variable):
+                variables[self._shadows.variable(variable)] = None
+        return arrays, list(variables)
+
+    def _append_stored(self, rerun: Rerun) -> None:
+        """Append what stores the state of a loop on the tape."""
+        build = self._build
+        arrays, variables = self._kept(rerun)
+        for array in arrays:
+            with build.loop(array.size) as i:
+                build.append(Push((build.load(array.out, i),)))
+        if variables:
+            build.append(Push(tuple([build.read(variable) for variable in variables])))
+
+    def _append_restored(self, rerun: Rerun) -> None:
+        """Append what takes the state of a loop off the tape."""
+        build = self._build
+        arrays, variables = self._kept(rerun)
+        if variables:
+            outs = tuple([self._new(x.type) for x in variables])
+            build.append(Pop(outs))
+            for variable, out in zip(variables, outs, strict=True):
+                build.append(Assign(variable, out))
+        for array in reversed(arrays):
+            size = self._leaves.value(array.size)
+            with build.loop(size) as i:
+                popped = leaf(array.out.dtype)
+                build.append(Pop((popped,)))
+                build.store(self._leaves.pointer(array.out), size - (i + 1), popped)
+
+    def _new(self, type_: Aval | Memory) -> Content:
+        return Value(type_) if isinstance(type_, Aval) else Pointer(self._build.unique("held"), type_)
+
+    def _chunks(self, rerun: Rerun, leaves: Rewriter) -> Chunks:
+        """Return the chunks of a loop."""
+        arrays, variables = self._kept(rerun)
+        stored: Value = literal(8 * len(variables), INT64)
+        for array in arrays:
+            stored = stored + leaves.value(array.size) * array.out.dtype.itemsize
+        return Chunks(self._policy, stored, record_bytes(rerun.block, self._tree, self._plan.records))
+
+    def _append_checkpoints(self, rerun: Rerun) -> None:
+        """Append a loop of the forward sweep that runs again in the reverse sweep: without records."""
+        build, loop, block = self._build, rerun.loop, rerun.block
+        self._keeps = False
+        test: list[Statement] = []
+        body: list[Statement] = []
+        tested = len(loop.test) if isinstance(loop, While) else 0
+        with build.block(test):
+            self._append_forward(block, 0, tested)
+        with build.block(body):
+            self._append_forward(block, tested)
+        self._keeps = True
+        if isinstance(loop, For) and loop.parallel:
+            self._append_stored(rerun)
+            build.append(For(loop.index, loop.count, body, True))
+            return
+        same = Rewriter()
+        chunks = self._chunks(rerun, same)
+        if isinstance(loop, For):
+            length = chunks.length(loop.count)
+            with build.loop(floor_divide(loop.count + (length - 1), length)) as number:
+                first = number * length
+                self._append_stored(rerun)
+                with build.loop(minimum(length, loop.count - first)) as place:
+                    copy = StatementCopy(same, {})
+                    copy.becomes[loop.index] = first + place
+                    build.current.extend(copy.block(body))
+            return
+        chunk = build.variable("chunk", 0)
+        with build.loop_while() as outer:
+            number = build.read(chunk)
+            copy = StatementCopy(same, {})
+            build.current.extend(copy.block(test))
+            build.start_body(outer, copy.value(loop.condition))
+            self._append_stored(rerun)
+            end = chunks.begin(number + 1)
+            with build.loop_while() as repeat:
+                copy = StatementCopy(same, {})
+                build.current.extend(copy.block(test))
+                goes_on = logical_and(copy.value(loop.condition), less(copy.value(block.number), end))
+                build.start_body(repeat, goes_on)
+                build.current.extend(copy.block(body))
+            build.assign(chunk, number + 1)
+        build.append(Push((build.read(chunk),)))
+
+    def _append_rerun(self, rerun: Rerun, step: For) -> None:
+        """Append the reverse of a loop, whose iterations run again before."""
+        build, loop, block = self._build, rerun.loop, rerun.block
+        count = self._leaves.value(step.count)
+        if rerun.is_parallel:
+            self._append_restored(rerun)
+            back = For(step.index, count, [], step.parallel)
+            build.append(back)
+            with build.block(back.body):
+                own = {
+                    x: Variable(build.unique(x.name), x.type)
+                    for x in sorted(rerun.totals, key=lambda x: x.name)
+                }
+                for variable in own.values():
+                    build.assign(variable, 0)
+                number = count - (back.index + 1)
+                copy = self._append_again(rerun, number, own)
+                self._leaves.becomes[block.number] = number
+                for content in self._plan.records.get(block, ()):
+                    self._leaves.becomes[content] = copy.content(content)
+                self._append_reverse(block)
+            return
+        chunks = self._chunks(rerun, self._leaves)
+        if isinstance(loop, For):
+            length = chunks.length(count)
+            all_: Value = floor_divide(count + (length - 1), length)
+        else:
+            all_ = leaf(INT64)
+            build.append(Pop((all_,)))
+        with build.loop(all_) as before:
+            chunk = all_ - (before + 1)
+            first = chunk * length if isinstance(loop, For) else chunks.begin(chunk)
+            end = first + length if isinstance(loop, For) else chunks.begin(chunk + 1)
+            size = minimum(end, count) - first
+            self._append_restored(rerun)
+            with build.loop(size) as place:
+                self._append_again(rerun, first + place, {})
+            with build.loop(size) as place:
+                self._leaves.becomes[block.number] = first + (size - (place + 1))
+                self._append_reverse(block)
+
+    def _append_again(
+        self, rerun: Rerun, number: Value, variables: Mapping[Variable, Variable]
+    ) -> StatementCopy:
+        """Append an iteration of the forward sweep once more, with its records."""
+        again: list[Statement] = []
+        with self._build.block(again):
+            self._append_forward(rerun.block)
+        copy = StatementCopy(self._leaves, variables)
+        if isinstance(rerun.loop, For):
+            copy.becomes[rerun.loop.index] = number
+        self._build.current.extend(copy.block(again))
+        return copy
 
 
 class _ReverseLeaves(Rewriter):

@@ -1,4 +1,8 @@
-"""Store forwarding: a read of an array after writes to it becomes the written value, or a read of the array before."""
+"""Store forwarding: a read of an array after writes to it becomes the written value, or a read of the array before.
+
+Then a loop that writes one element after the other carries what it reads, not the array. A loop that writes the same elements in each
+iteration carries the array anyway: there the reads stay as they are, which are alike from the first iteration on.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ from typing import Final
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import Shape
+from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import update_row
 from gradtape.ops.core.shape import slice_row
 
 MAX_STEPS: Final = 16
 """Writes that are searched for the one that a read overlaps."""
+
+PERIOD: Final = 4
+"""Writes to an array, at most, after which the same elements are written again in each iteration of a loop."""
 
 
 def forward_stores(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Sequence[Node], list[Value]]:
@@ -21,11 +29,12 @@ def forward_stores(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Seq
         return nodes, list(outputs)
     becomes: dict[Value, Value] = {}
     kept: list[Node] = []
+    repeated = _repeated_writes(nodes)
     for node in nodes:
         inputs = node.inputs
         if becomes and any(value in becomes for value in inputs):
             inputs = tuple([becomes.get(value, value) for value in inputs])
-        if node.op is slice_row:
+        if node.op is slice_row and _written_by(node.inputs[0]) not in repeated:
             instead = _read(node, inputs[0])
             if instead is not None:
                 becomes[node.out] = instead
@@ -45,6 +54,36 @@ def forward_stores(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Seq
             node = copy
         kept.append(node)
     return kept, [becomes.get(value, value) for value in outputs]
+
+
+def _repeated_writes(nodes: Sequence[Node]) -> set[Node | None]:
+    """Return the writes to elements that are written again after a few other writes to the array."""
+    found: set[Node | None] = set()
+    for node in nodes:
+        if node.op is not update_row:
+            continue
+        earlier: Node | None = node
+        for _ in range(PERIOD):
+            assert earlier is not None
+            earlier = _written_by(earlier.inputs[0])
+            if earlier is None or earlier.op is not update_row:
+                break
+            if _place(earlier) == _place(node):
+                found |= {earlier, node}
+                break
+    return found
+
+
+def _written_by(value: Value) -> Node | None:
+    """Return the node that makes an array; `x[key] += v` leaves an identity behind it."""
+    node = value.node
+    while node is not None and node.op is identity:
+        node = node.inputs[0].node
+    return node
+
+
+def _place(write: Node) -> tuple[Shape, Shape, Shape]:
+    return write.params["starts"], write.inputs[1].shape, write.params["strides"]
 
 
 def _read(node: Node, x: Value) -> Value | None:

@@ -10,13 +10,13 @@ import numpy as np
 from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.ir.types import FLOAT64, Shape
+from gradtape.ir.types import FLOAT64, INTP, Shape
 from gradtape.kinds.arguments import as_array, as_int, as_shape, concrete, one_axis, promoted
 from gradtape.kinds.elementwise import promotion_type, result_dtype
 from gradtape.kinds.operands import as_value, broadcast_to, number_dtype
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.cast import convert
-from gradtape.ops.core.elementwise.floats import floor
+from gradtape.ops.core.elementwise.floats import ceil, floor
 from gradtape.ops.core.elementwise.inverse import log10
 from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.select import where
@@ -115,7 +115,6 @@ def _by_numpy(function: Any) -> Callable[..., Value]:
 for _function in (
     np.eye,
     np.identity,
-    np.arange,
     np.tri,
     np.fromfunction,
     np.fromiter,
@@ -126,6 +125,21 @@ for _function in (
     implements(_function)(_by_numpy(_function))
 for _name in ("fromfile", "fromstring"):
     implements(getattr(np, _name))(_by_numpy(getattr(np, _name)))
+
+
+@implements(np.arange)
+def arange(*args: Any, dtype: Any = None, device: Any = None, **named: Any) -> Value:
+    """Follow `numpy.arange`: the number of elements is a guard, start and step have derivatives."""
+    placed = args if len(args) > 1 or "stop" in named else (0, *args)
+    given = {"start": 0, "step": 1, **dict(zip(("start", "stop", "step"), placed, strict=False)), **named}
+    numbers = [as_array(given[name], name) for name in ("start", "stop", "step")]
+    if all(number.dtype.kind in "biu" for number in numbers):
+        return as_array(np.arange(*[as_int(number, "a bound") for number in numbers], dtype=dtype))
+    start, stop, step = [convert(number, FLOAT64) for number in numbers]
+    count = as_int(convert(ceil((stop - start) / step), INTP), "the number of elements")
+    steps = as_array(np.arange(max(count, 0), dtype=FLOAT64))
+    made = start + steps * ((start + step) - start)  # NumPy steps by the rounded difference of the first two
+    return made if dtype is None else convert(made, asked_dtype(dtype, made.dtype))
 
 
 def _converted(a: Any, dtype: Any, ndmin: int, copy: Any = None) -> Value:

@@ -11,11 +11,14 @@ from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INTP, Shape
 from gradtape.kinds.arguments import as_array, as_shape, concrete, one_axis
 from gradtape.kinds.operands import broadcast_to
-from gradtape.kinds.registry import implements, sample
+from gradtape.kinds.registry import HOOKS, implements, sample
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
+from gradtape.ops.core.elementwise.logic import equal
+from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import join
+from gradtape.ops.core.reductions import argmin, reduce_all
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.numpy.arrays.select import as_positions, bounded
 from gradtape.ops.numpy.arrays.shape import moved
@@ -90,15 +93,31 @@ def _count(where: Any) -> int:
     return int(where.sum()) if where.dtype == BOOL else where.size
 
 
+REVERSED = slice(None, None, -1)
+
+
+def count_of_leading(mask: Value) -> int:
+    """Return how many elements at the beginning of a vector of booleans are true; in a trace it is guarded."""
+    if mask.size == 0:
+        return 0
+    count = where(reduce_all(mask, axes=(0,)), mask.size, argmin(mask, axes=(0,)))
+    return int(concrete(convert(count, np.dtype(np.int64)), "the number of zeros"))
+
+
 @implements(np.trim_zeros)
 def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Value:
-    """Follow `numpy.trim_zeros` where the numbers are known."""
+    """Follow `numpy.trim_zeros`. In a trace, how many zeros the ends of a vector have is guarded."""
     x = as_array(filt)
     return getitem(x, trimmed(x, trim, axis))
 
 
 def trimmed(x: Value, trim: Any = "fb", axis: Any = None) -> tuple[slice, ...]:
-    """Return the index of what is left when the zeros are cut off; the numbers must be known."""
+    """Return the index of what is left when the zeros are cut off."""
+    if x.ndim == 1 and HOOKS.numbers(x) is None:
+        ends = str(trim).lower()
+        first = count_of_leading(equal(x, 0)) if "f" in ends else 0
+        last = count_of_leading(equal(getitem(x, REVERSED), 0)) if "b" in ends else 0
+        return (slice(first, max(x.size - last, first)),)
     positions = np.arange(x.size).reshape(x.shape)
     marked = np.where(concrete(x, "filt") != 0, positions + 1, 0)
     kept = np.trim_zeros(marked, trim) if axis is None else np.trim_zeros(marked, trim, axis)

@@ -8,15 +8,18 @@ import numpy as np
 
 from gradtape.ir.graph import Literal, Value
 from gradtape.ir.types import BOOL, INTP, Aval
-from gradtape.kinds.arguments import as_array, as_int, common_dtype, concrete, one_axis
+from gradtape.kinds.arguments import as_array, as_int, common_dtype, concrete, known_numbers, one_axis
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import implements, sample
+from gradtape.ops.core.cumulative import cumsum
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.extrema import clip
-from gradtape.ops.core.elementwise.integer import remainder
+from gradtape.ops.core.elementwise.integer import floor_divide, remainder
+from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.indexing import gather, getitem, getitem_rows
-from gradtape.ops.core.join import stack
+from gradtape.ops.core.indexing import gather, getitem, getitem_rows, put_row
+from gradtape.ops.core.join import full, stack
+from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import diagonal_of, expand, pad_row, reshape
 from gradtape.ops.numpy.arrays.join import items_of
 from gradtape.ops.numpy.arrays.shape import flat_or
@@ -53,22 +56,44 @@ def _cut_off(value: Value, other: Aval) -> Value:
     return value
 
 
+def positions_where(mask: Value) -> Value:
+    """Return where the elements of a flat mask are true, in order; their numbers are not known.
+
+    Their count is: a trace guards it, and a call with another count is traced anew. Each true element writes its position behind those of
+    the elements before it; the others write theirs behind all of them.
+    """
+    ones = convert(mask, INTP)
+    count = as_int(reduce_sum(ones, axes=(0,)), "the number of true elements")
+    behind = where(mask, cumsum(ones, axis=0, reverse=False) - 1, count)
+    return getitem(put_row(full((count + 1,), 0, INTP), np.arange(mask.size), behind), slice(count))
+
+
 @implements(np.nonzero)
 def nonzero(a: Any) -> tuple[Any, ...]:
-    """Follow `numpy.nonzero` where the numbers are known: positions carry no derivative."""
-    return np.nonzero(concrete(a, "a"))
+    """Follow `numpy.nonzero`: positions carry no derivative."""
+    known = known_numbers(a)
+    if known is not None or not a.ndim:
+        return np.nonzero(concrete(a, "a"))
+    found = positions_where(reshape(truth(a), (a.size,)))
+    positions = []
+    for extent in a.shape[:0:-1]:
+        positions.append(remainder(found, extent))
+        found = floor_divide(found, extent)
+    return (found, *positions[::-1])
 
 
 @implements(np.flatnonzero)
 def flatnonzero(a: Any) -> Any:
-    """Follow `numpy.flatnonzero` where the numbers are known."""
-    return np.flatnonzero(concrete(a, "a"))
+    """Follow `numpy.flatnonzero`."""
+    known = known_numbers(a)
+    return positions_where(reshape(truth(a), (a.size,))) if known is None else np.flatnonzero(known)
 
 
 @implements(np.argwhere)
 def argwhere(a: Any) -> Any:
-    """Follow `numpy.argwhere` where the numbers are known."""
-    return np.argwhere(concrete(a, "a"))
+    """Follow `numpy.argwhere`."""
+    known = known_numbers(a)
+    return stack(*nonzero(a), axis=1) if known is None and a.ndim else np.argwhere(concrete(a, "a"))
 
 
 @implements(
@@ -226,21 +251,20 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Value:
     ),
 )
 def compress(condition: Any, a: Any, axis: Any = None) -> Value:
-    """Follow `numpy.compress`; the condition must be known."""
-    kept = concrete(condition, "condition")
-    if kept.ndim != 1:
+    """Follow `numpy.compress`."""
+    if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
     x, place = flat_or(a, axis)
-    return getitem(x, (slice(None),) * place + (np.flatnonzero(kept),))
+    return getitem(x, (slice(None),) * place + (flatnonzero(condition),))
 
 
 @implements(
     np.extract, samples=(sample([[True, False, True], [False, True, True]], (2, 3)), sample([1, 0], (2,)))
 )
 def extract(condition: Any, arr: Any) -> Value:
-    """Follow `numpy.extract`; the condition must be known."""
+    """Follow `numpy.extract`."""
     x = as_array(arr)
-    return getitem(reshape(x, (x.size,)), np.flatnonzero(concrete(condition, "condition")))
+    return getitem(reshape(x, (x.size,)), (flatnonzero(condition),))
 
 
 @implements(

@@ -1,21 +1,26 @@
-"""Arrays as sets, where the numbers are known: the elements are taken from the arrays, so that the
-derivative follows."""
+"""Arrays as sets: distinct elements, in order. The elements are taken from the array, so that the derivative follows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.kinds.arguments import as_array, concrete, lookup, one_axis
+from gradtape.ir.types import BOOL, INTP
+from gradtape.kinds.arguments import as_array, known_numbers, lookup, one_axis
 from gradtape.kinds.registry import implements
-from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.cumulative import cumsum
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.logic import not_equal
+from gradtape.ops.core.indexing import getitem, put_row
+from gradtape.ops.core.join import full
+from gradtape.ops.core.reductions import reduce_any
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.numpy.arrays.join import concatenate
-from gradtape.ops.numpy.arrays.shape import ravel
-from gradtape.ops.numpy.statistics.sort import isin
+from gradtape.ops.numpy.arrays.select import positions_where
+from gradtape.ops.numpy.arrays.shape import moved, ravel
+from gradtape.ops.numpy.statistics.sort import isin, lexsort, order_of
 
 
 @implements(np.unique)
@@ -29,30 +34,52 @@ def unique(
     equal_nan: bool = True,
     sorted: bool = True,
 ) -> Any:
-    """Follow `numpy.unique` where the numbers are known."""
+    """Follow `numpy.unique`: in a sorted array, the elements that differ from the one before."""
     x = as_array(ar)
-    _, index, inverse, counts = np.unique(concrete(x, "ar"), True, True, True, axis=axis, equal_nan=equal_nan)
-    flat, place = (reshape(x, (x.size,)), 0) if axis is None else (x, one_axis(axis, x.ndim))
-    values = getitem(flat, (slice(None),) * place + (index,))
-    extras = ((index, return_index), (inverse, return_inverse), (counts, return_counts))
-    chosen = [extra for extra, wanted in extras if wanted]
-    return (values, *chosen) if chosen else values
+    place = None if axis is None else one_axis(axis, x.ndim)
+    wanted = (True, return_index, return_inverse, return_counts)
+    known = known_numbers(x)
+    if known is not None:
+        _, index, *extras = np.unique(known, True, True, True, axis=axis, equal_nan=equal_nan)
+        source = ravel(x) if place is None else x
+        values = getitem(source, (slice(None),) * (place or 0) + (index,))
+        chosen = [item for item, is_wanted in zip((values, index, *extras), wanted, strict=True) if is_wanted]
+    else:
+        chosen = [
+            item for item, is_wanted in zip(_distinct(x, place, equal_nan), wanted, strict=True) if is_wanted
+        ]
+    return tuple(chosen) if len(chosen) > 1 else chosen[0]
 
 
-def _combined(function: Any) -> Callable[..., Any]:
-    """Return what follows a function of two sets: its elements, looked up among those of both arrays."""
+def _distinct(x: Value, place: int | None, equal_nan: bool) -> tuple[Value, Value, Value, Value]:
+    """Return the distinct elements, where they first are, the group of each element, and the sizes of the groups."""
+    whole = place is None or x.ndim == 1
+    items = ravel(x) if place is None else moved(x, (place,), (0,))
+    count = items.shape[0]
+    rows = reshape(items, (count, items.size // max(count, 1)))
+    order = order_of(items, 0) if whole else lexsort(_columns(rows)[::-1])
+    ranked = getitem(rows, (order,))
+    later, earlier = getitem(ranked, slice(1, None)), getitem(ranked, slice(-1))
+    differs = not_equal(later, earlier)
+    if whole and equal_nan and x.dtype.kind in "fc":
+        differs = differs & ~(not_equal(later, later) & not_equal(earlier, earlier))
+    begins = concatenate([full((min(count, 1),), True, BOOL), reduce_any(differs, axes=(1,))])
+    first = positions_where(begins)
+    index = getitem(order, (first,))
+    values = getitem(items, (index,))
+    group = cumsum(convert(begins, INTP), axis=0, reverse=False) - 1
+    inverse = put_row(full((count,), 0, INTP), group, order)
+    ends = concatenate([getitem(first, slice(1, None)), np.array([count])[: first.shape[0]]])
+    return (
+        values if place is None else moved(values, (0,), (place,)),
+        index,
+        reshape(inverse, x.shape) if place is None else inverse,
+        ends - first,
+    )
 
-    def follow(ar1: Any, ar2: Any, assume_unique: bool = False) -> Value:
-        both = concatenate([ravel(ar1), ravel(ar2)])
-        found = function(concrete(ar1, "ar1"), concrete(ar2, "ar2"))
-        numbers, first = np.unique(concrete(both, "ar1"), return_index=True)
-        return getitem(both, (first[np.searchsorted(numbers, found)],))
 
-    return follow
-
-
-for _function in (np.union1d, np.setdiff1d, np.setxor1d, np.intersect1d):
-    implements(_function)(_combined(_function))
+def _columns(rows: Value) -> list[Value]:
+    return [getitem(rows, (slice(None), k)) for k in range(rows.shape[1])]
 
 
 @implements(lookup(np, "in1d"))

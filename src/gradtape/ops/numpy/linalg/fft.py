@@ -28,6 +28,8 @@ from gradtape.kinds.registry import borrows, implements, sample
 from gradtape.ops.core.contract import contract_row
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, from_parts, real
+from gradtape.ops.core.fourier import complex_fourier, half_fourier, real_fourier
+from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import expand, pad, permute, reshape, slice_
 from gradtape.ops.numpy.arrays.shape import moved
 
@@ -36,6 +38,9 @@ DIRECT = 32
 
 PRIME = 64
 """Numbers up to which it is that where they do not factor."""
+
+LONG = 2048
+"""Numbers from which NumPy's routine transforms them, which takes less time then than what a call of Python costs more."""
 
 FOLD = 8
 """What folding costs beside a product, in products for each number."""
@@ -87,6 +92,8 @@ def _scaled(x: Value, factors: NDArray) -> Value:
 def transform(x: Value, sign: int) -> Value:
     """Return ``sum x[j] exp(sign 2 pi i j k / n)`` along the last axis."""
     n = x.shape[-1]
+    if n >= LONG:
+        return complex_fourier(x, sign=sign) if x.dtype.kind == "c" else _mirrored(half_fourier(x), n, sign)
     _, first = _plan(n)
     if first == n:
         return _multiplied(x, _matrix(n, n, n, sign), -1)
@@ -97,6 +104,15 @@ def transform(x: Value, sign: int) -> Value:
     inner = transform(_scaled(folded, _matrix(first, second, n, sign)), sign)
     transposed = permute(inner, (*range(x.ndim - 1), x.ndim, x.ndim - 1))
     return reshape(transposed, x.shape)
+
+
+def _mirrored(half: Value, n: int, sign: int) -> Value:
+    """Return the whole spectrum of n real numbers from the first half."""
+    starts = (*[0] * (half.ndim - 1), (n - 1) // 2)
+    shape = (*half.shape[:-1], (n - 1) // 2)
+    other = conjugate(slice_(half, starts, shape, (*[1] * (half.ndim - 1), -1)))
+    whole = join([half, other], half.ndim - 1)
+    return whole if sign < 0 else conjugate(whole)
 
 
 def _by_convolution(x: Value, sign: int) -> Value:
@@ -167,12 +183,21 @@ def _half(x: Value, n: int, norm: Any) -> Value:
         raise TypeError(
             "ufunc 'rfft' did not contain a loop with signature matching types; rfft takes real numbers"
         )
+    if n >= LONG:
+        factor = _factor(n, norm, True)
+        found = half_fourier(_resized(x, n))
+        return found if factor == 1 else found * factor
     return _resized(_complex(-1)(x, n, norm), n // 2 + 1)
 
 
 def _whole(x: Value, n: int, norm: Any) -> Value:
     """The other half is the conjugate of this one: twice the real part of what this half contributes."""
     kept = n // 2 + 1
+    if n >= LONG:
+        spectrum = _resized(x, kept)
+        if spectrum.dtype.kind != "c":
+            spectrum = convert(spectrum, np.result_type(spectrum.dtype, np.complex64))
+        return real_fourier(spectrum, n=n) * _factor(n, norm, False)
     weights = np.full(kept, 2.0)
     weights[0] = 1
     if n % 2 == 0:

@@ -6,17 +6,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from gradtape.errors import UnsupportedFunctionError
-from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import FLOAT64, is_inexact
 from gradtape.kinds.arguments import as_array, as_int
 from gradtape.kinds.operands import broadcast_to
-from gradtape.kinds.registry import FUNCTIONS, implements, sample
+from gradtape.kinds.registry import FUNCTIONS, borrows, implements, sample
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.logic import less_equal
+from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import full, join
 from gradtape.ops.core.shape import reshape
+from gradtape.ops.numpy.arrays.edit import count_of_leading, trimmed
 from gradtape.ops.numpy.arrays.shape import atleast_1d
 from gradtape.ops.numpy.statistics.calculus import convolve
 
@@ -54,6 +55,58 @@ def _sum(a1: Any, a2: Any, sign: int) -> Value:
     elif difference < 0:
         second = join([full((-difference,), 0, second.dtype), second], 0)
     return first + second if sign > 0 else first - second
+
+
+@implements(np.polymul)
+def polymul(a1: Any, a2: Any) -> Value:
+    """Follow `numpy.polymul`; leading coefficients that are zero are cut off only where they are no part of a derivative."""
+    return convolve(
+        *[_without_leading_zeros(np.atleast_1d(a) if not isinstance(a, Value) else a) for a in (a1, a2)]
+    )
+
+
+def _without_leading_zeros(coefficients: Any) -> Any:
+    if isinstance(coefficients, Value):
+        vector: Value = atleast_1d(coefficients)
+        if is_inexact(vector.dtype):
+            return vector
+        kept = getitem(vector, trimmed(vector, "f"))
+        return kept if kept.size else getitem(vector, slice(-1, None))
+    kept = np.trim_zeros(coefficients, "f")
+    return kept if kept.size else coefficients[-1:]
+
+
+@implements(np.roots)
+def roots(p: Any) -> Value:
+    """Follow `numpy.roots`: the eigenvalues of the companion matrix. In a trace, how many coefficients at the ends are zero is guarded."""
+    coefficients: Value = atleast_1d(p)
+    if coefficients.ndim != 1:
+        raise ValueError("Input must be a rank-1 array.")
+    coefficients = coefficients if is_inexact(coefficients.dtype) else convert(coefficients, FLOAT64)
+    (kept,) = trimmed(coefficients)
+    inner = getitem(coefficients, kept)
+    zeros = coefficients.size - kept.indices(coefficients.size)[1] if inner.size else 0
+    degree = inner.size - 1
+    if degree < 1:
+        return full((zeros,), 0, coefficients.dtype if zeros else FLOAT64)
+    first = reshape(-getitem(inner, slice(1, None)) / getitem(inner, 0), (1, degree))
+    shifts = as_array(np.eye(degree - 1, degree, dtype=coefficients.dtype))
+    found = _eigenvalues(join([first, shifts], 0))
+    return join([found, full((zeros,), 0, found.dtype)], 0) if zeros else found
+
+
+@borrows("numpy.polynomial.polyutils.trimcoef")
+def trimcoef(c: Any, tol: Any = 0) -> Value:
+    """Follow `numpy.polynomial.polyutils.trimcoef`. In a trace, how many coefficients are cut off is guarded."""
+    if isinstance(tol, int | float) and tol < 0:
+        raise ValueError("tol must be non-negative")
+    coefficients: Value = atleast_1d(c)
+    coefficients = coefficients if is_inexact(coefficients.dtype) else convert(coefficients, FLOAT64)
+    small = less_equal(absolute(getitem(coefficients, slice(None, None, -1))), tol)
+    count = count_of_leading(small)
+    if count == coefficients.size:
+        return getitem(coefficients, slice(0, 1)) * 0
+    return getitem(coefficients, slice(0, coefficients.size - count))
 
 
 PAIRS = (sample((3,), (2,)), sample((2,), (4,)), sample((2,), (2,)), sample((), (2,)))
@@ -125,15 +178,7 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Value:
 def _eigenvalues(matrix: Value) -> Value:
     if matrix.size == 1:
         return reshape(matrix, (1,))
-    eigenvalues = FUNCTIONS.get(np.linalg.eigvals)
-    if eigenvalues is None:
-        raise UnsupportedFunctionError(
-            "np.poly of a matrix is not followed",
-            where=here.site,
-            why="it needs eigenvalues",
-            remedy="pass the zeros",
-        )
-    return cast(Value, eigenvalues(matrix))
+    return cast(Value, FUNCTIONS[np.linalg.eigvals](matrix))
 
 
 @implements(np.poly, samples=(sample((3,)), sample((1,)), sample(np.ones((2, 3)))), dtypes="qf")

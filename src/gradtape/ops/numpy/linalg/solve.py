@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from gradtape.errors import ShapeError, UnsupportedFunctionError
+from gradtape.errors import ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant, literal
 from gradtape.ir.types import FLOAT64, INTP, Shape
-from gradtape.kinds.arguments import NO_VALUE, as_array, as_int, lookup, promoted
+from gradtape.kinds.arguments import NO_VALUE, as_array, known, lookup, promoted
 from gradtape.kinds.operands import broadcast_shapes, broadcast_to
 from gradtape.kinds.registry import FUNCTIONS, implements, sample
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
@@ -33,7 +33,6 @@ from gradtape.ops.core.matrices import (
     pseudoinverse,
     scaled_columns,
 )
-from gradtape.ops.core.matrices import qr as qr_row
 from gradtape.ops.core.matrices import svd as svd_row
 from gradtape.ops.core.matrices import transposed as transpose_last
 from gradtape.ops.core.reductions import reduce_max, reduce_prod, reduce_sum
@@ -221,14 +220,6 @@ def cholesky_(a: Any, /, *, upper: bool = False) -> Value:
     return adjoint(factor) if upper else factor
 
 
-class SVDResult(NamedTuple):
-    """What `numpy.linalg.svd` returns."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
 def thin_svd(x: Value) -> tuple[Value, Value, Value]:
     """Return left singular vectors, singular values, and right singular vectors as conjugate rows, as many as there are values."""
     left, numbers, right = svd_row.results(x)
@@ -236,22 +227,6 @@ def thin_svd(x: Value) -> tuple[Value, Value, Value]:
 
 
 RECTANGLES = ((3, 2), (2, 3), (2, 4, 3), (0, 2, 3))
-
-
-@implements(np.linalg.svd, samples=(sample((3,)), sample((3, 2), compute_uv=False)), dtypes="qf")
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    """Follow `numpy.linalg.svd`."""
-    x = stacked(inexact(a))
-    if not compute_uv:
-        return thin_svd(x)[1]
-    if full_matrices and x.shape[-1] != x.shape[-2]:
-        raise UnsupportedFunctionError(
-            "np.linalg.svd of a matrix that is not square, with full_matrices=True, is not followed",
-            where=here.site,
-            why="the additional vectors are not determined by the matrix, and have no derivative",
-            remedy="pass full_matrices=False",
-        )
-    return SVDResult(*thin_svd(x))
 
 
 @implements(lookup(np.linalg, "svdvals"), samples=(*map(sample, RECTANGLES), sample((3,))), dtypes="qf")
@@ -323,8 +298,11 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 
 
 @implements(np.linalg.lstsq)
-def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, int, Value]:
-    """Follow `numpy.linalg.lstsq`; the derivative is that of matrices of the same rank, which is a number of the trace."""
+def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, Any, Value]:
+    """Follow `numpy.linalg.lstsq`; the derivative is that of matrices of the same rank, which is a number of the trace.
+
+    Where it cannot be one (`gt.vmap`), there are residuals as for matrices of full rank, and those of others are NaN.
+    """
     x, y = inexact(a), inexact(b, "b")
     if x.ndim != 2:
         raise LinAlgError(f"{x.ndim}-dimensional array given. Array must be two-dimensional")
@@ -337,52 +315,19 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, int, Value]:
     left, numbers, right = thin_svd(x)
     share = max(m, n) * np.finfo(x.dtype).eps if rcond is None else 0.0 if rcond < 0 else rcond
     kept = numbers > getitem(numbers, (slice(0, 1),)) * share
-    rank = as_int(reduce_sum(convert(kept, INTP), axes=(0,)), "the rank of a")
+    count = reduce_sum(convert(kept, INTP), axes=(0,))
+    seen = known(count)
+    rank: Any = count if seen is None else int(seen)
     inverse = _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
     found = matmul(inverse, y)
     residuals = getitem(zeros_like(numbers), (slice(0, 0),))
-    if rank == n < m:
+    if (seen is None or rank == n) and n < m:
         rest = absolute(matmul(x, found) - y)
         residuals = reduce_sum(rest * rest, axes=(0,))
         residuals = reshape(residuals, (1,)) if residuals.ndim == 0 else residuals
+        if seen is None:
+            residuals = where(equal(count, n), residuals, np.nan)
     return found, residuals, rank, numbers
-
-
-class QRResult(NamedTuple):
-    """What `numpy.linalg.qr` returns."""
-
-    Q: Any
-    R: Any
-
-
-@implements(
-    np.linalg.qr,
-    samples=(
-        *map(sample, RECTANGLES),
-        sample((3, 3)),
-        sample((4, 2), "r"),
-        sample((3,)),
-        sample((3, 2), "what"),
-    ),
-    dtypes="qfD",
-)
-def qr(a: Any, mode: str = "reduced") -> Any:
-    """Follow `numpy.linalg.qr`."""
-    x = stacked(inexact(a))
-    m, n = x.shape[-2:]
-    if mode not in ("reduced", "r", "complete", "raw"):
-        raise ValueError(f"Unrecognized mode '{mode}'")
-    if mode == "raw" or (mode == "complete" and m > n):
-        raise UnsupportedFunctionError(
-            f"np.linalg.qr with mode={mode!r} is not followed", where=here.site, remedy="pass mode='reduced'"
-        )
-    k = min(m, n)
-    first = getitem(x, (..., slice(0, k)))
-    columns, triangle = qr_row.results(first)
-    if n > k:
-        rest = matmul(adjoint(columns), getitem(x, (..., slice(k, n))))
-        triangle = join([triangle, rest], x.ndim - 1)
-    return triangle if mode == "r" else QRResult(columns, triangle)
 
 
 class EighResult(NamedTuple):

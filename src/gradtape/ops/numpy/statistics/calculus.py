@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.ir.types import BOOL, FLOAT64, is_inexact
+from gradtape.ir.types import BOOL, FLOAT64, INTP, is_inexact
 from gradtape.kinds.arguments import NO_VALUE, as_array, as_int, common_dtype, one_axis, promoted, some_axes
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import implements, sample
+from gradtape.ops.core.correlation import correlate_row, reversed_along
 from gradtape.ops.core.cumulative import cumsum
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.extrema import clip
@@ -23,7 +24,6 @@ from gradtape.ops.core.join import cast_as_asked, join
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import pad, reshape
 from gradtape.ops.core.sorting import searchsorted
-from gradtape.ops.numpy.arrays.flip import flipped
 from gradtape.ops.numpy.arrays.shape import atleast_1d, cut
 from gradtape.ops.numpy.linalg.products import conjugated
 from gradtape.ops.numpy.statistics.sort import order_of
@@ -288,15 +288,35 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     return where(points < first, below, where(points > last, above, inside))
 
 
-def _all_products(a: Value, v: Value) -> Value:
-    """Return the full convolution: the table of all products, each row moved one further than the one
-    before, and summed.
+SHORT = 64
+"""Length of kernels up to which products with what is outside of an array are left out, so that infinite weights count only inside."""
+
+
+def sliding_products(a: Value, w: Value, mode: str) -> Value:
+    """Return the sums of products of a with w, which is not longer, at the positions of a mode."""
+    if a.dtype.kind == "b":
+        return convert(sliding_products(convert(a, INTP), convert(w, INTP), mode), a.dtype)
+    n, m = a.size, w.size
+    before = {"full": m - 1, "same": m // 2, "valid": 0}[mode]
+    after = {"full": m - 1, "same": m - 1 - m // 2, "valid": 0}[mode]
+    if m > SHORT:
+        return correlate_row(pad(a, (n + before + after,), (before,)), w, rank=1)
+    pieces = [correlate_row(a, w, rank=1)]
+    if before:
+        pieces.insert(0, cut(_all_products(cut(a, 0, 0, m - 1), w), 0, m - 1 - before, m - 1))
+    if after:
+        pieces.append(cut(_all_products(cut(a, 0, n - m + 1, n), w), 0, m - 1, m - 1 + after))
+    return join(pieces, 0)
+
+
+def _all_products(a: Value, w: Value) -> Value:
+    """Return the sums of products at all positions: the table of all products, each row moved one further than the one before, and summed.
 
     The rows are moved by reading a table of one width as a table of another.
     """
-    n, m = a.size, v.size
+    n, m = a.size, w.size
     length = n + m - 1
-    table = reshape(v, (m, 1)) * reshape(a, (1, n))
+    table = reshape(reversed_along(w, 1), (m, 1)) * reshape(a, (1, n))
     wide = reshape(pad(table, (m, length + 1), (0, 0)), (m * (length + 1),))
     return reduce_sum(reshape(cut(wide, 0, 0, m * length), (m, length)), axes=(0,))
 
@@ -307,14 +327,6 @@ def _mode(mode: Any) -> str:
     if name not in modes.values():
         raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
     return str(name)
-
-
-def _part(full: Value, n: int, m: int, mode: str) -> Value:
-    """Return what `mode` keeps of a full convolution of n elements with m <= n."""
-    if mode == "full":
-        return full
-    first = m - 1 if mode == "valid" else m - 1 - m // 2
-    return cut(full, 0, first, first + (n - m + 1 if mode == "valid" else n))
 
 
 def _pair(a: Any, v: Any) -> tuple[Value, Value]:
@@ -343,19 +355,18 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Value:
     left, right = _pair(atleast_1d(a), atleast_1d(v))
     if right.size > left.size:
         left, right = right, left
-    return _part(_all_products(left, right), left.size, right.size, _mode(mode))
+    return sliding_products(left, reversed_along(right, 1), _mode(mode))
 
 
 @implements(np.correlate, samples=(*SLIDING, sample((5,), (2,))))
 def correlate(a: Any, v: Any, mode: Any = "valid") -> Value:
     """Follow `numpy.correlate`."""
     left, right = _pair(a, v)
-    right = flipped(conjugated(right), (0,))
+    right = conjugated(right)
     if right.size <= left.size:
-        return _part(_all_products(left, right), left.size, right.size, _mode(mode))
+        return sliding_products(left, right, _mode(mode))
     # NumPy swaps the operands and reverses the result, which moves the middle of "same" by one.
-    reversed_products = flipped(_all_products(right, left), (0,))
-    return flipped(_part(reversed_products, right.size, left.size, _mode(mode)), (0,))
+    return reversed_along(sliding_products(right, left, _mode(mode)), 1)
 
 
 @implements(

@@ -1,4 +1,4 @@
-"""`scipy.linalg` in terms of the matrix rows."""
+"""Solving, inverting, determinants, Cholesky factors and the exponential of a matrix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import INT64
-from gradtape.kinds.arguments import concrete
+from gradtape.kinds.arguments import known
 from gradtape.kinds.registry import borrows
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate
@@ -18,8 +18,9 @@ from gradtape.ops.core.elementwise.extrema import maximum
 from gradtape.ops.core.elementwise.floats import ceil
 from gradtape.ops.core.elementwise.inverse import log2
 from gradtape.ops.core.elementwise.signs import absolute
-from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.linalg.functions import matrix_derivative
 from gradtape.ops.core.matrices import adjoint, cholesky, triangular_solve, weighted
+from gradtape.ops.core.matrices import transposed as transpose_last
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.numpy.linalg.norms import norm
@@ -28,7 +29,6 @@ from gradtape.ops.numpy.linalg.solve import (
     alike,
     cholesky_,
     det,
-    eigh_,
     identity_like,
     inexact,
     inv,
@@ -40,16 +40,16 @@ from gradtape.ops.numpy.linalg.solve import (
 from gradtape.ops.numpy.statistics.reductions import max_
 
 
-def _refuse(what: str, remedy: str) -> UnsupportedFunctionError:
+def refuse(what: str, remedy: str) -> UnsupportedFunctionError:
     return UnsupportedFunctionError(f"{what} is not followed", where=here.site, remedy=remedy)
 
 
-def _column(b: Value) -> tuple[Value, bool]:
+def column(b: Value) -> tuple[Value, bool]:
     """Return right-hand sides as columns, and whether there was a single one without an axis of its own."""
     return (reshape(b, (*b.shape, 1)), True) if b.ndim == 1 else (b, False)
 
 
-def _as_given(x: Value, single: bool) -> Value:
+def as_given(x: Value, single: bool) -> Value:
     return reshape(x, x.shape[:-1]) if single else x
 
 
@@ -70,12 +70,12 @@ def solve_triangular(
 ) -> Value:
     """Follow `scipy.linalg.solve_triangular`."""
     t = square(inexact(a))
-    right, single = _column(inexact(b, "b"))
+    right, single = column(inexact(b, "b"))
     if right.shape[-2] != t.shape[-1]:
         raise unsolvable(t, right)
     if trans in (2, "C"):
         t = conjugate(t) if t.dtype.kind == "c" else t
-    return _as_given(_triangular(t, right, bool(lower), trans not in (0, "N"), bool(unit_diagonal)), single)
+    return as_given(_triangular(t, right, bool(lower), trans not in (0, "N"), bool(unit_diagonal)), single)
 
 
 @borrows("scipy.linalg.cholesky")
@@ -99,10 +99,10 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
     """Follow `scipy.linalg.cho_solve`."""
     c, lower = c_and_lower
     factor = lower_of(square(inexact(c)), not lower)
-    right, single = _column(inexact(b, "b"))
+    right, single = column(inexact(b, "b"))
     if right.shape[-2] != factor.shape[-1]:
         raise unsolvable(factor, right)
-    return _as_given(_factored(factor, right), single)
+    return as_given(_factored(factor, right), single)
 
 
 def _factored(factor: Value, b: Value) -> Value:
@@ -125,23 +125,64 @@ def scipy_solve(
 ) -> Value:
     """Follow `scipy.linalg.solve`."""
     left = square(inexact(a))
-    right, single = _column(inexact(b, "b"))
+    right, single = column(inexact(b, "b"))
     if right.shape[-2] != left.shape[-1]:
         raise unsolvable(left, right)
-    if assume_a in ("pos", "positive definite"):
-        return _as_given(_factored(cholesky(lower_of(left, not lower)), right), single)
-    if assume_a not in (None, "gen", "general"):
-        raise _refuse(
-            f"scipy.linalg.solve with assume_a={assume_a!r}",
-            "leave assume_a away, and let the whole matrix stand in a",
-        )
-    return _as_given(solved(left, right, bool(transposed)), single)
+    kind = _STRUCTURES.get(assume_a)
+    if kind is None:
+        raise ValueError(f"{assume_a} is not a recognized matrix structure")
+    if kind in ("pos", "sym", "her"):
+        if transposed and left.dtype.kind == "c":
+            raise NotImplementedError(
+                "scipy.linalg.solve can currently not solve a^T x = b or a^H x = b for complex matrices."
+            )
+        if kind == "pos":
+            return as_given(_factored(cholesky(lower_of(left, not lower)), right), single)
+        whole = completed(left, bool(lower), hermitian=kind == "her")
+        return as_given(solved(whole, right), single)
+    if kind in ("upper", "lower"):
+        return as_given(_triangular(left, right, kind == "lower", bool(transposed)), single)
+    if kind == "diagonal":
+        left = weighted(left, np.eye(left.shape[-1]))
+    elif kind == "tridiagonal":
+        rows, columns = np.indices(left.shape[-2:])
+        left = weighted(left, abs(rows - columns) <= 1)
+    return as_given(solved(left, right, bool(transposed)), single)
+
+
+_STRUCTURES = {
+    None: "general",
+    "gen": "general",
+    "general": "general",
+    "diagonal": "diagonal",
+    "tridiagonal": "tridiagonal",
+    "banded": "general",
+    "upper triangular": "upper",
+    "lower triangular": "lower",
+    "sym": "sym",
+    "symmetric": "sym",
+    "her": "her",
+    "hermitian": "her",
+    "pos": "pos",
+    "positive definite": "pos",
+}
+"""The structures that SciPy knows by their names; those that no part of the matrix is left out for are solved as any other."""
 
 
 @borrows("scipy.linalg.inv")
-def scipy_inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Value:
+def scipy_inv(
+    a: Any,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    *,
+    assume_a: Any = None,
+    lower: bool = False,
+) -> Value:
     """Follow `scipy.linalg.inv`."""
-    return inv(a)
+    if assume_a is None:
+        return inv(a)
+    x = square(inexact(a))
+    return scipy_solve(x, identity_like(x), lower=lower, assume_a=assume_a)
 
 
 @borrows("scipy.linalg.det")
@@ -158,56 +199,13 @@ def scipy_norm(
     return norm(a, ord, axis, keepdims)
 
 
-@borrows("scipy.linalg.eigh")
-def scipy_eigh(
-    a: Any,
-    b: Any = None,
-    *,
-    lower: bool = True,
-    eigvals_only: bool = False,
-    overwrite_a: bool = False,
-    overwrite_b: bool = False,
-    type: int = 1,
-    check_finite: bool = True,
-    subset_by_index: Any = None,
-    subset_by_value: Any = None,
-    driver: Any = None,
-) -> Any:
-    """Follow `scipy.linalg.eigh`: of one matrix, or of a x = w b x; the derivative takes the matrices for symmetric."""
-    if type != 1 or subset_by_value is not None:
-        raise _refuse(
-            "scipy.linalg.eigh of another type, or of a subset by value", "take them from all of them"
-        )
-    triangle = "L" if lower else "U"
-    if b is None:
-        numbers, vectors = eigh_(a, triangle)
-    else:
-        x, metric = alike(square(inexact(a)), square(inexact(b, "b")))
-        factor = cholesky(lower_of(metric, not lower))
-        whole = _completed(x, bool(lower))
-        half = _triangular(factor, whole, True, False)
-        numbers, inside = eigh_(adjoint(_triangular(factor, adjoint(half), True, False)))
-        back = conjugate(factor) if factor.dtype.kind == "c" else factor
-        vectors = _triangular(back, inside, True, True)
-    if subset_by_index is not None:
-        first, last = subset_by_index
-        numbers = getitem(numbers, (..., slice(first, last + 1)))
-        vectors = getitem(vectors, (..., slice(first, last + 1)))
-    return numbers if eigvals_only else (numbers, vectors)
-
-
-def _completed(x: Value, lower: bool) -> Value:
+def completed(x: Value, lower: bool, hermitian: bool = True) -> Value:
     """Return the symmetric matrices of which one triangle is given."""
     n = x.shape[-1]
     kept = np.tri(n) if lower else np.tri(n).T
     strict = np.tri(n, k=-1) if lower else np.tri(n, k=-1).T
-    return weighted(x, kept) + adjoint(weighted(x, strict))
-
-
-@borrows("scipy.linalg.eigvalsh")
-def scipy_eigvalsh(a: Any, b: Any = None, *, lower: bool = True, **options: Any) -> Any:
-    """Follow `scipy.linalg.eigvalsh`."""
-    return scipy_eigh(a, b, lower=lower, eigvals_only=True, **options)
+    rest = weighted(x, strict)
+    return weighted(x, kept) + (adjoint(rest) if hermitian else transpose_last(rest))
 
 
 _PADE = (
@@ -237,14 +235,17 @@ def expm(A: Any) -> Value:
     Notes
     -----
     N. J. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005. How often it is squared depends on the
-    numbers: a jitted function is traced anew where that changes.
+    numbers: a jitted function is traced anew where that changes. Where they cannot be known (`gt.vmap`), SciPy is called.
     """
     x = square(inexact(A))
     if x.size == 0:
         return x
     size = max_(reduce_sum(absolute(x), axes=(x.ndim - 2,)))
     halvings = ceil(log2(maximum(size / _SMALL_ENOUGH, 1.0)))
-    times = int(concrete(convert(halvings, INT64), "A"))
+    count = known(convert(halvings, INT64))
+    if count is None:
+        return matrix_derivative(x, name="expm")
+    times = int(count)
     x = x * 0.5**times
     one = identity_like(x)
     second = matmul(x, x)

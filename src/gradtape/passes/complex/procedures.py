@@ -86,7 +86,7 @@ class _Splitter(Rewriter):
                 parameters.append(pointer)
             else:
                 parameters.append(self.content(parameter))
-            types.append(_flat(type_))
+            types.append(flat_type(type_))
         results: list[Content] = []
         last: list[Statement] = []
         body = self.block(procedure.body)
@@ -98,7 +98,7 @@ class _Splitter(Rewriter):
                 results.append(pointer)
             else:
                 results.append(self.content(result))
-        result_types = [_flat(type_) for type_ in procedure.result_types]
+        result_types = [flat_type(type_) for type_ in procedure.result_types]
         return Procedure(procedure.name, parameters, types, [*first, *body, *last], results, result_types)
 
     def _new_pointer(self, name: str, dtype: Dtype) -> Pointer:
@@ -250,6 +250,6 @@ class _Splitter(Rewriter):
         return [*before, Apply(statement.graph, tuple(inputs), outputs)]
 
 
-def _flat(type_: Aval) -> Aval:
+def flat_type(type_: Aval) -> Aval:
     """Return the type of an array of the parts."""
     return aval((*type_.shape, 2), part_dtype(type_.dtype)) if type_.dtype.kind == "c" else type_

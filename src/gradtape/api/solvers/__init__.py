@@ -1,0 +1,1 @@
+"""Functions of Python's in compiled functions, and the derivatives of what solvers return."""

@@ -1,0 +1,73 @@
+"""Closure conversion: a function of the user's with the traced arrays that it reads from outside as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.api.control.carries import placeholders
+from gradtape.api.control.variables import operand
+from gradtape.api.transforms.jit import Jitted, jit
+from gradtape.ir.graph import Value
+from gradtape.kinds.operands import as_value
+from gradtape.trace.array.array import Array, wrap
+from gradtape.trace.array.handle import unwrap
+from gradtape.trace.jit.bodies import BodyTracer, apply_graph
+from gradtape.trace.jit.guards import InBody
+
+
+class InSolver(InBody):
+    """The tag of values in a function that a solver calls with numbers of its own choice."""
+
+    __slots__ = ()
+
+    why = "it is traced once, and a solver calls it with many numbers"
+    instead = "use np.where, or gt.cond, or call the solver outside of the compiled function"
+    leak_why = "it is traced once, and a solver calls it with many numbers"
+    leak_remedy = "return it from the function"
+
+
+class ClosedFunction:
+    """A function of one array, compiled, with the arrays that it reads from outside as further arguments.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(x) -> array``. It is traced once.
+    x : Value
+        What it is traced with: its type counts.
+    described : str
+        The function, for errors.
+
+    Attributes
+    ----------
+    captured : list of Value
+        The arrays that it reads from outside.
+    compiled : callable
+        ``compiled(x, *captured)``.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], x: Value, described: str) -> None:
+        with BodyTracer() as tracing:
+            tag = InSolver(described)
+            (start,) = placeholders([x.aval], tag)
+            traced = tracing.run(lambda value: function(Array(value)), function, tag, [start], start)
+            result = as_value(unwrap(traced.result), described)
+            traced.collect_nodes([result])
+            reads = traced.reads
+            body = traced.closed([*traced.inputs, *reads], [result], described)
+        self.captured = [operand(place) for place in reads]
+
+        def run(*arrays: Any) -> Any:
+            (made,) = apply_graph(body, [as_value(unwrap(array)) for array in arrays])
+            return wrap(made)
+
+        self._run = run
+        self._derived: dict[Any, Callable[..., Any]] = {}
+        self.compiled: Jitted = jit(run)
+
+    def derived(self, transform: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a transform of the function in its first argument, compiled once."""
+        if transform not in self._derived:
+            self._derived[transform] = jit(transform(self._run))
+        return self._derived[transform]

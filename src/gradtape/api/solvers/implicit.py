@@ -1,0 +1,201 @@
+"""Implicit differentiation: the derivative of what a solver returns, by the equations that it solves.
+
+The implicit function theorem gives the derivative of a root x of ``f(x, p) = 0`` as ``-f_x^-1 f_p``. Here it is that of some steps of
+the chord method from the root x0: ``x - f_x(x0, p0)^-1 f(x, p)``, in which x0 and the matrix are constants. Each step changes nothing at
+p0, and makes one more derivative right.
+
+References
+----------
+M. Blondel et al., Efficient and modular implicit differentiation, NeurIPS 2022.
+A. Griewank, A. Walther, Evaluating Derivatives, 2nd ed., SIAM 2008, chapter 15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.api.solvers.callback import callback
+from gradtape.api.tape.create import stop_gradient
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.functional import jacobian
+from gradtape.errors import ArgumentError, ShapeError
+from gradtape.trace.array.array import Array
+from gradtape.trace.patching.opaque import traced_parts
+from gradtape.trace.source.sites import user_site
+from gradtape.trees import flatten, tree_map, unflatten
+
+ORDER: Final = 3
+"""The highest derivative that is right."""
+
+
+def attach_derivative(residual: Callable[[Any], Any], root: Any) -> Any:
+    """Return a root with the derivatives that its equations give it.
+
+    Parameters
+    ----------
+    residual : callable
+        ``residual(x)``: an array with as many elements as `x`, zero at the root. What it reads from outside are the parameters.
+    root : array_like
+        The root, as a constant.
+
+    Returns
+    -------
+    Array
+        The same numbers. Derivatives are right up to order three.
+    """
+    root = stop_gradient(np.asarray(root) * 1.0 if not isinstance(root, Array) else root)
+    slopes = stop_gradient(jacobian(residual)(root))
+
+    def step(x: Any) -> Any:
+        if not root.ndim:
+            return x - residual(x) / slopes
+        matrix = np.reshape(slopes, (root.size, root.size))
+        return x - np.reshape(np.linalg.solve(matrix, np.reshape(residual(x), -1)), root.shape)
+
+    x = root
+    for _ in range(ORDER):
+        x = step(x)
+    return root + (x - stop_gradient(x))
+
+
+def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a solver with the derivatives that the equations give to their root.
+
+    Parameters
+    ----------
+    optimality : callable
+        ``optimality(x, *args)``: NumPy code, zero at the root. It returns the containers and shapes of `x`. It may read other arrays from
+        outside, in which there are derivatives too.
+    solver : callable
+        ``solver(init, *args) -> x``. It gets ndarrays, and is not traced: it may use any library.
+
+    Returns
+    -------
+    callable
+        ``solve(init, *args) -> x``, on tapes and in compiled functions. Its derivatives in `args` are those of the implicit function
+        theorem, in forward and reverse mode, up to the third; there is none in `init`. The Jacobian of `optimality` in `x` must not be
+        singular at the root.
+
+    Raises
+    ------
+    ArgumentError
+        If `solver` reads a traced array from outside, of which it would need the numbers.
+    ShapeError
+        If what `optimality` returns does not have as many elements as `x`.
+
+    See Also
+    --------
+    custom_fixed_point : For equations ``x = f(x, *args)``.
+    callback : Without a derivative.
+
+    Notes
+    -----
+    If the solver has not converged, derivatives are those of the point that it returned.
+
+    References
+    ----------
+    M. Blondel et al., Efficient and modular implicit differentiation, NeurIPS 2022.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> from scipy.optimize import brentq
+    >>> def cubic(x, p):
+    ...     return x**3 + p * x - 1
+    >>> solve = gt.custom_root(cubic, lambda init, p: brentq(cubic, 0, 2, args=(p,)))
+    >>> print(f"{gt.grad(lambda p: solve(0.0, p))(2.0):.6f}")
+    -0.173270
+    """
+    check_callable(optimality, "custom_root")
+    check_callable(solver, "custom_root")
+
+    def solve(init: Any, *args: Any) -> Any:
+        if any(True for _ in traced_parts(solver)):
+            raise ArgumentError(
+                "custom_root: the solver reads a traced array from outside",
+                where=user_site(),
+                why="it is called with numbers",
+                remedy="pass the array to solve(init, *args), which passes its numbers to the solver",
+            )
+        constants = tree_map(stop_gradient, (init, *args))
+        found = callback(solver, tree_map(_like, init), *constants)
+        leaves, spec = flatten(found)
+        if len(leaves) == 1 and leaves[0] is found:
+            return attach_derivative(lambda x: optimality(x, *args), found)
+        shapes = [np.shape(leaf) for leaf in leaves]
+
+        def residual(vector: Any) -> Any:
+            parts, _ = flatten(optimality(_parted(vector, shapes, spec), *args))
+            flat = np.concatenate([np.reshape(part, -1) for part in parts])
+            if flat.size != vector.size:
+                raise ShapeError(
+                    f"custom_root: optimality returned {flat.size} numbers for {vector.size} unknowns",
+                    where=user_site(),
+                    remedy="return one equation for each unknown",
+                )
+            return flat
+
+        vector = np.concatenate([np.reshape(leaf, -1) for leaf in leaves])
+        return _parted(attach_derivative(residual, vector), shapes, spec)
+
+    return solve
+
+
+def custom_fixed_point(function: Callable[..., Any], solver: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a solver with the derivatives that ``x = function(x, *args)`` gives to the fixed point.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(x, *args)``: NumPy code, which returns the containers and shapes of `x`.
+    solver : callable
+        ``solver(init, *args) -> x``, as for `custom_root`.
+
+    Returns
+    -------
+    callable
+        ``solve(init, *args) -> x``; see `custom_root`.
+
+    Raises
+    ------
+    ArgumentError, ShapeError
+        As `custom_root`.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def iterate(x, p):
+    ...     for _ in range(100):
+    ...         x = np.cos(p * x)
+    ...     return x
+    >>> solve = gt.custom_fixed_point(lambda x, p: np.cos(p * x), iterate)
+    >>> print(f"{gt.grad(lambda p: solve(0.5, p))(1.0):.6f}")
+    -0.297474
+    """
+    check_callable(function, "custom_fixed_point")
+
+    def optimality(x: Any, *args: Any) -> Any:
+        leaves, spec = flatten(x)
+        images, _ = flatten(function(x, *args))
+        return unflatten(spec, [image - leaf for image, leaf in zip(images, leaves, strict=True)])
+
+    return custom_root(optimality, solver)
+
+
+def _like(leaf: Any) -> Any:
+    return np.zeros(np.shape(leaf), np.result_type(getattr(leaf, "dtype", type(leaf)), np.float32))
+
+
+def _parted(vector: Any, shapes: list[tuple[int, ...]], spec: Any) -> Any:
+    """Return the parts of a vector in their containers."""
+    ends = np.cumsum([0, *[int(np.prod(shape, dtype=int)) for shape in shapes]])
+    return unflatten(
+        spec,
+        [
+            np.reshape(vector[first:last], shape)
+            for first, last, shape in zip(ends, ends[1:], shapes, strict=False)
+        ],
+    )

@@ -1,0 +1,226 @@
+"""The callback kind: routines of other libraries that are called through Python, one problem at a time, with derivatives of our own.
+
+A row says what one problem is: `shapes` and `dtypes` of its results, and the function of NumPy or SciPy that solves it. All operands may
+have further axes in front, the same ones, for a stack of problems. Kernels call back into Python, once for a whole stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import NotDifferentiableError, ShapeError
+from gradtape.ir.builder import emit_all, here
+from gradtape.ir.graph import Literal, Node, Value, constant
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import Aval, Shape, aval, part_dtype
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.registry import ROWS, register
+
+Outs = Sequence[Value]
+Tangents = Sequence[Value | None]
+Push = Callable[[Tangents], Value | Tangents | None]
+
+
+class Callback(Op):
+    """A row of the callback kind.
+
+    Parameters
+    ----------
+    name : str
+        The op's name.
+    ranks : tuple of int
+        The number of axes of each operand of one problem; axes in front of these count problems.
+    shapes : callable
+        ``(*shapes, **params) -> shapes`` of the results of one problem.
+    dtypes : callable, optional
+        ``(*dtypes, **params) -> dtypes`` of the results; by default they all have the dtype of the first operand.
+    evaluate : callable
+        ``(*arrays, **params) -> array``, or a tuple of arrays where there are several results, for one problem. What it returns is cast.
+        If it raises an error, so does the compiled program.
+    tangent : callable or None
+        ``(outs, inputs, params) -> (tangents -> tangents of the results)``, linear in the tangents (None is zero); a single tangent
+        where there is one result. Operands and results may be stacks. None where there is no derivative.
+    transpose : callable or None
+        ``(ct, node) -> Value``: the cotangent of the input `linear_in`, for rows with one result.
+    linear_in : int or None
+        The input in which the row is linear.
+    kinks : str
+        What the derivative is where it is a matter of choice.
+    samples : sequence of tuples
+        ``(*shapes of the inputs, params)``, for tests.
+    takes_stacks : bool
+        Whether `evaluate` takes stacks of problems.
+    prepare : callable, optional
+        ``(*values) -> values``: the operands of a test from random ones, where not all will do.
+    codes : str
+        The dtypes of the tests, by NumPy's character codes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        ranks: tuple[int, ...],
+        shapes: Callable[..., tuple[Shape, ...]],
+        dtypes: Callable[..., tuple[np.dtype[Any], ...]] | None = None,
+        evaluate: Callable[..., NDArray | tuple[NDArray, ...]],
+        tangent: Callable[..., Push] | None,
+        transpose: Callable[[Value, Node], Value] | None = None,
+        linear_in: int | None = None,
+        kinks: str = "",
+        samples: Sequence[tuple[Any, ...]],
+        takes_stacks: bool = False,
+        prepare: Callable[..., Sequence[Any]] | None = None,
+        codes: str = "fdFD",
+    ) -> None:
+        super().__init__(name)
+        self.ranks = ranks
+        self.shapes = shapes
+        self.dtypes = dtypes
+        self.numpy = evaluate
+        self.tangent = tangent
+        self.transpose_rule = transpose
+        self.linear_in = linear_in
+        self.kinks = kinks
+        self.samples = samples
+        self.takes_stacks = takes_stacks
+        self.prepare = prepare
+        self.codes = codes
+
+    def __call__(self, *inputs: Any, **params: Any) -> Value:
+        """Return the result of a row that has one."""
+        (result,) = self.results(*inputs, **params)
+        return result
+
+    def results(self, *inputs: Any, **params: Any) -> tuple[Value, ...]:
+        """Return all results."""
+        return emit_all(self, [_stored(as_value(x)) for x in inputs], **params)
+
+    def lead(self, shapes: Sequence[Shape]) -> Shape:
+        """Return the axes that count problems, given the shapes of the operands."""
+        leads = [shape[: len(shape) - rank] for shape, rank in zip(shapes, self.ranks, strict=True)]
+        if len(set(leads)) > 1 or len(leads[0]) + self.ranks[0] != len(shapes[0]):
+            raise ShapeError(
+                f"{self.name} of operands of shapes {', '.join(map(str, shapes))}", where=here.site
+            )
+        return leads[0]
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        shapes = [type_.shape for type_ in avals]
+        lead = self.lead(shapes)
+        made = self.shapes(*[shape[len(lead) :] for shape in shapes], **params)
+        own = [type_.dtype for type_ in avals]
+        dtypes = own[:1] * len(made) if self.dtypes is None else self.dtypes(*own, **params)
+        return tuple([aval((*lead, *shape), dtype) for shape, dtype in zip(made, dtypes, strict=True)])
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        types = self.infer([aval(array.shape, array.dtype) for array in arrays], params)
+        lead = self.lead([array.shape for array in arrays])
+        if not lead or self.takes_stacks:
+            made = self._one(arrays, params)
+            return tuple([np.asarray(x, type_.dtype) for x, type_ in zip(made, types, strict=True)])
+        outs = tuple([np.empty(type_.shape, type_.dtype) for type_ in types])
+        for place in np.ndindex(lead):
+            found = self._one([array[place] for array in arrays], params)
+            for out, part in zip(outs, found, strict=True):
+                out[place] = part
+        return outs
+
+    def _one(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        made = self.numpy(*arrays, **params)
+        return made if isinstance(made, tuple) else (made,)
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        if self.tangent is None or all(tangent is None for tangent in tangents):
+            return (None,) * len(node.outs)
+        pushed = self.tangent(node.outs, node.inputs, node.params)(tangents)
+        return (pushed,) if pushed is None or isinstance(pushed, Value) else tuple(pushed)
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        (cotangent,) = cotangents
+        if self.transpose_rule is None or not self.is_linear(linear):
+            raise NotDifferentiableError(f"{self.name} is not linear", where=node.site)
+        parts: list[Value | None] = [None] * len(node.inputs)
+        if cotangent is not None and self.linear_in is not None:
+            parts[self.linear_in] = self.transpose_rule(cotangent, node)
+        return tuple(parts)
+
+    def is_linear(self, flags: Sequence[bool]) -> bool:
+        """Return whether the row is linear in the flagged inputs together."""
+        return all(place == self.linear_in for place, flag in enumerate(flags) if flag)
+
+
+def _stored(x: Value) -> Value:
+    """Return an array in memory: Python cannot be given a literal."""
+    return constant(x.data) if isinstance(x, Literal) and x.data is not None else x
+
+
+def callback_row(name: str, **facts: Any) -> Callback:
+    """Enter a row of the callback kind; see `Callback` for the facts."""
+    return register(Callback(name, **facts))
+
+
+class PythonCall(Op):
+    """The evaluation of a row by Python, as kernels do it: complex numbers are pairs of floats on a last axis.
+
+    Its parameters are the name of the row, the row's parameters as pairs, which inputs are pairs of floats, and the shapes and dtypes of
+    the row's results.
+    """
+
+    def __call__(
+        self, row: Op, inputs: Sequence[Value], packed: Sequence[bool], params: dict[str, Any], outs: Outs
+    ) -> tuple[Value, ...]:
+        types = tuple([(out.shape, out.dtype.char) for out in outs])
+        options = tuple(sorted(params.items()))
+        return emit_all(self, inputs, row=row.name, options=options, packed=tuple(packed), types=types)
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        types = [(shape, np.dtype(char)) for shape, char in params["types"]]
+        return tuple(
+            [
+                aval((*shape, 2), part_dtype(dtype)) if dtype.kind == "c" else aval(shape, dtype)
+                for shape, dtype in types
+            ]
+        )
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        inputs = [
+            _paired(array) if packed else array
+            for array, packed in zip(arrays, params["packed"], strict=True)
+        ]
+        made = ROWS[params["row"]].evaluate(inputs, dict(params["options"]))
+        return tuple([_parted(array) if array.dtype.kind == "c" else array for array in made])
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        raise NotDifferentiableError(f"{self.name} is part of a kernel", where=node.site)
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        raise NotDifferentiableError(f"{self.name} is part of a kernel", where=node.site)
+
+
+python_call = PythonCall("python_call")
+
+
+def _paired(parts: NDArray) -> NDArray:
+    """Return complex numbers, given their parts on a last axis."""
+    dtype = np.result_type(parts.dtype, np.complex64)
+    return np.ascontiguousarray(parts).view(dtype).reshape(parts.shape[:-1])
+
+
+def _parted(numbers: NDArray) -> NDArray:
+    parts = np.ascontiguousarray(numbers).reshape((*numbers.shape, 1)).view(part_dtype(numbers.dtype))
+    return parts.reshape((*numbers.shape, 2))
+
+
+def multiplications(node: Node) -> int:
+    """Return about how many multiplications a call is worth: most routines take the cube of the size, and the call itself a microsecond."""
+    sizes = [prod(value.shape) for value in (*node.inputs, *node.outs)]
+    return int(max(sizes, default=0) ** 1.5) + 10_000

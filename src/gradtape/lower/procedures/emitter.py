@@ -1,0 +1,303 @@
+"""The writer of a procedure's functions: operands, memory and blocks, and what is decided of the whole procedure before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from gradtape.ir.graph import Value, number_of
+from gradtape.loops.ir import Dtype
+from gradtape.lower.llvm.function import KernelModule
+from gradtape.lower.llvm.instructions import memory_type
+from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY
+from gradtape.lower.procedures.allocation import IN_FRAME, Allocations, plan_allocations
+from gradtape.lower.procedures.expressions import ScalarEmitter, exact_integers, free_sums
+from gradtape.lower.procedures.independence import independent_loops
+from gradtape.lower.procedures.poll import plan_polls
+from gradtape.lower.procedures.tape import match_tape, streamed_loops
+from gradtape.lower.resident.memory import PREFIX
+from gradtape.procedures.ir import (
+    Apply,
+    Check,
+    For,
+    Load,
+    Memory,
+    Pointer,
+    Pop,
+    Procedure,
+    Push,
+    Statement,
+    Store,
+    Variable,
+)
+from gradtape.procedures.traversal import blocks, walk
+from gradtape.records import record
+
+NO_MEMORY: Final = "no_memory"
+LEAVE: Final = "leave"
+
+StatementEmitters: TypeAlias = "Mapping[type, Callable[[ProcedureEmitter, Any], None]]"
+"""The functions that append a statement to a function, by the statement's class."""
+
+
+@record
+class EmissionPlan:
+    """What is decided of a procedure before its functions are written.
+
+    Attributes
+    ----------
+    exact : set of Value
+        Integers that do not overflow.
+    sums : dict of Value to Value
+        Sums whose order is free, with what each adds.
+    allocations : Allocations
+        Where arrays are.
+    streamed : dict of For to Push or Pop
+        The loops whose records lie in arrays.
+    independent : dict of For to int
+        The loops whose iterations are independent, and the numbers of their access groups.
+    bodies : dict of Apply to (str, int)
+        The symbols of array computations, and the bytes of workspace that they need.
+    aliases : dict of Memory to str
+        The attachments of loads and stores.
+    """
+
+    exact: set[Value]
+    sums: dict[Value, Value]
+    allocations: Allocations
+    streamed: dict[For, Push | Pop]
+    independent: dict[For, int]
+    bodies: dict[Apply, tuple[str, int]]
+    aliases: dict[Memory | None, str]
+
+
+def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
+    """Return what is decided of a procedure before its functions are written; metadata and array computations enter the module."""
+    body = procedure.body
+    streamed = streamed_loops(body, match_tape(body))
+    return EmissionPlan(
+        exact_integers(body),
+        free_sums(body),
+        plan_allocations(procedure),
+        streamed,
+        {loop: module.add_metadata("distinct !{}") for loop in independent_loops(procedure, streamed)},
+        {s: module.body(s.graph) for s in walk(body) if isinstance(s, Apply)},
+        alias_metadata(module, procedure),
+    )
+
+
+def is_task(statement: Statement) -> bool:
+    """Return whether a statement is a loop over blocks, which have a function of their own."""
+    return isinstance(statement, For) and statement.parallel
+
+
+def own_statements(body: Sequence[Statement]) -> Iterator[Statement]:
+    """Yield statements and those inside of them, without those of blocks that have a function of their own."""
+    for statement in body:
+        yield statement
+        if not is_task(statement):
+            for block in blocks(statement):
+                yield from own_statements(block)
+
+
+class ProcedureEmitter(ScalarEmitter):
+    """Writes the function of a procedure, or of the blocks of a parallel loop.
+
+    Parameters
+    ----------
+    module : KernelModule
+    plan : EmissionPlan
+        Of the procedure.
+    emitters : mapping of type to callable
+        The functions that append a statement, by its class.
+    body : sequence of statements
+        What the function does.
+    stop : str
+        For a block: the address of the status of all blocks; where that is not zero, the function need not go on.
+    """
+
+    def __init__(
+        self,
+        module: KernelModule,
+        plan: EmissionPlan,
+        emitters: StatementEmitters,
+        body: Sequence[Statement],
+        stop: str = "",
+    ) -> None:
+        super().__init__(module)
+        self.plan = plan
+        self.exact, self.sums = plan.exact, plan.sums
+        self.emitters = emitters
+        self.body = body
+        self.group = ""
+        self.streams: dict[Push | Pop, tuple[str, str, Value]] = {}
+        self.variables: dict[Variable, str] = {}
+        self.stop = stop
+        self.polls = plan_polls(body, bool(stop))
+        inside = list(own_statements(body))
+        self.uses_tape = any(isinstance(s, Push | Pop) for s in inside)
+        self.uses_arena = self.uses_tape or any(
+            s in plan.allocations.in_arena or (isinstance(s, Apply) and plan.bodies[s][1] > IN_FRAME)
+            for s in inside
+        )
+        self.may_leave = (
+            self.uses_arena or bool(self.polls) or any(isinstance(s, Apply) or is_task(s) for s in inside)
+        )
+        self.checks = any(isinstance(s, Check) for s in inside)
+
+    def whole(self, symbol: str, procedure: Procedure) -> str:
+        """Return the text of the function of a procedure."""
+        parameters = self._parameters(procedure)
+        self.begin()
+        self.statements_of(self.body)
+        for number, result in enumerate(procedure.results):
+            if isinstance(result, Value):
+                self.store_element(result.dtype, self.operand(result), f"%r{number}")
+        self.end()
+        return self.text(f"define internal i32 @{symbol}({', '.join(parameters)}) noinline nounwind")
+
+    def _parameters(self, procedure: Procedure) -> list[str]:
+        """Return the parameters of the function, and append loads of the scalars."""
+        parameters = []
+        for number, (leaf, type_) in enumerate(zip(procedure.parameters, procedure.types, strict=True)):
+            dtype = type_.dtype
+            size = f" dereferenceable({type_.size * dtype.itemsize})" if type_.size else ""
+            parameters.append(f"ptr noalias nocapture readonly align {dtype.itemsize}{size} %a{number}")
+            if isinstance(leaf, Pointer):
+                self.set_operand(leaf, f"%a{number}")
+            else:
+                self.set_operand(leaf, self.load_element(leaf.dtype, f"%a{number}"))
+        for number, type_ in enumerate(procedure.result_types):
+            dtype = type_.dtype
+            size = f" dereferenceable({type_.size * dtype.itemsize})" if type_.size else ""
+            parameters.append(f"ptr noalias align {dtype.itemsize}{size} %r{number}")
+        return parameters
+
+    def begin(self) -> None:
+        """Append what is needed before the first statement."""
+        if self.checks:
+            self.slot_named("%bad.slot", "i1", "false")
+        if self.may_leave:
+            self.slot_named("%status.slot", "i32", "0")
+        if self.uses_arena:
+            self.emit(f"%arena = {self.arena_call('ptr', 'take')}")
+            absent = self.let("icmp eq ptr %arena, null")
+            self.branch(absent, "no_arena", "begin", UNLIKELY)
+            self.start_block("no_arena")
+            self.emit("ret i32 -1")
+            self.start_block("begin")
+        if self.uses_tape:
+            self.slot_named("%tape.top", "ptr")
+            self.slot_named("%tape.end", "ptr")
+            self.store("ptr", self.load("ptr", "%arena"), "%tape.top")
+            self.store("ptr", self.load("ptr", "%arena", 8), "%tape.end")
+
+    def end(self) -> None:
+        """Append the end of the function."""
+        status = "0"
+        if self.checks:
+            status = self.let(f"select i1 {self.load('i1', '%bad.slot')}, i32 -1, i32 0")
+        if not self.may_leave:
+            self.emit(f"ret i32 {status}")
+            return
+        self.store("i32", status, "%status.slot")
+        self.jump(LEAVE)
+        if self.uses_arena:
+            self.start_block(NO_MEMORY)
+            self.store("i32", "-1", "%status.slot")
+            self.jump(LEAVE)
+        self.start_block(LEAVE)
+        if self.uses_arena:
+            self.emit(self.arena_call("void", "give", "ptr %arena"))
+        self.emit(f"ret i32 {self.load('i32', '%status.slot')}")
+
+    # Memory
+
+    def slot_named(self, name: str, type_: str, initial: str = "") -> None:
+        """Reserve memory on the stack for the length of the call, with an initial value."""
+        self.entry.append(f"  {name} = alloca {type_}")
+        if initial:
+            self.entry.append(f"  store {type_} {initial}, ptr {name}")
+
+    def load_element(self, dtype: Dtype, address: str, facts: str = "") -> str:
+        """Append a load of an element, and return its operand."""
+        facts += self.group
+        name = self.let(f"load {memory_type(dtype)}, ptr {address}, align {dtype.itemsize}{facts}")
+        return self.let(f"icmp ne i8 {name}, 0") if dtype.kind == "b" else name
+
+    def store_element(self, dtype: Dtype, value: str, address: str, facts: str = "") -> None:
+        """Append a store of an element."""
+        facts += self.group
+        if dtype.kind == "b":
+            value = self.let(f"zext i1 {value} to i8")
+        self.emit(f"store {memory_type(dtype)} {value}, ptr {address}, align {dtype.itemsize}{facts}")
+
+    def address(self, pointer: Pointer, index: Value) -> str:
+        """Return the address of an element."""
+        base = self.operand(pointer)
+        if number_of(index) == 0:
+            return base
+        return self.let(
+            f"getelementptr inbounds {memory_type(pointer.dtype)}, ptr {base}, i64 {self.operand(index)}"
+        )
+
+    def arena_call(self, result: str, routine: str, *operands: str, facts: str = "") -> str:
+        """Return the call of a routine of the arena, and declare it."""
+        symbol = f"{PREFIX}{routine}"
+        self.module.bind(symbol)
+        types = ", ".join([operand.split()[0] for operand in operands])
+        self.module.declare(f'declare {result} @"{symbol}"({types}) nounwind')
+        return f'call {result} @"{symbol}"({", ".join(operands)}){facts}'
+
+    def unless_null(self, pointer: str) -> str:
+        """Append a branch to where the call fails, for a null pointer."""
+        label = self.new_label()
+        self.branch(self.let(f"icmp eq ptr {pointer}, null"), NO_MEMORY, label, UNLIKELY)
+        self.start_block(label)
+        return pointer
+
+    def allocate(self, bytes_: str) -> str:
+        """Append an allocation in the arena, and return its address."""
+        return self.unless_null(self.let(self.arena_call("ptr", "allocate", "ptr %arena", f"i64 {bytes_}")))
+
+    def leave_unless_zero(self, status: str) -> None:
+        """Append a branch to the end of the call, for a status that is not zero."""
+        stopped, goes_on = self.new_label(), self.new_label()
+        self.branch(self.let(f"icmp eq i32 {status}, 0"), goes_on, stopped, LIKELY)
+        self.start_block(stopped)
+        self.store("i32", status, "%status.slot")
+        self.jump(LEAVE)
+        self.start_block(goes_on)
+
+    # Blocks
+
+    def statements_of(self, statements: Sequence[Statement]) -> None:
+        """Append statements."""
+        for statement in statements:
+            self.emitters[type(statement)](self, statement)
+
+    def inner_block(self, statements: Sequence[Statement]) -> None:
+        """Append the statements of a block: what is computed in it is not known after it."""
+        self.known.append({})
+        self.statements_of(statements)
+        self.known.pop()
+
+
+def alias_metadata(module: KernelModule, procedure: Procedure) -> dict[Memory | None, str]:
+    """Return the attachments of loads and stores of each memory, and of the tape (None): they never reach each other's elements."""
+    found: dict[Memory | None, None] = {}
+    for statement in walk(procedure.body):
+        if isinstance(statement, Load | Store):
+            found[statement.pointer.memory] = None
+        elif isinstance(statement, Push | Pop):
+            found[None] = None
+    if len(found) < 2:
+        return dict.fromkeys(found, "")
+    domain = module.add_metadata(f"distinct !{{{ITSELF}}}")
+    scopes = {memory: module.add_metadata(f"distinct !{{{ITSELF}, !{domain}}}") for memory in found}
+    attachments: dict[Memory | None, str] = {}
+    for memory, scope in scopes.items():
+        own = module.add_metadata(f"!{{!{scope}}}")
+        others = ", ".join([f"!{other}" for other in scopes.values() if other != scope])
+        attachments[memory] = f", !alias.scope !{own}, !noalias !{module.add_metadata(f'!{{{others}}}')}"
+    return attachments

@@ -1,0 +1,88 @@
+"""Calls of Python from kernels: a kernel names a row, its parameters and the types of its operands, and passes their addresses.
+
+What a kernel passes is text, so that object code from the disk cache serves other processes.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ast
+import ctypes
+import functools
+from collections.abc import Callable
+from math import prod
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+
+from gradtape.ir.graph import Node
+from gradtape.ir.op import NDArray
+from gradtape.kinds.routines.callback import python_call
+from gradtape.reference_counts import keep_for_ever
+
+CALL_PYTHON: Final = "gradtape.call_python"
+"""The symbol of the routine ``int32_t (const char *call, void **operands)``, which returns 0 if all went well."""
+
+_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p))
+
+
+class _Operand(NamedTuple):
+    """The shape, the dtype and the number of bytes of an operand or a result."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    nbytes: int
+
+    def array(self, address: int) -> NDArray:
+        memory = memoryview((ctypes.c_char * self.nbytes).from_address(address)).cast("B")
+        return np.ndarray(self.shape, self.dtype, memory)
+
+
+def call_text(node: Node) -> str:
+    """Return what a kernel says of a node that Python computes."""
+    types = [[(value.shape, value.dtype.str) for value in values] for values in (node.inputs, node.outs)]
+    return repr((node.params, *types))
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(call: bytes) -> tuple[dict[str, Any], list[_Operand], list[_Operand]]:
+    params, *types = ast.literal_eval(call.decode())
+    inputs, outs = [
+        [_Operand(shape, np.dtype(dtype), prod(shape) * np.dtype(dtype).itemsize) for shape, dtype in each]
+        for each in types
+    ]
+    return params, inputs, outs
+
+
+def _run(call: bytes, addresses: Any) -> int:
+    try:
+        params, inputs, outs = _read(call)
+        arrays = [
+            operand.array(addresses[k] or 0) if operand.nbytes else np.empty(operand.shape, operand.dtype)
+            for k, operand in enumerate(inputs)
+        ]
+        made = python_call.evaluate(arrays, params)
+        for k, (operand, result) in enumerate(zip(outs, made, strict=True), len(inputs)):
+            if operand.nbytes:
+                operand.array(addresses[k] or 0)[...] = result
+    except Exception:  # the interpreter computes the row again, and raises the error
+        return 1
+    except BaseException:  # an interruption: Python raises it again as soon as the kernel has returned
+        _thread.interrupt_main()
+        return 1
+    return 0
+
+
+@functools.cache
+def call_python_address() -> int:
+    """Return the address of the routine that kernels call as `CALL_PYTHON`; ctypes takes the interpreter lock.
+
+    Examples
+    --------
+    >>> call_python_address() == call_python_address() != 0
+    True
+    """
+    function: Callable[[bytes, Any], int] = _FUNCTION(_run)
+    keep_for_ever(function)
+    address: int | None = ctypes.cast(cast(Any, function), ctypes.c_void_p).value
+    return address or 0

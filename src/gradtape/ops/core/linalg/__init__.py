@@ -1,0 +1,1 @@
+"""Routines of SciPy and NumPy that kernels call through Python."""

@@ -1,0 +1,188 @@
+"""Matrices in bands, Toeplitz matrices, and matrices whose elements are those of vectors, in some order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Node, Value, constant
+from gradtape.ir.op import NDArray
+from gradtape.kinds.routines.callback import Callback, Outs, Push, Tangents, callback_row
+from gradtape.ops.core.elementwise.cast import zeros_like
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.join import join
+from gradtape.ops.core.linalg.equations import common_dtypes, scipy_function, total
+from gradtape.ops.core.matrices import transposed
+from gradtape.ops.core.shape import expand, reshape
+from gradtape.ops.numpy.linalg.products import matmul
+
+
+def picked(x: Value, places: NDArray) -> Value:
+    """Return the elements of the last axis at some places, and 0 where a place is negative."""
+    if x.shape[-1] == 0:
+        x = join([x, expand(constant(np.zeros((), x.dtype)), (*x.shape[:-1], 1), ())], x.ndim - 1)
+    found = getitem(x, (..., np.maximum(places, 0)))
+    if not (places < 0).any():
+        return found
+    there = constant(places >= 0)
+    return where(expand(there, found.shape, tuple(range(found.ndim - places.ndim, found.ndim))), found, 0)
+
+
+# Bands: band k of a matrix a is row upper - k of its bands, and holds a[j - k, j] at j
+
+
+def _positions(lower: int, upper: int, n: int) -> NDArray:
+    """Return where the elements of a matrix stand in its bands, flat; -1 for those in none."""
+    i, j = np.indices((n, n))
+    row = upper + i - j
+    return np.where((row >= 0) & (row <= lower + upper), row * n + j, -1)
+
+
+def between_bands(bands: Value, lower: int, upper: int) -> Value:
+    """Return the matrices of some bands."""
+    rows, n = bands.shape[-2:]
+    return picked(reshape(bands, (*bands.shape[:-2], rows * n)), _positions(lower, upper, n))
+
+
+def bands_of(x: Value, lower: int, upper: int) -> Value:
+    """Return the bands of square matrices."""
+    n = x.shape[-1]
+    row, j = np.indices((lower + upper + 1, n))
+    i = row - upper + j
+    places = np.where((i >= 0) & (i < n), i * n + j, -1)
+    return picked(reshape(x, (*x.shape[:-2], n * n)), places)
+
+
+def transposed_bands(bands: Value, lower: int, upper: int) -> Value:
+    """Return the bands of the transposes."""
+    rows, n = bands.shape[-2:]
+    row, j = np.indices((rows, n))
+    i = row - lower + j  # of the transpose, whose bands these are: it has `lower` bands above
+    places = np.where((i >= 0) & (i < n), (upper + j - i) * n + i, -1)
+    return picked(reshape(bands, (*bands.shape[:-2], rows * n)), places)
+
+
+def bands_times(bands: Value, x: Value, lower: int, upper: int) -> Value:
+    """Return the products of matrices in bands with columns."""
+    rows, n = bands.shape[-2:]
+    turned = transposed_bands(bands, lower, upper)  # row r holds a[j, j + r - lower]
+    parts = []
+    for row in range(rows):
+        places = np.arange(n) + row - lower
+        inside = np.where((places >= 0) & (places < n), places, -1)
+        shifted = picked(transposed(x), inside)
+        parts.append(
+            expand(getitem(turned, (..., row, slice(None))), shifted.shape, _without(shifted.ndim, 2))
+            * shifted
+        )
+    found = total(*parts)
+    assert found is not None
+    return transposed(found)
+
+
+def _without(rank: int, place: int) -> tuple[int, ...]:
+    return tuple(axis for axis in range(rank) if axis != rank - place)
+
+
+def _banded_solve(bands: NDArray, b: NDArray, *, lower: int, upper: int, definite: bool) -> NDArray:
+    if definite:
+        return np.asarray(scipy_function("solveh_banded")(bands[upper:], b, lower=True))
+    return np.asarray(scipy_function("solve_banded")((lower, upper), bands, b))
+
+
+def _banded_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+    (x,), (bands, _) = outs, inputs
+
+    def push(tangents: Tangents) -> Value | None:
+        moved, db = tangents
+        effect = None if moved is None else -bands_times(moved, x, params["lower"], params["upper"])
+        change = total(effect, db)
+        return None if change is None else banded_solve(bands, change, **params)
+
+    return push
+
+
+def _banded_transpose(ct: Value, node: Node) -> Value:
+    params = node.params
+    turned = transposed_bands(node.inputs[0], params["lower"], params["upper"])
+    return banded_solve(turned, ct, lower=params["upper"], upper=params["lower"], definite=params["definite"])
+
+
+def _dominant(bands: Value, b: Value) -> list[Value]:
+    rows, n = bands.shape[-2:]
+    steady = np.zeros((rows, n), bands.dtype)
+    steady[1] = 4
+    return [bands * 0.3 + steady, b]
+
+
+banded_solve: Callback = callback_row(
+    "banded_solve",
+    ranks=(2, 2),
+    shapes=lambda bands, b, **params: (b,),
+    dtypes=common_dtypes,
+    evaluate=_banded_solve,
+    tangent=_banded_tangent,
+    transpose=_banded_transpose,
+    linear_in=1,
+    samples=(
+        ((3, 4), (4, 2), {"lower": 1, "upper": 1, "definite": False}),
+        ((2, 4, 3), (2, 3, 1), {"lower": 2, "upper": 1, "definite": False}),
+    ),
+    prepare=_dominant,
+)
+"""The solution with a matrix in bands; where it is definite, its bands are those of a whole Hermitian matrix."""
+
+
+# Toeplitz
+
+
+def toeplitz_matrix(c: Value, r: Value) -> Value:
+    """Return the matrices with these first columns and rows; the first element of the rows does not count."""
+    m, n = c.shape[-1], r.shape[-1]
+    i, j = np.indices((m, n))
+    return picked(join([c, r], c.ndim - 1), np.where(i >= j, i - j, m + j - i))
+
+
+def _toeplitz_solve(c: NDArray, r: NDArray, b: NDArray) -> NDArray:
+    return np.asarray(scipy_function("solve_toeplitz")((c, r), b))
+
+
+def _toeplitz_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+    (x,), (c, r, _) = outs, inputs
+
+    def push(tangents: Tangents) -> Value | None:
+        dc, dr, db = tangents
+        effect = None
+        if dc is not None or dr is not None:
+            first = zeros_like(c) if dc is None else dc
+            second = zeros_like(r) if dr is None else dr
+            effect = -matmul(toeplitz_matrix(first, second), x)
+        change = total(effect, db)
+        return None if change is None else toeplitz_solve(c, r, change)
+
+    return push
+
+
+def _toeplitz_transpose(ct: Value, node: Node) -> Value:
+    c, r, _ = node.inputs
+    first = getitem(c, (..., slice(0, 1)))
+    turned = join([first, getitem(r, (..., slice(1, None)))], c.ndim - 1)
+    return toeplitz_solve(turned, c, ct)
+
+
+toeplitz_solve: Callback = callback_row(
+    "toeplitz_solve",
+    ranks=(1, 1, 2),
+    shapes=lambda c, r, b: (b,),
+    dtypes=common_dtypes,
+    evaluate=_toeplitz_solve,
+    tangent=_toeplitz_tangent,
+    transpose=_toeplitz_transpose,
+    linear_in=2,
+    samples=(((4,), (4,), (4, 2), {}), ((2, 3), (2, 3), (2, 3, 1), {})),
+    prepare=lambda c, r, b: [c + np.eye(1, c.shape[-1], dtype=c.dtype)[0] * 5, r, b],
+)
+"""The solution with a Toeplitz matrix, given its first column and row."""

@@ -1,0 +1,286 @@
+"""The functions of `scipy.fft` besides those of `numpy.fft`: cosine and sine transforms, Hermitian ones of several axes.
+
+A cosine or sine transform is a Fourier transform of the samples and their mirror image. On an axis of n samples that has 2 (n - 1) to
+8 n numbers of which most are zero or repeated; the Fourier transform of real numbers takes half the time of a complex one.
+
+References
+----------
+J. Makhoul, "A fast cosine transform in one and two dimensions", 1980.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Value, constant
+from gradtape.kinds.arguments import as_array, as_int, concrete, one_axis
+from gradtape.kinds.operands import broadcast_to
+from gradtape.kinds.registry import borrows
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.complex_parts import conjugate, from_parts, imag, real
+from gradtape.ops.core.join import full, join
+from gradtape.ops.core.shape import pad, slice_
+from gradtape.ops.numpy.arrays.shape import cut, moved
+from gradtape.ops.numpy.linalg.fft import hfft, ihfft, irfft, irfftn, rfft, rfftn
+
+_SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+def _reversed(x: Value) -> Value:
+    last = x.ndim - 1
+    starts = (*[0] * last, x.shape[-1] - 1 if x.shape[-1] else 0)
+    return slice_(x, starts, x.shape, (*[1] * last, -1))
+
+
+def _part(x: Value, start: int, stop: int) -> Value:
+    return cut(x, x.ndim - 1, start, stop)
+
+
+def _scaled(x: Value, factors: Any) -> Value:
+    """Return an array times factors along its last axis."""
+    return x * broadcast_to(constant(np.asarray(factors).astype(x.dtype)), x.shape)
+
+
+def _joined(*parts: Value) -> Value:
+    return join([part for part in parts if part.shape[-1]], parts[0].ndim - 1)
+
+
+def _zeros(x: Value, count: int) -> Value:
+    return full((*x.shape[:-1], count), 0, x.dtype)
+
+
+def _turned(spectrum: Value, angles: Any) -> tuple[Value, Value]:
+    """Return the parts of a spectrum times ``exp(-i angle)``."""
+    a, b = real(spectrum), imag(spectrum)
+    c, s = np.cos(angles), np.sin(angles)
+    return _scaled(a, c) + _scaled(b, s), _scaled(b, c) - _scaled(a, s)
+
+
+def _cosine(x: Value, kind: int) -> Value:
+    """Return SciPy's discrete cosine transform without a norm, along the last axis."""
+    n = x.shape[-1]
+    if kind == 1:
+        if n < 2:
+            raise ValueError("DCT-I is not defined for size < 2")
+        return real(rfft(_joined(x, _reversed(_part(x, 1, n - 1)))))
+    k = np.arange(n)
+    if kind == 2:
+        spectrum = _part(rfft(_joined(x, _reversed(x))), 0, n)
+        return _turned(spectrum, np.pi * k / (2 * n))[0]
+    if kind == 3:
+        # The transpose of the second kind: a spectrum whose inverse transform is read at the first n of 2 n places.
+        angles = np.pi * k / (2 * n)
+        weights = np.full(n, 2.0 * n)
+        spectrum = from_parts(_scaled(x, weights * np.cos(angles)), _scaled(x, weights * np.sin(angles)))
+        return _part(irfft(_joined(spectrum, _zeros(spectrum, 1)), 2 * n), 0, n)
+    # The fourth kind is the second one of a spectrum of twice the length, at odd places.
+    wide = _joined(x, -_reversed(x), -x, _reversed(x))
+    return _quarter(wide, n, 0)
+
+
+def _quarter(wide: Value, n: int, which: int) -> Value:
+    """Return, of samples continued to four times their number, the parts of the spectrum at odd frequencies, halved."""
+    spectrum = rfft(wide)
+    starts = (*[0] * (wide.ndim - 1), 1)
+    odd = slice_(spectrum, starts, (*wide.shape[:-1], n), (*[1] * (wide.ndim - 1), 2))
+    angles = np.pi * (2 * np.arange(n) + 1) / (4 * n)
+    parts = _turned(odd, angles)
+    return (parts[0] if which == 0 else -parts[1]) * 0.5
+
+
+def _sine(x: Value, kind: int) -> Value:
+    """Return SciPy's discrete sine transform without a norm, along the last axis."""
+    n = x.shape[-1]
+    if kind == 1:
+        zero = _zeros(x, 1)
+        return -imag(_part(rfft(_joined(zero, x, zero, -_reversed(x))), 1, n + 1))
+    signs = np.where(np.arange(n) % 2, -1.0, 1.0)
+    if kind == 2:
+        return _reversed(_cosine(_scaled(x, signs), 2))
+    if kind == 3:
+        return _scaled(_cosine(_reversed(x), 3), signs)
+    return _quarter(_joined(x, _reversed(x), -x, -_reversed(x)), n, 1)
+
+
+def _transformed(x: Value, kind: int, norm: Any, sine: bool, inverse: bool, orthogonalize: bool) -> Value:
+    """Transform along the last axis, with a norm, as SciPy scales."""
+    n = x.shape[-1]
+    if inverse:
+        kind = {2: 3, 3: 2}.get(kind, kind)
+        norm = _SWAPPED[norm]
+    whole = 2 * (n + (0 if kind != 1 else 1 if sine else -1))
+    factor = {"backward": 1.0, None: 1.0, "ortho": 1 / math.sqrt(whole), "forward": 1 / whole}[norm]
+    ends = np.ones(n)
+    if orthogonalize and kind == 1 and not sine:
+        ends[[0, -1]] = math.sqrt(2)
+    elif orthogonalize and kind == 3:
+        ends[-1 if sine else 0] = math.sqrt(2)
+    if (ends != 1).any():
+        x = _scaled(x, ends)
+    found = (_sine if sine else _cosine)(x, kind)
+    after = np.full(n, factor)
+    if orthogonalize and kind == 1 and not sine:
+        after[[0, -1]] *= math.sqrt(0.5)
+    elif orthogonalize and kind == 2:
+        after[-1 if sine else 0] *= math.sqrt(0.5)
+    return _scaled(found, after) if (after != 1).any() else found
+
+
+def _along(x: Value, axis: int, n: int | None, rule: Callable[[Value], Value]) -> Value:
+    """Apply a rule along an axis of n samples: as many of the array, or zeros after them."""
+    last = x.ndim - 1
+    rows = moved(x, (axis,), (last,))
+    if n is not None and n != rows.shape[-1]:
+        if n < 1:
+            raise ValueError(f"invalid number of data points ({n}) specified")
+        rows = _part(rows, 0, n) if n < rows.shape[-1] else pad(rows, (*rows.shape[:-1], n), (0,) * rows.ndim)
+    found = from_parts(rule(real(rows)), rule(imag(rows))) if rows.dtype.kind == "c" else rule(rows)
+    return moved(found, (last,), (axis,))
+
+
+def _floats(x: Any) -> Value:
+    value = as_array(x, "x")
+    return value if value.dtype.kind in "fc" else convert(value, np.dtype(float))
+
+
+def _checked(kind: Any, norm: Any, orthogonalize: Any) -> tuple[int, bool]:
+    if kind not in (1, 2, 3, 4):
+        raise ValueError(f"invalid type {kind}")
+    if norm not in _SWAPPED:
+        raise ValueError(f'Invalid norm value {norm!r}; should be "backward", "ortho" or "forward".')
+    return int(kind), norm == "ortho" if orthogonalize is None else bool(orthogonalize)
+
+
+def _of_one_axis(name: str, sine: bool, inverse: bool) -> None:
+    @borrows(f"scipy.fft.{name}")
+    def follow(
+        x: Any,
+        type: Any = 2,
+        n: Any = None,
+        axis: Any = -1,
+        norm: Any = None,
+        overwrite_x: bool = False,
+        workers: Any = None,
+        orthogonalize: Any = None,
+    ) -> Value:
+        value = _floats(x)
+        kind, ortho = _checked(type, norm, orthogonalize)
+        count = None if n is None else as_int(n, "n")
+        return _along(
+            value,
+            one_axis(axis, value.ndim),
+            count,
+            lambda rows: _transformed(rows, kind, norm, sine, inverse, ortho),
+        )
+
+
+def _of_axes(name: str, sine: bool, inverse: bool) -> None:
+    @borrows(f"scipy.fft.{name}")
+    def follow(
+        x: Any,
+        type: Any = 2,
+        s: Any = None,
+        axes: Any = None,
+        norm: Any = None,
+        overwrite_x: bool = False,
+        workers: Any = None,
+        *,
+        orthogonalize: Any = None,
+    ) -> Value:
+        value = _floats(x)
+        kind, ortho = _checked(type, norm, orthogonalize)
+        counts, places = _places(value, s, axes)
+        for count, place in zip(counts, places, strict=True):
+            value = _along(
+                value, place, count, lambda rows: _transformed(rows, kind, norm, sine, inverse, ortho)
+            )
+        return value
+
+
+def _places(x: Value, s: Any, axes: Any) -> tuple[Sequence[int | None], list[int]]:
+    counts = None if s is None else [as_int(n, "s") for n in np.atleast_1d(s)]
+    if axes is None:
+        places = list(range(x.ndim if counts is None else len(counts)))
+        places = [x.ndim - len(places) + k for k in places]
+    else:
+        places = [one_axis(axis, x.ndim) for axis in np.atleast_1d(axes)]
+    if counts is None:
+        return [None] * len(places), places
+    if len(counts) != len(places):
+        raise ValueError("when given, axes and shape arguments have to be of the same length")
+    return counts, places
+
+
+for _sign in (False, True):
+    _of_one_axis("dst" if _sign else "dct", _sign, False)
+    _of_one_axis("idst" if _sign else "idct", _sign, True)
+    _of_axes("dstn" if _sign else "dctn", _sign, False)
+    _of_axes("idstn" if _sign else "idctn", _sign, True)
+
+
+# Hermitian spectra
+
+
+@borrows("scipy.fft.hfft")
+def _hfft(x: Any, n: Any = None, axis: Any = -1, norm: Any = None, *args: Any, **kwargs: Any) -> Value:
+    return hfft(x, n, axis, norm)
+
+
+@borrows("scipy.fft.ihfft")
+def _ihfft(x: Any, n: Any = None, axis: Any = -1, norm: Any = None, *args: Any, **kwargs: Any) -> Value:
+    return ihfft(x, n, axis, norm)
+
+
+def _hermitian(name: str, last: Any, inverse: bool) -> None:
+    @borrows(f"scipy.fft.{name}")
+    def follow(x: Any, s: Any = None, axes: Any = last, norm: Any = None, *args: Any, **kwargs: Any) -> Value:
+        value = _floats(x)
+        if inverse:
+            return conjugate(rfftn(value, s, axes, _SWAPPED.get(norm, norm)))
+        return irfftn(
+            conjugate(value) if value.dtype.kind == "c" else value, s, axes, _SWAPPED.get(norm, norm)
+        )
+
+
+for _inverse in (False, True):
+    _hermitian("ihfft2" if _inverse else "hfft2", (-2, -1), _inverse)
+    _hermitian("ihfftn" if _inverse else "hfftn", None, _inverse)
+
+
+# The Hankel transform on a logarithmic grid
+
+
+def _hankel(a: Any, dln: Any, mu: Any, offset: Any, bias: Any, inverse: bool) -> Value:
+    """Multiply the spectrum by coefficients, which are constants (J. D. Talman, 1978; A. J. S. Hamilton, 2000)."""
+    from scipy.fft._fftlog_backend import fhtcoeff
+
+    x = _floats(a)
+    n = x.shape[-1]
+    dln, mu, offset, bias = (
+        float(concrete(number, "dln, mu, offset or bias")) for number in (dln, mu, offset, bias)
+    )
+    places = (np.arange(n) - (n - 1) / 2) * dln
+    before, after = np.exp(-bias * places), np.exp(-bias * (places + offset))
+    if inverse:
+        before, after = 1 / after, 1 / before
+    u = fhtcoeff(n, dln, mu, offset=offset, bias=bias, inverse=inverse)
+    spectrum = rfft(_scaled(x, before))
+    factors = 1 / u.conj() if inverse else u
+    product = spectrum * broadcast_to(constant(factors.astype(spectrum.dtype)), spectrum.shape)
+    return _scaled(_reversed(irfft(product, n)), after)
+
+
+@borrows("scipy.fft.fht")
+def fht(a: Any, dln: Any, mu: Any, offset: Any = 0.0, bias: Any = 0.0) -> Value:
+    """Follow `scipy.fft.fht`."""
+    return _hankel(a, dln, mu, offset, bias, False)
+
+
+@borrows("scipy.fft.ifht")
+def ifht(A: Any, dln: Any, mu: Any, offset: Any = 0.0, bias: Any = 0.0) -> Value:
+    """Follow `scipy.fft.ifht`."""
+    return _hankel(A, dln, mu, offset, bias, True)

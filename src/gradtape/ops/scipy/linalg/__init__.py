@@ -1,0 +1,1 @@
+"""`scipy.linalg` in terms of the matrix and callback rows."""

@@ -1,0 +1,137 @@
+"""Functions of matrices: logarithms, powers, roots, and what is made of the exponential."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.ir.graph import Value, constant
+from gradtape.ir.types import INT64
+from gradtape.kinds.arguments import as_array, known
+from gradtape.kinds.registry import FUNCTIONS, HOOKS, borrows
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.complex_parts import imag, real
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import absolute
+from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.join import join
+from gradtape.ops.core.linalg.eigen import eig
+from gradtape.ops.core.linalg.factors import cut_columns, cut_rows
+from gradtape.ops.core.linalg.functions import matrix_derivative, sqrtm
+from gradtape.ops.core.matrices import adjoint, scaled_columns
+from gradtape.ops.core.shape import expand, reshape
+from gradtape.ops.numpy.linalg.norms import norm
+from gradtape.ops.numpy.linalg.products import matmul
+from gradtape.ops.numpy.linalg.solve import alike, inexact, inv, solved, square, svdvals
+from gradtape.ops.scipy.linalg.solve import expm, refuse
+
+NEARLY: Final = 1e6
+"""Rounding errors up to which SciPy takes the imaginary part of a function of a real matrix for zero."""
+
+
+def _real_again(x: Value, found: Value) -> Value:
+    """Return a function of a real matrix as real numbers where its imaginary part is no more than rounding.
+
+    Where that cannot be known (`gt.vmap`), results are real, and NaN where they ought to be complex.
+    """
+    if x.dtype.kind == "c":
+        return found
+    rest = FUNCTIONS[np.any](absolute(imag(found)) > NEARLY * float(np.finfo(x.dtype).eps))
+    flag = known(convert(rest, INT64))
+    if flag is None:
+        return where(rest, np.nan, real(found))
+    return found if flag else real(found)
+
+
+@borrows("scipy.linalg.logm")
+def logm(A: Any, disp: Any = True) -> Value:
+    """Follow `scipy.linalg.logm`."""
+    x = square(inexact(A, "A"))
+    return _real_again(x, matrix_derivative(x, name="logm"))
+
+
+@borrows("scipy.linalg.fractional_matrix_power")
+def fractional_matrix_power(A: Any, t: Any) -> Value:
+    """Follow `scipy.linalg.fractional_matrix_power`; a traced power is exp(t log A)."""
+    x = square(inexact(A, "A"))
+    if isinstance(t, Value):
+        power = reshape(t, (*t.shape, 1, 1)) if t.ndim else t
+        return _real_again(x, expm(matrix_derivative(x, name="logm") * power))
+    if t == int(t):
+        found: Value = FUNCTIONS[np.linalg.matrix_power](x, int(t))
+        return found
+    return _real_again(x, matrix_derivative(x, name="fractional_matrix_power", power=float(t)))
+
+
+@borrows("scipy.linalg.sqrtm")
+def scipy_sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Value:
+    """Follow `scipy.linalg.sqrtm`."""
+    x = square(inexact(A, "A"))
+    found = sqrtm(x)
+    return _real_again(x, found)
+
+
+@borrows("scipy.linalg.signm")
+def signm(A: Any, disp: Any = True) -> Value:
+    """Follow `scipy.linalg.signm`: A / sqrt(A A)."""
+    x = square(inexact(A, "A"))
+    root = sqrtm(matmul(x, x))
+    return _real_again(x, matmul(convert(x, root.dtype), inv(root)))
+
+
+@borrows("scipy.linalg.funm")
+def funm(A: Any, func: Any, disp: bool = True) -> Any:
+    """Follow `scipy.linalg.funm`, by eigenvalues and eigenvectors: for different eigenvalues."""
+    x = square(inexact(A, "A"))
+    if not disp:
+        raise refuse("scipy.linalg.funm with disp=False", "leave it away")
+    numbers, vectors = eig.results(x, left=False)
+    values = convert(as_array(HOOKS.call(func, numbers)), vectors.dtype)
+    found = adjoint(solved(adjoint(vectors), adjoint(scaled_columns(vectors, values))))
+    return _real_again(x, found)
+
+
+# The exponential
+
+
+def _nested(a: Value, e: Value) -> Value:
+    """Return [[a, e], [0, a]], whose exponential holds the derivative of that of a in the direction e."""
+    columns = a.ndim - 1
+    first, second = join([a, e], columns), join([FUNCTIONS[np.zeros_like](a), a], columns)
+    return join([first, second], columns - 1)
+
+
+def _frechet(a: Value, e: Value) -> tuple[Value, Value]:
+    n = a.shape[-1]
+    rows = cut_rows(expm(_nested(a, e)), 0, n)
+    return cut_columns(rows, 0, n), cut_columns(rows, n, 2 * n)
+
+
+@borrows("scipy.linalg.expm_frechet")
+def expm_frechet(
+    A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True
+) -> Any:
+    """Follow `scipy.linalg.expm_frechet`."""
+    a, e = alike(square(inexact(A, "A")), square(inexact(E, "E")))
+    if a.shape != e.shape:
+        raise ValueError("expected A and E to be the same shape")
+    value, derivative = _frechet(a, e)
+    return (value, derivative) if compute_expm else derivative
+
+
+@borrows("scipy.linalg.expm_cond")
+def expm_cond(A: Any, check_finite: bool = True) -> Value:
+    """Follow `scipy.linalg.expm_cond`."""
+    a = square(inexact(A, "A"))
+    n = a.shape[-1]
+    if a.ndim > 2:
+        raise refuse(
+            "scipy.linalg.expm_cond of a stack of matrices", "call it for each matrix, or with gt.vmap"
+        )
+    directions = np.eye(n * n, dtype=a.dtype).reshape(n * n, n, n)
+    many = expand(a, (n * n, n, n), (1, 2))
+    values, derivatives = _frechet(many, constant(directions))
+    jacobian = reshape(derivatives, (n * n, n * n))
+    first = getitem(values, 0)
+    return getitem(svdvals(jacobian), 0) * norm(a) / norm(first)

@@ -1,0 +1,74 @@
+"""Functions of SciPy that compute with numbers: in compiled code, or by iterations that depend on numbers."""
+
+from __future__ import annotations
+
+from gradtape.kinds.registry import OPAQUE
+
+_IMPLICIT = "its steps solve equations only roughly, and their derivatives would be rough too"
+
+OPAQUE["scipy.integrate"] = (
+    {
+        **dict.fromkeys(
+            [
+                "quad",
+                "dblquad",
+                "tplquad",
+                "nquad",
+                "quad_vec",
+                "qmc_quad",
+                "tanhsinh",
+                "nsum",
+                "odeint",
+                "solve_bvp",
+            ],
+            "",
+        ),
+        **dict.fromkeys(
+            ["ode.integrate", "complex_ode.integrate"],
+            "",
+        ),
+        **dict.fromkeys(["BDF.__init__", "Radau.__init__"], _IMPLICIT),
+        "LSODA.__init__": "it computes with numbers, in compiled code",
+    },
+    False,
+)
+OPAQUE["scipy.optimize"] = (
+    dict.fromkeys(
+        [
+            "newton",
+            "rosen",
+            "rosen_der",
+            "rosen_hess",
+            "rosen_hess_prod",
+            "show_options",
+            "linear_sum_assignment",
+        ],
+        "followed",
+    ),
+    True,
+)
+OPAQUE["scipy.sparse.linalg"] = (dict.fromkeys(["aslinearoperator", "use_solver"], "followed"), True)
+OPAQUE["scipy.interpolate"] = (
+    {
+        "AAA.__init__": "it chooses its points by the numbers, and has singular vectors of matrices that are nearly singular"
+    },
+    False,
+)
+OPAQUE["scipy.stats"] = (
+    dict.fromkeys(
+        [
+            "siegelslopes",
+            "shapiro",
+            "weightedtau",
+            "dunnett",
+            "multiscale_graphcorr",
+            "kendalltau",
+            "somersd",
+            "mannwhitneyu",
+            "wilcoxon",
+            "cramervonmises",
+        ],
+        "",
+    ),
+    False,
+)

@@ -1,0 +1,1 @@
+"""The compiled routines of `scipy.signal`."""

@@ -1,0 +1,237 @@
+"""Elliptic integrals, of Legendre's and of Carlson's kind, Jacobi's elliptic functions, and the arithmetic-geometric mean.
+
+Derivatives in the parameter are Carlson's integrals, which do not cancel where it is 0 (DLMF 19.4, 19.18, 19.25).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtape.ir.graph import Value
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.elementwise.exponential import cos, exp, sin
+from gradtape.ops.core.elementwise.floats import rint
+from gradtape.ops.core.elementwise.logic import equal, less
+from gradtape.ops.core.elementwise.roots import sqrt
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.scipy.special.quadrature import integrate, whole_line
+from gradtape.ops.scipy.special.rows import result, several, special
+
+inf, nan = np.inf, np.nan
+POSITIVE = (0.3, 3.0)
+
+
+def _decay(*powers: tuple[Value, float]) -> Value:
+    """Return the integral of the product of ``(t + x)**-power`` over t > 0, by ``t = exp(u)`` on the scale of the arguments."""
+
+    def integrand(u: Value, *arguments: Value) -> Value:
+        t = exp(u)
+        product: Value | None = None
+        for x, (_, power) in zip(arguments, powers, strict=True):
+            base = t + x
+            whole = int(power)
+            factor = base if whole == 1 else base * base if whole == 2 else None
+            if power != whole:
+                root = sqrt(base)
+                factor = root if factor is None else factor * root
+            assert factor is not None
+            product = factor if product is None else product * factor
+        assert product is not None
+        return t / product
+
+    return integrate(whole_line(), integrand, *[x for x, _ in powers])
+
+
+elliprd: Elementwise = special(
+    "elliprd",
+    lambda r, x, y, z: -0.75 * _decay((x, 1.5), (y, 0.5), (z, 1.5)),
+    lambda r, x, y, z: -0.75 * _decay((x, 0.5), (y, 1.5), (z, 1.5)),
+    lambda r, x, y, z: -2.25 * _decay((x, 0.5), (y, 0.5), (z, 2.5)),
+    domain=(POSITIVE,) * 3,
+    edges=((0.0, 1.0, 1.0), (1.0, 1.0, 1.0), (nan, 1.0, 1.0)),
+    slopes=(((1.0, 1.0, 1.0), (-0.3, -0.3, -0.9)),),
+)
+elliprf: Elementwise = special(
+    "elliprf",
+    lambda r, x, y, z: elliprd(y, z, x) * (-1.0 / 6.0),
+    lambda r, x, y, z: elliprd(x, z, y) * (-1.0 / 6.0),
+    lambda r, x, y, z: elliprd(x, y, z) * (-1.0 / 6.0),
+    domain=(POSITIVE,) * 3,
+    edges=((0.0, 1.0, 1.0), (1.0, 1.0, 1.0), (nan, 1.0, 1.0)),
+    slopes=(((1.0, 1.0, 1.0), (-1.0 / 6.0,) * 3),),
+)
+
+
+def _degenerate_in_x(r: Value, x: Value, y: Value) -> Value:
+    negative = less(y, 0.0)
+    principal = (r - 1.0 / sqrt(x)) / (2.0 * (y - x))
+    inner = where(negative, 1.0, y)
+    return where(negative, principal, elliprd(inner, inner, x) * (-1.0 / 6.0))
+
+
+def _degenerate_in_y(r: Value, x: Value, y: Value) -> Value:
+    """For y < 0, where the integral is a principal value, from homogeneity: ``x r_x + y r_y = -r / 2``."""
+    negative = less(y, 0.0)
+    inner = where(negative, 1.0, y)
+    principal = -(0.5 * r + x * _degenerate_in_x(r, x, y)) / y
+    return where(negative, principal, elliprd(x, inner, inner) * (-1.0 / 3.0))
+
+
+elliprc: Elementwise = special(
+    "elliprc",
+    _degenerate_in_x,
+    _degenerate_in_y,
+    domain=(POSITIVE,) * 2,
+    edges=((0.0, 1.0), (1.0, 1.0), (1.0, -1.0), (nan, 1.0)),
+    slopes=(((1.0, 1.0), (-1.0 / 6.0, -1.0 / 3.0)),),
+)
+elliprg: Elementwise = special(
+    "elliprg",
+    lambda r, x, y, z: 0.25 * elliprf(x, y, z) - x / 12.0 * elliprd(y, z, x),
+    lambda r, x, y, z: 0.25 * elliprf(x, y, z) - y / 12.0 * elliprd(x, z, y),
+    lambda r, x, y, z: 0.25 * elliprf(x, y, z) - z / 12.0 * elliprd(x, y, z),
+    domain=(POSITIVE,) * 3,
+    edges=((0.0, 1.0, 1.0), (1.0, 1.0, 1.0), (nan, 1.0, 1.0)),
+    slopes=(((1.0, 1.0, 1.0), (1.0 / 6.0,) * 3),),
+)
+elliprj: Elementwise = special(
+    "elliprj",
+    lambda r, x, y, z, p: -0.75 * _decay((x, 1.5), (y, 0.5), (z, 0.5), (p, 1.0)),
+    lambda r, x, y, z, p: -0.75 * _decay((x, 0.5), (y, 1.5), (z, 0.5), (p, 1.0)),
+    lambda r, x, y, z, p: -0.75 * _decay((x, 0.5), (y, 0.5), (z, 1.5), (p, 1.0)),
+    lambda r, x, y, z, p: -1.5 * _decay((x, 0.5), (y, 0.5), (z, 0.5), (p, 2.0)),
+    domain=(POSITIVE,) * 4,
+    edges=((1.0, 1.0, 1.0, 1.0), (nan, 1.0, 1.0, 1.0), (1.0, 2.0, 3.0, -1.0)),
+    slopes=(((1.0, 1.0, 1.0, 1.0), (-0.3, -0.3, -0.3, -0.6)),),
+    kinks="nan for p < 0, where the integral is a principal value",
+)
+
+
+def _second(m: Value) -> Value:
+    """Return D(m) = (K(m) - E(m)) / m."""
+    return elliprd(0.0, 1.0 - m, 1.0) * (1.0 / 3.0)
+
+
+ellipk: Elementwise = special(
+    "ellipk",
+    lambda z, m: (z - _second(m)) / (2.0 * (1.0 - m)),
+    domain=((-1.0, 0.8),),
+    edges=((0.0,), (1.0,), (2.0,), (-10.0,), (nan,)),
+    slopes=(((0.0,), (math.pi / 8.0,)),),
+    dtype_samples="df",
+)
+ellipkm1: Elementwise = special(
+    "ellipkm1",
+    lambda z, p: (elliprd(0.0, p, 1.0) * (1.0 / 3.0) - z) / (2.0 * p),
+    domain=((0.2, 2.0),),
+    edges=((0.0,), (1.0,), (-1.0,), (nan,), (1e-20,)),
+    slopes=(((1.0,), (-math.pi / 8.0,)),),
+    dtype_samples="df",
+)
+ellipe: Elementwise = special(
+    "ellipe",
+    lambda z, m: -0.5 * _second(m),
+    domain=((-1.0, 0.8),),
+    edges=((0.0,), (1.0,), (2.0,), (-10.0,), (nan,)),
+    slopes=(((0.0,), (-math.pi / 8.0,)),),
+    dtype_samples="df",
+)
+
+
+def _incomplete(phi: Value, m: Value, cubed: bool) -> Value:
+    """Return the integral of ``sin**2 / d`` (or of ``sin**2 / d**3``) from 0 to phi, where ``d**2 = 1 - m sin**2``."""
+    turns = rint(phi / math.pi)
+    rest = phi - math.pi * turns
+    s, c = sin(rest), cos(rest)
+    square = 1.0 - m * s * s
+    part = elliprd(c * c, 1.0, square) if cubed else elliprd(c * c, square, 1.0)
+    still = equal(turns, 0.0)
+    inner = where(still, 0.0, m)
+    quarter = elliprd(0.0, 1.0, 1.0 - inner) if cubed else elliprd(0.0, 1.0 - inner, 1.0)
+    return (s * s * s * part + where(still, 0.0, 2.0 * turns * quarter)) * (1.0 / 3.0)
+
+
+AMPLITUDE = ((-4.0, 4.0), (-1.0, 0.8))
+ellipkinc: Elementwise = special(
+    "ellipkinc",
+    lambda z, phi, m: 1.0 / sqrt(1.0 - m * sin(phi) * sin(phi)),
+    lambda z, phi, m: 0.5 * _incomplete(phi, m, True),
+    domain=AMPLITUDE,
+    edges=((0.0, 0.5), (1.0, 0.0), (nan, 0.5), (1.0, 1.0)),
+    slopes=(((0.0, 0.5), (1.0, 0.0)), ((0.5 * math.pi, 0.0), (1.0, math.pi / 8.0))),
+)
+ellipeinc: Elementwise = special(
+    "ellipeinc",
+    lambda z, phi, m: sqrt(1.0 - m * sin(phi) * sin(phi)),
+    lambda z, phi, m: -0.5 * _incomplete(phi, m, False),
+    domain=AMPLITUDE,
+    edges=((0.0, 0.5), (1.0, 0.0), (nan, 0.5), (1.0, 1.0)),
+    slopes=(((0.0, 0.5), (1.0, 0.0)), ((0.5 * math.pi, 0.0), (1.0, -math.pi / 8.0))),
+)
+
+JACOBI = ((-3.0, 3.0), (0.1, 0.9))
+
+
+def _turned(u: Value, m: Value) -> Value:
+    """Return the derivative of the amplitude in the parameter m."""
+    return -0.5 * ellipj_dn(u, m) * _incomplete(ellipj_ph(u, m), m, True)
+
+
+ellipj_sn: Elementwise = result(
+    "ellipj",
+    0,
+    "ellipj_sn",
+    lambda z, u, m: ellipj_cn(u, m) * ellipj_dn(u, m),
+    lambda z, u, m: ellipj_cn(u, m) * _turned(u, m),
+    domain=JACOBI,
+    edges=((0.0, 0.5), (1.0, 0.0), (nan, 0.5)),
+)
+ellipj_cn: Elementwise = result(
+    "ellipj",
+    1,
+    "ellipj_cn",
+    lambda z, u, m: -ellipj_sn(u, m) * ellipj_dn(u, m),
+    lambda z, u, m: -ellipj_sn(u, m) * _turned(u, m),
+    domain=JACOBI,
+    edges=((0.0, 0.5), (1.0, 0.0), (nan, 0.5)),
+)
+ellipj_dn: Elementwise = result(
+    "ellipj",
+    2,
+    "ellipj_dn",
+    lambda z, u, m: -m * ellipj_sn(u, m) * ellipj_cn(u, m),
+    lambda z, u, m: -ellipj_sn(u, m) * (0.5 * ellipj_sn(u, m) + m * ellipj_cn(u, m) * _turned(u, m)) / z,
+    domain=JACOBI,
+    edges=((0.0, 0.5), (1.0, 0.0), (nan, 0.5)),
+)
+ellipj_ph: Elementwise = result(
+    "ellipj",
+    3,
+    "ellipj_ph",
+    lambda z, u, m: ellipj_dn(u, m),
+    lambda z, u, m: _turned(u, m),
+    domain=JACOBI,
+    edges=((0.0, 0.5), (1.0, 0.0), (nan, 0.5)),
+)
+several("ellipj", ellipj_sn, ellipj_cn, ellipj_dn, ellipj_ph)
+
+
+def _mean_slopes(z: Value, a: Value, b: Value) -> tuple[Value, Value]:
+    """``agm(a, b) = pi a / (2 K(1 - b**2 / a**2))``, and it is homogeneous: ``a z_a + b z_b = z``."""
+    ratio = b / a
+    k = ellipk(1.0 - ratio * ratio)
+    # K' = (K - D) / (2 ratio**2), and dm/db = -2 ratio / a.
+    in_b = z / k * (k - elliprd(0.0, ratio * ratio, 1.0) * (1.0 / 3.0)) / (ratio * a)
+    return (z - b * in_b) / a, in_b
+
+
+agm = special(
+    "agm",
+    lambda z, a, b: _mean_slopes(z, a, b)[0],
+    lambda z, a, b: _mean_slopes(z, a, b)[1],
+    domain=((0.3, 3.0), (0.3, 3.0)),
+    edges=((1.0, 1.0), (0.0, 1.0), (nan, 1.0), (-1.0, -2.0)),
+    slopes=(((1.0, 1.0), (0.5, 0.5)),),
+)

@@ -1,0 +1,312 @@
+"""The gamma function and kin: logarithm, polygamma, zeta, beta, binomial coefficients."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtape.errors import NotDifferentiableError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.ir.op import NDArray
+from gradtape.kinds.elementwise import Elementwise, SciPy, elementwise, flat, resolve_ufunc
+from gradtape.ops.core.elementwise.exponential import cos, exp, sin
+from gradtape.ops.core.elementwise.floats import floor
+from gradtape.ops.core.elementwise.inverse import log
+from gradtape.ops.core.elementwise.logic import equal, greater, less, less_equal
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.scipy.special.rows import special
+
+inf, nan = np.inf, np.nan
+
+gammaln = elementwise(
+    "gammaln",
+    "scipy.special:gammaln",
+    body=SciPy("gammaln"),
+    partials=(lambda z, x: psi(x),),
+    domain=((0.3, 6.0),),
+    edges=((1.0,), (2.0,), (inf,), (nan,), (1e-300,), (1e300,), (-0.5,), (-2.5,)),
+    slopes=(((1.0,), (-0.5772156649015329,)), ((1e-10,), (-10000000000.577215,))),
+    dtype_samples="df",
+)
+
+
+def _psi_slope(z: Value, x: Value) -> Value:
+    if x.dtype.kind == "c":
+        raise NotDifferentiableError(
+            "scipy.special.psi of complex numbers has no derivative here",
+            where=here.site,
+            why="it is the trigamma function, which SciPy has for real numbers only",
+        )
+    return polygamma(x, order=1)
+
+
+psi: Elementwise = elementwise(
+    "psi",
+    "scipy.special:psi",
+    body=SciPy("psi"),
+    partials=(_psi_slope,),
+    domain=((0.3, 6.0),),
+    edges=((1.0,), (inf,), (nan,), (1e-300,), (1e300,), (-0.5,), (-2.5,)),
+    slopes=(((1.0,), (math.pi**2 / 6,)), ((-0.5,), (math.pi**2 / 2 + 4,))),
+    dtype_samples="df",
+)
+
+BERNOULLI = (
+    1 / 12,
+    -1 / 720,
+    1 / 30240,
+    -1 / 1209600,
+    1 / 47900160,
+    -691 / 1307674368000,
+    1 / 74724249600,
+)
+"""The Bernoulli numbers B(2k) divided by (2k)!, for the Euler-Maclaurin formula."""
+
+
+def _polygamma(x: NDArray, *, order: int) -> NDArray:
+    from scipy.special import polygamma as reference
+
+    return np.asarray(reference(order, x)).astype(x.dtype)
+
+
+def _zeta_sum(q: Value, power: int) -> Value:
+    """Return the sum of (q + k)**-power over k = 0, 1, ...: ten terms, and Euler-Maclaurin from there on."""
+    total: Value | float = 0.0
+    for k in range(10):
+        total = total + (q + float(k)) ** float(-power)
+    far = q + 10.0
+    inverse = 1.0 / (far * far)
+    tail: Value | float = 0.0
+    for k in reversed(range(len(BERNOULLI))):
+        rising = math.prod(range(power, power + 2 * k + 1))
+        tail = BERNOULLI[k] * rising + inverse * tail
+    return total + far ** float(1 - power) * (1.0 / (power - 1) + 0.5 / far + inverse * tail)
+
+
+def _cotangent_derivative(x: Value, order: int) -> Value:
+    """Return a derivative of pi cot(pi x): that of a polynomial in the cotangent is one of a degree more."""
+    coefficients = [0.0, math.pi]
+    for _ in range(order):
+        slopes = [k * c for k, c in enumerate(coefficients)][1:]
+        raised = [*slopes, 0.0, 0.0]
+        for k, c in enumerate(slopes):
+            raised[k + 2] += c
+        coefficients = [-math.pi * c for c in raised]
+    cotangent = cos(math.pi * x) / sin(math.pi * x)
+    total: Value | float = 0.0
+    for c in reversed(coefficients):
+        total = c + total * cotangent
+    assert isinstance(total, Value)
+    return total
+
+
+def _polygamma_body(x: Value, *, order: int) -> Value:
+    """The zeta sum for x > 0, by reflection for x < 0; the poles are 0, -1, -2, ..."""
+    sign = (-1.0) ** (order + 1)
+    positive = greater(x, 0.0)
+    forward = sign * math.factorial(order) * _zeta_sum(where(positive, x, 1.0 - x), order + 1)
+    reflected = sign * -1.0 * forward - _cotangent_derivative(where(positive, 0.5, x), order)
+    pole = equal(floor(x), x) & less_equal(x, 0.0)
+    return where(positive, forward, where(pole, sign * inf, reflected))
+
+
+polygamma: Elementwise = elementwise(
+    "polygamma",
+    _polygamma,
+    body=_polygamma_body,
+    partials=(lambda z, x, *, order: polygamma(x, order=order + 1),),
+    dtypes=lambda type_, *, order: resolve_ufunc(psi.function, (type_,)),
+    domain=((0.3, 6.0),),
+    edges=((1.0,), (0.0,), (-1.0,), (-0.5,), (-2.3,), (nan,), (inf,), (1e-100,), (1e6,)),
+    dtype_samples="df",
+    params=({"order": 1}, {"order": 2}, {"order": 3}),
+)
+
+
+gamma = elementwise(
+    "gamma",
+    "scipy.special:gamma",
+    body=SciPy("gamma"),
+    partials=(lambda z, x: z * psi(x),),
+    domain=((0.3, 6.0),),
+    edges=((1.0,), (0.5,), (inf,), (nan,), (171.0,), (180.0,), (-0.5,), (-2.5,)),
+    slopes=(((1.0,), (-0.5772156649015329,)), ((2.0,), (0.42278433509846713,))),
+    dtype_samples="df",
+)
+
+
+def _share(z: Value, own: Value, other: Value) -> Value:
+    return psi(own) - psi(own + other)
+
+
+betaln = elementwise(
+    "betaln",
+    "scipy.special:betaln",
+    body=SciPy("betaln"),
+    partials=(lambda z, a, b: _share(z, a, b), lambda z, a, b: _share(z, b, a)),
+    domain=((0.3, 6.0), (0.3, 6.0)),
+    edges=((1.0, 1.0), (0.5, 0.5), (nan, 1.0), (100.0, 200.0)),
+    slopes=(((1.0, 1.0), (-1.0, -1.0)),),
+    dtype_samples="df",
+)
+beta = elementwise(
+    "beta",
+    "scipy.special:beta",
+    body=SciPy("beta"),
+    partials=(lambda z, a, b: z * _share(z, a, b), lambda z, a, b: z * _share(z, b, a)),
+    domain=((0.3, 6.0), (0.3, 6.0)),
+    edges=((1.0, 1.0), (0.5, 0.5), (nan, 1.0), (100.0, 200.0)),
+    slopes=(((1.0, 1.0), (-1.0, -1.0)),),
+    dtype_samples="df",
+)
+
+
+def _is_pole(x: Value) -> Value:
+    return equal(floor(x), x) & less_equal(x, 0.0)
+
+
+def rgamma_slope(z: Value, x: Value) -> Value:
+    """At the zeros 0, -1, -2, ... the derivative is ``(-1)**n n!``."""
+    if x.dtype.kind == "c":
+        return -psi(x) * z
+    pole = _is_pole(x)
+    inner = where(pole, 1.0, x)
+    return where(pole, cos(math.pi * x) * gamma(1.0 - x), -psi(inner) * z)
+
+
+rgamma = special(
+    "rgamma",
+    rgamma_slope,
+    domain=((0.3, 6.0),),
+    edges=((1.0,), (0.0,), (-1.0,), (nan,), (inf,), (-2.5,)),
+    slopes=(((0.0,), (1.0,)), ((-1.0,), (-1.0,)), ((-2.0,), (2.0,)), ((1.0,), (0.5772156649015329,))),
+    dtype_samples="df",
+)
+loggamma = special(
+    "loggamma",
+    lambda z, x: psi(x),
+    domain=((0.3, 6.0),),
+    edges=((1.0,), (2.0,), (inf,), (nan,), (-0.5,)),
+    slopes=(((1.0,), (-0.5772156649015329,)),),
+    dtype_samples="df",
+)
+gammasgn = special(
+    "gammasgn",
+    flat,
+    domain=((-3.0, 3.0),),
+    edges=((-0.5,), (-1.5,), (2.0,), (nan,)),
+    kinks="0 at its jumps as well",
+)
+poch = special(
+    "poch",
+    lambda z, a, m: z * (psi(a + m) - psi(a)),
+    lambda z, a, m: z * psi(a + m),
+    domain=((0.3, 4.0), (0.3, 4.0)),
+    edges=((1.0, 0.0), (2.0, 3.0), (nan, 1.0)),
+    slopes=(((1.0, 1.0), (1.0, 0.4227843350984671)),),
+)
+
+
+def _binom_slope(z: Value, n: Value, k: Value, in_n: bool) -> Value:
+    """Where a coefficient is zero because k is larger than n, 1 / gamma(n - k + 1) has a zero."""
+    rest = n - k + 1.0
+    pole = _is_pole(rest)
+    inner = where(pole, 1.0, rest)
+    if in_n:
+        plain = z * (psi(n + 1.0) - psi(inner))
+        sign = 1.0
+    else:
+        plain = z * (psi(inner) - psi(k + 1.0))
+        sign = -1.0
+    at_zero = gamma(n + 1.0) * rgamma(k + 1.0) * rgamma_slope(rgamma(rest), rest)
+    return where(pole, sign * at_zero, plain)
+
+
+binom = special(
+    "binom",
+    lambda z, n, k: _binom_slope(z, n, k, True),
+    lambda z, n, k: _binom_slope(z, n, k, False),
+    domain=((2.5, 6.0), (0.3, 2.2)),
+    edges=((5.0, 2.0), (3.0, 5.0), (nan, 1.0)),
+    slopes=(((2.0, 1.0), (1.0, 0.0)), ((1.0, 2.0), (0.5, -0.5))),
+    accuracy=1e-12,
+)
+
+
+def _rising(z: Value, s: Value, power: int) -> Value:
+    """Return s (s+1) ... (s+power-1) times z."""
+    for k in range(power):
+        z = z * (s + float(k))
+    return z
+
+
+def hurwitz_slope(s: Value, q: Value) -> Value:
+    """Return the derivative of zeta(s, q) in s: that of twelve terms, and of Euler-Maclaurin's formula from there on."""
+    total: Value | float = 0.0
+    for k in range(12):
+        term = log(q + float(k))
+        total = total - term * exp(-s * term)
+    far = q + 12.0
+    level = log(far)
+    decay = exp(-s * level)
+    rest = s - 1.0
+    total = total - far * decay * (level / rest + 1.0 / (rest * rest)) - 0.5 * level * decay
+    inverse = 1.0 / far
+    product, slope = s, 1.0 + 0.0 * s
+    power = inverse
+    for k, coefficient in enumerate(BERNOULLI):
+        total = total + coefficient * power * decay * (slope - level * product)
+        for step in (2.0 * k + 1.0, 2.0 * k + 2.0):
+            slope = slope * (s + step) + product
+            product = product * (s + step)
+        power = power * inverse * inverse
+    return total
+
+
+def riemann_slope(z: Value, s: Value) -> Value:
+    """To the left of 0 by the functional equation ``zeta(s) = 2 (2 pi)**(s-1) sin(pi s/2) gamma(1-s) zeta(1-s)``."""
+    if s.dtype.kind == "c":
+        raise NotDifferentiableError(
+            "scipy.special.zeta of complex numbers has no derivative here",
+            where=here.site,
+            why="it is known for real numbers only",
+        )
+    left = less(s, 0.0)
+    mirrored = where(left, 1.0 - s, s)
+    slope = hurwitz_slope(mirrored, 1.0 + 0.0 * s)
+    base = where(left, 1.0 - s, 2.0)
+    value = riemann_zeta(base)
+    angle = 0.5 * math.pi * s
+    factor = 2.0 * exp((s - 1.0) * math.log(2.0 * math.pi)) * gamma(base)
+    by_sine = sin(angle) * ((math.log(2.0 * math.pi) - psi(base)) * value - slope)
+    return where(left, factor * (by_sine + 0.5 * math.pi * cos(angle) * value), slope)
+
+
+riemann_zeta: Elementwise = special(
+    "_ufuncs._riemann_zeta",
+    riemann_slope,
+    domain=((1.5, 6.0),),
+    edges=((0.0,), (1.0,), (-2.0,), (nan,)),
+    slopes=(
+        ((0.0,), (-0.9189385332046727,)),
+        ((-2.0,), (-0.03044845705839327,)),
+        ((2.0,), (-0.9375482543158438,)),
+    ),
+)
+zetac = special(
+    "zetac",
+    riemann_slope,
+    domain=((1.5, 6.0),),
+    edges=((0.0,), (1.0,), (-2.0,), (nan,), (60.0,)),
+    slopes=(((0.0,), (-0.9189385332046727,)), ((2.0,), (-0.9375482543158438,))),
+)
+hurwitz_zeta: Elementwise = special(
+    "_ufuncs._zeta",
+    lambda z, s, q: hurwitz_slope(s, q),
+    lambda z, s, q: -s * hurwitz_zeta(s + 1.0, q),
+    domain=((1.5, 6.0), (0.4, 4.0)),
+    edges=((2.0, 1.0), (nan, 1.0)),
+    slopes=(((2.0, 1.0), (-0.9375482543158438, -2.4041138063191885)),),
+)

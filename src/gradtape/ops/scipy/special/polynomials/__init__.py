@@ -1,0 +1,1 @@
+"""Orthogonal polynomials and Legendre functions."""

@@ -1,0 +1,111 @@
+"""Methods of continuous distributions, for all distributions: `scipy.stats.rv_continuous`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Value
+from gradtape.kinds.arguments import as_array
+from gradtape.kinds.registry import borrows
+from gradtape.ops.core.elementwise.floats import isnan
+from gradtape.ops.core.elementwise.inverse import log, log1p
+from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.scipy.stats.implicit import numbers, private, quantile_below
+from gradtape.ops.scipy.stats.parameters import (
+    Parameters,
+    finish,
+    is_infinite,
+    is_number,
+    parameters,
+    standard,
+)
+
+
+def _density(x: Value, given: Parameters, inside: Any, outside: float) -> Value:
+    result = inside = as_array(inside)
+    for bound, beyond in ((given.low, less), (given.high, greater)):
+        if not is_infinite(bound):
+            result = where(beyond(x, bound), outside, result)
+    if result is not inside:
+        result = where(isnan(x), np.nan, result)
+    return finish(result, given, x)
+
+
+@borrows("scipy.stats.rv_continuous.pdf")
+def pdf(self: Any, x: Any, *args: Any, **kwds: Any) -> Value:
+    """Follow the method of `scipy.stats.rv_continuous`."""
+    given = parameters(self, args, kwds)
+    z = standard(x, given)
+    inside = private(self, "_pdf", z, given.shapes)
+    return _density(z, given, inside if is_number(given.scale, 1) else inside / given.scale, 0.0)
+
+
+@borrows("scipy.stats.rv_continuous.logpdf")
+def logpdf(self: Any, x: Any, *args: Any, **kwds: Any) -> Value:
+    """Follow the method of `scipy.stats.rv_continuous`."""
+    given = parameters(self, args, kwds)
+    z = standard(x, given)
+    inside = private(self, "_logpdf", z, given.shapes)
+    return _density(z, given, inside if is_number(given.scale, 1) else inside - log(given.scale), -np.inf)
+
+
+def _of_probability(name: str, at_low: float, at_high: float) -> None:
+    @borrows(f"scipy.stats.rv_continuous.{name}")
+    def method(self: Any, x: Any, *args: Any, **kwds: Any) -> Value:
+        given = parameters(self, args, kwds)
+        z = standard(x, given)
+        result = private(self, f"_{name}", z, given.shapes)
+        result = where(less_equal(z, given.low), at_low, result)
+        result = where(greater_equal(z, given.high), at_high, result)
+        return finish(where(isnan(z), np.nan, result), given, z)
+
+
+_of_probability("cdf", 0.0, 1.0)
+_of_probability("logcdf", -np.inf, 0.0)
+_of_probability("sf", 1.0, 0.0)
+_of_probability("logsf", 0.0, -np.inf)
+
+
+def _of_quantile(name: str, zero: str, one: str) -> None:
+    @borrows(f"scipy.stats.rv_continuous.{name}")
+    def method(self: Any, q: Any, *args: Any, **kwds: Any) -> Value:
+        given = parameters(self, args, kwds)
+        level = as_array(q, "q")
+        inside = private(self, f"_{name}", level, given.shapes)
+        result = where(greater(level, 0) & less(level, 1), inside, np.nan)
+        result = where(equal(level, 0), getattr(given, zero), result)
+        result = where(equal(level, 1), getattr(given, one), result)
+        if not is_number(given.scale, 1):
+            result = result * given.scale
+        return finish(result if is_number(given.loc, 0) else result + given.loc, given, level)
+
+
+_of_quantile("ppf", "low", "high")
+_of_quantile("isf", "high", "low")
+
+
+def _logarithm(name: str, own: str, other: str) -> None:
+    @borrows(f"scipy.stats.rv_continuous.{name}")
+    def method(self: Any, x: Any, *shapes: Any) -> Value:
+        """SciPy compares x with the median, the 0.5 quantile; the value says the same."""
+        z = as_array(x)
+        near = private(self, own, z, shapes)
+        if type(self)._sf is sys.modules["scipy.stats"].rv_continuous._sf:
+            return log(near)
+        return where(less(near, 0.5), log(near), log1p(-private(self, other, z, shapes)))
+
+
+_logarithm("_logcdf", "_cdf", "_sf")
+_logarithm("_logsf", "_sf", "_cdf")
+
+
+@borrows("scipy.stats._distn_infrastructure.rv_generic._ppf")
+def quantile(self: Any, q: Any, *shapes: Any) -> Value:
+    """Follow the private method, which searches; quantiles of discrete distributions are constants."""
+    if isinstance(self, sys.modules["scipy.stats"].rv_discrete):
+        return numbers(self, "_ppf", q, *shapes)
+    return quantile_below(self, as_array(q), shapes)

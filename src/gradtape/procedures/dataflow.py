@@ -1,0 +1,170 @@
+"""Data flow between iterations: the variables that they hand on, and those in which they only sum."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
+
+from gradtape.ir.graph import Literal, Value
+from gradtape.ops.core.elementwise.arithmetic import add, subtract
+from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.ir import (
+    Assign,
+    Content,
+    For,
+    If,
+    Pointer,
+    Read,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from gradtape.procedures.traversal import blocks, uses
+
+
+def exposed_variables(loop: For | While) -> set[Variable]:
+    """Return the variables that an iteration may read before it assigns them."""
+    exposed: set[Variable] = set()
+    assigned: set[Variable] = set()
+    for block in blocks(loop):
+        _find_exposed(block, assigned, exposed)
+    return exposed
+
+
+def _find_exposed(body: Sequence[Statement], assigned: set[Variable], exposed: set[Variable]) -> None:
+    """Enter the variables that statements may read before they assign them; `assigned` is for those that they assign for sure."""
+    for statement in body:
+        if isinstance(statement, Read):
+            if statement.variable not in assigned:
+                exposed.add(statement.variable)
+        elif isinstance(statement, Assign):
+            assigned.add(statement.variable)
+        elif isinstance(statement, For):
+            _find_exposed(statement.body, set(assigned), exposed)
+        elif isinstance(statement, While):
+            _find_exposed(statement.test, assigned, exposed)
+            _find_exposed(statement.body, set(assigned), exposed)
+        elif isinstance(statement, If):
+            then, otherwise = set(assigned), set(assigned)
+            _find_exposed(statement.then, then, exposed)
+            _find_exposed(statement.otherwise, otherwise, exposed)
+            assigned |= then & otherwise
+
+
+def live_after_loops(body: Sequence[Statement]) -> dict[For, set[Variable]]:
+    """Return by counted loop the variables that may be read after it before they are assigned."""
+    found: dict[For, set[Variable]] = {}
+    _live_before(body, set(), found)
+    return found
+
+
+def _live_before(
+    statements: Sequence[Statement], live: set[Variable], found: dict[For, set[Variable]]
+) -> set[Variable]:
+    """Return the variables that are live before statements, from those after them."""
+    live = set(live)
+    for statement in reversed(statements):
+        if isinstance(statement, Read):
+            live.add(statement.variable)
+        elif isinstance(statement, Assign):
+            live.discard(statement.variable)
+        elif isinstance(statement, If):
+            then = _live_before(statement.then, live, found)
+            live = then | _live_before(statement.otherwise, live, found)
+        elif isinstance(statement, For):
+            found[statement] = live
+            live = live | _live_before(statement.body, live | exposed_variables(statement), found)
+        elif isinstance(statement, While):
+            following = _live_before(statement.body, live | exposed_variables(statement), found)
+            live = _live_before(statement.test, live | following, found)
+    return live
+
+
+def total_chain(
+    variable: Variable, inside: Sequence[Statement], shared: Collection[Variable]
+) -> set[Variable] | None:
+    """Return the variables that hold a sum, if iterations only add to it: what they assign is what it held, plus terms without it.
+
+    Inner loops may hand the sum on to variables of their own. None where iterations do something else.
+
+    Parameters
+    ----------
+    variable : Variable
+    inside : sequence of statements
+        All statements of the loop.
+    shared : collection of Variable
+        The variables that are read before they are assigned, in an iteration or after the loop.
+    """
+    makers: dict[Content, Read] = {s.out: s for s in inside if isinstance(s, Read)}
+    assigns = [s for s in inside if isinstance(s, Assign)]
+    begins = {s: {makers[begin].variable for begin, _ in totals(s) if begin in makers} for s in assigns}
+    chain = {variable}
+    while True:  # terminates: each round but the last has more variables
+        more = {s.variable for s in assigns if not chain.isdisjoint(begins[s])}
+        if more <= chain:
+            break
+        chain |= more
+    if any(one is not variable and one in shared for one in chain):
+        return None
+    held = {x for x, maker in makers.items() if maker.variable in chain}
+    for statement in inside:
+        values = [x for x in uses(statement) if isinstance(x, Value)]
+        if isinstance(statement, Assign) and statement.variable in chain:
+            if not any(begin in held and not depend_on(terms, held) for begin, terms in totals(statement)):
+                return None
+        elif depend_on(values, held):
+            return None
+    return chain
+
+
+def totals(statement: Assign | Store) -> list[tuple[Value, list[Value]]]:
+    """Return the leaves to which a statement adds, each with the terms, and the conditions under which some of them are added.
+
+    Examples
+    --------
+    >>> from gradtape.procedures.builder import ProcedureBuilder
+    >>> build = ProcedureBuilder()
+    >>> x, total = build.scalar("x"), build.variable("total", 0.0)
+    >>> build.assign(total, build.read(total) - x)
+    >>> [len(terms) for _, terms in totals(build.body[-1])]
+    [1]
+    """
+    value = statement.value
+    if isinstance(value, Pointer) or value.dtype.kind not in "fiu":
+        return []
+    return _totals(value)
+
+
+def _totals(value: Value) -> list[tuple[Value, list[Value]]]:
+    node = value.node
+    if node is None:
+        return [] if isinstance(value, Literal) else [(value, [])]
+    if node.op is add or node.op is subtract:
+        first, second = node.inputs
+        found = [(begin, [*terms, second]) for begin, terms in _totals(first)]
+        if node.op is add and second.node is None:
+            found += [(begin, [*terms, first]) for begin, terms in _totals(second)]
+        return found
+    if node.op is where:
+        condition, first, second = node.inputs
+        others = dict(_totals(second))
+        return [
+            (begin, [*terms, *others[begin], condition]) for begin, terms in _totals(first) if begin in others
+        ]
+    return []
+
+
+def depend_on(values: Sequence[Value], leaves: AbstractSet[Content]) -> bool:
+    """Return whether one of several values is computed from one of the leaves."""
+    seen: set[Value] = set()
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        if value in leaves:
+            return True
+        if value not in seen:
+            seen.add(value)
+            made = value.maker()
+            pending += () if made is None else made[1]
+    return False

@@ -1,0 +1,91 @@
+"""What NumPy and the array API standard say about an array beside its elements: sizes, memory layout, device, namespace."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from gradtape.errors import ArgumentError, DtypeError
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.layout import shadow_of
+from gradtape.trace.source.sites import is_user_file, user_site
+
+
+class Attributes:
+    """Attributes of ndarrays that depend on the shape, the dtype and the layout only."""
+
+    __slots__ = ()
+
+    @property
+    def itemsize(self: Any) -> int:
+        """Bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self: Any) -> int:
+        """Bytes of all elements."""
+        return int(self.size * self.dtype.itemsize)
+
+    @property
+    def strides(self: Any) -> tuple[int, ...]:
+        """Bytes between neighbouring elements along each axis, as NumPy would have laid the array out."""
+        seen: Any = _layout(self)
+        return tuple(seen.strides)
+
+    @property
+    def flags(self: Any) -> Any:
+        """The flags of an ndarray of the same layout."""
+        return _layout(self).flags
+
+    @property
+    def base(self: Any) -> Any:
+        """The array that a view is a view of; None for other arrays."""
+        return self._base if isinstance(self._base, Handle) else None
+
+    @property
+    def device(self) -> Literal["cpu"]:
+        """The device of the array API standard: arrays are in the memory of the host."""
+        return "cpu"
+
+    def to_device(self: Any, device: str, /, *, stream: None = None) -> Any:
+        """Return the array itself; its one device is ``"cpu"``, as NumPy's is."""
+        if device != "cpu" or stream is not None:
+            raise ArgumentError(
+                f"to_device got the device {device!r} and the stream {stream!r}",
+                why="arrays are in the memory of the host",
+                remedy='pass "cpu", without a stream',
+            )
+        return self
+
+    def view(self: Any, dtype: Any = None) -> Any:
+        """Return the array as a view. With another dtype it is a copy, of complex numbers as pairs or the reverse, for packages that only
+        read it."""
+        wanted = self.dtype if dtype is None else np.dtype(dtype)
+        if wanted == self.dtype:
+            return self[...]
+        if self.ndim and not is_user_file(sys._getframe(1).f_code.co_filename):
+            if self.dtype.kind == "c" and wanted == self.real.dtype:
+                return np.stack([self.real, self.imag], axis=-1).reshape(*self.shape[:-1], -1)
+            if wanted.kind == "c" and np.empty(0, wanted).real.dtype == self.dtype:
+                pairs = self.reshape(*self.shape[:-1], -1, 2)
+                return pairs[..., 0] + 1j * pairs[..., 1]
+        raise DtypeError(
+            f"x.view({wanted}) of an array of {self.dtype}",
+            where=user_site(),
+            why="an array is a value: it has no bytes that could be read as another dtype",
+            remedy="use x.astype(dtype) for the same numbers, x.real and x.imag, or x.numpy().view(dtype)",
+        )
+
+    def __array_namespace__(self, *, api_version: Any = None) -> ModuleType:
+        """Return the namespace of the array API standard whose functions take the array: NumPy's."""
+        namespace: ModuleType = np.empty(0).__array_namespace__(api_version=api_version)
+        return namespace
+
+
+def _layout(array: Any) -> Any:
+    """Return an ndarray with the layout of an array; where it is not known, with that of a copy in C order."""
+    seen = shadow_of(array)
+    return np.empty(array.shape, array.dtype) if seen is None else seen

@@ -1,0 +1,1 @@
+"""NumPy code that takes the place of SciPy's compiled routines where an argument is traced."""

@@ -1,0 +1,311 @@
+"""Distances between points, and what is built on them: trees of neighbours, codes of clusters, linkages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.routines.registry import known_numbers, lookup, refused, stands_for
+
+
+def root(x: Any) -> Any:
+    """Return the square root; at 0 its derivative counts as 0."""
+    return np.where(x == 0, 0.0, np.sqrt(np.where(x == 0, 1.0, x)))
+
+
+def _weighted(terms: Any, w: Any) -> Any:
+    return np.sum(terms if w is None else terms * w, axis=-1)
+
+
+def _quotient(part: Any, whole: Any) -> Any:
+    return np.where(whole == 0, 0.0, part / np.where(whole == 0, 1.0, whole))
+
+
+def _minkowski(u: Any, v: Any, w: Any = None, p: Any = 2) -> Any:
+    gap = np.abs(u - v)
+    if not isinstance(p, Handle):
+        if p == 1:
+            return _weighted(gap, w)
+        if p == 2:
+            return root(_weighted(gap**2, w))
+        if p == np.inf:
+            return _chebyshev(u, v, w)
+    total = _weighted(np.where(gap == 0, 0.0, np.where(gap == 0, 1.0, gap) ** p), w)
+    return np.where(total == 0, 0.0, np.where(total == 0, 1.0, total) ** (1.0 / p))
+
+
+def _chebyshev(u: Any, v: Any, w: Any = None) -> Any:
+    gap = np.abs(u - v)
+    return np.max(gap if w is None else np.where(w > 0, gap, 0.0), axis=-1)
+
+
+def _cosine(u: Any, v: Any, w: Any = None) -> Any:
+    product = _weighted(u * v, w) / np.sqrt(_weighted(u * u, w) * _weighted(v * v, w))
+    return 1.0 - np.clip(product, -1.0, 1.0)
+
+
+def _correlation(u: Any, v: Any, w: Any = None) -> Any:
+    share = 1.0 / u.shape[-1] if w is None else w / np.sum(w)
+    u = u - np.sum(u * share, axis=-1, keepdims=True)
+    v = v - np.sum(v * share, axis=-1, keepdims=True)
+    return _cosine(u, v, w)
+
+
+def _entropy(p: Any, q: Any) -> Any:
+    return np.where(p == 0, 0.0, p * np.log(np.where(p == 0, 1.0, p) / np.where(p == 0, 1.0, q)))
+
+
+def _jensenshannon(u: Any, v: Any, w: Any = None) -> Any:
+    p, q = u / np.sum(u, axis=-1, keepdims=True), v / np.sum(v, axis=-1, keepdims=True)
+    middle = (p + q) / 2
+    return root(np.maximum(_weighted(_entropy(p, middle) + _entropy(q, middle), w) / 2, 0.0))
+
+
+def _mahalanobis(u: Any, v: Any, VI: Any) -> Any:
+    gap = u - v
+    return root(np.sum(gap @ VI * gap, axis=-1))
+
+
+METRICS: Final[dict[str, Callable[..., Any]]] = {
+    "braycurtis": lambda u, v, w=None: _quotient(_weighted(np.abs(u - v), w), _weighted(np.abs(u + v), w)),
+    "canberra": lambda u, v, w=None: _weighted(_quotient(np.abs(u - v), np.abs(u) + np.abs(v)), w),
+    "chebyshev": _chebyshev,
+    "cityblock": lambda u, v, w=None: _weighted(np.abs(u - v), w),
+    "correlation": _correlation,
+    "cosine": _cosine,
+    "euclidean": lambda u, v, w=None: root(_weighted((u - v) ** 2, w)),
+    "hamming": lambda u, v, w=None: _weighted(u != v, w) / (u.shape[-1] if w is None else np.sum(w)),
+    "jensenshannon": _jensenshannon,
+    "mahalanobis": _mahalanobis,
+    "minkowski": _minkowski,
+    "seuclidean": lambda u, v, V: root(np.sum((u - v) ** 2 / V, axis=-1)),
+    "sqeuclidean": lambda u, v, w=None: _weighted((u - v) ** 2, w),
+}
+"""The metrics of real vectors, along the last axis."""
+
+
+def _metric(metric: Any, samples: Any, kwargs: dict[str, Any]) -> Callable[[Any, Any], Any]:
+    """Return the function of two arrays of vectors for a name of SciPy's, or for a function of the user's."""
+    known = sys.modules["scipy.spatial.distance"]._METRIC_ALIAS
+    name = metric if isinstance(metric, str) else getattr(metric, "__name__", "")
+    info = known.get(name.lower())
+    given = {key: item for key, item in kwargs.items() if item is not None}
+    if info is None and callable(metric):
+        return lambda u, v: metric(u, v, **given)
+    function = None if info is None else METRICS.get(info.canonical_name)
+    if function is None:
+        raise refused(
+            f"the metric {metric!r} of traced arrays",
+            "it is one of booleans, or unknown",
+            "use another metric",
+        )
+    if info.canonical_name == "seuclidean" and "V" not in given:
+        given["V"] = np.var(samples, axis=0, ddof=1)
+    if info.canonical_name == "mahalanobis" and "VI" not in given:
+        given["VI"] = np.linalg.inv(np.cov(samples.T)).T
+    return lambda u, v: function(u, v, **given)
+
+
+@stands_for("scipy.spatial.distance.cdist")
+def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> Any:
+    """Follow `scipy.spatial.distance.cdist`."""
+    a, b = np.asarray(XA) + 0.0, np.asarray(XB) + 0.0
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+        raise ValueError("XA and XB must be 2-dimensional and have the same number of columns")
+    samples = np.concatenate([a, b]) if metric in ("seuclidean", "mahalanobis") else None
+    function = _metric(metric, samples, kwargs)
+    if callable(metric) and getattr(metric, "__name__", "") not in METRICS:
+        made = np.stack([np.stack([function(u, v) for v in b]) for u in a])
+    else:
+        made = function(a[:, None], b[None])
+    return made if out is None else _written(out, made)
+
+
+@stands_for("scipy.spatial.distance.pdist")
+def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> Any:
+    """Follow `scipy.spatial.distance.pdist`."""
+    x = np.asarray(X) + 0.0
+    if x.ndim != 2:
+        raise ValueError(f"A 2-dimensional array must be passed. (Shape was {x.shape}).")
+    first, second = np.triu_indices(x.shape[0], 1)
+    function = _metric(metric, x, kwargs)
+    if callable(metric) and getattr(metric, "__name__", "") not in METRICS:
+        made = np.stack([function(x[i], x[j]) for i, j in zip(first, second, strict=True)])
+    else:
+        made = function(x[first], x[second])
+    return made if out is None else _written(out, made)
+
+
+def _written(out: Any, made: Any) -> Any:
+    out[...] = made
+    return out
+
+
+@stands_for("scipy.spatial.distance.squareform")
+def squareform(X: Any, force: str = "no", checks: bool = True) -> Any:
+    """Follow `scipy.spatial.distance.squareform`."""
+    x = np.asarray(X)
+    if x.ndim == 1 and force.lower() != "tovector":
+        count = int(np.ceil(np.sqrt(x.shape[0] * 2))) or 1
+        if count * (count - 1) != x.shape[0] * 2:
+            raise ValueError(
+                "Incompatible vector size. It must be a binomial coefficient n choose 2 for some integer n >= 2."
+            )
+        first, second = np.triu_indices(count, 1)
+        places = np.full((count, count), x.shape[0])
+        places[first, second] = places[second, first] = np.arange(x.shape[0])
+        return np.concatenate([x, np.zeros(1, x.dtype)])[places]
+    if x.ndim != 2 or x.shape[0] != x.shape[1] or force.lower() == "tomatrix":
+        raise ValueError("The argument must be a vector of distances, or a square matrix")
+    if checks and not ((x == x.T).all() and (np.diagonal(x) == 0).all()):
+        raise ValueError("Distance matrix 'X' must be symmetric, and its diagonal must be zero.")
+    return x[np.triu_indices(x.shape[0], 1)]
+
+
+@stands_for("scipy.spatial.distance.minkowski")
+def minkowski(u: Any, v: Any, p: Any = 2, w: Any = None) -> Any:
+    """Follow `scipy.spatial.distance.minkowski`."""
+    if p <= 0:
+        raise ValueError("p must be greater than 0")
+    return _minkowski(np.asarray(u) + 0.0, np.asarray(v) + 0.0, None if w is None else np.asarray(w), p)
+
+
+@stands_for("scipy.spatial.distance.directed_hausdorff")
+def directed_hausdorff(u: Any, v: Any, rng: Any = 0, **kwargs: Any) -> tuple[Any, Any, Any]:
+    """Follow `scipy.spatial.distance.directed_hausdorff`: the distance of the pair that it finds."""
+    table = cdist(u, v, "sqeuclidean")
+    nearest = np.min(table, axis=1)
+    first = np.argmax(nearest)
+    return root(lookup(nearest, first)), first, np.argmin(lookup(table, first))
+
+
+# Trees, hulls, triangulations
+
+
+@stands_for("scipy.spatial._kdtree.KDTree.__init__")
+def make_tree(self: Any, data: Any, *args: Any, **kwargs: Any) -> None:
+    """Follow the constructor of `scipy.spatial.KDTree`: the tree is that of the numbers."""
+    data = np.asarray(data)
+    type(self).__init__(self, known_numbers(data, "a tree"), *args, **kwargs)
+    self._followed_data = data
+
+
+@stands_for("scipy.spatial._kdtree.KDTree.query")
+def query_tree(
+    self: Any,
+    x: Any,
+    k: Any = 1,
+    eps: float = 0.0,
+    p: float = 2.0,
+    distance_upper_bound: float = np.inf,
+    workers: int = 1,
+) -> tuple[Any, Any]:
+    """Follow `scipy.spatial.KDTree.query`: which points are the nearest has no derivative; their distances have."""
+    x = np.asarray(x) + 0.0
+    data = getattr(self, "_followed_data", self.data)
+    tree = sys.modules["scipy.spatial"].KDTree(np.asarray(self.data))
+    numbers = known_numbers(x, "the nearest neighbours")
+    distances, places = tree.query(numbers, k, eps, p, distance_upper_bound, workers)
+    found = np.isfinite(distances)
+    rows = lookup(data, np.where(found, places, 0))
+    points = x if np.ndim(places) == x.ndim - 1 else x[..., None, :]
+    return np.where(found, _minkowski(points, rows, p=p), np.inf), places
+
+
+def _refuse_hull(*args: Any, **kwargs: Any) -> Any:
+    """Refuse what Qhull computes of traced points."""
+    raise refused(
+        "a hull, triangulation or Voronoi diagram of traced points",
+        "Qhull computes it in compiled code",
+        "make it of numbers (x.numpy() on a tape), and compute with x[hull.simplices] and other indices",
+    )
+
+
+stands_for(
+    *[
+        f"scipy.spatial._qhull.{name}.__init__"
+        for name in ("ConvexHull", "Delaunay", "Voronoi", "HalfspaceIntersection")
+    ],
+    "scipy.spatial._spherical_voronoi.SphericalVoronoi.__init__",
+)(_refuse_hull)
+
+
+# Clusters
+
+
+@stands_for("scipy.cluster.vq._vq.vq")
+def nearest_codes(obs: Any, code_book: Any) -> tuple[Any, Any]:
+    """Return the number of the nearest code of each observation, and the distance to it."""
+    table = cdist(np.reshape(obs, (len(obs), -1)), np.reshape(code_book, (len(code_book), -1)), "sqeuclidean")
+    codes = np.argmin(table, axis=1)
+    return codes, root(np.min(table, axis=1))
+
+
+@stands_for("scipy.cluster.vq._vq.update_cluster_means")
+def cluster_means(obs: Any, labels: Any, nc: int) -> tuple[Any, Any]:
+    """Return the mean of the observations of each code, and which codes have any."""
+    members = np.asarray(labels)[:, None] == np.arange(nc)
+    counts = np.sum(members, axis=0)
+    means = (members.T + 0.0) @ obs / np.maximum(counts, 1)[:, None]
+    return means, counts > 0
+
+
+_UPDATES: Final[dict[str, Callable[..., Any]]] = {
+    "single": lambda a, b, h, na, nb, n: np.minimum(a, b),
+    "complete": lambda a, b, h, na, nb, n: np.maximum(a, b),
+    "average": lambda a, b, h, na, nb, n: (na * a + nb * b) / (na + nb),
+    "weighted": lambda a, b, h, na, nb, n: (a + b) / 2,
+    "centroid": lambda a, b, h, na, nb, n: root(
+        (na * a**2 + nb * b**2 - na * nb * h**2 / (na + nb)) / (na + nb)
+    ),
+    "median": lambda a, b, h, na, nb, n: root(a**2 / 2 + b**2 / 2 - h**2 / 4),
+    "ward": lambda a, b, h, na, nb, n: root(((n + na) * a**2 + (n + nb) * b**2 - n * h**2) / (n + na + nb)),
+}
+"""The distances of a cluster to two others that are joined: the recurrences of Lance and Williams (1967)."""
+
+
+@stands_for("scipy.cluster.hierarchy.linkage")
+def linkage(y: Any, method: str = "single", metric: Any = "euclidean", optimal_ordering: bool = False) -> Any:
+    """Follow `scipy.cluster.hierarchy.linkage`: which clusters are joined has no derivative; their distances have."""
+    y = np.asarray(y)
+    distances = y if y.ndim == 1 else pdist(y, metric)
+    plain = sys.modules["scipy.cluster.hierarchy"].linkage
+    joined = plain(known_numbers(distances, "a linkage"), method, optimal_ordering=optimal_ordering)
+    count = joined.shape[0] + 1
+    table = squareform(distances)
+    rows = {number: table[number] for number in range(count)}
+    places = {number: number for number in range(count)}
+    sizes = np.ones(count)
+    heights = []
+    for step, (a, b) in enumerate(joined[:, :2].astype(int)):
+        first, second = rows.pop(a), rows.pop(b)
+        height = first[places[b]]
+        heights.append(height)
+        na, nb = sizes[places[a]], sizes[places[b]]
+        merged = _UPDATES[method](first, second, height, na, nb, sizes)
+        keep = places[a]
+        rows = {
+            number: np.where(np.arange(count) == keep, merged[places[number]], row)
+            for number, row in rows.items()
+        }
+        rows[count + step] = merged
+        places[count + step] = keep
+        sizes[keep] = na + nb
+    return np.stack([joined[:, 0], joined[:, 1], np.stack(heights), joined[:, 3]], axis=1)
+
+
+@stands_for("scipy.cluster.hierarchy._hierarchy.cophenetic_distances")
+def cophenetic_distances(Z: Any, d: Any, n: int) -> None:
+    """Write the height at which each pair of observations is joined."""
+    joined = known_numbers(Z[:, :2], "cophenetic distances").astype(int)
+    members = {number: [number] for number in range(n)}
+    places = np.zeros((n, n), int)
+    for step, (a, b) in enumerate(joined):
+        places[np.ix_(members[a], members[b])] = step
+        places[np.ix_(members[b], members[a])] = step
+        members[n + step] = members[a] + members[b]
+    d[...] = lookup(Z, (places[np.triu_indices(n, 1)], 2))

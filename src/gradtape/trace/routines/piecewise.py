@@ -1,0 +1,165 @@
+"""Piecewise polynomials: the routines of `scipy.interpolate._ppoly`.
+
+A point belongs to the interval whose left end is the last breakpoint that is not greater than it; which one it is has no derivative. So
+values are those of Horner's rule with the coefficients of that interval, and derivatives in coefficients, breakpoints and points follow.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.guards import abstract_of
+from gradtape.trace.patching.functions import without_hook
+from gradtape.trace.routines.registry import known_numbers, lookup, stands_for
+
+
+def interval_of(x: Any, points: Any) -> Any:
+    """Return the number of the interval of each point; the first or last one for points outside."""
+    places = (
+        np.searchsorted(-x, -points, side="right")
+        if x[-1] < x[0]
+        else np.searchsorted(x, points, side="right")
+    )
+    return np.clip(places - 1, 0, x.shape[0] - 2)
+
+
+def _outside(x: Any, points: Any) -> Any:
+    low, high = np.minimum(x[0], x[-1]), np.maximum(x[0], x[-1])
+    return ~((points >= low) & (points <= high))
+
+
+def horner(coefficients: Any, s: Any, order: int = 0) -> Any:
+    """Return the derivative of this order of polynomials with these coefficients, the highest power first, along the first axis."""
+    if order < 0:
+        raise ValueError("Order of derivative cannot be negative")
+    degree = coefficients.shape[0] - 1
+    total = 0.0 * coefficients[0] * s
+    for power in range(degree, order - 1, -1):
+        factor = math.perm(power, order)
+        term = coefficients[degree - power]
+        total = total * s + (term if factor == 1 else term * float(factor))
+    return total
+
+
+def _fill_outside(values: Any, x: Any, points: Any, extrapolate: bool) -> Any:
+    return values if extrapolate else np.where(_outside(x, points)[:, None], np.nan, values)
+
+
+@stands_for("scipy.interpolate._ppoly.evaluate")
+def evaluate(c: Any, x: Any, xp: Any, dx: int, extrapolate: bool, out: Any) -> None:
+    """Evaluate piecewise polynomials (degrees, intervals, columns) at points."""
+    places = interval_of(x, xp)
+    values = horner(lookup(c, (slice(None), places)), (xp - lookup(x, places))[:, None], int(dx))
+    out[...] = _fill_outside(values, x, xp, extrapolate)
+
+
+@stands_for("scipy.interpolate._ppoly.evaluate_bernstein")
+def evaluate_bernstein(c: Any, x: Any, xp: Any, nu: int, extrapolate: bool, out: Any) -> None:
+    """Evaluate polynomials in the Bernstein basis of each interval, by de Casteljau's algorithm."""
+    if nu < 0:
+        raise ValueError("Order of derivative cannot be negative")
+    places = interval_of(x, xp)
+    width = (lookup(x, places + 1) - lookup(x, places))[:, None]
+    s = (xp - lookup(x, places))[:, None] / width
+    points = lookup(c, (slice(None), places))
+    for _ in range(int(nu)):
+        degree = points.shape[0] - 1
+        points = (points[1:] - points[:-1]) * degree / width if degree else 0.0 * points
+    while points.shape[0] > 1:
+        points = points[:-1] * (1 - s) + points[1:] * s
+    out[...] = _fill_outside(points[0] + 0.0 * s, x, xp, extrapolate)
+
+
+@stands_for("scipy.interpolate._ppoly.evaluate_nd")
+def evaluate_nd(c: Any, xs: Any, ks: Any, xp: Any, dx: Any, extrapolate: bool, out: Any) -> None:
+    """Evaluate piecewise polynomials of several variables: Horner's rule in one after the other."""
+    ndim = len(xs)
+    extents = [len(x) - 1 for x in xs]
+    c = c.reshape(*map(int, ks), *extents, c.shape[-1])
+    places = [interval_of(x, xp[:, axis]) for axis, x in enumerate(xs)]
+    values = lookup(c, (slice(None),) * ndim + tuple(places))
+    for axis, (x, place) in enumerate(zip(xs, places, strict=True)):
+        values = horner(values, (xp[:, axis] - lookup(x, place))[:, None], int(dx[axis]))
+        if not extrapolate:
+            values = np.where(_outside(x, xp[:, axis])[:, None], np.nan, values)
+    out[...] = values
+
+
+@stands_for("scipy.interpolate._ppoly.fix_continuity")
+def fix_continuity(c: Any, x: Any, order: int) -> None:
+    """Change the low coefficients of all intervals but the first, so that derivatives up to an order are continuous.
+
+    A coefficient of an interval is that of the one before plus what the higher powers contribute at its end: a cumulative sum.
+    """
+    degree = c.shape[0] - 1
+    widths = (x[1:-1] - x[:-2])[:, None]
+    for low in range(int(order), -1, -1):
+        growth = sum(
+            math.comb(power, low) * c[degree - power, :-1] * widths ** (power - low)
+            for power in range(low + 1, degree + 1)
+        )
+        c[degree - low, 1:] = c[degree - low, 0] + np.cumsum(growth, axis=0)
+
+
+def _antiderivative_at(c: Any, x: Any, point: Any) -> Any:
+    """Return the integral from the first breakpoint to a point."""
+    degree = c.shape[0]
+    raised = c / np.arange(degree, 0, -1.0)[:, None, None]
+    widths = (x[1:] - x[:-1])[:, None]
+    whole = horner(raised, widths) * widths
+    before = np.concatenate([0.0 * whole[:1], np.cumsum(whole, axis=0)])
+    place = interval_of(x, point)
+    s = point - lookup(x, place)
+    return lookup(before, place) + horner(lookup(raised, (slice(None), place)), s) * s
+
+
+@stands_for("scipy.interpolate._ppoly.integrate")
+def integrate(c: Any, x: Any, a: Any, b: Any, extrapolate: bool, out: Any) -> None:
+    """Integrate piecewise polynomials from a to b."""
+    total = _antiderivative_at(c, x, b) - _antiderivative_at(c, x, a)
+    if not extrapolate:
+        total = np.where(_outside(x, a) | _outside(x, b), np.nan, total)
+    out[...] = total
+
+
+@stands_for("scipy.interpolate._ppoly.real_roots")
+def real_roots(c: Any, x: Any, y: Any, report_discont: bool, extrapolate: bool) -> list[Any]:
+    """Find where piecewise polynomials are y. Two of Newton's steps from the numbers give the first two derivatives."""
+    what = "the solutions of a piecewise polynomial"
+    numbers, breaks = known_numbers(c, what), known_numbers(x, what)
+    routine = sys.modules["scipy.interpolate._ppoly"].real_roots
+    found = routine(numbers, breaks, y, report_discont, extrapolate)
+    return [_refined(c[:, :, column], x, breaks, y, roots) for column, roots in enumerate(found)]
+
+
+def _refined(c: Any, x: Any, breaks: Any, y: Any, roots: Any) -> Any:
+    place = interval_of(breaks, roots)
+    result = roots
+    for _ in range(2):
+        s = result - lookup(x, place)
+        slope = horner(lookup(c, (slice(None), place)), s, 1)
+        change = (horner(lookup(c, (slice(None), place)), s) - y) / np.where(slope == 0, 1.0, slope)
+        result = np.where(np.isnan(roots) | (slope == 0), roots, result - change)
+    return result
+
+
+@stands_for("scipy.interpolate._cubic.prepare_input")
+def prepare_input(x: Any, y: Any, axis: int, dydx: Any = None, xp: Any = None) -> tuple[Any, ...]:
+    """Check and arrange the data of cubic splines. Whether numbers are finite is not asked under `gradtape.vmap`, where they differ."""
+    mapped = [isinstance(a, Handle) and abstract_of(a.value) is not None for a in (x, y, dydx)]
+    if not any(mapped):
+        arranged: tuple[Any, ...] = without_hook(sys.modules["scipy.interpolate._cubic"].prepare_input)(
+            x, y, axis, dydx, xp
+        )
+        return arranged
+    x, y = np.asarray(x) + 0.0, np.asarray(y) + 0.0
+    axis = axis % y.ndim
+    if x.ndim != 1 or x.shape[0] < 2 or x.shape[0] != y.shape[axis]:
+        raise ValueError(f"`x` must be 1-dimensional, and as long as `y` along `axis`={axis}, at least 2.")
+    slopes = None if dydx is None else np.moveaxis(np.asarray(dydx) + 0.0, axis, 0)
+    return x, np.diff(x), np.moveaxis(y, axis, 0), axis, slopes

@@ -1,0 +1,79 @@
+"""Where NumPy code enters itself for SciPy's compiled routines, and for methods of SciPy's that are built on several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from gradtape.errors import UnsupportedFunctionError
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.registry import HOOKS
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.preallocated import to_ndarray
+from gradtape.trace.source.sites import user_site
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ROUTINES: Final[dict[str, Callable[..., Any]]] = {}
+"""NumPy code by the place in which SciPy looks the routine up: ``scipy.interpolate._ppoly.evaluate``.
+
+It takes Arrays among the arguments, and writes results to the arrays that the routine writes to.
+"""
+
+
+def stands_for(*names: str) -> Callable[[F], F]:
+    """Let the decorated function run in place of these routines when an argument is traced, or is an object that holds a traced array."""
+
+    def enter(replacement: F) -> F:
+        for name in names:
+            if name in ROUTINES:
+                raise ValueError(f"two replacements for {name}")
+            ROUTINES[name] = replacement
+        return replacement
+
+    return enter
+
+
+def refused(what: str, why: str, remedy: str) -> UnsupportedFunctionError:
+    """Return the error for a call that is not followed."""
+    return UnsupportedFunctionError(f"{what} is not followed", where=user_site(), why=why, remedy=remedy)
+
+
+def known_numbers(array: Any, what: str) -> Any:
+    """Return the numbers of an array, by which code decides what to compute; they are not differentiated.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        In a jitted function, where they are not known.
+    """
+    if not isinstance(array, Handle):
+        return np.asarray(array)
+    data = HOOKS.numbers(array.value)
+    if data is None:
+        raise refused(
+            f"{what} of traced arrays in a jitted function",
+            "what it computes depends on numbers, which are known only when the compiled function runs",
+            "call it outside of the jitted function; on a tape it is followed",
+        )
+    return np.array(data)
+
+
+def lookup(array: Any, index: Any) -> Any:
+    """Return elements (or rows) of an array by an array of positions, of which either may be traced."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(part, Handle) for part in parts) and not isinstance(array, Handle):
+        array = constant_or_traced(array)
+    return array[index]
+
+
+def constant_or_traced(array: Any) -> Any:
+    """Return an array as an Array, which takes traced positions and traced elements."""
+    return (
+        array
+        if type(array) is Array
+        else Array(as_value(to_ndarray(array) if isinstance(array, Handle) else np.asarray(array)))
+    )

@@ -1,0 +1,200 @@
+"""What SciPy's solvers return has the derivatives of its equations: on tapes and in compiled functions, up to the second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize as so
+
+import gradtape as gt
+
+TIGHT = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
+
+
+def cubic(x: Any, p: Any) -> Any:
+    return x**3 + p * x - 1
+
+
+def system(x: Any, p: Any) -> Any:
+    return np.array([x[0] ** 2 + p * x[1] - 3, x[0] - x[1] * p])
+
+
+def bowl(x: Any, p: Any) -> Any:
+    return (x[0] - p) ** 2 + (x[1] - p**2) ** 2 + 0.1 * x[0] ** 4
+
+
+def best(p: Any, **options: Any) -> Any:
+    return so.minimize(lambda x: bowl(x, p), np.zeros(2), **{"tol": 1e-8, **options})
+
+
+def stops(x: Any, p: Any) -> Any:
+    return np.array([x[0] - p, x[1] - x[0] * p, x[0] * x[1] - 1])
+
+
+TIMES = np.linspace(0.0, 2.0, 9)
+
+
+def decay(t: Any, height: Any, rate: Any) -> Any:
+    return height * np.exp(-rate * t)
+
+
+def fitted(p: Any, **options: Any) -> Any:
+    return so.curve_fit(
+        decay, TIMES, 1.5 * np.exp(-p * TIMES) + 0.1 * np.sin(9 * p * TIMES), **(TIGHT | options)
+    )
+
+
+WEIGHTS = np.array([1.0, 2.0])
+
+CASES: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "brentq": (lambda p: so.brentq(cubic, 0, 2, args=(p,)), 2.0),
+    "brenth with a closure": (lambda p: so.brenth(lambda x: cubic(x, p), 0, 2), 2.0),
+    "bisect, from a traced point": (lambda p: so.bisect(cubic, 0.1 * p, 2, args=(p,)), 2.0),
+    "ridder": (lambda p: so.ridder(cubic, 0, 2, args=p), 2.0),
+    "toms748": (lambda p: so.toms748(lambda x: np.exp(x) - p, 0, 2), 2.0),
+    "newton": (lambda p: so.newton(cubic, 0.5, args=(p,)), 2.0),
+    "root_scalar in a bracket": (lambda p: so.root_scalar(cubic, (p,), bracket=[0, 2]).root, 2.0),
+    "root_scalar by secants": (lambda p: so.root_scalar(cubic, (p,), x0=0.4, x1=0.6).root, 2.0),
+    "root": (lambda p: so.root(system, np.ones(2), (p,)).x @ WEIGHTS, 2.0),
+    "fsolve": (lambda p: so.fsolve(lambda x: list(system(x, p)), [1.0, 1.0]) @ WEIGHTS, 2.0),
+    "fixed_point": (lambda p: so.fixed_point(lambda x: np.cos(p * x), 0.5), 1.0),
+    "minimize": (lambda p: best(p).x @ WEIGHTS, 0.7),
+    "minimize, the minimum": (lambda p: best(p).fun, 0.7),
+    "minimize with bounds": (lambda p: best(p, bounds=[(0, 0.3), (None, None)]).x @ WEIGHTS, 0.7),
+    "minimize with a traced bound": (
+        lambda p: best(p, bounds=so.Bounds([-1.0, -1.0], [1.0, 0.5 * p])).x @ WEIGHTS,
+        0.7,
+    ),
+    "minimize without gradients": (
+        lambda p: best(p, method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-14}).x @ WEIGHTS,
+        0.7,
+    ),
+    "minimize with Hessians": (lambda p: best(p, method="trust-exact").x @ WEIGHTS, 0.7),
+    "minimize_scalar": (lambda p: so.minimize_scalar(lambda x: (x - p) ** 2 + 0.1 * x**4).x, 0.7),
+    "least_squares": (lambda p: so.least_squares(stops, np.ones(2), args=(p,), **TIGHT).x @ WEIGHTS, 0.7),
+    "least_squares, the cost": (lambda p: so.least_squares(stops, np.ones(2), args=(p,), **TIGHT).cost, 0.7),
+    "curve_fit": (lambda p: fitted(p)[0] @ WEIGHTS, 0.7),
+    "curve_fit, the covariance": (lambda p: np.sum(fitted(p)[1] * 100), 0.7),
+    "curve_fit, weighted": (
+        lambda p: fitted(p, sigma=0.1 * (1 + p * TIMES), p0=[1.0, 1.0], absolute_sigma=True)[0] @ WEIGHTS,
+        0.7,
+    ),
+}
+
+GIVEN_DERIVATIVES = {"minimize with Hessians"}
+"""Only compiled functions give SciPy the derivatives that the method needs."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_solvers_in_compiled_functions(name: str) -> None:
+    function, p = CASES[name]
+    reference = CASES["minimize"][0] if name in GIVEN_DERIVATIVES else function
+    value, slope = gt.value_and_grad(function)(p)
+    np.testing.assert_allclose(value, reference(p), rtol=2e-6, atol=1e-7)
+    h = 2e-3
+    np.testing.assert_allclose(slope, (reference(p + h) - reference(p - h)) / (2 * h), rtol=2e-4, atol=2e-4)
+    curvature = gt.grad(gt.grad(function))(p)
+    h = 2e-4
+    slopes = [float(gt.grad(function)(p + d)) for d in (h, -h)]
+    np.testing.assert_allclose(curvature, (slopes[0] - slopes[1]) / (2 * h), rtol=1e-4, atol=1e-4)
+    _, pushed = gt.jvp(function, (p,), (1.0,))
+    np.testing.assert_allclose(pushed, slope, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in GIVEN_DERIVATIVES])
+def test_solvers_on_tapes(name: str) -> None:
+    function, p = CASES[name]
+    with gt.GradientTape() as tape:
+        watched = tape.watch(p)
+        value = function(watched)
+    np.testing.assert_allclose(value, function(p), rtol=1e-7)
+    np.testing.assert_allclose(tape.gradient(value, watched), gt.grad(function)(p), rtol=1e-4, atol=1e-5)
+
+
+def test_what_has_not_converged_is_said() -> None:
+    def early(p: Any) -> Any:
+        return so.minimize(lambda x: bowl(x, p), np.zeros(2), options={"maxiter": 1}).x[0]
+
+    with gt.GradientTape() as tape:
+        p = tape.watch(0.7)
+        with pytest.warns(gt.errors.GradtapeWarning, match="has not converged"):
+            early(p)
+    with pytest.warns(gt.errors.GradtapeWarning, match="has not converged"):
+        gt.jit(early)(0.7)
+
+
+def test_constraints_are_refused() -> None:
+    def constrained(p: Any) -> Any:
+        equal = {"type": "eq", "fun": lambda x: x[0] - p}
+        return so.minimize(lambda x: np.sum(x**2), np.zeros(2), constraints=[equal]).x[0]
+
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match=r"scipy\.optimize\.minimize"):
+        gt.grad(constrained)(0.7)
+
+
+def test_vmap_solves_one_problem_for_each_element() -> None:
+    p = np.array([1.0, 2.0, 3.0])
+    root = CASES["brentq"][0]
+    np.testing.assert_allclose(gt.vmap(root)(p), [root(one) for one in p])
+    np.testing.assert_allclose(gt.vmap(gt.grad(root))(p), [gt.grad(root)(one) for one in p])
+
+
+def test_custom_root_of_nested_unknowns() -> None:
+    def optimality(x: Any, p: Any) -> Any:
+        return {"a": x["a"] ** 2 - p["b"], "c": x["c"] - x["a"] * p["d"]}
+
+    def solver(init: Any, p: Any) -> Any:
+        a = np.sqrt(p["b"])
+        return {"a": a, "c": a * p["d"]}
+
+    solve = gt.custom_root(optimality, solver)
+    init = {"a": 1.0, "c": np.zeros(2)}
+
+    def total(p: Any) -> Any:
+        x = solve(init, p)
+        return x["a"] + np.sum(x["c"])
+
+    p = {"b": 2.0, "d": np.array([0.3, 0.7])}
+    slopes = gt.grad(total)(p)
+    np.testing.assert_allclose(slopes["b"], (1 + 1.0) / (2 * np.sqrt(2)))
+    np.testing.assert_allclose(slopes["d"], np.full(2, np.sqrt(2)))
+
+
+def test_a_solver_that_reads_traced_arrays_is_refused() -> None:
+    def total(p: Any) -> Any:
+        return gt.custom_root(lambda x: x - p, lambda init: p * 1.0)(0.0)
+
+    with pytest.raises(gt.errors.ArgumentError, match="reads a traced array from outside"):
+        gt.grad(total)(1.0)
+
+
+def test_callback_is_called_each_time() -> None:
+    seen = []
+
+    def look(x: Any, y: Any) -> Any:
+        seen.append((x, y))
+        return {"sum": x + y.sum(), "twice": 2 * y}
+
+    like = {"sum": 0.0, "twice": np.zeros(2)}
+
+    @gt.jit
+    def f(x: Any, y: Any) -> Any:
+        found = gt.callback(look, like, x, gt.stop_gradient(y))
+        return found["sum"] * found["twice"]
+
+    for x in (1.0, 2.0):
+        np.testing.assert_array_equal(f(x, np.ones(2)), np.full(2, 2 * (x + 2)))
+    assert [x for x, _ in seen] == [1.0, 2.0]
+
+
+def test_callbacks_have_no_derivative_in_silence() -> None:
+    with pytest.raises(gt.errors.NotDifferentiableError, match=r"gt\.callback has no derivative"):
+        gt.grad(lambda x: gt.callback(np.sin, 0.0, x))(1.0)
+
+
+def test_a_callback_with_another_shape_is_refused() -> None:
+    with pytest.raises(gt.errors.ShapeError, match="result_like"):
+        gt.jit(lambda x: gt.callback(lambda x: np.zeros(3), 0.0, x))(1.0)

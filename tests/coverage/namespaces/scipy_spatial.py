@@ -1,0 +1,236 @@
+"""The functions and classes of `scipy.spatial`, `scipy.integrate` and `scipy.cluster.vq`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.cluster.vq as vq
+import scipy.integrate as integrate
+import scipy.spatial as spatial
+import scipy.spatial.distance as distance
+import scipy.spatial.transform as transform
+
+from tests.coverage.cases import Case, Namespace, call, public_functions
+
+U, V = np.array([0.3, 1.2, 0.7, 0.95]), np.array([1.1, 0.45, 0.2, 0.6])
+W = np.array([1.0, 0.5, 2.0, 1.5])
+A = np.random.default_rng(0).uniform(0.2, 1, size=(4, 3))
+B = np.random.default_rng(1).uniform(0.2, 1, size=(3, 3))
+SCALES = np.array([0.5, 0.7, 1.1])
+INVERSE = np.array([[2.0, 0.1, 0.2], [0.1, 1.0, 0.3], [0.2, 0.3, 1.5]])
+MASK = np.array([1.0, 0.0, 1.0, 1.0]), np.array([1.0, 1.0, 0.0, 1.0])
+VECTOR = np.array([0.3, -0.5, 0.8])
+QUATERNION = np.array([0.1, 0.5, -0.3, 0.8])
+MATRIX = transform.Rotation.from_quat(QUATERNION).as_matrix()
+POINT = np.array([1.0, 0.3, -0.2])
+Rotation, RigidTransform = transform.Rotation, transform.RigidTransform
+
+
+def first(function: Callable[..., Any], *arrays: Any) -> list[Case]:
+    """Return the case of a function without second derivatives."""
+    return call(function, *arrays, second=False)
+
+
+REAL = [
+    "braycurtis",
+    "canberra",
+    "chebyshev",
+    "cityblock",
+    "correlation",
+    "cosine",
+    "euclidean",
+    "sqeuclidean",
+]
+BOOLEAN = ["dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule"]
+DISTANCE = Namespace(
+    "scipy.spatial.distance",
+    public_functions(distance),
+    cases={
+        **{
+            name: [
+                *call(getattr(distance, name), U, V, second=name in ("cosine", "euclidean")),
+                *first(getattr(distance, name), U, V, W),
+            ]
+            for name in REAL
+        },
+        "jensenshannon": call(distance.jensenshannon, U, V),
+        "mahalanobis": call(distance.mahalanobis, U[:3], V[:3], INVERSE),
+        "minkowski": call(distance.minkowski, U, V, 2.5, W),
+        "seuclidean": first(distance.seuclidean, U[:3], V[:3], SCALES),
+        "cdist": [
+            *call(distance.cdist, A, B),
+            *[
+                case
+                for name in ("canberra", "correlation", "jensenshannon", "chebyshev")
+                for case in first(lambda a, b, name=name: distance.cdist(a, b, name), A, B)
+            ],
+            *first(lambda a, b, w: distance.cdist(a, b, "minkowski", p=3, w=w), A, B, SCALES),
+            *first(lambda a, b, v: distance.cdist(a, b, "mahalanobis", VI=v), A, B, INVERSE),
+            *first(lambda a, b: distance.cdist(a, b, lambda u, v: np.sum(np.abs(u - v) ** 1.5)), A, B),
+        ],
+        "pdist": [
+            *call(distance.pdist, A),
+            *first(lambda a: distance.pdist(a, "cosine"), A),
+            *first(lambda a: distance.pdist(a, "seuclidean"), A),
+        ],
+        "squareform": first(lambda x: distance.squareform(distance.squareform(x)) * x, np.arange(6.0) + 0.5),
+        "directed_hausdorff": first(lambda a, b: distance.directed_hausdorff(a, b)[0], A, B),
+    },
+    refused=dict.fromkeys([name for name in BOOLEAN if name != "hamming"], "it compares booleans"),
+    constant={"hamming": first(distance.hamming, *MASK)},
+    others=dict.fromkeys(["is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y"], "says what a matrix is"),
+)
+HULLS = ["ConvexHull", "Delaunay", "HalfspaceIntersection", "SphericalVoronoi", "Voronoi"]
+TREE = (
+    "in jitted functions the nearest neighbours depend on the numbers; on a tape their distances are followed"
+)
+SPATIAL = Namespace(
+    "scipy.spatial",
+    public_functions(spatial, classes=True),
+    cases={
+        "distance_matrix": first(spatial.distance_matrix, A, B),
+        "minkowski_distance": first(lambda a, b: spatial.minkowski_distance(a, b, 3), A[:3], B),
+        "minkowski_distance_p": first(lambda a, b: spatial.minkowski_distance_p(a, b, 3), A[:3], B),
+        "geometric_slerp": first(
+            lambda a, t: spatial.geometric_slerp(np.stack([np.cos(a), np.sin(a)]), np.array([0.0, 1.0]), t),
+            0.3,
+            [0.2, 0.6],
+        ),
+        "procrustes": first(lambda a, b: spatial.procrustes(a, b), A, A[::-1] ** 2),
+    },
+    refused={
+        **dict.fromkeys(HULLS, "Qhull and its kin compute it in compiled code"),
+        "KDTree": TREE,
+        "cKDTree": "it is compiled; use KDTree",
+        "tsearch": "it searches in a triangulation, in compiled code",
+    },
+    refusals={
+        "ConvexHull": call(lambda a: spatial.ConvexHull(a).volume, A),
+        "Delaunay": call(lambda a: spatial.Delaunay(a).points, A),
+        "Voronoi": call(lambda a: spatial.Voronoi(a).vertices, A[:, :2]),
+        "KDTree": call(lambda a: spatial.KDTree(A).query(a)[0], B),
+    },
+    others={
+        "Rectangle": "a box of a tree",
+        **dict.fromkeys(["convex_hull_plot_2d", "delaunay_plot_2d", "voronoi_plot_2d"], "draws"),
+    },
+)
+
+
+def conversions(q: Any) -> Any:
+    r = Rotation.from_quat(q)
+    return (
+        r.as_matrix(),
+        r.as_rotvec(),
+        r.as_mrp(),
+        r.as_euler("xyz"),
+        r.as_euler("ZXZ", degrees=True),
+        r.as_quat(),
+    )
+
+
+def constructors(v: Any) -> Any:
+    made = Rotation.from_rotvec(v), Rotation.from_euler("ZYX", v), Rotation.from_mrp(v)
+    axes = [[1, 0, 0], [0, 1, 0]]
+    return [r.as_matrix() for r in (*made, Rotation.from_davenport(axes, "extrinsic", v[:2]))]
+
+
+def algebra(v: Any, q: Any, x: Any) -> Any:
+    r, s = Rotation.from_rotvec(v), Rotation.from_quat(q)
+    power = (r * s.inv()) ** 1.5
+    both = Rotation.concatenate([r, s])
+    return r.apply(x), s.apply(x, inverse=True), power.as_matrix(), r.magnitude(), both.mean().as_matrix()
+
+
+def rigid(v: Any, x: Any) -> Any:
+    t = RigidTransform.from_components(x, Rotation.from_rotvec(v))
+    return (
+        (t.inv() * RigidTransform.from_translation(x * x)).as_matrix(),
+        t.apply(x),
+        t.as_exp_coords(),
+        (t**1.5).as_matrix(),
+    )
+
+
+def turns(v: Any) -> Any:
+    return Rotation.from_rotvec(np.stack([v, 2 * v, v * v, -v]))
+
+
+TRANSFORM = Namespace(
+    "scipy.spatial.transform",
+    ["RigidTransform", "Rotation", "RotationSpline", "Slerp"],
+    cases={
+        "Rotation": [
+            *first(conversions, QUATERNION),
+            *first(constructors, VECTOR),
+            *first(algebra, VECTOR, QUATERNION, POINT),
+            *call(lambda v, x: Rotation.from_rotvec(v).apply(x), VECTOR, POINT),
+            *first(lambda m: Rotation.from_matrix(m).as_quat(), MATRIX),
+            *first(lambda a: Rotation.align_vectors(a, A)[0].as_matrix(), A @ MATRIX),
+        ],
+        "RigidTransform": first(rigid, VECTOR, POINT),
+        "Slerp": first(
+            lambda v, t: transform.Slerp(np.arange(4.0), turns(v))(t).as_matrix(), VECTOR, [0.3, 1.4]
+        ),
+        "RotationSpline": first(
+            lambda t: transform.RotationSpline(np.arange(4.0), turns(VECTOR))(t).as_matrix(), [0.3, 1.4]
+        ),
+    },
+)
+
+Y = np.sin(np.arange(9.0))
+X = np.linspace(0, 2, 9) ** 1.2
+QUADRATURES = ["dblquad", "nquad", "nsum", "qmc_quad", "quad", "quad_vec", "tanhsinh", "tplquad"]
+INTEGRATE = Namespace(
+    "scipy.integrate",
+    public_functions(integrate),
+    cases={
+        "trapezoid": call(integrate.trapezoid, Y, X),
+        "simpson": [
+            *call(lambda y, x: integrate.simpson(y, x=x), Y, X),
+            *first(lambda y: integrate.simpson(y, dx=0.3), Y[:8]),
+        ],
+        "cumulative_trapezoid": first(lambda y, x: integrate.cumulative_trapezoid(y, x, initial=0), Y, X),
+        "cumulative_simpson": first(lambda y, x: integrate.cumulative_simpson(y, x=x), Y, X),
+        "romb": first(integrate.romb, Y, 0.3),
+        "fixed_quad": call(
+            lambda a, b, c: integrate.fixed_quad(lambda x: np.exp(c * x), a, b, n=5)[0], 0.2, 1.3, 0.7
+        ),
+        "cubature": first(
+            lambda c: integrate.cubature(lambda x: np.exp(c * x[:, 0]), [0], [1]).estimate, 0.7
+        ),
+    },
+    refused={
+        **dict.fromkeys(QUADRATURES, "it calls the function with numbers; its rule is for later"),
+        **dict.fromkeys(["odeint", "solve_bvp"], "it calls the function with numbers; its rule is for later"),
+        "solve_ivp": "implicit methods; explicit ones are followed step by step, on tapes",
+    },
+    refusals={
+        "quad": call(lambda a: integrate.quad(lambda x: a * x, 0, 1)[0], 2.0),
+        "solve_ivp": call(
+            lambda a: integrate.solve_ivp(lambda t, y: -a * y, (0, 1), [1.0], method="BDF").y[0, -1], 2.0
+        ),
+    },
+    others={
+        "lebedev_rule": "points and weights of a degree",
+        "newton_cotes": "weights of a number of points",
+    },
+)
+
+SAMPLES = np.random.default_rng(5).normal(size=(8, 2))
+CODES = SAMPLES[[0, 4]] + 0.1
+CLUSTER = Namespace(
+    "scipy.cluster.vq",
+    public_functions(vq),
+    cases={
+        "whiten": call(vq.whiten, SAMPLES),
+        "vq": first(lambda o, c: vq.vq(o, c)[1], SAMPLES, CODES),
+        "kmeans2": first(lambda o, c: vq.kmeans2(o, c, minit="matrix")[0], SAMPLES, CODES),
+    },
+    refused={
+        "kmeans": "in jitted functions how many clusters have members depends on the numbers; on a tape it is followed"
+    },
+    refusals={"kmeans": call(lambda o: vq.kmeans(o, CODES)[0], SAMPLES)},
+)

@@ -1,0 +1,27 @@
+"""The namespaces of the coverage table."""
+
+from __future__ import annotations
+
+from tests.coverage.cases import Namespace
+from tests.coverage.namespaces.linear_algebra import NUMPY_LINALG, SCIPY_LINALG
+from tests.coverage.namespaces.numpy_functions import NUMPY
+from tests.coverage.namespaces.numpy_polynomial import NUMPY_POLYNOMIAL
+from tests.coverage.namespaces.scipy_interpolate import SCIPY_INTERPOLATE
+from tests.coverage.namespaces.scipy_spatial import CLUSTER, DISTANCE, INTEGRATE, SPATIAL, TRANSFORM
+from tests.coverage.namespaces.scipy_special import SCIPY_SPECIAL
+from tests.coverage.namespaces.scipy_stats import SCIPY_STATS
+
+NAMESPACES: tuple[Namespace, ...] = (
+    NUMPY,
+    NUMPY_POLYNOMIAL,
+    NUMPY_LINALG,
+    SCIPY_LINALG,
+    SCIPY_SPECIAL,
+    SCIPY_INTERPOLATE,
+    SPATIAL,
+    DISTANCE,
+    TRANSFORM,
+    INTEGRATE,
+    CLUSTER,
+    SCIPY_STATS,
+)

@@ -1,0 +1,163 @@
+"""Methods of the distributions of `scipy.stats`: values against SciPy, derivatives against differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats as st
+from scipy.stats._distr_params import distcont, distdiscrete
+
+import gradtape as gt
+from gradtape.kinds.registry import BORROWED
+
+SHAPES: dict[str, tuple[float, ...]] = {name: shapes for name, shapes in distcont if isinstance(name, str)}
+LEVELS = np.array([0.15, 0.45, 0.83])
+DENSITIES = ("pdf", "logpdf", "cdf", "logcdf", "sf", "logsf")
+QUANTILES = ("ppf", "isf")
+CLOSED = "norm expon logistic weibull_min cauchy laplace lognorm gumbel_r uniform pareto genpareto powerlaw johnsonsu"
+
+
+def arguments(name: str, method: str) -> list[Any]:
+    """Return arguments of a method: the point, the shape parameters, loc and scale."""
+    distribution = getattr(st, name)
+    point = LEVELS if method in QUANTILES else 0.3 + 1.7 * distribution.ppf(LEVELS, *SHAPES[name])
+    return [point, *map(np.float64, SHAPES[name]), np.float64(0.3), np.float64(1.7)]
+
+
+def derivative(function: Callable[..., Any], args: list[Any], place: int) -> tuple[Any, Any]:
+    """Return the derivative of the sum in an argument by differences of the sixth order, and an estimate of the error."""
+    x = np.asarray(args[place], float)
+    h = 1e-3 * np.maximum(np.abs(x), 0.1)
+
+    def slope(k: float) -> Any:
+        ends = [function(*args[:place], x + s * k * h, *args[place + 1 :]) for s in (1, -1)]
+        return (np.asarray(ends[0]) - np.asarray(ends[1])) / (2 * k * h)
+
+    fine, coarse = (4 * slope(0.5) - slope(1)) / 3, (4 * slope(1) - slope(2)) / 3
+    if x.ndim == 0:
+        fine, coarse = np.sum(fine), np.sum(coarse)
+    return fine, np.abs(fine - coarse)
+
+
+def check(function: Callable[..., Any], args: list[Any], smooth: list[int]) -> None:
+    """Compare the value and the derivatives in some arguments, on a tape."""
+    expected = np.asarray(function(*args))
+    with gt.GradientTape(persistent=True) as tape:
+        given = [tape.watch(arg) if place in smooth else arg for place, arg in enumerate(args)]
+        y = function(*given)
+    np.testing.assert_allclose(y, expected, rtol=1e-9, atol=1e-13)
+    for place in smooth:
+        slope, error = derivative(function, args, place)
+        found = tape.gradient(y, given[place])
+        found = np.zeros_like(args[place]) if found is None else np.asarray(found)
+        size = np.maximum(np.abs(slope), np.max(np.abs(expected)))
+        assert np.all(np.abs(found - slope) <= 3 * error + 1e-6 * size), (place, found, slope)
+
+
+@pytest.mark.parametrize("name", CLOSED.split())
+def test_methods_with_closed_forms(name: str) -> None:
+    for method in (*DENSITIES, *QUANTILES):
+        args = arguments(name, method)
+        check(getattr(getattr(st, name), method), args, list(range(len(args))))
+
+
+@pytest.mark.parametrize("name", ["expon", "genpareto", "uniform"])
+def test_outside_of_the_support(name: str) -> None:
+    x = np.array([-2.0, 0.0, 0.5, 1.0, 1e3, np.inf, -np.inf, np.nan])
+    for method in (*DENSITIES, *QUANTILES):
+        function = getattr(getattr(st, name), method)
+        for scale in (1.0, -1.0):
+            expected = function(x, *SHAPES[name], scale=scale)
+            with gt.GradientTape() as tape:
+                found = function(tape.watch(x), *SHAPES[name], scale=scale)
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(expected), err_msg=method)
+            np.testing.assert_allclose(found, expected, rtol=1e-14, err_msg=method)
+
+
+def test_frozen_distributions_and_likelihoods() -> None:
+    x = np.random.default_rng(0).gamma(2.0, 1.0, 50)
+
+    def likelihood(a: Any, scale: Any) -> Any:
+        return st.gamma(a, scale=scale).logpdf(x).sum()
+
+    value, slopes = gt.value_and_grad(likelihood, argnums=(0, 1))(2.0, 1.5)
+    np.testing.assert_allclose(value, st.gamma(2.0, scale=1.5).logpdf(x).sum())
+    for place in (0, 1):
+        slope, _ = derivative(likelihood, [2.0, 1.5], place)
+        np.testing.assert_allclose(slopes[place], slope, rtol=1e-8)
+
+
+def test_probabilities_without_rules_have_the_derivatives_of_their_integrals() -> None:
+    for name, methods in (("skewnorm", ("cdf", "sf", "ppf")), ("foldcauchy", ("isf",))):
+        for method in methods:
+            args = arguments(name, method)
+            check(getattr(getattr(st, name), method), args, list(range(len(args))))
+
+
+def test_moments() -> None:
+    for name in ("gamma", "weibull_min", "lognorm", "exponpow"):
+        args = [*map(np.float64, SHAPES[name]), np.float64(0.3), np.float64(1.7)]
+        for method in ("mean", "var", "std", "entropy"):
+            check(getattr(getattr(st, name), method), args, list(range(len(args))))
+    check(lambda a, loc, scale: st.gamma.moment(3, a, loc, scale), [2.0, 0.5, 1.5], [0, 1, 2])
+    check(lambda a: np.sum(np.stack(st.gamma.stats(a, moments="mvsk")), axis=0), [np.array([2.0, 3.0])], [0])
+
+
+DISCRETE: dict[str, tuple[float, ...]] = {
+    name: shapes for name, shapes in distdiscrete if isinstance(name, str) and name != "poisson_binom"
+}
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_discrete_distributions(name: str) -> None:
+    """The derivatives are those in shape parameters that are no integers; points and quantiles have none."""
+    distribution, shapes = getattr(st, name), DISCRETE[name]
+    real = [1 + k for k, shape in enumerate(distribution._shape_info()) if not shape.integrality]
+    points = 2 + distribution.ppf(LEVELS, *shapes)
+    for method in ("pmf", "logpmf", "cdf", "logcdf", "sf", "ppf"):
+        args = [LEVELS if method == "ppf" else points, *shapes, 2]
+        args = [np.float64(arg) if place in real else arg for place, arg in enumerate(args)]
+        check(getattr(distribution, method), args, [0] if method == "ppf" else real or [])
+
+
+def test_entropies_and_moments_of_discrete_distributions() -> None:
+    check(st.poisson.entropy, [np.float64(3.5)], [0])
+    check(st.skellam.entropy, [np.float64(3.5), np.float64(2.0)], [0, 1])
+    check(st.nchypergeom_fisher.mean, [140, 80, 60, np.float64(0.5)], [3])
+    check(st.zipfian.var, [np.float64(1.25), 10], [0])
+
+
+@pytest.mark.parametrize(
+    "name", ["nct", "ncf", "landau", "kstwobign", "vonmises", "truncnorm", "argus", "genhyperbolic"]
+)
+def test_distributions_of_compiled_code(name: str) -> None:
+    for method in ("pdf", "cdf") if name == "genhyperbolic" else ("pdf", "cdf", "ppf"):
+        args = arguments(name, method)
+        check(getattr(getattr(st, name), method), args, list(range(len(args))))
+
+
+def test_rules_stand_on_methods_that_exist() -> None:
+    """A rule on an inherited method would hold for all classes that inherit it, so it is not applied."""
+    for name in (name for name in BORROWED if name.startswith("scipy.stats.") and ":" not in name):
+        home: Any = None
+        found: Any = st
+        for part in name.split(".")[2:]:
+            home, found = found, getattr(found, part)
+        assert not isinstance(home, type) or vars(home)[found.__name__] is found, name
+
+
+def test_what_has_no_derivative_says_so() -> None:
+    with pytest.raises(gt.errors.NotDifferentiableError, match=r"kstwo\.pdf has no derivative in its point"):
+        gt.grad(lambda x: st.kstwo.pdf(x, 10))(0.3)
+    np.testing.assert_allclose(gt.grad(lambda x: st.kstwo.cdf(x, 10))(0.3), st.kstwo.pdf(0.3, 10))
+
+
+@pytest.mark.parametrize("name", ["gamma", "beta", "t", "nct", "skewnorm"])
+def test_compiled_functions_agree_with_tapes(name: str) -> None:
+    for method in ("logpdf", "cdf", "ppf"):
+        args = arguments(name, method)
+        function = getattr(getattr(st, name), method)
+        np.testing.assert_allclose(gt.jit(function)(*args), function(*args), rtol=1e-9)

@@ -1,0 +1,142 @@
+"""`scipy.linalg`: what the coverage table does not say. Maps are loops, errors are SciPy's, and equal eigenvalues do no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg as sl
+
+import gradtape as gt
+
+A = np.array([[2.0, 0.3, 0.1], [0.2, 1.5, -0.4], [0.6, 0.1, 1.8]])
+B = np.array([[0.7, 0.2], [-0.4, 0.5], [1.3, -0.6]])
+ONE = np.eye(3)
+E = np.array([[0.3, -0.2, 0.1], [-0.2, 0.4, 0.5], [0.1, 0.5, -0.1]])
+
+MAPPED: dict[str, Callable[[Any], Any]] = {
+    "expm": sl.expm,
+    "logm": sl.logm,
+    "sqrtm": sl.sqrtm,
+    "cosm": sl.cosm,
+    "eigvals": lambda a: np.real(sl.eigvals(a)),
+    "schur": lambda a: sl.schur(a)[0],
+    "lu": lambda a: sl.lu(a)[2],
+    "qr with pivots": lambda a: sl.qr(a, pivoting=True)[1],
+    "null space": lambda a: abs(sl.null_space(a[:2])),
+    "least squares": lambda a: sl.lstsq(a[:, :2], a[:, 2])[0],
+    "toeplitz": lambda a: sl.solve_toeplitz(a[0] + np.array([3, 0, 0], np.float32), a),
+    "lyapunov": lambda a: sl.solve_discrete_lyapunov(0.3 * a, a),
+    "eigh by index": lambda a: sl.eigh(a @ a.T, subset_by_index=[0, 1])[0],
+}
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_a_map_is_a_loop(name: str) -> None:
+    function = MAPPED[name]
+    stack = np.stack([A, A.T @ A, 1.1 * A])
+
+    def total(a: Any) -> Any:
+        return np.sum(function(a) * np.cos(np.arange(function(A).size)).reshape(function(A).shape))
+
+    np.testing.assert_allclose(gt.vmap(total)(stack), [total(a) for a in stack], rtol=1e-10)
+    gradients = gt.jit(gt.vmap(gt.grad(total)))(stack)
+    np.testing.assert_allclose(gradients, [gt.grad(total)(a) for a in stack], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", [name for name in MAPPED if name != "null space"])
+def test_single_precision(name: str) -> None:
+    function = MAPPED[name]
+    made = gt.jit(function)(A.astype(np.float32))
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(
+        abs(made), abs(function(A)), rtol=2e-3, atol=2e-4
+    )  # signs of vectors may be others
+
+
+@pytest.mark.parametrize("way", [lambda f: f, gt.jit, lambda f: gt.grad(lambda a: np.sum(f(a)))])
+@pytest.mark.parametrize(
+    ("function", "bad", "error"),
+    [
+        (lambda a: sl.solve(a, np.ones(3)), np.zeros((3, 3)), np.linalg.LinAlgError),
+        (lambda a: sl.solve_toeplitz(a[0], a[1]), np.zeros((3, 3)), np.linalg.LinAlgError),
+        (lambda a: sl.solve_banded((1, 1), a, a[0]), np.zeros((3, 3)), np.linalg.LinAlgError),
+        (lambda a: sl.solve_banded((1, 2), a, a[0]), np.ones((3, 3)), ValueError),
+        (lambda a: sl.solveh_banded(a, a[0], lower=True), -np.ones((2, 3)), np.linalg.LinAlgError),
+        (lambda a: sl.solve_circulant(a[0], a[1]), np.zeros((3, 3)), np.linalg.LinAlgError),
+        (lambda a: sl.companion(a[0]), np.zeros((3, 3)), ValueError),
+        (sl.logm, np.ones((2, 3)), ValueError),
+        (
+            lambda a: sl.solve_continuous_are(a, a, a, a),
+            np.zeros((3, 3)),
+            (np.linalg.LinAlgError, ValueError),
+        ),
+        (lambda a: sl.eigh(a, subset_by_index=[0, 3])[0], ONE, ValueError),
+    ],
+)
+def test_errors_are_scipys(way: Any, function: Any, bad: Any, error: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(error):
+            way(function)(bad)
+
+
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (sl.sqrtm, 0.5),
+        (sl.logm, 1.0),
+        (sl.expm, np.e),
+        (lambda a: sl.fractional_matrix_power(a, 0.3), 0.3),
+        (lambda a: sl.polar(a)[1], 1.0),
+    ],
+)
+def test_functions_of_the_identity_have_exact_derivatives(function: Any, slope: float) -> None:
+    """By Daleckii and Krein, the derivative at the identity is f'(1) in all directions."""
+    np.testing.assert_allclose(gt.jvp(function, (ONE,), (E,))[1], slope * E, rtol=1e-9, atol=1e-9)
+
+    def second(t: Any) -> Any:
+        return np.sum(E * function(ONE + t * E))
+
+    h = 1e-4
+    expected = (second(h) - 2 * second(0.0) + second(-h)) / h**2
+    assert np.isclose(gt.grad(gt.grad(second))(0.0), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_programs_with_complex_matrices_are_compiled() -> None:
+    def power(a: Any) -> Any:
+        q, r = np.linalg.qr(a + 1j * a.T)
+        return np.sum(np.abs(sl.expm(q) @ np.linalg.inv(r)) ** 2) + np.sum(np.abs(np.linalg.eigvals(a)))
+
+    compiled = gt.jit(gt.grad(power))
+    gt.check_grads(power, (A,), order=2)
+    np.testing.assert_allclose(compiled(A), gt.grad(power)(A), rtol=1e-10)
+    assert "interpreter" not in str(gt.inspect.explain(compiled))
+
+
+def test_eigenvalues_are_real_or_complex_as_numpys() -> None:
+    turn = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
+    compiled = gt.jit(np.linalg.eigvals)
+    for matrix in (A, turn, A):
+        assert compiled(matrix).dtype == np.linalg.eigvals(matrix).dtype
+        np.testing.assert_allclose(compiled(matrix), np.linalg.eigvals(matrix), rtol=1e-12, atol=1e-12)
+    assert gt.vmap(np.linalg.eigvals)(np.stack([A, turn])).dtype == complex
+
+
+def test_the_null_space_of_a_matrix_without_full_rank_is_followed() -> None:
+    def projector(a: Any) -> Any:
+        z = sl.null_space(np.outer(a, a) + 0.0 * ONE)
+        return z @ z.T
+
+    a = np.array([0.3, -0.7, 1.1])
+    step = np.array([0.2, 0.5, -0.4])
+    h = 1e-6
+    expected = (projector(a + h * step) - projector(a - h * step)) / (2 * h)
+    np.testing.assert_allclose(gt.jvp(projector, (a,), (step,))[1], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_what_is_not_followed_says_why() -> None:
+    for function in (lambda a: sl.qz(a, a), lambda a: sl.cossin(a, p=1, q=1)):
+        with pytest.raises(gt.errors.UnsupportedFunctionError, match="what to do"):
+            gt.jit(function)(A)

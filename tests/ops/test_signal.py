@@ -1,0 +1,120 @@
+"""Functions of scipy.signal, scipy.ndimage and scipy.fft: values are SciPy's, gradients agree with differences, maps are loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.fft
+import scipy.ndimage as nd
+import scipy.signal
+
+import gradtape as gt
+from tests.support.differences import gradient_by_differences
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=24)
+IMAGE = RNG.permutation(30).reshape(5, 6) * 0.13 - 1.9
+H = RNG.normal(size=5)
+B, A = np.array([0.4, 0.5, 0.1]), np.array([1.1, -0.5, 0.3])
+MARKS = np.array([[0, 1, 1, 2, 2, 0]] * 5)
+
+CALLS: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "convolve": (lambda x: scipy.signal.convolve(x, H, "same"), X),
+    "convolve_2d": (lambda x: scipy.signal.convolve2d(x, IMAGE[:3, :2], "same", "symm"), IMAGE),
+    "correlate_2d": (lambda x: scipy.signal.correlate2d(x, IMAGE[:3, :2], "full", "fill", 0.3), IMAGE),
+    "kernel": (lambda w: scipy.signal.correlate(IMAGE, w, "same", "direct"), IMAGE[:2, :3]),
+    "sepfir2d": (lambda x: scipy.signal.sepfir2d(x, H, H[:3]), IMAGE),
+    "lfilter": (lambda x: scipy.signal.lfilter(B, A, x), X),
+    "lfilter_coefficients": (lambda a: scipy.signal.lfilter(B, a, X), A),
+    "filtfilt": (lambda a: scipy.signal.filtfilt(B, a, X), A),
+    "sosfilt": (lambda x: scipy.signal.sosfilt([[0.2, 0.3, 0.1, 1, -0.5, 0.3]], x, axis=0), IMAGE),
+    "upfirdn": (lambda x: scipy.signal.upfirdn(H, x, 3, 2, mode="antireflect"), X),
+    "resample_poly": (lambda x: scipy.signal.resample_poly(x, 3, 2), X),
+    "savgol_filter": (lambda x: scipy.signal.savgol_filter(x, 5, 2), X),
+    "stft": (lambda x: np.abs(scipy.signal.stft(x, nperseg=8)[2]) ** 2, X),
+    "medfilt2d": (lambda x: scipy.signal.medfilt2d(x, 3), IMAGE),
+    "gaussian_filter": (lambda x: nd.gaussian_filter(x, 0.9, mode="wrap"), IMAGE),
+    "sobel": (lambda x: nd.sobel(x, mode="nearest"), IMAGE),
+    "uniform_filter": (lambda x: nd.uniform_filter(x, (3, 2), mode="constant", cval=0.4), IMAGE),
+    "maximum_filter": (lambda x: nd.maximum_filter(x, 3), IMAGE),
+    "maximum_filter_long": (lambda x: nd.maximum_filter1d(x, 19), X),
+    "median_filter": (lambda x: nd.median_filter(x, 3, mode="mirror"), IMAGE),
+    "grey_dilation": (lambda s: nd.grey_dilation(IMAGE, structure=s), H[:4].reshape(2, 2)),
+    "shift": (lambda d: nd.shift(IMAGE, d, mode="mirror"), np.array([0.3, -1.2])),
+    "map_coordinates": (
+        lambda p: nd.map_coordinates(IMAGE, p, order=4, mode="reflect"),
+        RNG.uniform(0, 4, (2, 3)),
+    ),
+    "rotate": (lambda x: nd.rotate(x, 30.0, mode="nearest"), IMAGE),
+    "zoom": (lambda x: nd.zoom(x, 1.7, mode="grid-wrap"), IMAGE),
+    "spline_filter": (lambda x: nd.spline_filter(x, 5, mode="reflect"), IMAGE),
+    "extrema": (lambda x: nd.extrema(x, MARKS, [1, 2])[1], IMAGE),
+    "variance": (lambda x: nd.variance(x, MARKS, [1, 2]), IMAGE),
+    "dct": (lambda x: scipy.fft.dct(x, 4, norm="ortho"), X),
+    "dst": (lambda x: scipy.fft.dst(x, 1, 10), X),
+    "idctn": (lambda x: scipy.fft.idctn(x, 3), IMAGE),
+    "fht": (lambda x: scipy.fft.fht(x, 0.1, 0.5, offset=0.2, bias=0.3), X),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_values_and_gradients(name: str) -> None:
+    function, x = CALLS[name]
+
+    def total(x: Any) -> Any:
+        return np.sum(np.sin(np.asarray(function(x))))
+
+    np.testing.assert_allclose(gt.jit(function)(x), function(x), rtol=1e-9, atol=1e-9)
+    expected = gradient_by_differences(total, x)
+    np.testing.assert_allclose(gt.grad(total)(x), expected, rtol=1e-5, atol=1e-6)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        y = total(watched)
+    np.testing.assert_allclose(tape.gradient(y, watched), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["convolve", "lfilter", "dct", "medfilt2d", "gaussian_filter", "zoom"])
+def test_maps_are_loops(name: str) -> None:
+    function, x = CALLS[name]
+    many = np.stack([x, 2 * x - 1])
+    np.testing.assert_allclose(gt.vmap(function)(many), [function(one) for one in many], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["convolve", "lfilter", "gaussian_filter", "spline_filter"])
+def test_single_precision(name: str) -> None:
+    function, x = CALLS[name]
+    made = gt.jit(function)(x.astype(np.float32))
+    np.testing.assert_allclose(made, function(x), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "mode", ["reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap", "wrap"]
+)
+def test_coordinates_beyond_the_ends(mode: str) -> None:
+    points = RNG.uniform(-9, 15, (2, 40))
+    for order in range(6):
+        expected = nd.map_coordinates(IMAGE, points, order=order, mode=mode, cval=0.3)
+
+        def made(x: Any, p: Any, order: int = order) -> Any:
+            return nd.map_coordinates(x, p, order=order, mode=mode, cval=0.3)
+
+        np.testing.assert_allclose(gt.jit(made)(IMAGE, points), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_steps_are_constants_of_traced_images() -> None:
+    def mixed(x: Any) -> Any:
+        inside = nd.binary_opening(x > 0)
+        count = nd.label(inside)[1]
+        return np.sum(x * nd.distance_transform_edt(inside)) + count
+
+    weights = nd.distance_transform_edt(nd.binary_opening(IMAGE > 0))
+    np.testing.assert_allclose(gt.grad(mixed)(IMAGE), weights)
+    np.testing.assert_allclose(gt.jit(mixed)(IMAGE), mixed(IMAGE))
+
+
+def test_what_writes_into_memory_of_its_own_is_refused() -> None:
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match="generic_filter1d"):
+        gt.grad(lambda x: nd.generic_filter1d(x, lambda line, out: None, 3).sum())(X)

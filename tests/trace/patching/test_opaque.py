@@ -1,0 +1,159 @@
+"""Functions of SciPy that compute with numbers: traced values that reach them, by whatever way, are never lost in silence."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate as si
+import scipy.optimize as so
+import scipy.sparse
+import scipy.sparse.linalg as sl
+
+import gradtape as gt
+from gradtape.errors import GradtapeWarning, UnsupportedFunctionError
+
+A = scipy.sparse.csc_array(np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 5.0]]))
+B = np.array([1.0, 2.0, 3.0])
+
+
+class Model:
+    def __init__(self, rate: Any) -> None:
+        self.rate = rate
+
+    def decay(self, x: float) -> Any:
+        return np.exp(-self.rate * x)
+
+    def __call__(self, x: float) -> Any:
+        return np.exp(-self.rate * x)
+
+
+def line(x: Any, slope: Any) -> Any:
+    return slope * x
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "quad, args": lambda a: si.quad(line, 0, 1, args=(a,))[0],
+    "quad, closure": lambda a: si.quad(lambda x: np.exp(-a * x), 0, 1)[0],
+    "quad, explicit float": lambda a: si.quad(lambda x: float(a) * x, 0, 1)[0],
+    "quad, limit": lambda a: si.quad(lambda x: x, 0, a)[0],
+    "quad, partial": lambda a: si.quad(functools.partial(line, slope=a), 0, 1)[0],
+    "quad, method": lambda a: si.quad(Model(a).decay, 0, 1)[0],
+    "quad, object": lambda a: si.quad(Model(a), 0, 1)[0],
+    "quad, default": lambda a: si.quad(lambda x, a=a: a * x, 0, 1)[0],
+    "quad, inner function": lambda a: si.quad(lambda x: (lambda y: a * y)(x), 0, 1)[0],
+    "quad, list": lambda a: si.quad(lambda x, c: c[0] * x, 0, 1, args=([a, 1.0],))[0],
+    "dblquad": lambda a: si.dblquad(lambda y, x: a * x * y, 0, 1, 0, 1)[0],
+    "nquad": lambda a: si.nquad(lambda x: a * x, [[0, 1]])[0],
+    "quad_vec": lambda a: si.quad_vec(lambda x: a * x, 0, 1)[0],
+    "tanhsinh": lambda a: si.tanhsinh(lambda x: a * x, 0, 1).integral,
+    "nsum": lambda a: si.nsum(lambda k: a / k**2, 1, np.inf).sum,
+    "odeint": lambda a: si.odeint(lambda y, t: -a * y, 1.0, [0, 1])[-1, 0],
+    "ode": lambda a: si.ode(lambda t, y: -a * y).set_initial_value(1.0).integrate(1.0)[0],
+    "minimize, constraints": lambda a: so.minimize(
+        lambda x: np.sum((x - a) ** 2), np.zeros(1), constraints=[{"type": "ineq", "fun": lambda x: 5 - x}]
+    ).x[0],
+    "least_squares, loss": lambda a: so.least_squares(lambda x: x - a, np.zeros(1), loss="cauchy").x[0],
+    "differential_evolution": lambda a: so.differential_evolution(
+        lambda x: np.sum((x - a) ** 2), [(0, 3)], seed=1
+    ).x[0],
+    "linprog": lambda a: so.linprog(np.reshape(a, (1,)), bounds=[(1, 2)]).fun,
+    "spsolve": lambda a: sl.spsolve(A, B * a)[0],
+    "lsqr": lambda a: sl.lsqr(A, B * a)[0][0],
+    "expm_multiply": lambda a: sl.expm_multiply(A, B * a)[0],
+}
+
+
+@pytest.mark.parametrize("function", CALLS.values(), ids=CALLS)
+def test_traced_values_are_refused_in_jit_and_warned_of_on_tapes(function: Callable[[Any], Any]) -> None:
+    with pytest.raises(UnsupportedFunctionError, match="scipy"):
+        gt.jit(function)(2.0)
+    with gt.GradientTape() as tape:
+        a = tape.watch(2.0)
+        with pytest.warns(GradtapeWarning, match="scipy") as caught:
+            value = function(a)
+        after = a * a
+    assert len([found for found in caught if found.category is GradtapeWarning]) == 1
+    assert not isinstance(value, gt.Array)
+    np.testing.assert_allclose(value, function(2.0), rtol=1e-6)
+    assert float(tape.gradient(after, a)) == 4.0  # it records again
+
+
+def test_variables_that_a_callback_reads() -> None:
+    rate = gt.Variable(2.0)
+    with gt.GradientTape() as tape, pytest.warns(GradtapeWarning, match="quad"):
+        value = si.quad(lambda x: np.exp(-rate * x), 0, 1)[0] * rate
+    np.testing.assert_allclose(tape.gradient(value, rate), 0.5 * (1 - np.exp(-2.0)))
+
+
+def test_a_value_that_the_search_does_not_find_is_warned_of_when_it_is_converted() -> None:
+    deep: Any = [[[[[[[[]]]]]]]]
+    inner = deep
+    while inner[0]:
+        inner = inner[0]
+    with gt.GradientTape() as tape:
+        inner[0].append(tape.watch(2.0))
+        found = inner[0]
+        holder = [[[[[[[[found]]]]]]]]
+
+        def hidden(x: float) -> float:
+            item: Any = holder
+            while isinstance(item, list):
+                item = item[0]
+            return float(item) * x
+
+        with pytest.warns(GradtapeWarning, match="quad calls a function that takes the number"):
+            si.quad(hidden, 0, 1)
+
+
+def test_calls_without_traced_values_are_not_touched() -> None:
+    """Callbacks may use tapes and compiled functions of their own, and captured arrays are numbers."""
+
+    def loss(x: Any) -> tuple[float, Any]:
+        with gt.GradientTape() as inner:
+            watched = inner.watch(x)
+            value = np.sum((watched - 1.0) ** 2)
+        return float(value), inner.gradient(value, watched).numpy()
+
+    scale = np.array([3.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with gt.GradientTape() as tape:
+            a = tape.watch(2.0)
+            best = so.minimize(loss, np.zeros(2), jac=True).x
+            area = si.quad(np.sin, 0, np.zeros(1)[0] + 1.0)[0]
+            value = a * best[0] * area
+        integral = gt.jit(lambda x: si.quad(lambda s: scale[0] * s, 0, 1)[0] * x)
+        assert np.isclose(integral(2.0), 3.0)
+    np.testing.assert_allclose(tape.gradient(value, a), 1 - np.cos(1.0), rtol=1e-6)
+
+
+def test_steps_that_solve_equations_roughly_are_refused() -> None:
+    """An explicit method is followed step by step, and its derivative is that of its result."""
+
+    def end(method: str) -> Callable[[Any], Any]:
+        return lambda a: si.solve_ivp(
+            lambda t, y: -a * y, (0, 1), np.ones(1), method=method, rtol=1e-8, atol=1e-9
+        ).y[0, -1]
+
+    for method in ("BDF", "Radau", "LSODA"):
+        with gt.GradientTape() as tape, pytest.raises(UnsupportedFunctionError, match=method):
+            end(method)(tape.watch(2.0))
+    with gt.GradientTape() as tape:
+        a = tape.watch(2.0)
+        y = end("RK45")(a)
+    np.testing.assert_allclose(tape.gradient(y, a), -np.exp(-2.0), rtol=1e-6)
+
+
+def test_messages_name_the_function_and_the_line() -> None:
+    with pytest.raises(UnsupportedFunctionError, match=r"scipy\.integrate\.quad is not followed") as caught:
+        gt.grad(lambda a: si.quad(lambda x: x - a, 0, 5)[0])(2.0)
+    assert "test_opaque.py" in str(caught.value)
+    with gt.GradientTape() as tape, pytest.warns(GradtapeWarning):
+        a = tape.watch(2.0)
+        y = gt.constant(si.quad(lambda x: x - a, 0, 5)[0])
+    assert "quad" in str(gt.debug.explain_gradient(tape, y, a))

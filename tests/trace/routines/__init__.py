@@ -1,0 +1,1 @@
+"""Tests of NumPy code in place of compiled routines."""
