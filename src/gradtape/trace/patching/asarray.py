@@ -54,7 +54,8 @@ def is_followed(array: Handle) -> bool:
 
 def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a conversion function; the result is traced if the argument is or holds a traced array."""
-    if (args[1] if len(args) > 1 else kwargs.get("dtype")) in OBJECTS:
+    wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
+    if wanted in OBJECTS and is_followed_file(calling_frame(_frame(1))[0].f_code.co_filename):
         return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
