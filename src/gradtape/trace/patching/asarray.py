@@ -24,7 +24,7 @@ from gradtape.trace.patching.callers import called_directly, calling_frame
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.contexts import scopes
-from gradtape.trace.source.sites import is_followed_file
+from gradtape.trace.source.sites import is_followed_file, is_user_file
 
 _frame = sys._getframe
 
@@ -55,7 +55,7 @@ def is_followed(array: Handle) -> bool:
 def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a conversion function; the result is traced if the argument is or holds a traced array."""
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
-    if wanted in OBJECTS and is_followed_file(calling_frame(_frame(1))[0].f_code.co_filename):
+    if wanted in OBJECTS and not is_user_file(calling_frame(_frame(1))[0].f_code.co_filename):
         return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
