@@ -47,7 +47,7 @@ TEN = (
 )
 """Those of the design."""
 
-FLAGS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-shared")
+FLAGS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-c")
 SAMPLE_SECONDS = 0.5
 
 
@@ -146,8 +146,11 @@ def by_hand(name: str, arguments: tuple[Any, ...]) -> tuple[Callable[[], float],
     compiler = shutil.which("cc")
     if compiler is None:
         raise SystemExit("a C compiler is needed for the adjoints by hand")
-    library = Path(tempfile.mkdtemp()) / "adjoints.so"
-    subprocess.run([compiler, *FLAGS, str(HERE / "adjoints.c"), "-o", str(library), "-lm"], check=True)
+    folder = Path(tempfile.mkdtemp())
+    compiled, library = folder / "adjoints.o", folder / "adjoints.so"
+    subprocess.run([compiler, *FLAGS, str(HERE / "adjoints.c"), "-o", str(compiled)], check=True)
+    # Linked without -ffast-math, which would have the library flush the subnormal numbers of the whole process.
+    subprocess.run([compiler, "-shared", str(compiled), "-o", str(library), "-lm"], check=True)
     function = ctypes.CDLL(str(library))[name]
     function.restype = ctypes.c_double
     arrays = [np.ascontiguousarray(x) for x in arguments if isinstance(x, np.ndarray)]

@@ -268,3 +268,6 @@ def test_adjoints_in_c_are_the_derivatives(monkeypatch: pytest.MonkeyPatch, name
             lambda x, k=k: function(*arguments[:k], x, *arguments[k + 1 :]), arguments[k]
         )
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    assert np.float64(5e-324) * np.float64(1.0) > 0.0, (
+        "the library flushes the subnormal numbers of the process"
+    )
