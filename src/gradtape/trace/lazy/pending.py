@@ -81,7 +81,7 @@ def forget_computed() -> None:
 
 
 def dependents(nodes: Sequence[Node], live: Sequence[Value]) -> list[Value]:
-    """Return the live pending values that are computed from outputs of `nodes` by other nodes, if they can be computed now.
+    """Return the live pending values that are computed from outputs of `nodes` by other nodes, and can be computed now.
 
     In a training loop the next weights are pending while the loss is read. Computed along with it, they need no gradients to be stored
     for later, and a step is one program, as it is in a jitted function.
@@ -93,9 +93,10 @@ def dependents(nodes: Sequence[Node], live: Sequence[Value]) -> list[Value]:
     reached = {out for node in nodes for out in node.outs}
     own = set(reached)
     more, leaves = extract(pending, own)
-    if any(leaf.data is None for leaf in leaves):
-        return []
+    unknown = {leaf for leaf in leaves if leaf.data is None}
     for node in more:
-        if any(value in reached for value in node.inputs):
+        if any(value in unknown for value in node.inputs):
+            unknown.update(node.outs)
+        elif any(value in reached for value in node.inputs):
             reached.update(node.outs)
     return [value for value in pending if value in reached]
