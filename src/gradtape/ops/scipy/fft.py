@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value, constant
-from gradtape.kinds.arguments import as_array, as_int, concrete, one_axis
+from gradtape.kinds.arguments import as_array, as_int, one_axis
 from gradtape.kinds.operands import broadcast_to
-from gradtape.kinds.registry import borrows
+from gradtape.kinds.registry import HOOKS, borrows
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, from_parts, imag, real
 from gradtape.ops.core.join import full, join
@@ -42,7 +42,13 @@ def _part(x: Value, start: int, stop: int) -> Value:
 
 def _scaled(x: Value, factors: Any) -> Value:
     """Return an array times factors along its last axis."""
-    return x * broadcast_to(constant(np.asarray(factors).astype(x.dtype)), x.shape)
+    return x * broadcast_to(_in_dtype(factors, x.dtype), x.shape)
+
+
+def _in_dtype(factors: Any, dtype: np.dtype[Any]) -> Value:
+    if isinstance(factors, Value):
+        return convert(factors, dtype)
+    return constant(np.asarray(factors).astype(dtype))
 
 
 def _joined(*parts: Value) -> Value:
@@ -255,23 +261,45 @@ for _inverse in (False, True):
 
 
 def _hankel(a: Any, dln: Any, mu: Any, offset: Any, bias: Any, inverse: bool) -> Value:
-    """Multiply the spectrum by coefficients, which are constants (J. D. Talman, 1978; A. J. S. Hamilton, 2000)."""
-    from scipy.fft._fftlog_backend import fhtcoeff
-
+    """Multiply the spectrum by coefficients (J. D. Talman, 1978; A. J. S. Hamilton, 2000)."""
     x = _floats(a)
     n = x.shape[-1]
-    dln, mu, offset, bias = (
-        float(concrete(number, "dln, mu, offset or bias")) for number in (dln, mu, offset, bias)
-    )
-    places = (np.arange(n) - (n - 1) / 2) * dln
-    before, after = np.exp(-bias * places), np.exp(-bias * (places + offset))
-    if inverse:
-        before, after = 1 / after, 1 / before
-    u = fhtcoeff(n, dln, mu, offset=offset, bias=bias, inverse=inverse)
+    numbers = (dln, mu, offset, bias)
+    function = _hankel_factors if any(isinstance(number, Value) for number in numbers) else _hankel_numbers
+    before, u, after = HOOKS.call(function, n, *numbers, inverse)
     spectrum = rfft(_scaled(x, before))
-    factors = 1 / u.conj() if inverse else u
-    product = spectrum * broadcast_to(constant(factors.astype(spectrum.dtype)), spectrum.shape)
+    product = spectrum * broadcast_to(_in_dtype(u, spectrum.dtype), spectrum.shape)
     return _scaled(_reversed(irfft(product, n)), after)
+
+
+def _hankel_numbers(n: int, dln: float, mu: float, offset: float, bias: float, inverse: bool) -> Any:
+    from scipy.fft._fftlog_backend import fhtcoeff
+
+    u = fhtcoeff(n, dln, mu, offset=offset, bias=bias, inverse=inverse)
+    before, after = _powers(n, dln, offset, bias)
+    return (1 / before, 1 / u.conj(), 1 / after) if inverse else (before, u, after)
+
+
+def _powers(n: int, dln: Any, offset: Any, bias: Any) -> Any:
+    """Return the powers of the coordinates by which samples and results are multiplied."""
+    places = (np.arange(n) - (n - 1) / 2) * dln
+    return np.exp(-bias * places), np.exp(-bias * (places + offset))
+
+
+def _hankel_factors(n: int, dln: Any, mu: Any, offset: Any, bias: Any, inverse: bool) -> Any:
+    """Return the same of traced parameters, where the transform is not singular."""
+    from scipy.special import loggamma
+
+    y = np.linspace(0, np.pi * (n // 2) / n, n // 2 + 1) / dln
+    up, down = (loggamma((mu + 1 + sign * bias) / 2 + 1j * y) for sign in (1, -1))
+    size = np.exp(np.real(up) - np.real(down) + math.log(2) * bias)
+    angle = np.imag(up) + np.imag(down) + 2 * (math.log(2) - offset) * y
+    sine = np.sin(angle)
+    if n % 2 == 0:
+        sine = sine * (np.arange(n // 2 + 1) < n // 2)
+    u = size * (np.cos(angle) + 1j * sine)
+    before, after = _powers(n, dln, offset, bias)
+    return (1 / before, 1 / np.conj(u), 1 / after) if inverse else (before, u, after)
 
 
 @borrows("scipy.fft.fht")

@@ -11,6 +11,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.kinds.elementwise import Elementwise, SciPy, elementwise, flat, resolve_ufunc
+from gradtape.ops.core.elementwise.complex_parts import real
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.floats import floor
 from gradtape.ops.core.elementwise.inverse import log
@@ -33,13 +34,7 @@ gammaln = elementwise(
 
 
 def _psi_slope(z: Value, x: Value) -> Value:
-    if x.dtype.kind == "c":
-        raise NotDifferentiableError(
-            "scipy.special.psi of complex numbers has no derivative here",
-            where=here.site,
-            why="it is the trigamma function, which SciPy has for real numbers only",
-        )
-    return polygamma(x, order=1)
+    return _complex_trigamma(x) if x.dtype.kind == "c" else polygamma(x, order=1)
 
 
 psi: Elementwise = elementwise(
@@ -100,6 +95,23 @@ def _cotangent_derivative(x: Value, order: int) -> Value:
         total = c + total * cotangent
     assert isinstance(total, Value)
     return total
+
+
+def _complex_trigamma(x: Value) -> Value:
+    """Return the derivative of psi at complex numbers: the zeta sum in the right half of the plane, by reflection in the left one."""
+    right = greater(real(x), 0.0)
+    q = where(right, x, 1.0 - x)
+    total: Value | float = 0.0
+    for k in range(10):
+        total = total + 1.0 / ((q + float(k)) * (q + float(k)))
+    inverse = 1.0 / (q + 10.0)
+    square = inverse * inverse
+    tail: Value | float = 0.0
+    for k in reversed(range(len(BERNOULLI))):
+        tail = BERNOULLI[k] * math.factorial(2 * k + 2) + square * tail
+    forward = total + inverse * (1.0 + inverse * (0.5 + inverse * tail))
+    sine = sin(math.pi * where(right, 0.5 + 0.0 * x, x)) / math.pi
+    return where(right, forward, 1.0 / (sine * sine) - forward)
 
 
 def _polygamma_body(x: Value, *, order: int) -> Value:
