@@ -82,7 +82,12 @@ def _import_solvers(_: object) -> None:
         _importlib.import_module(f"gradtape.api.solvers.{module}")
 
 
+def _import_integrals(_: object) -> None:
+    _importlib.import_module("gradtape.api.solvers.quadratures")
+
+
 _when_imported("scipy.optimize", _import_solvers)
+_when_imported("scipy.integrate", _import_integrals)
 
 _NAMESPACES = ("debug", "inspect", "optimizers")
 _LATER = {

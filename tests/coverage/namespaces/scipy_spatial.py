@@ -182,7 +182,6 @@ TRANSFORM = Namespace(
 
 Y = np.sin(np.arange(9.0))
 X = np.linspace(0, 2, 9) ** 1.2
-QUADRATURES = ["dblquad", "nquad", "nsum", "qmc_quad", "quad", "quad_vec", "tanhsinh", "tplquad"]
 INTEGRATE = Namespace(
     "scipy.integrate",
     public_functions(integrate),
@@ -201,14 +200,35 @@ INTEGRATE = Namespace(
         "cubature": first(
             lambda c: integrate.cubature(lambda x: np.exp(c * x[:, 0]), [0], [1]).estimate, 0.7
         ),
+        "quad": [
+            *call(lambda c, a, b: integrate.quad(lambda x: np.exp(-c * x**2), a, b)[0], 0.7, 0.2, 1.3),
+            *first(lambda c: integrate.quad(lambda x: np.exp(-c * x**2), -np.inf, np.inf)[0], 0.7),
+        ],
+        "quad_vec": call(
+            lambda c, b: integrate.quad_vec(lambda x: np.exp(-c * x), 0, b)[0], np.array([0.4, 1.2]), 1.3
+        ),
+        "dblquad": call(
+            lambda c: integrate.dblquad(lambda y, x: np.exp(-c * x * y), 0, c, 0, lambda x: c * x)[0], 0.7
+        ),
+        "tplquad": first(
+            lambda c: integrate.tplquad(
+                lambda z, y, x: c * x * y + z**2, 0, c, 0, lambda x: x, 0, lambda x, y: x * y * c
+            )[0],
+            0.9,
+        ),
+        "nquad": call(lambda c: integrate.nquad(lambda x, y: np.exp(-c * x * y), [[0, 1], [0, c]])[0], 0.7),
+        "tanhsinh": call(lambda c, b: integrate.tanhsinh(lambda x: np.exp(-c * x), 0, b).integral, 0.7, 1.3),
+        "nsum": first(lambda p: integrate.nsum(lambda k: 1 / k**p, 1, np.inf).sum, 2.7),
     },
     refused={
-        **dict.fromkeys(QUADRATURES, "it calls the function with numbers; its rule is for later"),
+        "qmc_quad": "it calls the function with numbers, at random points",
         **dict.fromkeys(["odeint", "solve_bvp"], "it calls the function with numbers; its rule is for later"),
         "solve_ivp": "implicit methods; explicit ones are followed step by step, on tapes",
     },
     refusals={
-        "quad": call(lambda a: integrate.quad(lambda x: a * x, 0, 1)[0], 2.0),
+        "qmc_quad": call(
+            lambda a: integrate.qmc_quad(lambda x: np.exp(-a * x[0]), [0.0], [1.0], n_points=16).integral, 2.0
+        ),
         "solve_ivp": call(
             lambda a: integrate.solve_ivp(lambda t, y: -a * y, (0, 1), [1.0], method="BDF").y[0, -1], 2.0
         ),

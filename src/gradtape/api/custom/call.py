@@ -143,9 +143,14 @@ class ReverseRule(BothModes):
 
 
 class ForwardRule(BothModes):
-    """A rule that pushes tangents forward; reverse mode transposes it."""
+    """A rule that pushes tangents forward; reverse mode transposes it.
+
+    All arguments move in the transposition, wanted or not, unless `moves_all` is False: that a user's rule is linear is easier to see
+    without zeros in it.
+    """
 
     opens = True
+    moves_all = True
 
     @abstractmethod
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]: ...
@@ -157,9 +162,8 @@ class ForwardRule(BothModes):
         values = followed(node)
         starts = [Value(value.aval, tags=(tag,)) for value in values]
         count = len(self.operands.values)
-        # All arguments move, wanted or not: that a rule is linear is easier to see without zeros in it.
         given = [
-            start if is_inexact(start.dtype) and (flag or place < count) else None
+            start if is_inexact(start.dtype) and (flag or (self.moves_all and place < count)) else None
             for place, (start, flag) in enumerate(zip(starts, wanted, strict=True))
         ]
         what = f"reverse mode of {self.name} needs a rule that is linear in the tangents"

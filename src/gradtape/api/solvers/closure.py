@@ -43,8 +43,10 @@ class ClosedFunction:
     ----------
     captured : list of Value
         The arrays that it reads from outside.
-    compiled : callable
-        ``compiled(x, *captured)``.
+    body : Body
+        Its graph.
+    apply, compiled : callable
+        ``apply(x, *captured)``, traced, and compiled.
     """
 
     def __init__(self, function: Callable[[Any], Any], x: Value, described: str) -> None:
@@ -57,17 +59,18 @@ class ClosedFunction:
             reads = traced.reads
             body = traced.closed([*traced.inputs, *reads], [result], described)
         self.captured = [operand(place) for place in reads]
+        self.body = body
 
         def run(*arrays: Any) -> Any:
             (made,) = apply_graph(body, [as_value(unwrap(array)) for array in arrays])
             return wrap(made)
 
-        self._run = run
+        self.apply = run
         self._derived: dict[Any, Callable[..., Any]] = {}
         self.compiled: Jitted = jit(run)
 
     def derived(self, transform: Callable[..., Any]) -> Callable[..., Any]:
         """Return a transform of the function in its first argument, compiled once."""
         if transform not in self._derived:
-            self._derived[transform] = jit(transform(self._run))
+            self._derived[transform] = jit(transform(self.apply))
         return self._derived[transform]

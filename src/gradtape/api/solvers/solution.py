@@ -46,8 +46,9 @@ class SolverCall:
     def __init__(self, name: str, plain: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.name, self.plain = name, plain
         self._arguments = args, kwargs
-        optimize: Any = importlib.import_module("scipy.optimize")
-        self._bound = inspect.signature(getattr(optimize, name.rpartition(".")[2])).bind(*args, **kwargs)
+        module, _, function = name.rpartition(".")
+        home: Any = importlib.import_module(module)
+        self._bound = inspect.signature(getattr(home, function)).bind(*args, **kwargs)
         self._bound.apply_defaults()
         self.given: dict[str, Any] = dict(self._bound.arguments)
         self.values = [handle.value for handle in traced_parts((args, kwargs))]
@@ -56,6 +57,8 @@ class SolverCall:
     def extra(self, name: str = "args") -> tuple[Any, ...]:
         """Return the further arguments of the user's function."""
         extra = self.given.get(name, ())
+        if extra is None:
+            return ()
         return tuple(extra) if isinstance(extra, tuple | list) else (extra,)
 
     def options(self, *names: str) -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""Integrals of SciPy's have derivatives by Leibniz' rule: in limits and parameters, on tapes and in compiled functions, of any order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate as si
+
+import gradtape as gt
+from gradtape.errors import DtypeError, ShapeError, UnsupportedFunctionError
+from gradtape.kinds.routines.host import FUNCTIONS
+
+CASES: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "an argument": (lambda p: si.quad(lambda x, p: np.exp(-p * x**2), 0, 2, args=(p,))[0], 0.7),
+    "a closure and a limit": (lambda p: si.quad(lambda x: np.exp(-p * x**2), p**2, p)[0], 0.7),
+    "infinite limits": (
+        lambda p: si.quad(lambda x: np.exp(-p * x**2) * np.cos(x), -np.inf, np.inf)[0],
+        0.7,
+    ),
+    "math": (lambda p: si.quad(lambda x: math.exp(-p * x**2), 0, 1)[0], 0.7),
+    "a branch": (lambda p: si.quad(lambda x: p * x if x < 0.5 else p**2, 0, 1, points=[0.5])[0], 0.7),
+    "a kink": (lambda p: si.quad(lambda x: np.abs(x - 0.3) ** p, 0, 1, points=[0.3])[0], 0.7),
+    "a weight with traced limits": (
+        lambda p: si.quad(lambda x: np.exp(-p * x), 0, 2 * p, weight="cos", wvar=3.0)[0],
+        0.7,
+    ),
+    "a weight of powers": (
+        lambda p: si.quad(lambda x: np.exp(-p * x), 0, 2, weight="alg", wvar=(-0.5, 0.2))[0],
+        0.7,
+    ),
+    "quad_vec": (
+        lambda p: np.sum(si.quad_vec(lambda x: np.array([np.exp(-p * x), x**p]), 0, p)[0] ** 2),
+        0.7,
+    ),
+    "dblquad": (
+        lambda p: si.dblquad(lambda y, x: np.exp(-p * x * y), 0, p, lambda x: 0, lambda x: x * p)[0],
+        0.7,
+    ),
+    "nquad": (
+        lambda p: si.nquad(lambda x, y, q: np.exp(-p * x * y * q), [lambda y, q: (0, y), [0, p]], args=(p,))[
+            0
+        ],
+        0.7,
+    ),
+    "tanhsinh": (lambda p: si.tanhsinh(lambda x: np.exp(-p * x), 0, p).integral, 0.7),
+    "nsum": (lambda p: si.nsum(lambda k: 1 / k**p, 1, np.inf).sum, 2.7),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_derivatives(name: str) -> None:
+    function, p = CASES[name]
+    h = 1e-4
+    low, value, high = (function(p + step) for step in (-h, 0, h))
+    slope, curvature = (high - low) / (2 * h), (high - 2 * value + low) / h**2
+    found, gradient = gt.value_and_grad(function)(p)
+    np.testing.assert_allclose(found, value, rtol=1e-12)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-5)
+    np.testing.assert_allclose(gt.grad(gt.grad(function))(p), curvature, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gt.jvp(function, (p,), (1.0,))[1], gradient, rtol=1e-10)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(np.array(p))
+        result = function(watched)
+    np.testing.assert_allclose(result.numpy(), value, rtol=1e-12)
+    np.testing.assert_allclose(tape.gradient(result, watched), gradient, rtol=1e-12)
+    np.testing.assert_allclose(gt.vmap(function)(np.array([p, p + h])), [value, high], rtol=1e-12)
+
+
+def test_arrays_that_the_integrand_reads() -> None:
+    def moment(weights: Any) -> Any:
+        return si.quad(lambda x: np.sum(weights * x ** np.arange(3)) ** 2, 0, 1)[0]
+
+    gt.check_grads(moment, (np.array([1.0, -2.0, 0.5]),), order=2)
+    value, gradient = gt.value_and_grad(lambda w: si.quad(lambda x: np.sum(w * x), 0, 1)[0])(np.ones(0))
+    assert value == 0
+    assert gradient.shape == (0,)
+
+
+def test_tanhsinh_of_arrays() -> None:
+    def areas(rate: Any, end: Any) -> Any:
+        return si.tanhsinh(lambda x, r: np.exp(-r * x), 0, end, args=(rate,)).integral
+
+    rate, end = np.array([0.5, 1.0, 2.0]), np.array([[1.0], [2.0]])
+    np.testing.assert_allclose(gt.jit(areas)(rate, end), areas(rate, end), rtol=1e-13)
+    slopes = gt.grad(lambda r, e: np.sum(areas(r, e)), argnums=1)(rate, end)
+    np.testing.assert_allclose(slopes, np.exp(-rate * end).sum(1, keepdims=True), rtol=1e-12)
+
+
+def test_variables() -> None:
+    rate = gt.Variable(2.0)
+    with gt.GradientTape() as tape:
+        value = si.quad(lambda x: rate * rate * x, 0, 1)[0]
+    np.testing.assert_allclose(tape.gradient(value, rate), 2.0)
+
+
+def test_an_infinite_limit_and_a_nan() -> None:
+    value, slope = gt.value_and_grad(lambda b: si.quad(lambda x: np.exp(-x), 0, b)[0])(np.inf)
+    np.testing.assert_allclose(value, 1.0)
+    assert slope == 0
+    with pytest.warns(si.IntegrationWarning):
+        nan = gt.jit(lambda p: si.quad(lambda x: p * x, 0, 1)[0])(np.nan)
+    assert np.isnan(nan)
+
+
+def test_a_tape_in_a_loop_finds_what_it_has_compiled() -> None:
+    def step(p: float) -> Any:
+        with gt.GradientTape() as tape:
+            watched = tape.watch(np.array(p))
+            value = si.quad(lambda x: np.sin(watched * x), 0, watched)[0]
+        return tape.gradient(value, watched).numpy()
+
+    step(0.3)
+    before = len(FUNCTIONS)
+    step(0.4)
+    assert len(FUNCTIONS) == before
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "match"),
+    [
+        (lambda p: si.quad(lambda x: p * x, 0, 1, points=[p])[0], UnsupportedFunctionError, "traced points"),
+        (lambda p: si.quad(lambda x: p * x, 0, 1, full_output=1)[0], UnsupportedFunctionError, "full_output"),
+        (lambda p: si.quad(lambda x: np.array([p, x]), 0, 1)[0], ShapeError, r"shape \(2,\)"),
+        (lambda p: si.quad(lambda x: 1j * p * x, 0, 1)[0], DtypeError, "complex"),
+        (
+            lambda p: si.quad(lambda x: x, 0, p, weight="alg", wvar=(1, 1))[0],
+            UnsupportedFunctionError,
+            "the weight depends on the limits",
+        ),
+        (lambda p: si.nsum(lambda k: p / k**2, p, np.inf).sum, UnsupportedFunctionError, "traced limits"),
+    ],
+)
+def test_what_is_refused(function: Callable[[Any], Any], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        gt.grad(function)(2.0)
+
+
+def test_errors_and_warnings_are_those_of_the_user() -> None:
+    with pytest.raises(TypeError, match="positional argument"):
+        gt.jit(lambda p: si.quad(lambda x, y: p * x, 0, 1)[0])(2.0)
+    with pytest.warns(si.IntegrationWarning):
+        gt.jit(lambda p: si.quad(lambda x: p / x, 0, 1)[0])(2.0)
