@@ -20,7 +20,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import blocks, uses
+from gradtape.procedures.traversal import blocks, uses, walk
 
 
 def exposed_variables(loop: For | While) -> set[Variable]:
@@ -168,3 +168,37 @@ def depend_on(values: Sequence[Value], leaves: AbstractSet[Content]) -> bool:
             made = value.maker()
             pending += () if made is None else made[1]
     return False
+
+
+def last_number(body: Sequence[Statement], variable: Variable) -> tuple[Literal | None, bool]:
+    """Return the number that statements assign to a variable last, and whether they do for certain; None if it is no number."""
+    known: Literal | None = None
+    for statement in reversed(body):
+        if isinstance(statement, Assign):
+            if statement.variable is variable:
+                value = statement.value
+                fits = isinstance(value, Literal) and (known is None or same_number(value, known))
+                return (value, True) if isinstance(value, Literal) and fits else (None, True)
+            continue
+        ends = [
+            last_number(block, variable)
+            for block in blocks(statement)
+            if any(isinstance(s, Assign) and s.variable is variable for s in walk(block))
+        ]
+        for number, _ in ends:
+            if number is None or (known is not None and not same_number(number, known)):
+                return None, True
+            known = number
+        if isinstance(statement, If) and len(ends) == 2 and all(is_certain for _, is_certain in ends):
+            return known, True
+    return known, False
+
+
+def same_number(value: Content, number: Literal) -> bool:
+    """Return whether a value is a known number, to the bit."""
+    return isinstance(value, Literal) and value.data is not None and value.data.tobytes() == _bytes(number)
+
+
+def _bytes(number: Literal) -> bytes:
+    assert number.data is not None
+    return number.data.tobytes()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gradtape.ir.graph import Literal, Value, extract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
@@ -12,12 +14,15 @@ from gradtape.procedures.ir import (
     Assign,
     Check,
     Content,
+    For,
+    If,
     Load,
     Pointer,
     Push,
     Span,
     Statement,
     Store,
+    While,
 )
 
 
@@ -94,3 +99,20 @@ class Rewriter:
         if isinstance(statement, Push):
             return Push(tuple([self.content(x) for x in statement.values]))
         return statement
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return the statements of a block, with those inside of them."""
+        return list(map(self.any_statement, statements))
+
+    def any_statement(self, statement: Statement) -> Statement:
+        """Return a statement that uses other leaves, with the blocks in it."""
+        if isinstance(statement, For):
+            count = self.value(statement.count)
+            return For(statement.index, count, self.block(statement.body), statement.parallel)
+        if isinstance(statement, While):
+            test = self.block(statement.test)
+            return While(self.value(statement.condition), test, self.block(statement.body))
+        if isinstance(statement, If):
+            condition = self.value(statement.condition)
+            return If(condition, self.block(statement.then), self.block(statement.otherwise))
+        return self.statement(statement)

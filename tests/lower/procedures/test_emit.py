@@ -274,13 +274,13 @@ def test_while_loop_ends_after_a_failed_check():
 
 def test_too_much_memory_is_a_failure():
     build = ProcedureBuilder("huge")
-    size = build.scalar("size", np.int64)
+    size, place = build.scalar("size", np.int64), build.scalar("place", np.int64)
     work = build.allocate("work", size)
-    build.store(work, 0, 1.0)
+    build.store(work, place, 1.0)
     run = compile_procedure(build.finish([build.load(work, 0)]))
-    assert run(10)[0] == 1.0
+    assert run(10, 0)[0] == 1.0
     with pytest.raises(ProcedureFailed):
-        run(2**58)
+        run(2**58, 0)
 
 
 def test_dead_statements_are_gone():

@@ -13,9 +13,10 @@ from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import INT64, aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.lower.procedures.expressions import free_sums
-from gradtape.lower.procedures.independence import LoopAccesses, distance
+from gradtape.lower.procedures.independence import LoopAccesses
 from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.ops.core.elementwise.logic import not_equal
+from gradtape.procedures.affine import distance
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.ir import (
     Apply,

@@ -26,7 +26,6 @@ from gradtape.lower.procedures.expressions import (
 )
 from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.lower.procedures.poll import has_loops
-from gradtape.lower.procedures.tape import item_size, record_layout
 from gradtape.lower.procedures.tasks import emit_tasks
 from gradtape.lower.resident.interrupts import POLL, POLL_DECLARATION, RAISE
 from gradtape.procedures.dataflow import depend_on, exposed_variables
@@ -49,6 +48,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
+from gradtape.procedures.tape import item_size, record_layout
 from gradtape.procedures.traversal import uses, walk
 
 

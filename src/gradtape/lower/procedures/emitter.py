@@ -14,7 +14,6 @@ from gradtape.lower.procedures.allocation import IN_FRAME, Allocations, plan_all
 from gradtape.lower.procedures.expressions import ScalarEmitter, exact_integers, free_sums
 from gradtape.lower.procedures.independence import independent_loops
 from gradtape.lower.procedures.poll import plan_polls
-from gradtape.lower.procedures.tape import match_tape, streamed_loops
 from gradtape.lower.resident.memory import PREFIX
 from gradtape.procedures.ir import (
     Apply,
@@ -30,6 +29,7 @@ from gradtape.procedures.ir import (
     Store,
     Variable,
 )
+from gradtape.procedures.tape import match_tape, streamed_loops
 from gradtape.procedures.traversal import blocks, walk
 from gradtape.records import record
 

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
-from gradtape.ir.graph import Value, number_of
-from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
+from gradtape.procedures.affine import distance
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -103,44 +102,3 @@ def _pairs(statements: Sequence[Statement]) -> Iterator[tuple[Load | Store, Load
                 isinstance(first, Store) or isinstance(second, Store)
             ):
                 yield first, second
-
-
-def distance(first: Value, second: Value) -> int | None:
-    """Return the difference of two integers, where that is a number."""
-    form = _linear(first)
-    for atom, factor in _linear(second).items():
-        form[atom] = form.get(atom, 0) - factor
-    number = form.pop(None, 0)
-    return None if any(form.values()) else number
-
-
-def _linear(value: Value) -> dict[Value | None, int]:
-    """Return an integer as a sum of multiples of other values; the constant is that of None."""
-    total: dict[Value | None, int] = {}
-    pending = [(value, 1)]
-    while pending:
-        value, factor = pending.pop()
-        number = number_of(value)
-        if number is not None:
-            total[None] = total.get(None, 0) + factor * int(number)
-            continue
-        node = value.node
-        if node is not None and node.op in (add, subtract):
-            sign = 1 if node.op is add else -1
-            pending += [(node.inputs[0], factor), (node.inputs[1], sign * factor)]
-        elif node is not None and node.op is negative:
-            pending.append((node.inputs[0], -factor))
-        elif node is not None and node.op is multiply and _factor(node.inputs) is not None:
-            number, other = _factor(node.inputs)  # type: ignore[misc]
-            pending.append((other, factor * number))
-        else:
-            total[value] = total.get(value, 0) + factor
-    return total
-
-
-def _factor(operands: Sequence[Value]) -> tuple[int, Value] | None:
-    for x, other in (operands, operands[::-1]):
-        number = number_of(x)
-        if number is not None:
-            return int(number), other
-    return None

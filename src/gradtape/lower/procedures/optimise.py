@@ -8,21 +8,20 @@ from typing import Final
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.kinds.index_map import IndexMap
 from gradtape.lower.procedures.accumulations import separate_accumulations
-from gradtape.lower.procedures.dead import remove_dead_statements
 from gradtape.lower.procedures.parallelise import divide_loops
 from gradtape.passes.complex.procedures import split_complex_procedure
 from gradtape.passes.pipeline import Pass
+from gradtape.passes.procedures.dead import remove_dead_statements
+from gradtape.passes.procedures.forwarding import forward_elements
+from gradtape.passes.procedures.fusion import fuse_loops
+from gradtape.passes.procedures.interchange import interchange_loops
 from gradtape.passes.rewrite import rewrite
 from gradtape.passes.simplify.algebra import simplify_algebra
 from gradtape.passes.simplify.cse import eliminate_common_subexpressions
 from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.passes.simplify.fold import fold_constants
 from gradtape.procedures.ir import (
-    For,
-    If,
     Procedure,
-    Statement,
-    While,
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import roots
@@ -86,7 +85,7 @@ def simplify_scalars(procedure: Procedure) -> Procedure:
     graph = Graph(inputs, nodes, list(operands), procedure.name)
     for step in SCALAR_PASSES:
         graph = step(graph)
-    copy = _Copy()
+    copy = Rewriter()
     copy.becomes.update(zip(operands, map(_plain, graph.outputs), strict=True))
     return Procedure(
         procedure.name,
@@ -105,32 +104,22 @@ def _plain(value: Value) -> Value:
     return value
 
 
-class _Copy(Rewriter):
-    """Copies statements, with other operands."""
-
-    def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return copies of the statements of a block."""
-        return list(map(self.any_statement, statements))
-
-    def any_statement(self, statement: Statement) -> Statement:
-        """Return a copy of a statement, with the blocks in it."""
-        if isinstance(statement, For):
-            return For(
-                statement.index, self.value(statement.count), self.block(statement.body), statement.parallel
-            )
-        if isinstance(statement, While):
-            condition = self.value(statement.condition)
-            return While(condition, self.block(statement.test), self.block(statement.body))
-        if isinstance(statement, If):
-            condition = self.value(statement.condition)
-            return If(condition, self.block(statement.then), self.block(statement.otherwise))
-        return self.statement(statement)
-
-
 def divide_parallel_loops(procedure: Procedure) -> Procedure:
     """Return the procedure with its long parallel loops in blocks, and the others sequential."""
     divided = divide_loops(procedure)
     return procedure if divided is procedure else simplify_scalars(divided)
+
+
+def fuse_and_contract(procedure: Procedure) -> Procedure:
+    """Return the procedure with loops fused, and without the loads and arrays that hand on what is known."""
+    contracted = forward_elements(fuse_loops(procedure))
+    return procedure if contracted is procedure else remove_dead_statements(simplify_scalars(contracted))
+
+
+def interchange_nests(procedure: Procedure) -> Procedure:
+    """Return the procedure with loops interchanged where inner ones walk along neighbours then."""
+    changed = interchange_loops(procedure)
+    return procedure if changed is procedure else simplify_scalars(changed)
 
 
 PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
@@ -138,6 +127,8 @@ PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
     split_complex_procedure,
     simplify_scalars,
     remove_dead_statements,
+    fuse_and_contract,
+    interchange_nests,
     divide_parallel_loops,
     separate_accumulations,
 )

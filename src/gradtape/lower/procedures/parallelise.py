@@ -15,7 +15,6 @@ from gradtape.ir.types import INT64
 from gradtape.loops.passes.parallelise import MOST_BLOCKS, OVERHEAD, WORTHWHILE
 from gradtape.lower.procedures.poll import seconds
 from gradtape.lower.procedures.privatise import Privatisation, Sharing
-from gradtape.lower.procedures.tape import match_tape
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.integer import floor_divide
@@ -38,6 +37,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
+from gradtape.procedures.tape import match_tape
 from gradtape.procedures.traversal import names, walk
 from gradtape.records import record
 
@@ -201,7 +201,7 @@ class _Division:
                     begin, length = begin + minimum(number, rest), rows + convert(less(number, rest), INT64)
                 with build.loop(length) as place:
                     rewriter.becomes[loop.index] = begin + place
-                    build.current.extend(rewriter.block(loop.body, assigned))
+                    build.current.extend(rewriter.statements_of(loop.body, assigned))
                 for variable, parts in totals.items():
                     build.store(parts, number, build.read(rewriter.variable(variable)))
             for variable, parts in totals.items():
@@ -242,21 +242,21 @@ class _BlockRewriter(Rewriter):
             self._variables[variable] = Variable(self._build.unique(variable.name), variable.type)
         return self._variables[variable]
 
-    def block(self, statements: Sequence[Statement], assigned: set[Variable]) -> list[Statement]:
+    def statements_of(self, statements: Sequence[Statement], assigned: set[Variable]) -> list[Statement]:
         """Return the statements of a block of the loop's body."""
         found: list[Statement] = []
         for statement in statements:
             if isinstance(statement, For):
                 count = self.value(statement.count)
-                found.append(For(statement.index, count, self.block(statement.body, assigned)))
+                found.append(For(statement.index, count, self.statements_of(statement.body, assigned)))
             elif isinstance(statement, While):
-                test = self.block(statement.test, assigned)
+                test = self.statements_of(statement.test, assigned)
                 condition = self.value(statement.condition)
-                found.append(While(condition, test, self.block(statement.body, assigned)))
+                found.append(While(condition, test, self.statements_of(statement.body, assigned)))
             elif isinstance(statement, If):
                 branch = If(self.value(statement.condition))
-                branch.then = self.block(statement.then, assigned)
-                branch.otherwise = self.block(statement.otherwise, assigned)
+                branch.then = self.statements_of(statement.then, assigned)
+                branch.otherwise = self.statements_of(statement.otherwise, assigned)
                 found.append(branch)
             elif isinstance(statement, Read):
                 if statement.variable in assigned:

@@ -12,14 +12,21 @@ from typing import Final
 from gradtape.ir.graph import Literal, Value, extract, number_of
 from gradtape.ir.types import Aval
 from gradtape.lower.procedures.independence import LoopAccesses
-from gradtape.procedures.dataflow import depend_on, exposed_variables, live_after_loops, total_chain, totals
+from gradtape.procedures.dataflow import (
+    depend_on,
+    exposed_variables,
+    last_number,
+    live_after_loops,
+    same_number,
+    total_chain,
+    totals,
+)
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
     Assign,
     Content,
     For,
-    If,
     Load,
     Memory,
     Pointer,
@@ -116,12 +123,12 @@ class Privatisation:
 
     def _reset(self, variable: Variable, loop: For, inside: Sequence[Statement]) -> Literal | None:
         """Return the number that a variable holds at the end of each iteration."""
-        number, is_certain = _last_number(loop.body, variable)
+        number, is_certain = last_number(loop.body, variable)
         if number is None or is_certain:
             return number
         own = {s for s in inside if isinstance(s, Assign)}
         others = [s for s in self._assigned[variable] if s not in own]
-        return number if others and all(_same(s.value, number) for s in others) else None
+        return number if others and all(same_number(s.value, number) for s in others) else None
 
     # Arrays
 
@@ -163,39 +170,6 @@ def _is_kept(variable: Variable, body: Sequence[Statement]) -> bool:
     return last in at_first
 
 
-def _last_number(body: Sequence[Statement], variable: Variable) -> tuple[Literal | None, bool]:
-    """Return the number that statements assign to a variable last, and whether they do for certain; None if it is no number."""
-    known: Literal | None = None
-    for statement in reversed(body):
-        if isinstance(statement, Assign):
-            if statement.variable is variable:
-                value = statement.value
-                fits = isinstance(value, Literal) and (known is None or _same(value, known))
-                return (value, True) if isinstance(value, Literal) and fits else (None, True)
-            continue
-        ends = [
-            _last_number(block, variable)
-            for block in blocks(statement)
-            if any(isinstance(s, Assign) and s.variable is variable for s in walk(block))
-        ]
-        for number, _ in ends:
-            if number is None or (known is not None and not _same(number, known)):
-                return None, True
-            known = number
-        if isinstance(statement, If) and len(ends) == 2 and all(is_certain for _, is_certain in ends):
-            return known, True
-    return known, False
-
-
-def _same(value: Content, number: Literal) -> bool:
-    return isinstance(value, Literal) and value.data is not None and value.data.tobytes() == _bytes(number)
-
-
-def _bytes(number: Literal) -> bytes:
-    assert number.data is not None
-    return number.data.tobytes()
-
-
 def _touches(apply: Apply, memory: Memory) -> bool:
     operands = (*apply.inputs, *apply.outputs)
     return any(isinstance(x, Span) and x.pointer.memory is memory for x in operands)
@@ -232,7 +206,7 @@ def _is_same_element(load: Load, store: Store) -> bool:
     if load.pointer is not store.pointer:
         return False
     x, y = load.index, store.index
-    return x is y or (isinstance(x, Literal) and _same(y, x))
+    return x is y or (isinstance(x, Literal) and same_number(y, x))
 
 
 def _all_blocks(body: Sequence[Statement]) -> Iterator[Sequence[Statement]]:

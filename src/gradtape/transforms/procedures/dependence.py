@@ -104,6 +104,16 @@ class Dependence:
             for accesses in ((first, second), (second, first))
         )
 
+    def precedes_in(self, loop: Block, first: Access, second: Access) -> bool:
+        """Return whether the second access, in a later iteration of a loop, may be to the element of the first one."""
+        if first.pointer is not second.pointer:
+            return True
+        return _Runs(self._tree, first, second, list(loop.around()), loop).may_meet(self._definitions)
+
+    def may_reach(self, first: Access, second: Access) -> bool:
+        """Return whether the second access may be to the element of the first one after that."""
+        return self._tree.may_precede(first.place, second.place) and self._may_meet(first, second)
+
     def _may_meet(self, first: Access, second: Access) -> bool:
         """Return whether two accesses, the second one later, may be to the same element."""
         if first.pointer is not second.pointer:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from gradtape.ir.types import Aval, aval, is_inexact
+from gradtape.passes.procedures.fusion import contract_arrays
 from gradtape.procedures.fingerprint import procedure_digest
 from gradtape.procedures.ir import Procedure
 from gradtape.transforms.procedures.batch import batch_procedure
@@ -136,7 +137,7 @@ def _cotangent_of(
         ("vjp", reference.digest, active, seeded, policy),
         (*reference.types, *seeds),
         (*reference.result_types, *pulled),
-        lambda: vjp_procedure(reference.procedure, active, seeded, policy),
+        lambda: vjp_procedure(contract_arrays(reference.procedure), active, seeded, policy),
         reference,
     )
 

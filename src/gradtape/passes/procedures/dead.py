@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gradtape.ir.graph import Value
-from gradtape.lower.procedures.tape import match_tape
 from gradtape.procedures.ir import (
     Apply,
     Assign,
@@ -26,6 +25,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
+from gradtape.procedures.tape import match_tape
 from gradtape.procedures.traversal import blocks, defines, stored, uses
 
 

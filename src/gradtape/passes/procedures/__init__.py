@@ -1,0 +1,1 @@
+"""Procedure to procedure: passes that concern loops and the arrays between them."""

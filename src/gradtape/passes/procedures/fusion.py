@@ -1,0 +1,340 @@
+"""Loop fusion in procedures: neighbouring loops with the same trip count become one, so that elements pass between them in registers.
+
+After R. Allen and K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001, chapter 8. A fusion is legal where
+no iteration of the second loop meets an element that a later iteration of the first one uses. What stands between the loops moves before
+the first one or behind the second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from gradtape.ir.graph import Value, extract, number_of
+from gradtape.passes.procedures.dead import remove_dead_statements
+from gradtape.passes.procedures.forwarding import forward_elements
+from gradtape.passes.procedures.surroundings import LoopSurroundings
+from gradtape.procedures.affine import distance
+from gradtape.procedures.dataflow import exposed_variables, total_chain
+from gradtape.procedures.ir import (
+    Apply,
+    Assign,
+    Content,
+    For,
+    If,
+    Load,
+    Memory,
+    Pointer,
+    Pop,
+    Procedure,
+    Push,
+    Read,
+    Span,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from gradtape.procedures.rewrite import Rewriter
+from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.transforms.procedures.accumulate import structure
+
+MOST_PAIRS: Final = 300
+"""Pairs of accesses that are compared for a fusion."""
+
+REACH: Final = 24
+"""Statements between two loops that are fused, at most."""
+
+NEAR: Final = 64
+"""Distance of elements below which accesses of several iterations stand in the way of vectors."""
+
+
+def fuse_loops(procedure: Procedure) -> Procedure:
+    """Return the procedure with loops fused that use the same elements; the same procedure where there are none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gradtape.ir.types import aval
+    >>> from gradtape.procedures.builder import ProcedureBuilder
+    >>> build = ProcedureBuilder("twice")
+    >>> x = build.array("x", (5,))
+    >>> y, z = build.allocate("y", 5), build.allocate("z", 5)
+    >>> with build.loop(5) as i:
+    ...     build.store(y, i, build.load(x, i) * 2.0)
+    >>> with build.loop(5) as i:
+    ...     build.store(z, i, build.load(y, i) + 1.0)
+    >>> fused = fuse_loops(build.finish([z], [aval((5,), np.dtype(float))]))
+    >>> [type(statement).__name__ for statement in fused.body]
+    ['Allocate', 'Allocate', 'For']
+    """
+    fusion = _Fusion(procedure)
+    body = fusion.block(procedure.body)
+    if not fusion.count:
+        return procedure
+    return Procedure(
+        procedure.name,
+        procedure.parameters,
+        procedure.types,
+        body,
+        procedure.results,
+        procedure.result_types,
+    )
+
+
+def contract_arrays(procedure: Procedure) -> Procedure:
+    """Return the procedure after loop fusion, without the arrays that only hand on elements within an iteration."""
+    fused = fuse_loops(procedure)
+    return procedure if fused is procedure else remove_dead_statements(forward_elements(fused))
+
+
+class _Effects(NamedTuple):
+    """What a statement reads, writes and defines, with the blocks in it; the tape is None."""
+
+    reads: set[Memory | Variable | None]
+    writes: set[Memory | Variable | None]
+    defines: set[Content]
+    uses: set[Content]
+
+    def conflict(self, later: _Effects) -> bool:
+        """Return whether a later statement cannot change places with this one."""
+        return not (
+            self.writes.isdisjoint(later.reads)
+            and self.writes.isdisjoint(later.writes)
+            and self.reads.isdisjoint(later.writes)
+            and self.defines.isdisjoint(later.uses)
+        )
+
+
+class _Fusion:
+    """Fuses the loops of one procedure.
+
+    Attributes
+    ----------
+    count : int
+        Of the loops that were fused with an earlier one.
+    """
+
+    def __init__(self, procedure: Procedure) -> None:
+        self.count = 0
+        self._around: list[tuple[Statement, bool]] = []
+        self._effects: dict[Statement, _Effects] = {}
+        self._readers: dict[Variable, int] = {}
+        self._leaves: dict[Value, frozenset[Content]] = {}
+        for statement in walk(procedure.body):
+            if isinstance(statement, Read):
+                self._readers[statement.variable] = self._readers.get(statement.variable, 0) + 1
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return the statements of a block with loops fused, outer ones first."""
+        fused = list(statements)
+        position = 0
+        while position < len(fused):  # terminates: each round has fewer statements, or a greater position
+            place = self._join(fused, position)
+            position = position + 1 if place is None else place
+        return [self._inner(statement) for statement in fused]
+
+    def _inner(self, statement: Statement) -> Statement:
+        """Return a statement with the loops in its blocks fused."""
+        count = self.count
+        if isinstance(statement, For):
+            body = self._block_in(statement, True, statement.body)
+            if self.count > count:
+                return For(statement.index, statement.count, body, statement.parallel)
+        elif isinstance(statement, While):
+            test = self._block_in(statement, True, statement.test)
+            body = self._block_in(statement, True, statement.body)
+            if self.count > count:
+                return While(statement.condition, test, body)
+        elif isinstance(statement, If):
+            then = self._block_in(statement, True, statement.then)
+            otherwise = self._block_in(statement, False, statement.otherwise)
+            if self.count > count:
+                return If(statement.condition, then, otherwise)
+        return statement
+
+    def _block_in(self, holder: Statement, is_first: bool, body: Sequence[Statement]) -> list[Statement]:
+        self._around.append((holder, is_first))
+        found = self.block(body)
+        self._around.pop()
+        return found
+
+    def _join(self, statements: list[Statement], position: int) -> int | None:
+        """Fuse the loop at a position with one before it; return the new position, None if there is none."""
+        second = statements[position]
+        if not isinstance(second, For):
+            return None
+        for place in range(position - 1, max(-1, position - 1 - REACH), -1):
+            first = statements[place]
+            if not isinstance(first, For) or not self._may_gain(first, second):
+                continue
+            moved = self._moved(first, statements[place + 1 : position], second)
+            if moved is None:
+                continue
+            fused = self._fused(first, second)
+            if fused is None:
+                continue
+            before, after = moved
+            statements[place : position + 1] = [*before, fused, *after]
+            self.count += 1
+            return place + len(before)
+        return None
+
+    # Whether it pays
+
+    def _may_gain(self, first: For, second: For) -> bool:
+        """Return whether one loop uses an array that the other one stores, and both are of one sort."""
+        if first.parallel is not second.parallel or not _are_equal(first.count, second.count):
+            return False
+        one, other = self._effects_of(first), self._effects_of(second)
+        if None in one.writes and None in other.writes:
+            return False
+        shared = (one.writes & (other.reads | other.writes)) | (one.reads & other.writes)
+        if not any(isinstance(x, Memory) for x in shared):
+            return False
+        innermost = [_is_innermost(loop) for loop in (first, second)]
+        if not any(innermost):
+            return True
+        if not all(innermost):
+            return False
+        return not any(_is_sequential(loop) for loop in (first, second))
+
+    # Statements between
+
+    def _moved(
+        self, first: For, between: Sequence[Statement], second: For
+    ) -> tuple[list[Statement], list[Statement]] | None:
+        """Return the statements between two loops that move before them, and those that move behind; None where they cannot."""
+        before: list[Statement] = []
+        after: list[Statement] = []
+        for statement in between:
+            effects = self._effects_of(statement)
+            if not any(self._effects_of(s).conflict(effects) for s in (first, *after)):
+                before.append(statement)
+            elif not effects.conflict(self._effects_of(second)):
+                after.append(statement)
+            else:
+                return None
+        return before, after
+
+    def _effects_of(self, statement: Statement) -> _Effects:
+        found = self._effects.get(statement)
+        if found is None:
+            found = self._effects[statement] = _Effects(set(), set(), set(defines(statement)), set())
+            for inner in walk([statement]):
+                for content in uses(inner):
+                    found.uses.update(self._leaves_of(content))
+                if isinstance(inner, Load):
+                    found.reads.add(inner.pointer.memory)
+                elif isinstance(inner, Store):
+                    found.writes.add(inner.pointer.memory)
+                elif isinstance(inner, Read):
+                    found.reads.add(inner.variable)
+                elif isinstance(inner, Assign):
+                    found.writes.add(inner.variable)
+                elif isinstance(inner, Push | Pop):
+                    found.writes.add(None)
+                elif isinstance(inner, Apply):
+                    found.reads.update([x.pointer.memory for x in inner.inputs if isinstance(x, Span)])
+                    found.writes.update([x.pointer.memory for x in inner.outputs])
+        return found
+
+    def _leaves_of(self, content: Content) -> frozenset[Content]:
+        if isinstance(content, Pointer):
+            return frozenset([content])
+        found = self._leaves.get(content)
+        if found is None:
+            found = self._leaves[content] = frozenset[Content](extract([content])[1])
+        return found
+
+    # Whether it is legal
+
+    def _fused(self, first: For, second: For) -> For | None:
+        """Return two loops as one; None where that changes what they compute."""
+        if not self._have_own_variables(first, second):
+            return None
+        copy = Rewriter()
+        copy.becomes[second.index] = first.index
+        body = copy.block(second.body)
+        fused = For(first.index, first.count, [*first.body, *body], first.parallel)
+        pairs = list(_pairs(first.body, body))
+        if len(pairs) > MOST_PAIRS or any(
+            isinstance(s, Apply) or isinstance(t, Apply) or s.pointer is not t.pointer for s, t in pairs
+        ):
+            return None
+        surroundings = LoopSurroundings(fused, self._around)
+        must_be_independent = fused.parallel or _is_innermost(fused)
+        for one, other in pairs:
+            assert not isinstance(one, Apply) and not isinstance(other, Apply)
+            if surroundings.precedes(other, one) or (
+                must_be_independent and surroundings.precedes(one, other)
+            ):
+                return None
+        return fused
+
+    def _have_own_variables(self, first: For, second: For) -> bool:
+        """Return whether neither loop reads what the other one assigns."""
+        own = [{s.variable for s in walk(loop.body) if isinstance(s, Assign)} for loop in (first, second)]
+        exposed = [exposed_variables(loop) for loop in (first, second)]
+        if not own[0].isdisjoint(exposed[1]) or not own[1].isdisjoint(exposed[0]):
+            return False
+        for variable in own[0] & own[1]:  # is used within iterations, of either loop
+            inside = [s for s in walk([first, second]) if isinstance(s, Read) and s.variable is variable]
+            if len(inside) < self._readers.get(variable, 0):
+                return False
+        return True
+
+
+def _are_equal(first: Value, second: Value) -> bool:
+    a, b = number_of(first), number_of(second)
+    if a is not None or b is not None:
+        return a == b
+    return first is second or structure(first) == structure(second)
+
+
+def _is_innermost(loop: For) -> bool:
+    return not any(isinstance(s, For | While | Apply) for s in walk(loop.body))
+
+
+def _is_sequential(loop: For) -> bool:
+    """Return whether iterations hand on numbers other than sums, or elements near to each other."""
+    inside = list(walk(loop.body))
+    exposed = exposed_variables(loop)
+    for variable in {s.variable for s in inside if isinstance(s, Assign)} & exposed:
+        if total_chain(variable, inside, exposed) is None:
+            return True
+    accesses = [s for s in inside if isinstance(s, Load | Store)]
+    stores = [s for s in accesses if isinstance(s, Store)]
+    if len(stores) * len(accesses) > MOST_PAIRS:
+        return True
+    for store in stores:
+        for other in accesses:
+            if other.pointer.memory is store.pointer.memory and other.index is not store.index:
+                apart = distance(store.index, other.index)
+                if apart is not None and 0 < abs(apart) < NEAR:
+                    return True
+    return False
+
+
+def _pairs(
+    first: Sequence[Statement], second: Sequence[Statement]
+) -> Iterator[tuple[Load | Store | Apply, Load | Store | Apply]]:
+    """Yield accesses of two lists of statements to the same memory, one of them a store."""
+    by_memory: dict[Memory, list[Load | Store | Apply]] = {}
+    for statement in walk(second):
+        if isinstance(statement, Load | Store | Apply):
+            for memory in _memories(statement):
+                by_memory.setdefault(memory, []).append(statement)
+    for one in walk(first):
+        if isinstance(one, Load | Store | Apply):
+            for memory in _memories(one):
+                for other in by_memory.get(memory, ()):
+                    if not isinstance(one, Load) or not isinstance(other, Load):
+                        yield one, other
+
+
+def _memories(statement: Load | Store | Apply) -> set[Memory]:
+    if isinstance(statement, Apply):
+        spans = (*statement.inputs, *statement.outputs)
+        return {x.pointer.memory for x in spans if isinstance(x, Span)}
+    return {statement.pointer.memory}

@@ -1,0 +1,329 @@
+"""Loop interchange in procedures: the inner loop becomes the one that walks along neighbouring elements, where vectors are possible.
+
+A nest ``for j: before; for k: inner; after`` becomes ``for j: before``, ``for k: for j: inner`` and ``for j: after``: the loop over j is
+distributed, and the loops in the middle are exchanged. Numbers that pass between the parts are expanded to arrays. So products of a matrix
+and the columns of another one are sums of rows. Each element gets the same terms in the same order.
+
+After R. Allen and K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001, chapter 5.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from gradtape.ir.graph import Value, extract, number_of
+from gradtape.ir.types import INT64, Aval
+from gradtape.passes.procedures.surroundings import LoopSurroundings
+from gradtape.procedures.affine import linear_form
+from gradtape.procedures.builder import leaf
+from gradtape.procedures.dataflow import exposed_variables
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Content,
+    For,
+    If,
+    Load,
+    Memory,
+    Pointer,
+    Pop,
+    Procedure,
+    Push,
+    Read,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from gradtape.procedures.rewrite import Rewriter
+from gradtape.procedures.traversal import defines, uses, walk
+
+FEWEST: Final = 8
+"""Iterations of a loop from which on it is moved inwards."""
+
+MOST: Final = 4096
+"""Iterations of such a loop at most: expanded numbers are to stay in the caches."""
+
+MOST_PAIRS: Final = 200
+"""Pairs of accesses that are compared for an interchange."""
+
+
+def interchange_loops(procedure: Procedure) -> Procedure:
+    """Return the procedure with inner loops that walk along neighbours; the same procedure where nothing changes."""
+    interchange = _Interchange(procedure)
+    body = interchange.block(procedure.body)
+    if not interchange.count:
+        return procedure
+    return Procedure(
+        procedure.name,
+        procedure.parameters,
+        procedure.types,
+        [*interchange.allocated, *body],
+        procedure.results,
+        procedure.result_types,
+    )
+
+
+class _Nest(NamedTuple):
+    """A loop with one loop in it, and what stands before and after that."""
+
+    outer: For
+    before: list[Statement]
+    inner: For
+    after: list[Statement]
+
+    @property
+    def parts(self) -> tuple[Sequence[Statement], ...]:
+        return self.before, self.inner.body, self.after
+
+
+class _Interchange:
+    """Rewrites the nests of one procedure.
+
+    Attributes
+    ----------
+    count : int
+        Of the nests that were changed.
+    allocated : list of Allocate
+        The arrays of expanded numbers.
+    """
+
+    def __init__(self, procedure: Procedure) -> None:
+        self.count = 0
+        self.allocated: list[Statement] = []
+        self._around: list[tuple[Statement, bool]] = []
+        self._readers: dict[Variable, int] = {}
+        for statement in walk(procedure.body):
+            if isinstance(statement, Read):
+                self._readers[statement.variable] = self._readers.get(statement.variable, 0) + 1
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return the statements of a block with nests interchanged."""
+        return [new for statement in statements for new in self._statement(statement)]
+
+    def _statement(self, statement: Statement) -> list[Statement]:
+        if isinstance(statement, For):
+            nest = _nest(statement)
+            changed = self._changed(nest) if nest is not None else None
+            if changed is not None:
+                self.count += 1
+                return changed
+            return [For(statement.index, statement.count, self._in(statement, True), statement.parallel)]
+        if isinstance(statement, If):
+            return [If(statement.condition, self._in(statement, True), self._in(statement, False))]
+        if isinstance(statement, While):
+            self._around.append((statement, True))
+            test, body = self.block(statement.test), self.block(statement.body)
+            self._around.pop()
+            return [While(statement.condition, test, body)]
+        return [statement]
+
+    def _in(self, holder: For | If, is_first: bool) -> list[Statement]:
+        """Return a block of a statement with nests interchanged; iterations of a parallel loop have their own arrays."""
+        before = self.allocated
+        is_own = isinstance(holder, For) and holder.parallel
+        if is_own:
+            self.allocated = []
+        self._around.append((holder, is_first))
+        body = holder.body if isinstance(holder, For) else holder.then if is_first else holder.otherwise
+        found = self.block(body)
+        self._around.pop()
+        if is_own:
+            found, self.allocated = [*self.allocated, *found], before
+        return found
+
+    def _changed(self, nest: _Nest) -> list[Statement] | None:
+        """Return the loops that take the place of a nest; None where they would be slower, or something else."""
+        if not _gains(nest):
+            return None
+        expanded = self._expanded_variables(nest)
+        if expanded is None or not self._is_legal(nest):
+            return None
+        leaves = _expanded_leaves(nest)
+        if leaves is None:
+            return None
+        return self._written(nest, expanded, leaves)
+
+    def _is_legal(self, nest: _Nest) -> bool:
+        """Return whether the loop can be distributed, and the loops in the middle exchanged."""
+        tape = [any(isinstance(s, Push | Pop) for s in walk(part)) for part in nest.parts]
+        if tape[1] or (tape[0] and tape[2]):
+            return False
+        surroundings = LoopSurroundings(nest.outer, self._around)
+        pairs = list(_pairs(nest))
+        if len(pairs) > MOST_PAIRS:
+            return False
+        for one, two, are_in_one_part in pairs:
+            if one.pointer is not two.pointer or surroundings.precedes(two, one):
+                return False
+            if are_in_one_part and surroundings.precedes(one, two):
+                return False
+        return True
+
+    def _expanded_variables(self, nest: _Nest) -> set[Variable] | None:
+        """Return the variables that get an array; None where the parts cannot have their own."""
+        expanded: set[Variable] = set()
+        exposed = exposed_variables(nest.outer)
+        handed_on = exposed_variables(nest.inner)
+        inside = [list(walk(part)) for part in nest.parts]
+        assigned = {s.variable for part in inside for s in part if isinstance(s, Assign)}
+        for variable in assigned:
+            users = [
+                place
+                for place, part in enumerate(inside)
+                if any(isinstance(s, Read | Assign) and s.variable is variable for s in part)
+            ]
+            if variable in exposed:  # a sum of a part that keeps its order, or a state
+                if users in ([0], [2]):
+                    continue
+                return None
+            reads = sum(isinstance(s, Read) and s.variable is variable for part in inside for s in part)
+            if reads < self._readers.get(variable, 0) or not isinstance(variable.type, Aval):
+                return None
+            if len(users) > 1 or (users == [1] and variable in handed_on):
+                expanded.add(variable)
+        return expanded
+
+    def _written(self, nest: _Nest, variables: set[Variable], leaves: Sequence[Value]) -> list[Statement]:
+        outer = nest.outer
+        arrays: dict[Variable | Value, Pointer] = {}
+        expanded: list[Variable | Value] = [*variables, *leaves]
+        for number, item in enumerate(expanded):
+            type_ = item.type if isinstance(item, Variable) else item.aval
+            dtype = type_.dtype
+            name = f"expanded.{self.count}.{len(self.allocated)}.{number}"
+            arrays[item] = Pointer(name, Memory(name, dtype))
+        self.allocated += [Allocate(pointer, outer.count) for pointer in arrays.values()]
+        found: list[Statement] = []
+        for place, part in enumerate(nest.parts):
+            if not part:
+                continue
+            index = leaf(INT64)
+            copy = _Expansion(arrays, index)
+            copy.becomes[outer.index] = index
+            own = {content for s in walk(part) for content in defines(s)}
+            needed = {x for s in walk(part) for x in _leaves(s)}
+            body: list[Statement] = []
+            for value in leaves:
+                if value not in own and value in needed:
+                    out = leaf(value.dtype)
+                    body.append(Load(out, arrays[value], index))
+                    copy.becomes[value] = out
+            body += copy.block(part)
+            loop = For(index, outer.count, body, outer.parallel)
+            if place == 1:
+                loop = For(nest.inner.index, nest.inner.count, [loop])
+            found.append(loop)
+        return found
+
+
+class _Expansion(Rewriter):
+    """Copies statements; variables and leaves that have an array are in it."""
+
+    def __init__(self, arrays: dict[Variable | Value, Pointer], index: Value) -> None:
+        super().__init__()
+        self._arrays = arrays
+        self._index = index
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        found: list[Statement] = []
+        for statement in statements:
+            changed = self.any_statement(statement)
+            found.append(changed)
+            found += [
+                Store(self._arrays[content], self._index, content)
+                for content in defines(changed)
+                if isinstance(content, Value) and content in self._arrays
+            ]
+        return found
+
+    def statement(self, statement: Statement) -> Statement:
+        if isinstance(statement, Read) and statement.variable in self._arrays:
+            assert isinstance(statement.out, Value)
+            return Load(statement.out, self._arrays[statement.variable], self._index)
+        if isinstance(statement, Assign) and statement.variable in self._arrays:
+            assert isinstance(statement.value, Value)
+            return Store(self._arrays[statement.variable], self._index, self.value(statement.value))
+        return super().statement(statement)
+
+
+def _nest(outer: For) -> _Nest | None:
+    """Return a loop of a known trip count as a nest, if one innermost loop is in it, with the same trip count for all iterations."""
+    count = number_of(outer.count)
+    places = [k for k, s in enumerate(outer.body) if isinstance(s, For)]
+    if outer.parallel or count is None or not FEWEST <= int(count) <= MOST or len(places) != 1:
+        return None
+    inner = outer.body[places[0]]
+    assert isinstance(inner, For)
+    nest = _Nest(outer, outer.body[: places[0]], inner, outer.body[places[0] + 1 :])
+    if inner.parallel or any(
+        isinstance(s, For | While | Apply | Allocate) for part in nest.parts for s in walk(part)
+    ):
+        return None
+    own = {outer.index, *[x for s in walk(nest.before) for x in defines(s)]}
+    return nest if own.isdisjoint(_leaves(inner)) else None
+
+
+def _gains(nest: _Nest) -> bool:
+    """Return whether the inner loop walks across rows, and the outer one along them."""
+    score = 0
+    for statement in walk(nest.inner.body):
+        if not isinstance(statement, Load | Store):
+            continue
+        form = linear_form(statement.index)
+        across, along = form.get(nest.inner.index, 0), form.get(nest.outer.index, 0)
+        others = [x for x in form if x is not None and x not in (nest.inner.index, nest.outer.index)]
+        if any(nest.outer.index in extract([x])[1] or nest.inner.index in extract([x])[1] for x in others):
+            return False
+        if abs(across) > 1 and abs(along) == 1:
+            score += 1
+        elif abs(along) > 1:
+            return False
+    return score > 0
+
+
+def _pairs(nest: _Nest) -> Iterator[tuple[Load | Store, Load | Store, bool]]:
+    """Yield accesses that may conflict in another order, the first one's part before the second one's.
+
+    The last entry says whether both are in the inner loop.
+    """
+    parts = [[s for s in walk(part) if isinstance(s, Load | Store)] for part in nest.parts]
+    for place, part in enumerate(parts):
+        for other in range(place, len(parts)):
+            for one, two in itertools.product(part, parts[other]):
+                if one.pointer.memory is not two.pointer.memory:
+                    continue
+                if isinstance(one, Load) and isinstance(two, Load):
+                    continue
+                if place != other:
+                    yield one, two, False
+                elif place == 1 and not _meet_in_one_iteration(nest, one, two):
+                    yield one, two, True
+
+
+def _meet_in_one_iteration(nest: _Nest, one: Load | Store, two: Load | Store) -> bool:
+    """Return whether two accesses are to one element in the same iteration of the inner loop only, for all of the outer loop."""
+    form, other = linear_form(one.index), linear_form(two.index)
+    if form != other or not form.get(nest.inner.index) or form.get(nest.outer.index):
+        return False
+    varying = {nest.outer.index, *[x for s in walk(nest.outer.body) for x in defines(s)]}
+    return varying.isdisjoint(extract([x for x in form if x is not None and x is not nest.inner.index])[1])
+
+
+def _expanded_leaves(nest: _Nest) -> list[Value] | None:
+    """Return what the part before the inner loop defines and the other parts use; None if there are pointers among it."""
+    before = [x for s in nest.before for x in defines(s)]
+    needed = {x for part in nest.parts[1:] for s in walk(part) for x in _leaves(s)}
+    found = [x for x in before if x in needed]
+    values = [x for x in found if isinstance(x, Value)]
+    return values if len(values) == len(found) else None
+
+
+def _leaves(statement: Statement) -> list[Content]:
+    """Return the leaves and pointers that a statement itself uses."""
+    contents = uses(statement)
+    values = [x for x in contents if isinstance(x, Value)]
+    return [*extract(values)[1], *[x for x in contents if isinstance(x, Pointer)]]

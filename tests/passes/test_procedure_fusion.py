@@ -1,0 +1,199 @@
+"""Loop fusion and forwarding of elements in procedures: what is computed stays the same, bit for bit."""
+
+import random
+
+import numpy as np
+import pytest
+
+from gradtape.ir.types import aval
+from gradtape.lower.procedures.optimise import optimise_procedure
+from gradtape.ops.core.elementwise.exponential import sin
+from gradtape.passes.procedures.forwarding import forward_elements
+from gradtape.passes.procedures.fusion import contract_arrays, fuse_loops
+from gradtape.procedures.builder import ProcedureBuilder
+from gradtape.procedures.interpret import run_procedure
+from gradtape.procedures.ir import Allocate, For, Load, Store
+from gradtape.procedures.traversal import walk
+from gradtape.procedures.verifier import verify_procedure
+from gradtape.transforms.procedures.vjp import vjp_procedure
+from tests.transforms.procedures.random_procedures import random_procedure
+
+N = 6
+SIZE = 64
+
+
+def loops(procedure):
+    return [s for s in walk(procedure.body) if isinstance(s, For)]
+
+
+def random_nests(seed):
+    """Return a procedure of neighbouring nests of loops over arrays that they share."""
+    choose = random.Random(seed)
+    build = ProcedureBuilder(f"nests{seed}")
+    x, y = build.array("x", (SIZE,)), build.scalar("y")
+    arrays = []
+    for name in "abc":
+        is_zero = choose.random() < 0.5
+        arrays.append(build.allocate(name, SIZE, zero=is_zero))
+        if not is_zero:
+            with build.loop(SIZE) as i:
+                build.store(arrays[-1], i, build.load(x, i))
+    sums = [build.variable(name, y) for name in "uv"]
+
+    def index(numbers):
+        i, j = choose.choice(numbers), choose.choice(numbers)
+        found = (
+            i * choose.choice([1, 8, 8, 7]) + j * choose.choice([0, 1, 1, 2]) + choose.choice([0, 0, 0, 1, 8])
+        )
+        return SIZE - 1 - found if choose.random() < 0.2 else found
+
+    def statement(numbers):
+        target = choose.choice(arrays)
+        place = index(numbers)
+        total = choose.choice(sums)
+        term = build.load(choose.choice([*arrays, x]), index(numbers))
+        kind = choose.random()
+        if kind < 0.35:
+            build.store(target, place, sin(term) + 0.5)
+        elif kind < 0.6:
+            build.store(target, place, build.load(target, place) * 0.5 + term)
+        elif kind < 0.75:
+            build.assign(total, build.read(total) + term)
+        elif kind < 0.85:
+            build.assign(total, term * y)
+            build.store(target, place, build.read(total))
+        else:
+            build.store(target, place, 0.25)
+
+    def nest(numbers, depth):
+        inner = choose.choice([N, N, N, N - 1, numbers[-1] if numbers else N])
+        with build.loop(inner) as i:
+            own = [*numbers, i]
+            for _ in range(choose.randint(1, 2)):
+                if depth and choose.random() < 0.6:
+                    nest(own, depth - 1)
+                else:
+                    statement(own)
+
+    for _ in range(choose.randint(3, 6)):
+        if choose.random() < 0.3:
+            total = choose.choice(sums)
+            build.assign(
+                total, build.read(total) * 0.5 + build.load(choose.choice(arrays), choose.randint(0, 9))
+            )
+        nest([], 1)
+    results = [build.load(arrays[2], 3) + build.read(sums[0]), build.read(sums[1])]
+    types = [aval((), np.dtype(float))] * 2
+    return build.finish([arrays[0], *results], [aval((SIZE,), np.dtype(float)), *types])
+
+
+def check(procedure, arguments):
+    expected = run_procedure(procedure, arguments)
+    for step in (fuse_loops, forward_elements, contract_arrays):
+        changed = step(procedure)
+        verify_procedure(changed)
+        for one, other in zip(run_procedure(changed, arguments), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def arguments_of(seed):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=SIZE), rng.normal()]
+
+
+def test_random_nests_compute_the_same():
+    fused = 0
+    for seed in range(50):
+        procedure = random_nests(seed)
+        check(procedure, arguments_of(seed))
+        fused += len(loops(fuse_loops(procedure))) < len(loops(procedure))
+    assert fused > 8
+
+
+def test_random_procedures_compute_the_same():
+    for seed in range(25):
+        check(*random_procedure(seed))
+
+
+def test_derivatives_of_random_nests():
+    for seed in range(12):
+        procedure = random_nests(seed)
+        arguments = arguments_of(seed)
+        seeds = [np.ones(SIZE), 1.0, 0.5]
+        expected = run_procedure(vjp_procedure(procedure, [True, True], [True] * 3), [*arguments, *seeds])
+        pulled = vjp_procedure(contract_arrays(procedure), [True, True], [True] * 3)
+        check(pulled, [*arguments, *seeds])
+        for one, other in zip(run_procedure(pulled, [*arguments, *seeds]), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def rows(build, count, body):
+    with build.loop(count) as i, build.loop(count) as j:
+        body(i * count + j)
+
+
+def test_an_array_between_two_nests_is_gone():
+    build = ProcedureBuilder()
+    x = build.array("x", (N * N,))
+    between = build.allocate("between", N * N)
+    total = build.variable("total", 0.0)
+    rows(build, N, lambda k: build.store(between, k, sin(build.load(x, k))))
+    rows(build, N, lambda k: build.assign(total, build.read(total) + build.load(between, k)))
+    procedure = build.finish([build.read(total)])
+    contracted = contract_arrays(procedure)
+    assert len(loops(contracted)) == 2
+    assert not any(isinstance(s, Store | Allocate) for s in walk(contracted.body))
+    pulled = optimise_procedure(vjp_procedure(contracted, [True], [True]))
+    assert len(loops(pulled)) == 4
+    assert not any(isinstance(s, Allocate) and s.zero for s in pulled.body)
+
+
+@pytest.mark.parametrize("shift, fused", [(0, 1), (-1, 2), (1, 2)])
+def test_neighbours_of_an_element_keep_loops_apart(shift, fused):
+    """A later element is not there yet; an earlier one would keep the loop from vectors."""
+    build = ProcedureBuilder()
+    x, y = build.array("x", (N,)), build.allocate("y", N, zero=True)
+    z = build.allocate("z", N)
+    with build.loop(N) as i:
+        build.store(y, i, build.load(x, i) * 2.0)
+    with build.loop(N - 2) as i:
+        pass
+    with build.loop(N) as i:
+        build.store(z, i, build.load(y, i + shift if shift < 1 else i + 1) + 1.0)
+    body = [s for s in build.body if not isinstance(s, For) or s.body]
+    build.body[:] = body
+    procedure = build.finish([z], [aval((N,), np.dtype(float))])
+    assert len(loops(fuse_loops(procedure))) == fused
+
+
+def test_outer_loops_are_fused_where_inner_ones_cannot_be():
+    build = ProcedureBuilder()
+    x, y = build.array("x", (N * N,)), build.allocate("y", N * N)
+    z = build.allocate("z", N * N, zero=True)
+    rows(build, N, lambda k: build.store(y, k, build.load(x, k) * 2.0))
+    with build.loop(N) as i, build.loop(N - 1) as j:
+        build.store(z, i * N + j, build.load(y, i * N + j + 1))
+    fused = fuse_loops(build.finish([z], [aval((N * N,), np.dtype(float))]))
+    assert [len(loop.body) for loop in loops(fused)] == [2, 2, 2]
+
+
+def test_a_sum_that_the_second_loop_reads_keeps_loops_apart():
+    build = ProcedureBuilder()
+    x, y = build.array("x", (N,)), build.allocate("y", N)
+    total = build.variable("total", 0.0)
+    with build.loop(N) as i:
+        build.store(y, i, build.load(x, i))
+        build.assign(total, build.read(total) + build.load(x, i))
+    with build.loop(N) as i:
+        build.store(y, i, build.load(y, i) / build.read(total))
+    procedure = build.finish([y], [aval((N,), np.dtype(float))])
+    assert fuse_loops(procedure) is procedure
+
+
+def test_elements_at_a_known_distance_stay_known():
+    build = ProcedureBuilder()
+    x, y = build.scalar("x"), build.allocate("y", 4)
+    build.store(y, 0, x)
+    build.store(y, 1, x * 2.0)
+    procedure = build.finish([build.load(y, 0) + build.load(y, 1)])
+    assert not any(isinstance(s, Load) for s in forward_elements(procedure).body)
