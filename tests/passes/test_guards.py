@@ -45,3 +45,19 @@ def test_a_branch_on_a_truth_value_that_selects_too():
     compiled = gt.jit(chosen)
     for x in (np.array([1.0, 2.0]), np.array([-1.0, 2.0])):
         np.testing.assert_array_equal(compiled(x), chosen(x))
+
+
+@pytest.mark.parametrize("part", [1.0, 1j])
+def test_constants_keep_their_places_where_an_integer_is_substituted(part):
+    """The rest of the graph uses the factors first, the graph as traced the signs."""
+
+    def signed(x):
+        n = np.sum(x * np.array([1.0, 1.0]) > 0)
+        for _ in range(n):
+            x = x + 1.0
+        return x * n * np.array([10.0, 100.0 * part])
+
+    compiled, x = gt.jit(signed), np.array([0.5, 2.0])
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled(x), signed(x))
+    assert compiled.site.traces == 1

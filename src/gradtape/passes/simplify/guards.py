@@ -13,6 +13,8 @@ def substitute_guarded_numbers(graph: Graph) -> Graph:
     A guard itself goes on checking what was computed; if that is another number, nothing that the graph has computed is used. But it has
     to come to an end: loops that Python's guards lead keep what they compute, because they end where a guard of theirs does not hold.
 
+    Constants become inputs after the others, in the order in which their arrays are passed: what is left uses them in another order.
+
     Examples
     --------
     >>> from gradtape.ir.types import FLOAT64, INT64, aval
@@ -40,6 +42,6 @@ def substitute_guarded_numbers(graph: Graph) -> Graph:
             used.setdefault(out, new)
     outputs = [used.get(value, value) for value in graph.outputs]
     guards = [(made.get(value, value), expected) for value, expected in graph.guards]
-    leaves = set(graph.constants())
-    nodes, _ = extract([*outputs, *[value for value, _ in guards]], graph.inputs, stop=leaves.__contains__)
-    return fold_constants(Graph(graph.inputs, nodes, outputs, graph.name, guards))
+    inputs = [*graph.inputs, *graph.constants()]
+    nodes, _ = extract([*outputs, *[value for value, _ in guards]], inputs, stop=set(inputs).__contains__)
+    return fold_constants(Graph(inputs, nodes, outputs, graph.name, guards))
