@@ -42,6 +42,6 @@ def substitute_guarded_numbers(graph: Graph) -> Graph:
             used.setdefault(out, new)
     outputs = [used.get(value, value) for value in graph.outputs]
     guards = [(made.get(value, value), expected) for value, expected in graph.guards]
-    inputs = [*graph.inputs, *graph.constants()]
+    inputs = (*graph.inputs, *graph.constants())
     nodes, _ = extract([*outputs, *[value for value, _ in guards]], inputs, stop=set(inputs).__contains__)
     return fold_constants(Graph(inputs, nodes, outputs, graph.name, guards))
