@@ -15,6 +15,7 @@ from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import differentiable, named, recordable_body, split_aux
 from gradtape.errors import ArgumentError, DtypeError, StructureError
 from gradtape.ir.builder import emit, here
@@ -36,6 +37,7 @@ Mode: TypeAlias = Literal["auto", "fwd", "rev"]
 MODES: Final = ("auto", "fwd", "rev")
 
 
+@pickled_as_call
 def jacobian(
     function: Callable[..., Any],
     argnums: Positions = None,
@@ -109,6 +111,7 @@ def jacobian(
     )
 
 
+@pickled_as_call
 def jacrev(
     function: Callable[..., Any],
     argnums: Positions = None,
@@ -144,6 +147,7 @@ def jacrev(
     )
 
 
+@pickled_as_call
 def jacfwd(
     function: Callable[..., Any],
     argnums: Positions = None,
@@ -177,6 +181,7 @@ def jacfwd(
     )
 
 
+@pickled_as_call
 def hessian(
     function: Callable[..., Any],
     argnums: Positions = None,

@@ -17,6 +17,7 @@ from gradtape.api.custom.complex_convention import (
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import (
     Recording,
     as_given,
@@ -40,6 +41,7 @@ from gradtape.transforms.vjp import vjp as pull_back
 from gradtape.trees import unflatten
 
 
+@pickled_as_call
 def grad(
     function: Callable[..., Any],
     argnums: Positions = None,
@@ -105,6 +107,7 @@ def grad(
     return jit_of(gradient, named("grad", function), EVERYTHING_TRACED)
 
 
+@pickled_as_call
 def value_and_grad(
     function: Callable[..., Any],
     argnums: Positions = None,

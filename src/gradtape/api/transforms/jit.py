@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
@@ -11,12 +12,14 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.low_level_callable import low_level_callable
 from gradtape.api.transforms.numba_type import numba_type
 from gradtape.api.transforms.out_arrays import has_out, written
+from gradtape.api.transforms.pickling import Call, reduced
 from gradtape.config import TraceSettings, config, on_change, trace_settings
 from gradtape.errors import DtypeError, InternalError, note_recursion
 from gradtape.habits import FUNCTION as FUNCTION_HABITS
 from gradtape.habits import Missing
 from gradtape.runtime.call.callable import FastCallable, vectorcalled
 from gradtape.runtime.call.capture_entry import CheckedFunction
+from gradtape.runtime.compile.cache import Shipment, receive
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.jit.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry
 from gradtape.trace.jit.signature import StaticArguments
@@ -33,7 +36,7 @@ _everyone: WeakSet[Jitted] = WeakSet()
 class Jitted(FastCallable):
     """A function that is traced, compiled and called natively. Made by `jit`, `grad` and `value_and_grad`."""
 
-    __slots__ = ("_answer", "_chain", "site")
+    __slots__ = ("_answer", "_chain", "made_by", "site")
 
     def __init__(
         self, function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments
@@ -68,8 +71,15 @@ class Jitted(FastCallable):
         self.site = site
         self._answer = answer
         self._chain: list[Specialisation] = []
+        self.made_by: Call | None = None
         site.on_new = _installer(own)
         _everyone.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduced(self, [made.program.kernel for made in self.site.specialisations()])
+
+    def __setstate__(self, state: Shipment) -> None:
+        receive(state)
 
     def __repr__(self) -> str:
         count = self.site.traces
@@ -342,8 +352,12 @@ def jit(
                 )
     static = StaticArguments(positions, names)
     if function is None:
-        return lambda given: jit_of(given, given, static)
-    return jit_of(function, function, static)
+        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames)
+    made = jit_of(function, function, static)
+    made.made_by = Call(
+        jit, (function,), {"static_argnums": static_argnums, "static_argnames": static_argnames}
+    )
+    return made
 
 
 def jit_of(function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments) -> Jitted:

@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.api.transforms.argnums import integer
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import named, recordable_body
 from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.ir.builder import here
@@ -29,6 +30,7 @@ from gradtape.transforms.batch import batch
 from gradtape.trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
 
 
+@pickled_as_call
 def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted:
     """Return a function that applies `function` to every element along an axis.
 

@@ -149,8 +149,11 @@ class _PythonCallable(NativeHead):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __reduce__(self) -> str:
-        return str(self.__dict__["__qualname__"])
+    def __copy__(self) -> _PythonCallable:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> _PythonCallable:
+        return self
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.__dict__.get('__qualname__', 'of an unnamed function')}>"

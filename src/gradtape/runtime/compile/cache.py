@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from gradtape.config import config
 from gradtape.locks import Rank, new_lock
 from gradtape.lru import LRU
-from gradtape.runtime.compile.disk import CachedObject, DiskCache, DiskStatistics, cache_path
+from gradtape.runtime.compile.disk import CachedObject, DiskCache, DiskStatistics, cache_path, unpack
 from gradtape.runtime.compile.keys import object_key
 
 __all__ = [
     "CacheInfo",
     "CachedObject",
     "MemoryCache",
+    "Shipment",
     "cache_clear",
     "cache_info",
     "cache_path",
     "cached_object",
     "disk",
     "object_key",
+    "receive",
+    "ship",
 ]
 
 P = TypeVar("P")
@@ -115,14 +118,54 @@ def cached_object(
     ...     cached_object("nothing", lambda: CachedObject(b"code")).code
     b'code'
     """
-    if not config.disk_cache:
+    if not config.disk_cache and not len(_arrived):
         return build()
     key = object_key(fingerprint, *options)
-    found = disk.load(key)
+    found = _arrived.get(key) or disk.load(key)
     if found is None:
         found = build()
         disk.store(key, found)
     return found
+
+
+class Shipment(NamedTuple):
+    """Object code on its way to another process.
+
+    Attributes
+    ----------
+    environment : str
+        A digest of everything outside of a program that object code depends on.
+    files : dict of str to bytes
+        By key, the files of the disk cache.
+    """
+
+    environment: str
+    files: dict[str, bytes]
+
+
+_arrived: Final[LRU[str, CachedObject]] = LRU(lambda: config.memory_cache)
+"""The object code that came from other processes: it is there without a disk cache, too."""
+
+
+def ship(fingerprints: Iterable[str]) -> Shipment:
+    """Return the object code of programs, as far as it is in the disk cache."""
+    keys = [object_key(fingerprint) for fingerprint in fingerprints]
+    files = {key: file for key in keys if (file := disk.packed(key)) is not None}
+    return Shipment(object_key("shipment"), files)
+
+
+def receive(shipment: Shipment) -> int:
+    """Keep object code of another process, and return how many programs were kept: none if it is for another processor, or for other
+    versions of gradtape and the packages underneath. What does not have its own checksum and key is left out.
+    """
+    if shipment.environment != object_key("shipment"):
+        return 0
+    entries = {key: unpack(file, key) for key, file in shipment.files.items()}
+    for key, entry in entries.items():
+        if entry is not None:
+            _arrived[key] = entry
+            disk.add(key, shipment.files[key])
+    return sum(entry is not None for entry in entries.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from gradtape.config import config
 from gradtape.errors import CacheWarning, warn
 
-__all__ = ["CachedObject", "DiskCache", "DiskStatistics", "cache_path"]
+__all__ = ["CachedObject", "DiskCache", "DiskStatistics", "cache_path", "pack", "remembered", "unpack"]
 
 _MAGIC: Final = b"gradtape object\x01"
 _SUFFIX: Final = ".gto"
@@ -125,7 +125,7 @@ class DiskCache:
         except OSError as error:
             self._warn(f"cannot be read: {error}")
             return None
-        found = _unpack(data, key)
+        found = unpack(data, key)
         if found is None:
             self.statistics.corrupt += 1
             self.statistics.misses += 1
@@ -138,10 +138,23 @@ class DiskCache:
 
     def store(self, key: str, entry: CachedObject) -> None:
         """Store an entry, and evict others if the folder grows beyond ``config.cache_size``."""
-        if not config.disk_cache:
-            return
+        if config.disk_cache:
+            self._write(key, pack(key, entry))
+
+    def packed(self, key: str) -> bytes | None:
+        """Return the file of an entry, None if there is none."""
+        try:
+            return _file_of(key).read_bytes() if config.disk_cache else None
+        except OSError:
+            return None
+
+    def add(self, key: str, data: bytes) -> None:
+        """Store the file of an entry, of which it is known that it is right, unless there is one."""
+        if config.disk_cache and not _file_of(key).exists():
+            self._write(key, data)
+
+    def _write(self, key: str, data: bytes) -> None:
         path = _file_of(key)
-        data = _pack(key, entry)
         if len(data) > config.cache_size:
             return
         temporary = path.with_name(f".{key}.{os.getpid()}.{threading.get_ident()}.tmp")
@@ -173,6 +186,8 @@ class DiskCache:
         count = 0
         for file in _files(cache_path()):
             count += _quietly(os.unlink, file.path)
+        for text in cache_path().glob("sources-*"):
+            _quietly(os.unlink, text)
         self._measured = None
         return count
 
@@ -238,18 +253,44 @@ class DiskCache:
             )
 
 
+def remembered(name: str, compute: Callable[[], str]) -> str:
+    """Return a short text that an earlier process has computed, or compute it and keep it beside the entries."""
+    if not config.disk_cache:
+        return compute()
+    path = cache_path() / name
+    try:
+        with open(path, "rb") as file:
+            text, checksum = file.read().split(b"\n")
+        if _checksum(text).hex().encode() == checksum:
+            return text.decode()
+    except (OSError, ValueError):
+        pass
+    found = compute()
+    data = found.encode() + b"\n" + _checksum(found.encode()).hex().encode()
+    temporary = path.with_name(f".{name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError:  # the entries of the folder will say so
+        _quietly(os.unlink, temporary)
+    return found
+
+
 def _file_of(key: str) -> Path:
     return cache_path() / key[:2] / f"{key}{_SUFFIX}"
 
 
-def _pack(key: str, entry: CachedObject) -> bytes:
+def pack(key: str, entry: CachedObject) -> bytes:
+    """Return the file of an entry."""
     header = {"key": key, "size": len(entry.code), "symbols": entry.symbols, "metadata": dict(entry.metadata)}
     text = json.dumps(header).encode()
     content = b"".join((_MAGIC, len(text).to_bytes(4, "little"), text, entry.code))
     return content + _checksum(content)
 
 
-def _unpack(data: bytes, key: str) -> CachedObject | None:
+def unpack(data: bytes, key: str) -> CachedObject | None:
+    """Return the entry of a file, None if it is not whole or belongs to another key."""
     start = len(_MAGIC) + 4
     content, checksum = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if len(data) < start + _DIGEST_BYTES or not content.startswith(_MAGIC) or _checksum(content) != checksum:

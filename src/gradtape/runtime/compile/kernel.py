@@ -47,6 +47,10 @@ class Kernel(NamedTuple):
         What it took to compile or load.
     notes : tuple of str
         What the scheduler decided, and why.
+    reason : str
+        Why there is no machine code.
+    keys : tuple of str
+        What it is kept under on the disk, and the kernels of the loops that it calls.
     """
 
     loaded: LoadedModule | None
@@ -56,6 +60,7 @@ class Kernel(NamedTuple):
     seconds: float
     notes: tuple[str, ...] = ()
     reason: str = ""
+    keys: tuple[str, ...] = ()
 
 
 kernels: Final[MemoryCache[Kernel]] = MemoryCache()
@@ -147,7 +152,8 @@ def kernel_for(
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), reason)
     origin = "compiled" if compiled else "disk"
     notes = (*kernel.notes, note) if note else kernel.notes
-    return kernel._replace(origin=origin, seconds=time.perf_counter() - begin, notes=notes)
+    seconds = time.perf_counter() - begin
+    return kernel._replace(origin=origin, seconds=seconds, notes=notes, keys=(key, *kernel.keys))
 
 
 FORWARD: Final = f"""\
@@ -248,12 +254,15 @@ def _loaded(graph_of: Callable[[], Graph], form: CallForm | None, found: CachedO
     facts = _Facts(**found.metadata)
     signature = None if form is None else facts.signature(form, graph_of())
     imports = addresses_of(facts.symbols)
-    needs = []
+    needs: list[LoadedModule] = []
+    keys: list[str] = []
     for symbol in facts.loops:
-        code = _loop_kernel(symbol, partial(_loop_of, graph_of, symbol)).loaded
+        loop = _loop_kernel(symbol, partial(_loop_of, graph_of, symbol))
+        code = loop.loaded
         if code is None:
             raise LoweringError("a loop of the program cannot be compiled")
         needs.append(code)
+        keys += loop.keys
         imports[symbol] = code.address(KERNEL)
     loaded = load(found.code, signature, imports=imports, drain=facts.drain, needs=needs)
-    return Kernel(loaded, signature, facts.workspace, "", 0.0, tuple(facts.notes))
+    return Kernel(loaded, signature, facts.workspace, "", 0.0, tuple(facts.notes), keys=tuple(keys))

@@ -6,11 +6,13 @@ import functools
 import hashlib
 import os
 import sys
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from gradtape.lower.target.host import cpu_identity
+from gradtape.runtime.compile.disk import remembered
 
 __all__ = ["ABI_VERSION", "environment_identity", "object_key"]
 
@@ -79,14 +81,29 @@ def environment_identity() -> str:
 
 
 def _source_stamp() -> str:
-    """Return a digest of the sizes and times of the compiler's files: code of another version of the compiler is never loaded."""
-    stamps = []
+    """Return a digest of the compiler's files: code of another version of the compiler is never loaded.
+
+    The digest is that of their contents, so that equal installations on two machines share their code. To read them takes 20 ms: the
+    digest is kept in the cache folder under one of their sizes and times.
+    """
+    files = []
     for floor in _COMPILER:
         for folder, _, names in os.walk(os.path.join(_PACKAGE, floor)):
-            for name in names:
-                if name.endswith((".py", ".ll")):
-                    status = os.stat(os.path.join(folder, name))
-                    stamps.append(
-                        (os.path.relpath(folder, _PACKAGE), name, status.st_size, status.st_mtime_ns)
-                    )
-    return hashlib.blake2b(repr(sorted(stamps)).encode(), digest_size=16).hexdigest()
+            files += [os.path.join(folder, name) for name in names if name.endswith((".py", ".ll"))]
+    files.sort()
+    stamp = hashlib.blake2b(_PACKAGE.encode(), digest_size=16)
+    for path in files:
+        status = os.stat(path)
+        stamp.update(repr((path, status.st_size, status.st_mtime_ns)).encode())
+    return remembered(f"sources-{stamp.hexdigest()}", lambda: _content(files))
+
+
+def _content(files: Iterable[str]) -> str:
+    """Return a digest of the names and contents of files of the package."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in files:
+        with open(path, "rb") as file:
+            content = file.read()
+        digest.update(repr((os.path.relpath(path, _PACKAGE), len(content))).encode())
+        digest.update(content)
+    return digest.hexdigest()

@@ -1,0 +1,186 @@
+"""Functions that transforms have made arrive in other processes, with their object code."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import joblib
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.runtime.compile.cache import Shipment, receive, ship
+from gradtape.runtime.compile.disk import unpack
+
+X = np.array([0.5, -1.0, 2.0])
+
+
+def energy(x: Any, scale: Any = 1.0) -> Any:
+    return np.sum(np.sin(scale * x) ** 2)
+
+
+@gt.jit
+def decorated(x: Any) -> Any:
+    return np.sum(x**3)
+
+
+class Model:
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    @gt.jit
+    def loss(self, x: Any) -> Any:
+        return self.scale * np.sum(x**2)
+
+
+slope = gt.grad(energy)
+TRANSFORMS: dict[str, Callable[[], Any]] = {
+    "jit": lambda: gt.jit(energy),
+    "static": lambda: gt.jit(static_argnums=1)(energy),
+    "grad": lambda: gt.grad(energy),
+    "value_and_grad": lambda: gt.value_and_grad(energy, argnums=0),
+    "jacobian": lambda: gt.jacobian(energy, mode="fwd"),
+    "jacfwd": lambda: gt.jacfwd(energy),
+    "jacrev": lambda: gt.jacrev(energy),
+    "hessian": lambda: gt.hessian(energy),
+    "vmap": lambda: gt.vmap(energy),
+    "nested": lambda: gt.jit(gt.grad(gt.jit(energy))),
+    "of a decorated function": lambda: gt.grad(decorated),
+    "by name": lambda: decorated,
+    "by a name of another function": lambda: slope,
+    "bound method": lambda: Model(2.0).loss,
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_functions_are_pickled(name: str) -> None:
+    function = TRANSFORMS[name]()
+    expected = function(X)
+    arrived = pickle.loads(pickle.dumps(function))
+    np.testing.assert_equal(arrived(X), expected)
+    assert arrived.__name__ == function.__name__
+    assert pickle.loads(pickle.dumps(arrived))(X) is not None
+
+
+def test_names_are_looked_up_and_calls_are_repeated() -> None:
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    assert pickle.loads(pickle.dumps(Model.loss)) is Model.loss
+    assert pickle.loads(pickle.dumps(slope)) is not slope
+
+
+def test_copies_are_the_function_itself() -> None:
+    assert copy.copy(slope) is slope and copy.deepcopy([slope])[0] is slope
+
+
+def test_lambdas_need_cloudpickle() -> None:
+    scale = 3.0
+    function = gt.grad(lambda x: scale * np.sum(x**2))
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(function)
+    np.testing.assert_array_equal(pickle.loads(cloudpickle.dumps(function))(X), 6.0 * X)
+
+
+def test_what_no_transform_has_made_is_refused() -> None:
+    inner = gt.grad(energy).with_function(energy)
+    with pytest.raises(pickle.PicklingError, match="neither found by its name"):
+        pickle.dumps(inner)
+
+
+SENDER = """
+import sys, cloudpickle, numpy as np, gradtape as gt
+
+@gt.jit
+def energy(x, steps=3):
+    for _ in range(steps):
+        x = np.sin(x) + x
+    return np.sum(x ** 2)
+
+slope = gt.grad(energy)
+batched = gt.vmap(lambda x: x * energy(x))
+x = np.linspace(0.0, 1.0, 5)
+expected = energy(x), slope(x), batched(np.ones((2, 3)))
+with open(sys.argv[1], "wb") as file:
+    cloudpickle.dump((energy, slope, batched, expected), file)
+"""
+
+RECEIVER = """
+import sys, pickle, numpy as np, gradtape as gt
+
+with open(sys.argv[1], "rb") as file:
+    energy, slope, batched, expected = pickle.load(file)
+x = np.linspace(0.0, 1.0, 5)
+for found, wanted in zip((energy(x), slope(x), batched(np.ones((2, 3)))), expected, strict=True):
+    np.testing.assert_array_equal(found, wanted)
+for function in energy, slope, batched:
+    for made in function.site.specialisations():
+        assert made.program.kernel.origin == "disk", made.program.kernel.origin
+print("the same")
+"""
+
+
+@pytest.mark.parametrize("has_disk_cache", [True, False])
+def test_functions_of_scripts_arrive_compiled(tmp_path: Path, has_disk_cache: bool) -> None:
+    source = str(Path(gt.__file__).parents[1])
+    for part, text in ("sender", SENDER), ("receiver", RECEIVER):
+        (tmp_path / f"{part}.py").write_text(text)
+        settings = dict(os.environ, PYTHONPATH=source, GRADTAPE_CACHE_DIR=str(tmp_path / part))
+        if part == "receiver" and not has_disk_cache:
+            settings["GRADTAPE_DISABLE_DISK_CACHE"] = "1"
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / f"{part}.py"), str(tmp_path / "functions.pickle")],
+            env=settings,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "the same" in done.stdout
+
+
+def test_only_right_code_for_this_processor_is_kept(tmp_path: Path) -> None:
+    with gt.config.override(cache_dir=str(tmp_path / "sender"), disk_cache=True):
+        function = gt.jit(lambda x: np.sum(np.cos(x) * 0.123456789))
+        function(X)
+        (made,) = function.site.specialisations()
+        shipment = ship(made.program.kernel.keys)
+    if not shipment.files:  # the kernel was in memory
+        pytest.fail("the kernel is not on the disk")
+    (key,) = shipment.files
+    assert unpack(shipment.files[key], key) is not None
+    with gt.config.override(cache_dir=str(tmp_path / "receiver"), disk_cache=True):
+        assert receive(shipment._replace(environment="another processor")) == 0
+        broken = bytearray(shipment.files[key])
+        broken[-40] ^= 1
+        assert receive(Shipment(shipment.environment, {key: bytes(broken)})) == 0
+        assert receive(Shipment(shipment.environment, {"0" * 64: shipment.files[key]})) == 0
+        assert not [*(tmp_path / "receiver").rglob("*.gto")]
+        assert receive(shipment) == 1
+        assert len([*(tmp_path / "receiver").rglob("*.gto")]) == 1
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_of_each_kind_compute_gradients(method: str) -> None:
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        found = pool.map(slope, [X, 2.0 * X])
+    np.testing.assert_allclose(found, [slope(X), slope(2.0 * X)], rtol=1e-15)
+
+
+def test_executors_compute_gradients() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("forkserver")) as executor:
+        found = executor.submit(gt.value_and_grad(energy), X).result()
+    np.testing.assert_equal(found, gt.value_and_grad(energy)(X))
+
+
+def test_joblib_sends_functions() -> None:
+    function = gt.grad(lambda x: np.sum(x**4))
+    found = joblib.Parallel(n_jobs=2)(joblib.delayed(function)(scale * X) for scale in (1.0, 2.0))
+    np.testing.assert_allclose(found, [4.0 * X**3, 32.0 * X**3], rtol=1e-14)
