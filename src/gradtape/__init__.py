@@ -59,6 +59,8 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.sparse import scatter_add as scatter_add
     from gradtape.api.sparse import scatter_sub as scatter_sub
     from gradtape.api.sparse import scatter_update as scatter_update
+    from gradtape.api.sparsity.transform import sparse_hessian as sparse_hessian
+    from gradtape.api.sparsity.transform import sparse_jacobian as sparse_jacobian
     from gradtape.api.tape.forward import ForwardAccumulator as ForwardAccumulator
     from gradtape.api.tape.gradients import AggregationMethod as AggregationMethod
     from gradtape.api.tape.gradients import gradients as gradients
@@ -123,6 +125,8 @@ _LATER = {
     "scatter_add": "sparse",
     "scatter_sub": "sparse",
     "scatter_update": "sparse",
+    "sparse_hessian": "sparsity.transform",
+    "sparse_jacobian": "sparsity.transform",
     "vectorized_map": "transforms.vmap",
     "vmap": "transforms.vmap",
 }

@@ -2,6 +2,8 @@
 
 from gradtape.api.inspect.profiles import Report as Report
 from gradtape.api.inspect.profiles import profile as profile
+from gradtape.api.inspect.sparsity import Sparsity as Sparsity
+from gradtape.api.inspect.sparsity import sparsity as sparsity
 from gradtape.api.inspect.views import Text as Text
 from gradtape.api.inspect.views import asm as asm
 from gradtape.api.inspect.views import explain as explain

@@ -350,7 +350,7 @@ def _jacobian(
         result = recordable_body(function)(*arguments, **keywords)
         result, aux = split_aux(result, caller) if has_aux else (result, None)
         results, result_spec = flatten(result)
-        targets = [_target(leaf, caller) for leaf in results]
+        targets = [target_value(leaf, caller) for leaf in results]
         tag.recording = False
         targets, aux = with_loops(moment, targets, aux, starts)
         if holomorphic:
@@ -460,7 +460,7 @@ def _last(part: Value) -> Value:
     return from_front(part, part.ndim - 1)
 
 
-def _target(leaf: Any, caller: str) -> Value:
+def target_value(leaf: Any, caller: str) -> Value:
     """Return a result that must be a float."""
     if not isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex):
         raise DtypeError(

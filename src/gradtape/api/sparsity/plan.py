@@ -1,0 +1,170 @@
+"""Compression plans: which products with vectors give a sparse matrix, and where its elements stand in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.api.sparsity.colouring import Adjacency, colour_columns, colour_symmetric
+from gradtape.ir.op import NDArray
+
+MANY_COLOURS: Final = 6
+"""Colours of one direction above which products in both directions are considered."""
+
+REVERSE_COST: Final = 1.5
+"""The cost of a product in reverse mode, in forward products."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a sparse matrix is computed from products with the sums of columns, or of rows, of the same colour.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the matrix.
+    indptr, indices : ndarray of int
+        Its pattern, in the format of compressed rows.
+    column_colours, row_colours : ndarray of int
+        For each column, the number of the forward product in which it is; for each row, that of the reverse product; -1 for none.
+    positions : ndarray of int
+        For each element of the matrix, its position in the products, laid end to end: first those of the columns, (colours,
+        rows), then those of the rows, (colours, columns).
+    is_symmetric : bool
+        Whether an element may be read in place of its mirror image.
+    """
+
+    shape: tuple[int, int]
+    indptr: NDArray
+    indices: NDArray
+    column_colours: NDArray
+    row_colours: NDArray
+    positions: NDArray
+    is_symmetric: bool = False
+
+    @property
+    def products(self) -> tuple[int, int]:
+        """How many products there are: of columns, and of rows."""
+        return int(self.column_colours.max(initial=-1)) + 1, int(self.row_colours.max(initial=-1)) + 1
+
+    @property
+    def nnz(self) -> int:
+        """The number of elements that may be different from zero."""
+        return len(self.indices)
+
+    def rows(self) -> NDArray:
+        """Return the row of each element."""
+        return _rows(self.indptr)
+
+    def __repr__(self) -> str:
+        columns, rows = self.products
+        parts = [f"{count} of {name}" for count, name in ((columns, "columns"), (rows, "rows")) if count]
+        m, n = self.shape
+        filled = f"{100 * self.nnz / max(prod(self.shape), 1):.2g} %"
+        return f"<{m} x {n}, {self.nnz} elements ({filled}), products: {' and '.join(parts) or 'none'}>"
+
+
+def jacobian_plan(pattern: Any, mode: str) -> Plan:
+    """Return a plan for a matrix with a pattern; `mode` is "fwd", "rev", "both" or "auto"."""
+    rows, columns = _adjacency(pattern), _adjacency(pattern.T.tocsr())
+    m, n = pattern.shape
+    none = np.full(m, -1), np.full(n, -1)
+    i, j = _rows(rows.starts), rows.indices
+    forward = reverse = None
+    if mode in ("auto", "fwd"):
+        forward = colour_columns(rows, columns)
+    if mode in ("auto", "rev"):
+        # Rows cannot be better than columns if a column has more elements than there are colours.
+        longest = int(np.diff(columns.starts).max(initial=0))
+        if forward is None or REVERSE_COST * longest < forward.max(initial=-1) + 1:
+            reverse = colour_columns(columns, rows)
+    costs = {
+        "fwd": np.inf if forward is None else forward.max(initial=-1) + 1,
+        "rev": np.inf if reverse is None else REVERSE_COST * (reverse.max(initial=-1) + 1),
+    }
+    best = min(costs, key=lambda name: costs[name])
+    if mode == "both" or (mode == "auto" and costs[best] > MANY_COLOURS and len(i)):
+        both = _bidirectional_plan(pattern)
+        columns_of_both, rows_of_both = both.products
+        if mode == "both" or columns_of_both + REVERSE_COST * rows_of_both < costs[best]:
+            return both
+    if best == "fwd":
+        assert forward is not None
+        return Plan((m, n), rows.starts, j, forward, none[0], forward[j] * m + i)
+    assert reverse is not None
+    return Plan((m, n), rows.starts, j, none[1], reverse, reverse[i] * n + j)
+
+
+def hessian_plan(pattern: Any) -> Plan:
+    """Return a plan for a symmetric matrix: a star colouring."""
+    pattern = _with_mirror(pattern)
+    n = pattern.shape[0]
+    rows = _adjacency(pattern)
+    i, j = _rows(rows.starts), rows.indices
+    off = i != j
+    starts = np.concatenate([[0], np.cumsum(np.bincount(i[off], minlength=n))])
+    colours = colour_symmetric(Adjacency(starts, j[off]))
+    columns = colour_columns(rows, rows)
+    none = np.full(n, -1)
+    if columns.max(initial=-1) <= colours.max(initial=-1):
+        return Plan((n, n), rows.starts, j, columns, none, columns[j] * n + i, is_symmetric=True)
+    alone = _is_alone(i, colours[j], n)
+    positions = np.where(alone, colours[j] * n + i, colours[i] * n + j)
+    return Plan((n, n), rows.starts, j, colours, none, positions, is_symmetric=True)
+
+
+def _bidirectional_plan(pattern: Any) -> Plan:
+    """Return a plan in which the rows with most elements are computed by products of rows, and all others by products of columns.
+
+    Notes
+    -----
+    T. F. Coleman, A. Verma, "The Efficient Computation of Sparse Jacobian Matrices Using Automatic Differentiation", 1998. Column
+    products need at least as many colours as the longest row left has elements. So the number of rows is chosen that makes the
+    sum of both smallest.
+    """
+    m, n = pattern.shape
+    lengths = np.diff(pattern.indptr)
+    order = np.argsort(-lengths, kind="stable")
+    longest = np.append(lengths[order], 0)
+    count = int(np.argmin(longest + REVERSE_COST * np.arange(m + 1)))
+    is_dense = np.zeros(m, bool)
+    is_dense[order[:count]] = True
+    dense, rest = pattern[order[:count]], pattern[np.flatnonzero(~is_dense)]
+    columns = colour_columns(_adjacency(rest), _adjacency(rest.T.tocsr()))
+    row_colours = np.full(m, -1)
+    row_colours[order[:count]] = colour_columns(_adjacency(dense.T.tocsr()), _adjacency(dense))
+    rows = _adjacency(pattern)
+    i, j = _rows(rows.starts), rows.indices
+    base = (int(columns.max(initial=-1)) + 1) * m
+    positions = np.where(is_dense[i], base + row_colours[i] * n + j, columns[j] * m + i)
+    return Plan((m, n), rows.starts, j, columns, row_colours, positions)
+
+
+def _is_alone(lines: NDArray, colours: NDArray, count: int) -> NDArray:
+    """Return whether an element is the only one of its line with its colour."""
+    _, inverse, counts = np.unique(
+        colours.astype(np.int64) * count + lines, return_inverse=True, return_counts=True
+    )
+    return np.asarray(counts[inverse] == 1)
+
+
+def _with_mirror(pattern: Any) -> Any:
+    """Return a pattern with all mirror images, and with its diagonal."""
+    import scipy.sparse
+
+    whole = pattern + pattern.T + scipy.sparse.eye_array(pattern.shape[0], dtype=bool, format="csr")
+    whole = whole.tocsr()
+    whole.sort_indices()
+    return whole
+
+
+def _adjacency(pattern: Any) -> Adjacency:
+    pattern.sort_indices()
+    return Adjacency(pattern.indptr.astype(np.int64), pattern.indices.astype(np.int64))
+
+
+def _rows(starts: NDArray) -> NDArray:
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))

@@ -1,0 +1,374 @@
+"""Sparse Jacobians and Hessians of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from gradtape.api.sparsity.plan import Plan, hessian_plan, jacobian_plan
+from gradtape.api.sparsity.products import FlatMaps
+from gradtape.api.tape.jacobian import chunk_limit
+from gradtape.api.transforms.argnums import Names, Positions, Selection, selection_of
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.functional import target_value
+from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.api.transforms.recording import differentiable, named, recordable_body, split_aux, zeros_like
+from gradtape.errors import ArgumentError, DtypeError, NonScalarOutputError, ShapeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import TraceTag, Value, constant, literal
+from gradtape.ir.types import INTP
+from gradtape.ops.core.indexing import gather
+from gradtape.trace.array.array import Array, placeholder
+from gradtape.trace.jit.signature import EVERYTHING_TRACED
+from gradtape.trace.lazy.reroll import moment_now, with_loops
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.vjp import vjp
+from gradtape.trees import flatten, unflatten
+
+Mode: TypeAlias = Literal["auto", "fwd", "rev", "both"]
+MODES: Final = ("auto", "fwd", "rev", "both")
+PATTERNS: Final = ("global", "local")
+
+
+class SparseTransform:
+    """A function that computes a sparse matrix of derivatives. Made by `sparse_jacobian` and `sparse_hessian`.
+
+    It is called with the arguments of the function. The first call with arguments of other shapes, or with other index arrays,
+    finds the pattern, colours it and compiles the products; the next ones run machine code.
+    """
+
+    def __init__(self, compiled: Jitted, caller: str, several: bool, has_aux: bool) -> None:
+        self._compiled = compiled
+        self._caller = caller
+        self._several = several
+        self._has_aux = has_aux
+        self.__name__ = compiled.__name__
+        self.__wrapped__ = compiled
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the matrix; a tuple of matrices for several arguments; with ``has_aux`` a pair of that and aux."""
+        data, aux, layout = self._compiled(*args, **kwargs)
+        blocks = [block.filled(each) for block, each in zip(layout.blocks, data, strict=True)]
+        matrices = tuple(blocks) if self._several else blocks[0]
+        return (matrices, aux) if self._has_aux else matrices
+
+    def __repr__(self) -> str:
+        return f"<gradtape.{self.__name__}>"
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """Return the plan for these arguments: the pattern of the matrix in all arguments side by side, and the colours."""
+        *_, layout = self._compiled(*args, **kwargs)
+        plan: Plan = layout.plan
+        return plan
+
+    def pattern(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the pattern for these arguments, in which all arguments stand side by side.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+            Of booleans; for ``jac_sparsity`` of `scipy.optimize.least_squares` and `scipy.integrate.solve_ivp`.
+        """
+        import scipy.sparse
+
+        plan = self.plan(*args, **kwargs)
+        ones = np.ones(plan.nnz, bool)
+        return scipy.sparse.csr_array((ones, plan.indices.copy(), plan.indptr.copy()), shape=plan.shape)
+
+
+class Block:
+    """The columns of one argument: a pattern of its own, and where its elements stand among those of the matrix."""
+
+    def __init__(self, plan: Plan, start: int, stop: int) -> None:
+        chosen = np.flatnonzero((plan.indices >= start) & (plan.indices < stop))
+        self.is_whole = len(chosen) == plan.nnz
+        self.places = chosen
+        self.shape = plan.shape[0], stop - start
+        small = max(plan.nnz, *plan.shape) < 2**31
+        dtype = np.int32 if small else np.int64
+        counts = np.bincount(plan.rows()[chosen], minlength=plan.shape[0])
+        self.indices = (plan.indices[chosen] - start).astype(dtype)
+        self.indptr = np.concatenate([[0], np.cumsum(counts)]).astype(dtype)
+
+    def filled(self, data: Any) -> Any:
+        """Return the matrix with these elements."""
+        import scipy.sparse
+
+        # Methods of the matrix, such as eliminate_zeros, write to its pattern.
+        whole = scipy.sparse.csr_array((data, self.indices.copy(), self.indptr.copy()), shape=self.shape)
+        whole.has_canonical_format = True
+        return whole
+
+
+class Layout:
+    """What compiled functions return besides elements: the plan, and the pattern of each argument."""
+
+    def __init__(self, plan: Plan, widths: Sequence[int]) -> None:
+        self.plan = plan
+        stops = np.cumsum(widths)
+        self.blocks = [
+            Block(plan, int(stop - width), int(stop)) for width, stop in zip(widths, stops, strict=True)
+        ]
+
+    def split(self, data: Value) -> list[Array]:
+        """Return the elements of each argument's matrix."""
+        return [
+            Array(data if block.is_whole else gather(data, constant(block.places.astype(INTP))))
+            for block in self.blocks
+        ]
+
+
+def sparse_jacobian(
+    function: Callable[..., Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    mode: Mode = "auto",
+    pattern: Any = "global",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> SparseTransform:
+    """Return a function that computes the Jacobian of `function` as a sparse matrix.
+
+    Which elements may be different from zero is found in the graph of the function. Columns (or rows) without a common element
+    are computed by one product, and all products at once by one compiled program.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code whose result is a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of that and
+        anything else).
+    argnums : int or sequence of int, optional
+        Which positional arguments to differentiate in, by default the first. Each may be a number, an array, or nested containers of
+        these.
+    argnames : str or sequence of str, optional
+        In place of `argnums`: their names, as for `grad`.
+    has_aux : bool, default False
+        Whether `function` returns ``(result, aux)``; then the result is ``(jacobian, aux)``.
+    mode : {"auto", "fwd", "rev", "both"}, default "auto"
+        Forward mode computes sums of columns, reverse mode sums of rows, "both" some columns and some rows (for a matrix with a
+        few dense rows and a few dense columns); "auto" takes what needs the fewest products.
+    pattern : {"global", "local"} or sparse matrix, default "global"
+        A global pattern holds for all values of the arguments that are differentiated in. A local one is that of a call: what
+        ``np.where`` does not select, what is multiplied by zero and what an index array does not read counts as zero; a call with
+        another one is traced anew. Or the pattern itself, if it is known: elements outside of it must be zero.
+    chunk_size, memory : int, optional
+        How many products are computed at once, as for `jacobian`.
+
+    Returns
+    -------
+    SparseTransform
+        Takes the arguments of `function`. It returns a `scipy.sparse.csr_array` with a row for each element of the result and a
+        column for each element of the argument: arrays are flattened, and the leaves of nested containers stand one after the
+        other. A tuple of matrices, if `argnums` or `argnames` is a sequence. Elements of the pattern are stored even where they
+        are zero. Its method ``pattern(*args)`` returns the pattern alone.
+
+    Raises
+    ------
+    DtypeError
+        At a call, if a result is no float, or if something is complex.
+    ShapeError
+        At a call, if the shape of `pattern` is not that of the Jacobian.
+    ArgumentError
+        For a mode that does not exist; at a call, if the pattern has too many elements to be called sparse.
+
+    See Also
+    --------
+    inspect.sparsity : The pattern and the colours as a picture.
+
+    Notes
+    -----
+    Index arrays are looked at, and guarded: a call in which an index array has changed gets a pattern of its own. One that
+    depends on what is differentiated in may read any element (with a global pattern). Solvers, factorisations and functions with
+    derivatives of their own mix all elements of a problem, and so do ``while`` loops and loops that are compiled from their code.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> jac = gt.sparse_jacobian(lambda x: x[1:] * x[:-1])
+    >>> J = jac(np.array([1.0, 2.0, 3.0]))
+    >>> J.toarray()
+    array([[2., 1., 0.],
+           [0., 3., 2.]])
+    >>> jac.plan(np.ones(1000))
+    <999 x 1000, 1998 elements (0.2 %), products: 2 of columns>
+    """
+    caller = "sparse_jacobian"
+    if mode not in MODES:
+        raise ArgumentError(
+            f"{caller}: mode is {mode!r}",
+            where=user_site(),
+            remedy='choose "auto", "fwd", "rev" or "both"',
+        )
+    return _transform(function, argnums, argnames, has_aux, mode, pattern, caller, chunk_size, memory)
+
+
+def sparse_hessian(
+    function: Callable[..., Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    pattern: Any = "global",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> SparseTransform:
+    """Return a function that computes the Hessian of `function` as a sparse matrix.
+
+    The pattern is found in the graph of the gradient. Products of the Hessian with the sums of columns of a colour are computed
+    by forward mode over reverse mode; a star colouring makes use of the symmetry.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code whose result is one real number (with ``has_aux``: a pair of it and anything else).
+    argnums, argnames, has_aux, pattern, chunk_size, memory
+        As for `sparse_jacobian`. Several arguments have one Hessian together.
+
+    Returns
+    -------
+    SparseTransform
+        Takes the arguments of `function`, and returns a `scipy.sparse.csr_array` with a row and a column for each element of the
+        argument (of all arguments one after the other, if `argnums` or `argnames` is a sequence). Both halves are stored, and the
+        diagonal.
+
+    Raises
+    ------
+    NonScalarOutputError
+        At a call, if the result is not one number.
+    DtypeError, ShapeError, ArgumentError
+        As for `sparse_jacobian`.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def chain(x):
+    ...     return np.sum((x[1:] - x[:-1] ** 2) ** 2)
+    >>> hess = gt.sparse_hessian(chain)
+    >>> hess(np.array([1.0, 2.0, 0.0])).toarray()
+    array([[ 4., -4.,  0.],
+           [-4., 50., -8.],
+           [ 0., -8.,  2.]])
+    >>> hess.plan(np.ones(1000))
+    <1000 x 1000, 2998 elements (0.3 %), products: 3 of columns>
+    """
+    return _transform(
+        function, argnums, argnames, has_aux, "hessian", pattern, "sparse_hessian", chunk_size, memory
+    )
+
+
+def _transform(
+    function: Callable[..., Any],
+    argnums: Positions,
+    argnames: Names,
+    has_aux: bool,
+    mode: str,
+    pattern: Any,
+    caller: str,
+    chunk_size: int | None,
+    memory: int | None,
+) -> SparseTransform:
+    check_callable(function, caller)
+    here.site = user_site()
+    bound = chunk_limit(chunk_size, memory, caller)
+    selection = selection_of(function, argnums, argnames, caller)
+    given = _given_pattern(pattern, caller)
+    is_hessian = mode == "hessian"
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        """Record the function, and compute the compressed products of its derivative."""
+        here.site = user_site()
+        places = selection.places(args, kwargs)
+        chosen = selection.chosen(args, kwargs, places)
+        tag = TraceTag()
+        leaves, spec = flatten(chosen)
+        starts = _starts(leaves, tag, selection, caller)
+        moment = moment_now()
+        followed = unflatten(spec, list(map(placeholder, starts, leaves)))
+        arguments, keywords = selection.replaced(args, kwargs, places, followed)
+        result = recordable_body(function)(*arguments, **keywords)
+        result, aux = split_aux(result, caller) if has_aux else (result, None)
+        targets = [_real(target_value(leaf, caller), caller) for leaf in flatten(result)[0]]
+        if is_hessian:
+            targets = _gradients(targets, starts, tag, caller)
+        tag.recording = False
+        targets, aux = with_loops(moment, targets, aux, starts)
+        maps = FlatMaps(targets, starts, tag, caller, pattern == "local" if given is None else False)
+        found = maps.pattern() if given is None else _fitting(given, maps.shape, caller)
+        plan = hessian_plan(found) if is_hessian else jacobian_plan(found, mode)
+        widths = [sum(np.size(leaf) for leaf in flatten(each)[0]) for each in chosen]
+        layout = Layout(plan, [sum(widths)] if is_hessian else widths)
+        data = layout.split(maps.matrix(plan, bound))
+        tag.end()
+        return data, aux, layout
+
+    compiled = jit_of(compute, named(caller, function), EVERYTHING_TRACED)
+    return SparseTransform(compiled, caller, selection.several and not is_hessian, has_aux)
+
+
+def _starts(leaves: Sequence[Any], tag: TraceTag, selection: Selection, caller: str) -> list[Value]:
+    """Return what stands for the arguments that are differentiated in."""
+    starts = [differentiable(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves]
+    return [_real(start, caller) for start in starts]
+
+
+def _gradients(targets: Sequence[Value], starts: Sequence[Value], tag: TraceTag, caller: str) -> list[Value]:
+    """Return the gradient of the only result."""
+    if len(targets) != 1 or targets[0].ndim:
+        shown = f"an array of shape {targets[0].shape}" if len(targets) == 1 else f"{len(targets)} results"
+        raise NonScalarOutputError(
+            f"{caller} needs a function that returns one number; this one returned {shown}",
+            where=user_site(),
+            remedy="sum it (np.sum), or use gt.sparse_jacobian of its gradient",
+        )
+    one = literal(1, targets[0].dtype)
+    found = vjp(targets, starts, [one], lambda value: tag not in value.tags)
+    return [zeros_like(start) if part is None else part for part, start in zip(found, starts, strict=True)]
+
+
+def _real(value: Value, caller: str) -> Value:
+    if value.dtype.kind == "c":
+        raise DtypeError(
+            f"{caller}: {value.dtype} among the arguments or results",
+            where=user_site(),
+            remedy="work on real and imaginary parts: np.stack([np.real(z), np.imag(z)]); gt.jacobian takes complex numbers",
+        )
+    return value
+
+
+def _given_pattern(pattern: Any, caller: str) -> Any:
+    """Return the pattern that the user knows as a matrix of booleans; None where it is to be found."""
+    import scipy.sparse
+
+    if isinstance(pattern, str):
+        if pattern not in PATTERNS:
+            raise ArgumentError(
+                f"{caller}: pattern is {pattern!r}",
+                where=user_site(),
+                remedy='choose "global" or "local", or give the pattern as a sparse matrix',
+            )
+        return None
+    given: Any = pattern
+    if not scipy.sparse.issparse(given) and not isinstance(given, np.ndarray):
+        raise DtypeError(
+            f"{caller}: pattern is a {type(given).__name__}",
+            where=user_site(),
+            remedy='choose "global" or "local", or give the pattern as a sparse matrix',
+        )
+    known = scipy.sparse.csr_array(given)
+    known = scipy.sparse.csr_array((np.ones(known.nnz, bool), known.indices, known.indptr), known.shape)
+    known.sum_duplicates()
+    return known
+
+
+def _fitting(pattern: Any, shape: tuple[int, int], caller: str) -> Any:
+    if pattern.shape != shape:
+        raise ShapeError(
+            f"{caller}: pattern has shape {pattern.shape}, but the matrix has shape {shape}",
+            where=user_site(),
+            remedy="it has a row for each element of the result, and a column for each element of the arguments",
+        )
+    return pattern

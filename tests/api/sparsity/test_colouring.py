@@ -1,0 +1,86 @@
+"""Colourings: what they promise, on random patterns, interpreted and compiled."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from gradtape.api.sparsity import colouring
+from gradtape.api.sparsity.colouring import Adjacency, colour_columns, colour_symmetric
+from gradtape.api.sparsity.plan import hessian_plan, jacobian_plan
+
+RNG = np.random.default_rng(0)
+
+
+def random_pattern(m, n, density):
+    return scipy.sparse.csr_array(RNG.random((m, n)) < density)
+
+
+def adjacency(matrix):
+    matrix = matrix.tocsr()
+    matrix.sort_indices()
+    return Adjacency(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+
+
+def read_by(plan, matrix):
+    """Return the elements that a plan reads from the products of a dense matrix."""
+    columns, rows = plan.products
+    forward = [matrix @ (plan.column_colours == c) for c in range(columns)]
+    reverse = [(plan.row_colours == c) @ matrix for c in range(rows)]
+    flat = np.concatenate([np.ravel(part) for part in (forward, reverse)])
+    found = np.zeros_like(matrix)
+    found[plan.rows(), plan.indices] = flat[plan.positions]
+    return found
+
+
+@pytest.mark.parametrize("mode", ["fwd", "rev", "both", "auto"])
+def test_products_determine_a_jacobian(mode):
+    for _ in range(20):
+        pattern = random_pattern(*RNG.integers(1, 20, 2), 0.2)
+        matrix = pattern.toarray() * RNG.random(pattern.shape)
+        np.testing.assert_array_equal(read_by(jacobian_plan(pattern, mode), matrix), matrix)
+
+
+def test_products_determine_a_hessian():
+    for _ in range(40):
+        n = int(RNG.integers(1, 20))
+        half = random_pattern(n, n, 0.1).toarray()
+        pattern = scipy.sparse.csr_array(half | half.T)
+        matrix = pattern.toarray() * RNG.random((n, n))
+        matrix = matrix + matrix.T
+        np.testing.assert_allclose(read_by(hessian_plan(pattern), matrix), matrix)
+
+
+def test_four_vertices_of_a_path_have_three_colours():
+    for _ in range(40):
+        n = int(RNG.integers(2, 16))
+        edges = np.triu(RNG.random((n, n)) < 0.25, 1)
+        edges |= edges.T
+        colours = colour_symmetric(adjacency(scipy.sparse.csr_array(edges)))
+        for a, b in zip(*np.nonzero(edges), strict=True):
+            assert colours[a] != colours[b]
+            for c in np.flatnonzero(edges[b]):
+                for d in np.flatnonzero(edges[c]):
+                    if len({a, b, c, d}) == 4:
+                        assert len({colours[a], colours[b], colours[c], colours[d]}) > 2
+
+
+def test_compiled_loops_find_the_same_colours(monkeypatch):
+    pattern = random_pattern(60, 50, 0.05)
+    square = random_pattern(60, 60, 0.03).toarray()
+    np.fill_diagonal(square, False)
+    graph = adjacency(scipy.sparse.csr_array(square | square.T))
+    rows, columns = adjacency(pattern), adjacency(pattern.T)
+    interpreted = colour_columns(rows, columns), colour_symmetric(graph)
+    monkeypatch.setattr(colouring, "INTERPRETED_WORK", -1)
+    np.testing.assert_array_equal(colour_columns(rows, columns), interpreted[0])
+    np.testing.assert_array_equal(colour_symmetric(graph), interpreted[1])
+
+
+def test_known_numbers_of_products():
+    n = 40
+    tridiagonal = scipy.sparse.diags_array([np.ones(n)] * 3, offsets=(-1, 0, 1), shape=(n, n), format="csr")
+    arrow = scipy.sparse.eye_array(n, format="lil")
+    arrow[0, :] = arrow[:, 0] = 1
+    assert jacobian_plan(tridiagonal.astype(bool), "auto").products == (3, 0)
+    assert jacobian_plan(arrow.tocsr().astype(bool), "auto").products == (2, 1)
+    assert hessian_plan(arrow.tocsr().astype(bool)).products == (2, 0)  # a star
