@@ -352,7 +352,7 @@ def _given_pattern(pattern: Any, caller: str) -> Any:
             )
         return None
     given: Any = pattern
-    if not scipy.sparse.issparse(given) and not isinstance(given, np.ndarray):
+    if not scipy.sparse.issparse(pattern) and not isinstance(pattern, np.ndarray):
         raise DtypeError(
             f"{caller}: pattern is a {type(given).__name__}",
             where=user_site(),
