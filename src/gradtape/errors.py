@@ -18,6 +18,7 @@
     ├── ConcretizationError (TypeError)         float(x), x.item(), x.numpy() of a traced value in jit
     ├── InPlaceError (ValueError)               an in-place write that NumPy itself would refuse
     ├── NotDifferentiableError (LookupError)    an op that has no derivative
+    ├── SingularJacobianError (ArithmeticError)    the solution of a solver that has no derivative
     ├── UnknownGradientError (LookupError)      a debugger has no gradient of this value
     ├── NumericsError (FloatingPointError)      check_numerics found a NaN or an infinity
     ├── TapeError (RuntimeError)                a tape used out of order
@@ -192,6 +193,10 @@ class InPlaceError(GradtapeError, ValueError):
 
 class NotDifferentiableError(GradtapeError, LookupError):
     """An op on the path has no derivative."""
+
+
+class SingularJacobianError(GradtapeError, ArithmeticError):
+    """The solution of a solver has no derivative: the Jacobian of its equations is singular."""
 
 
 class UnknownGradientError(GradtapeError, LookupError):

@@ -126,13 +126,35 @@ def test_what_has_not_converged_is_said() -> None:
         gt.jit(early)(0.7)
 
 
-def test_constraints_are_refused() -> None:
-    def constrained(p: Any) -> Any:
-        equal = {"type": "eq", "fun": lambda x: x[0] - p}
-        return so.minimize(lambda x: np.sum(x**2), np.zeros(2), constraints=[equal]).x[0]
+def test_what_is_not_followed_is_refused() -> None:
+    def own(p: Any) -> Any:
+        return so.minimize(lambda x: np.sum((x - p) ** 2), np.zeros(2), method=lambda *a, **k: None).x[0]
 
     with pytest.raises(gt.errors.UnsupportedFunctionError, match=r"scipy\.optimize\.minimize"):
-        gt.grad(constrained)(0.7)
+        gt.grad(own)(0.7)
+
+
+def test_a_singular_jacobian_counts_for_derivatives_only() -> None:
+    def root(p: Any) -> Any:
+        return so.fsolve(lambda x: np.array([x[0] + x[1] - p, x[0] + x[1] - p]), np.zeros(2))
+
+    np.testing.assert_allclose(np.sum(gt.jit(root)(1.0)), 1.0)
+    with pytest.raises(gt.errors.SingularJacobianError, match="singular at the solution"):
+        gt.grad(lambda p: np.sum(root(p)))(1.0)
+    with gt.GradientTape() as tape:
+        p = tape.watch(1.0)
+        x = root(p)
+    np.testing.assert_allclose(np.sum(x.numpy()), 1.0)
+    with pytest.raises(gt.errors.SingularJacobianError):
+        float(tape.gradient(x, p))
+
+
+def test_third_derivatives() -> None:
+    def root(p: Any) -> Any:
+        return so.brentq(lambda x: x**2 - p, 0.1, 4.0)
+
+    third = gt.grad(gt.grad(gt.grad(root)))
+    np.testing.assert_allclose(third(2.0), 3 / 8 * 2.0**-2.5, rtol=1e-9)
 
 
 def test_vmap_solves_one_problem_for_each_element() -> None:

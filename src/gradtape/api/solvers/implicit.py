@@ -1,8 +1,7 @@
 """Implicit differentiation: the derivative of what a solver returns, by the equations that it solves.
 
-The implicit function theorem gives the derivative of a root x of ``f(x, p) = 0`` as ``-f_x^-1 f_p``. Here it is that of some steps of
-the chord method from the root x0: ``x - f_x(x0, p0)^-1 f(x, p)``, in which x0 and the matrix are constants. Each step changes nothing at
-p0, and makes one more derivative right.
+The implicit function theorem gives the derivative of a root x of ``f(x, p) = 0`` as ``-f_x^-1 f_p``. It is the rule of a function of the
+parameters whose value is the root. The root in the rule is that function again, so that the rule has derivatives of its own.
 
 References
 ----------
@@ -17,21 +16,29 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.custom.rules import custom_jvp
 from gradtape.api.solvers.callback import callback
+from gradtape.api.solvers.closure import ClosedFunction
 from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import jacobian
-from gradtape.errors import ArgumentError, ShapeError
+from gradtape.api.transforms.gradient import jvp
+from gradtape.errors import ArgumentError, ConcretizationError, ShapeError
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.operands import as_value
+from gradtape.ops.core.linalg.equations import regular
+from gradtape.ops.numpy.linalg.solve import solved
 from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import unwrap
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, tree_map, unflatten
 
 ORDER: Final = 3
-"""The highest derivative that is right."""
+"""The highest derivative that is right where the equations cannot be traced apart from their parameters."""
 
 
-def attach_derivative(residual: Callable[[Any], Any], root: Any) -> Any:
+def attach_derivative(residual: Callable[[Any], Any], root: Any, *, elementwise: bool = False) -> Any:
     """Return a root with the derivatives that its equations give it.
 
     Parameters
@@ -40,24 +47,60 @@ def attach_derivative(residual: Callable[[Any], Any], root: Any) -> Any:
         ``residual(x)``: an array with as many elements as `x`, zero at the root. What it reads from outside are the parameters.
     root : array_like
         The root, as a constant.
+    elementwise : bool
+        Whether each equation has one unknown only: the element of `x` at its place.
 
     Returns
     -------
     Array
-        The same numbers. Derivatives are right up to order three.
+        The same numbers. The equations are evaluated for derivatives only.
     """
-    root = stop_gradient(np.asarray(root) * 1.0 if not isinstance(root, Array) else root)
-    slopes = stop_gradient(jacobian(residual)(root))
+    root = stop_gradient(root if isinstance(root, Array) else np.asarray(root) * 1.0)
+    try:
+        closed = ClosedFunction(residual, as_value(unwrap(root)), "the equations of a solution")
+    except ConcretizationError:
+        return _chord(residual, root, elementwise)
+    equations = closed.apply
 
-    def step(x: Any) -> Any:
-        if not root.ndim:
-            return x - residual(x) / slopes
-        matrix = np.reshape(slopes, (root.size, root.size))
-        return x - np.reshape(np.linalg.solve(matrix, np.reshape(residual(x), -1)), root.shape)
+    @custom_jvp
+    def solution(root: Any, *parameters: Any) -> Any:
+        return root
 
+    @solution.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        x, parameters = solution(*primals), list(primals[1:])
+        free = [place for place, value in enumerate(parameters) if is_inexact(value.dtype)]
+
+        def of_free(*given: Any) -> Any:
+            for place, value in zip(free, given, strict=True):
+                parameters[place] = value
+            return equations(x, *parameters)
+
+        at = tuple([parameters[place] for place in free])
+        _, change = jvp(of_free, at, tuple([tangents[place + 1] for place in free]))
+        return x, -_solved(lambda x: equations(x, *primals[1:]), x, change, elementwise)
+
+    return solution(root, *map(Array, closed.captured))
+
+
+def _solved(residual: Callable[[Any], Any], x: Any, change: Any, elementwise: bool) -> Any:
+    """Return ``J^-1 change`` for the Jacobian J of the equations at `x`."""
+    if elementwise:
+        _, slopes = jvp(residual, (x,), (np.ones(x.shape),))
+        return change / slopes
+    matrix = np.reshape(jacobian(residual)(x), (x.size, x.size))
+    steps = solved(regular(as_value(unwrap(matrix))), as_value(unwrap(np.reshape(change, (-1, 1)))))
+    return np.reshape(Array(steps), x.shape)
+
+
+def _chord(residual: Callable[[Any], Any], root: Any, elementwise: bool) -> Any:
+    """Return a root with derivatives up to `ORDER`, by steps of the chord method: the equations have branches on numbers.
+
+    A step is ``x - J^-1 f(x, p)``, in which the Jacobian J at the root is a constant. It makes one more derivative right.
+    """
     x = root
     for _ in range(ORDER):
-        x = step(x)
+        x = x - _solved(residual, root, residual(x), elementwise)
     return root + (x - stop_gradient(x))
 
 

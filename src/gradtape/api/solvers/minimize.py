@@ -1,17 +1,34 @@
-"""Minima of `scipy.optimize` with derivatives: where the gradient is zero, or a bound is met."""
+"""Minima of `scipy.optimize` with derivatives: local and global ones, with bounds and constraints."""
 
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.solvers.implicit import attach_derivative
-from gradtape.api.solvers.solution import Bound, SolverCall, result_of, solver, warn_of
-from gradtape.api.tape.create import stop_gradient
+from gradtape.api.solvers.optimality import (
+    NEAR,
+    Box,
+    Constraint,
+    Optimum,
+    active_set,
+    constraints_of,
+    limits,
+    optimum,
+    side_of,
+)
+from gradtape.api.solvers.solution import (
+    INTEGERS,
+    Bound,
+    SolverCall,
+    product,
+    result_of,
+    solver,
+    warn_of,
+    weighted_hessian,
+)
 from gradtape.api.transforms.functional import hessian, jacobian
 from gradtape.api.transforms.gradient import grad
 
@@ -19,228 +36,264 @@ WITH_GRADIENT: Final = frozenset(
     {"cg", "bfgs", "newton-cg", "l-bfgs-b", "tnc", "slsqp", "dogleg"}
     | {f"trust-{kind}" for kind in ("ncg", "krylov", "exact", "constr")}
 )
-WITH_HESSIAN: Final = frozenset(
-    {"newton-cg", "dogleg", "trust-ncg", "trust-krylov", "trust-exact", "trust-constr"}
-)
+WITH_PRODUCTS: Final = frozenset({"newton-cg", "trust-ncg", "trust-krylov", "trust-constr"})
+WITH_HESSIAN: Final = frozenset({"dogleg", "trust-exact"})
+"""The methods of `minimize` by the derivatives that they take; those with products of Hessians take these rather than the matrices."""
 
 
-def _limits(bounds: Any, like: Any) -> tuple[Any, Any]:
-    """Return the bounds as two arrays; None are infinite."""
-    if bounds is None:
-        return np.full(like.shape, -np.inf), np.full(like.shape, np.inf)
-    if hasattr(bounds, "lb"):
-        low, high = bounds.lb, bounds.ub
-    elif isinstance(bounds, tuple) and len(bounds) == 2 and np.size(bounds[0]) != 2:
-        low, high = bounds
-    else:
-        low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
-        high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])
-    return low + np.zeros(like.shape), high + np.zeros(like.shape)
+TINY: Final = 1e-10
+"""Multipliers below are zero."""
 
 
-def stationarity(function: Callable[[Any], Any], bounds: Any, found: Any) -> Callable[[Any], Any]:
-    """Return the equations of a minimum: the gradient is zero, and at active bounds the unknowns are the bounds.
+class Problem:
+    """A minimisation: what is minimised, and its limits.
 
     Parameters
     ----------
+    call : SolverCall
+        The call.
     function : callable
         ``function(x)``, a number.
-    bounds : sequence, scipy.optimize.Bounds or None
-        As `scipy.optimize.minimize` takes them.
-    found : array_like
-        The minimum, which says which bounds are active.
+    start : array_like
+        An array of the type of `x`.
+    bounds : object
+        Bounds in any form that SciPy takes.
+    constraints : sequence of Constraint
+        The constraints.
+    fixed : array of bool, optional
+        Which unknowns have no derivative: integers.
+    others : sequence of callable
+        Further functions of `x` that the solver needs: it gets a list of the functions then.
     """
-    slope = grad(function)
-    if bounds is None:
-        return slope
-    low, high = _limits(bounds, found)
-    x = stop_gradient(found)
-    margin = 1e-9 * (1 + np.abs(x))
-    at_low, at_high = x <= stop_gradient(low) + margin, x >= stop_gradient(high) - margin
 
-    def residual(x: Any) -> Any:
-        free = np.where(at_low | at_high, 0.0, slope(x))
-        floor = np.where(at_low, x - np.where(at_low, low, 0.0), 0.0)
-        return free + floor + np.where(at_high & ~at_low, x - np.where(at_high, high, 0.0), 0.0)
+    def __init__(
+        self,
+        call: SolverCall,
+        function: Callable[[Any], Any],
+        start: Any,
+        bounds: Any = None,
+        constraints: Sequence[Constraint] = (),
+        fixed: Any = None,
+        others: Sequence[Callable[[Any], Any]] = (),
+    ) -> None:
+        self.call, self.constraints, self.start = call, list(constraints), start
+        self._function = function
+        self.bounds = None if bounds is None else limits(bounds, np.shape(start))
+        self.fixed, self.others = fixed, list(others)
+        self.near = NEAR
+        self.takes_hessians = False
 
-    return residual
+    def function(self, x: Any) -> Any:
+        """Return what is minimised, as a number."""
+        return np.reshape(self._function(x), ())
+
+    def solved(
+        self, solve: Callable[..., Any], *numbers: Any, fields: dict[str, Any] = INTEGERS
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the minimum with its derivatives, and all that was found.
+
+        Parameters
+        ----------
+        solve : callable
+            ``solve(function, constraints, bounds, *numbers) -> results``, with "x" among them: `constraints` are as the caller gave them,
+            with compiled functions, and `bounds` is a `scipy.optimize.Bounds` or None.
+        *numbers
+            Further arguments that may be traced.
+        fields : dict
+            What is returned besides, and its types.
+        """
+        self.constraints = [one.full(self.start) for one in self.constraints]
+        ends = [(one.low, one.high) for one in self.constraints]
+        total = sum(int(np.size(low)) for low, _ in ends)
+        like_x = np.zeros(np.shape(self.start))
+        bounds = () if self.bounds is None else self.bounds
+
+        def run(functions: list[Bound], ends: Any, bounds: Any, *numbers: Any) -> Any:
+            function, *others = functions[: len(functions) - len(self.others)]
+            optimize: Any = importlib.import_module("scipy.optimize")
+            rebuilt = [
+                _with_functions(one.given, other, *pair, like_x, self.takes_hessians)
+                for one, other, pair in zip(self.constraints, others, ends, strict=True)
+            ]
+            given = [function, *functions[1 + len(others) :]] if self.others else function
+            found = solve(given, rebuilt, optimize.Bounds(*bounds) if bounds else None, *numbers)
+            active = self._active(function, others, ends, bounds, np.asarray(found["x"], float))
+            if "duals" in found:  # the solver knows what pushes
+                equal = np.concatenate([low == high for low, high in ends] or [np.zeros(0, bool)])
+                active["active"] = np.where(equal | (np.abs(found["duals"]) > TINY), 1, 0)
+            for name, numbers in active.items():
+                if name == "x" or name not in found:
+                    found[name] = numbers
+            return found
+
+        like = {
+            "x": like_x,
+            "sides": np.zeros(like_x.shape, int),
+            "duals": np.zeros(total),
+            "active": np.zeros(total, int),
+        }
+        functions = [self.function, *[one.function for one in self.constraints], *self.others]
+        found = self.call.on_host(functions, self.start, run, like | fields, ends, bounds, *numbers)
+        best = Optimum(*[found.pop(name) for name in Optimum._fields])
+        x, multipliers = optimum(best, self.function, self.constraints, self.bounds)
+        found["x"] = x
+        return multipliers, found
+
+    def _active(self, function: Bound, others: list[Bound], ends: Any, bounds: Any, x: Any) -> dict[str, Any]:
+        """Return what is active at a minimum, as numbers: the fields of `Optimum` that are not known."""
+        sides = side_of(x, *bounds) if bounds else np.zeros(x.shape, int)
+        if self.fixed is not None:
+            sides = np.where(self.fixed, 2, sides)
+        made = {"x": x, "sides": sides, "duals": np.zeros(0), "active": np.zeros(0, int)}
+        if not others:
+            return made
+        multipliers, active = active_set(
+            x,
+            sides,
+            np.asarray(function.derivative(grad)(x)),
+            np.concatenate([np.asarray(one(x)) for one in others]),
+            np.concatenate([np.asarray(one.derivative(jacobian)(x)) for one in others]),
+            np.concatenate([low for low, _ in ends]),
+            np.concatenate([high for _, high in ends]),
+            self.near,
+        )
+        return made | {"duals": multipliers, "active": active}
 
 
-@solver("scipy.optimize.minimize")
+def _with_functions(given: Any, function: Bound, low: Any, high: Any, like: Any, takes_hessian: bool) -> Any:
+    """Return a constraint as the caller gave it, with numbers and compiled functions, of arrays as `like`."""
+    optimize: Any = importlib.import_module("scipy.optimize")
+    slopes = function.derivative(jacobian)
+    if isinstance(given, dict) and not takes_hessian:
+        return {"type": given["type"], "fun": function, "jac": slopes}
+    keep = getattr(given, "keep_feasible", False)
+    if given is None or hasattr(given, "A"):
+        return optimize.LinearConstraint(slopes(like), low, high, keep)
+    more = {"hess": function.derivative(weighted_hessian), "keep_feasible": keep} if takes_hessian else {}
+    return optimize.NonlinearConstraint(function, low, high, slopes, **more)
+
+
+def _followed(problem: Problem, found: dict[str, Any]) -> Any:
+    """Return a result whose minimum and gradient have derivatives too."""
+    function, x = problem.function, found["x"]
+    return result_of(found, fun=function(x), jac=grad(function)(x))
+
+
+@solver("minimize")
 def minimize(call: SolverCall) -> Any:
-    """Follow `scipy.optimize.minimize` without constraints other than bounds."""
+    """Follow `scipy.optimize.minimize`."""
     given, extra = call.given, call.extra()
-    if len(given["constraints"] if isinstance(given["constraints"], list | tuple) else [1]):
+    constraints = constraints_of(given["constraints"])
+    method = given["method"]
+    if constraints is None or (method is not None and not isinstance(method, str)):
         return NotImplemented
+    known = (
+        method or ("slsqp" if constraints else "l-bfgs-b" if given["bounds"] is not None else "bfgs")
+    ).lower()
 
     def function(x: Any) -> Any:
         value = given["fun"](x, *extra)
-        return np.reshape(value[0] if given["jac"] is True else value, ())
+        return value[0] if given["jac"] is True else value
 
-    def followed(x: Any) -> Any:
-        return attach_derivative(stationarity(function, given["bounds"], x), x)
+    options = call.options("method", "tol", "options", "callback")
 
-    method = given["method"]
-    if method is not None and not isinstance(method, str):
-        return NotImplemented
-    known = (method or ("l-bfgs-b" if given["bounds"] is not None else "bfgs")).lower()
-    if not call.is_compiled:
-        needed = {"jac": grad(function), "hess": hessian(function)} if known in WITH_HESSIAN else {}
-        found = call.numbers(**{name: item for name, item in needed.items() if given[name] is None})
+    def solve(function: Bound, constraints: Any, bounds: Any, x0: Any) -> Any:
+        more = dict(options)
+        more |= {"bounds": bounds} if bounds is not None else {}
+        more |= {"constraints": constraints} if constraints else {}
+        more |= {"jac": call.derivative("jac", function, grad)} if known in WITH_GRADIENT else {}
+        if known in WITH_HESSIAN or (known in WITH_PRODUCTS and given["hess"] is not None):
+            more |= {"hess": call.derivative("hess", function, hessian)}
+        elif known in WITH_PRODUCTS:
+            more |= {"hessp": call.derivative("hessp", function, product)}
+        found = call.plain(lambda x: float(function(x)), x0, **more)
         if not found.success:
-            warn_of(call.name, found.get("jac", np.nan), found.message)
-        found.x = followed(found.x)
-        found.fun = function(found.x)
+            residual = found.get("constr_violation", found.get("maxcv"))
+            warn_of(
+                call.name, found.get("jac", residual) if residual is None else residual, str(found.message)
+            )
         return found
+
     start = given["x0"] * np.ones(1)
-    like = np.zeros(np.shape(start))
-    limits = () if given["bounds"] is None else _limits(given["bounds"], like)
-    plain_options = call.options("method", "tol", "options", "callback")
-
-    def solve(compiled: Bound, x0: Any, *ends: Any) -> tuple[Any, ...]:
-        options = dict(plain_options)
-        options |= {"bounds": list(zip(*ends, strict=True))} if ends else {}
-        options |= {"jac": compiled.derivative(grad)} if known in WITH_GRADIENT else {}
-        options |= {"hess": compiled.derivative(hessian)} if known in WITH_HESSIAN else {}
-        found = call.plain(lambda x: float(compiled(x)), x0, **options)
-        if not found.success:
-            warn_of(call.name, found.get("jac", np.nan), found.message)
-        return found.x, bool(found.success), found.nit, found.nfev
-
-    x, success, nit, nfev = call.on_host(function, like, solve, [like, True, 0, 0], start, *limits)
-    x = followed(x)
-    return result_of(x=x, fun=function(x), success=success, nit=nit, nfev=nfev)
+    problem = Problem(call, function, start, given["bounds"], constraints)
+    problem.takes_hessians = known == "trust-constr"
+    _, found = problem.solved(solve, start)
+    return _followed(problem, found)
 
 
-@solver("scipy.optimize.minimize_scalar")
+@solver("minimize_scalar")
 def minimize_scalar(call: SolverCall) -> Any:
     """Follow `scipy.optimize.minimize_scalar`."""
     given, extra = call.given, call.extra()
+    if callable(given["method"]):
+        return NotImplemented
 
     def function(x: Any) -> Any:
         return given["fun"](x, *extra)
 
-    def followed(x: Any) -> Any:
-        bounds = None if given["bounds"] is None else [given["bounds"]]
-        return attach_derivative(stationarity(function, bounds, x), x)
+    options = call.options("method", "tol", "options")
+    bracket = tuple(given["bracket"] or ())
 
-    if not call.is_compiled:
-        found = call.numbers()
+    def solve(function: Bound, constraints: Any, bounds: Any, bracket: Any) -> Any:
+        more = dict(options)
+        more |= {"bracket": bracket} if bracket else {}
+        more |= {"bounds": (float(bounds.lb[0]), float(bounds.ub[0]))} if bounds is not None else {}
+        found = call.plain(lambda x: float(function(x)), **more)
         if not found.success:
-            warn_of(call.name, np.nan, found.message)
-        found.x = followed(found.x)
-        found.fun = function(found.x)
+            warn_of(call.name, function.derivative(grad)(found.x), found.message)
         return found
-    points = [*(given["bracket"] or ()), *(given["bounds"] or ())]
-    count = len(given["bracket"] or ())
-    plain_options = call.options("method", "tol", "options")
 
-    def solve(compiled: Bound, *numbers: Any) -> tuple[Any, ...]:
-        options = dict(plain_options)
-        options |= {"bracket": numbers[:count]} if count else {}
-        options |= {"bounds": numbers[count:]} if numbers[count:] else {}
-        found = call.plain(lambda x: float(compiled(x)), **options)
-        return found.x, bool(found.success), found.nfev
-
-    x, success, nfev = call.on_host(function, 0.0, solve, [0.0, True, 0], *points)
-    x = followed(x)
-    return result_of(x=x, fun=function(x), success=success, nfev=nfev)
+    problem = Problem(call, function, 0.0, None if given["bounds"] is None else Box(*given["bounds"]))
+    _, found = problem.solved(solve, bracket)
+    return result_of(found, fun=problem.function(found["x"]))
 
 
-@solver("scipy.optimize.least_squares")
-def least_squares(call: SolverCall) -> Any:
-    """Follow `scipy.optimize.least_squares` with the linear loss."""
+GLOBAL: Final = ("differential_evolution", "dual_annealing", "shgo", "direct", "basinhopping")
+
+
+@solver(*GLOBAL)
+def global_minimum(call: SolverCall) -> Any:
+    """Follow the functions that look for the lowest of all minima: derivatives are those of the minimum that was found."""
     given, extra = call.given, call.extra()
-    named = given.get("kwargs") or {}
-    if given.get("loss", "linear") != "linear":
+    constraints = constraints_of(given.get("constraints") or ())
+    local = dict(given.get("minimizer_kwargs") or {})
+    if constraints is None or given.get("vectorized") or given.get("workers", 1) != 1:
         return NotImplemented
-
-    def residuals(x: Any) -> Any:
-        return np.reshape(given["fun"](x, *extra, **named), -1)
-
-    def cost(x: Any) -> Any:
-        return 0.5 * np.sum(residuals(x) ** 2)
-
-    bounds = (
-        given.get("bounds") if np.any(np.isfinite(_ends(given.get("bounds", (-np.inf, np.inf))))) else None
-    )
-
-    def followed(x: Any) -> Any:
-        return attach_derivative(stationarity(cost, bounds, x), x)
-
-    if not call.is_compiled:
-        found = call.numbers()
-        if not found.success:
-            warn_of(call.name, found.grad, found.message)
-        found.x = followed(found.x)
-    else:
-        if bounds is not None and not all(isinstance(end, np.ndarray | float | int) for end in _both(bounds)):
+    if call.name.endswith("basinhopping"):
+        extra = tuple(local.pop("args", ()))
+        bounds = local.pop("bounds", None)
+        if local.keys() & {"constraints", "jac", "hess", "hessp"}:
             return NotImplemented
-        kept = ("bounds", "method", "ftol", "xtol", "gtol", "x_scale", "max_nfev", "tr_solver", "tr_options")
-        options = call.options(*kept)
-
-        def solve(compiled: Bound, x0: Any) -> tuple[Any, ...]:
-            found = call.plain(compiled, x0, jac=compiled.derivative(jacobian), **options)
-            if not found.success:
-                warn_of(call.name, found.grad, found.message)
-            return found.x, bool(found.success), found.nfev
-
-        start = given["x0"] * np.ones(1)
-        like = np.zeros(np.shape(start))
-        x, success, nfev = call.on_host(residuals, like, solve, [like, True, 0], start)
-        found = result_of(x=followed(x), success=success, nfev=nfev)
-    found.fun = residuals(found.x)
-    found.cost = 0.5 * np.sum(found.fun**2)
-    return found
-
-
-def _both(bounds: Any) -> tuple[Any, Any]:
-    return (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
-
-
-def _ends(bounds: Any) -> Any:
-    return np.concatenate([np.ravel(np.asarray(stop_gradient(end))) for end in _both(bounds)])
-
-
-@solver("scipy.optimize.curve_fit")
-def curve_fit(call: SolverCall) -> Any:
-    """Follow `scipy.optimize.curve_fit` without bounds: the parameters, and their covariance in first order."""
-    given = call.given
-    if np.any(np.isfinite(_ends(given["bounds"]))) or given["full_output"] or np.ndim(given["sigma"]) > 1:
-        return NotImplemented
-    model, points, data = given["f"], given["xdata"], given["ydata"]
-    weights = 1.0 if given["sigma"] is None else given["sigma"]
-    start = given["p0"]
-    if start is None:
-        start = np.ones(len(inspect.signature(model).parameters) - 1)
-    start = start * np.ones(1)
-    count = int(np.size(start))
-
-    def residuals(parameters: Any) -> Any:
-        return np.reshape((model(points, *[parameters[k] for k in range(count)]) - data) / weights, -1)
-
-    def cost(parameters: Any) -> Any:
-        return 0.5 * np.sum(residuals(parameters) ** 2)
-
-    if call.is_compiled:
-        optimize: Any = importlib.import_module("scipy.optimize")
-        named = call.options("kwargs").get("kwargs", {})
-        limits = {name: named[name] for name in ("ftol", "xtol", "gtol") if name in named}
-
-        def solve(compiled: Bound, p0: Any) -> tuple[Any, ...]:
-            slopes = compiled.derivative(jacobian)
-            found = optimize.least_squares(compiled, p0, jac=slopes, method="lm", **limits)
-            if not found.success:
-                warn_of(call.name, found.grad, found.message)
-            return (found.x,)
-
-        like = np.zeros(np.shape(start))
-        (best,) = call.on_host(residuals, like, solve, [like], start)
     else:
-        best = call.numbers()[0]
-    best = attach_derivative(stationarity(cost, None, best), best)
-    slopes = jacobian(residuals)(best)
-    covariance = np.linalg.inv(slopes.T @ slopes)
-    if not given["absolute_sigma"]:
-        covariance = covariance * (2 * cost(best) / (slopes.shape[0] - count))
-    return best, covariance
+        bounds = given["bounds"]
+    start = given.get("x0")
+    if start is None:
+        start = np.zeros(np.shape(bounds.lb) if hasattr(bounds, "lb") else len(bounds))
+    begin = {"x0": start} if given.get("x0") is not None else {}
+
+    def function(x: Any) -> Any:
+        return given["func"](x, *extra)
+
+    options = call.other_options("func", "bounds", "constraints", "x0", "minimizer_kwargs")
+
+    def solve(function: Bound, constraints: Any, bounds: Any, begin: Any) -> Any:
+        more = options | begin
+        inner = dict(local)
+        if call.name.endswith("basinhopping"):
+            inner |= {"bounds": bounds} if bounds is not None else {}
+            inner |= {"jac": function.derivative(grad)}
+        else:
+            more |= {"bounds": bounds}
+        more |= {"minimizer_kwargs": inner} if inner else {}
+        more |= {"constraints": constraints} if constraints else {}
+        found = call.plain(lambda x: float(function(x)), **more)
+        if not found.success:
+            warn_of(call.name, function.derivative(grad)(found.x), str(found.message))
+        return found
+
+    fixed = given.get("integrality")
+    problem = Problem(
+        call, function, start, bounds, constraints, None if fixed is None else np.asarray(fixed, bool)
+    )
+    _, found = problem.solved(solve, begin)
+    return result_of(found, fun=problem.function(found["x"]))

@@ -202,7 +202,11 @@ def tanhsinh(call: SolverCall) -> Any:
     routine = _routine(call, run, ["maxlevel", "minlevel", "atol", "rtol"])
     integral, error = _elementwise(call, routine)
     return result_of(
-        integral=integral, error=error, success=np.isfinite(error), status=np.where(np.isfinite(error), 0, -2)
+        {},
+        integral=integral,
+        error=error,
+        success=np.isfinite(error),
+        status=np.where(np.isfinite(error), 0, -2),
     )
 
 
@@ -228,5 +232,5 @@ def nsum(call: SolverCall) -> Any:
     routine = _routine(call, run, ["step", "maxterms", "tolerances"], has_moving_limits=False)
     total, error = _elementwise(call, routine)
     return result_of(
-        sum=total, error=error, success=np.isfinite(error), status=np.where(np.isfinite(error), 0, -2)
+        {}, sum=total, error=error, success=np.isfinite(error), status=np.where(np.isfinite(error), 0, -2)
     )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from gradtape.api.solvers.closure import ClosedFunction
 from gradtape.api.tape.create import stop_gradient
-from gradtape.errors import GradtapeWarning, warn
+from gradtape.api.transforms.functional import hessian
+from gradtape.api.transforms.gradient import grad, jvp
+from gradtape.errors import ConcretizationError, GradtapeWarning, warn
 from gradtape.ir.graph import Value
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import SOLVERS
@@ -19,8 +21,9 @@ from gradtape.kinds.routines.host import call_host, enter_function
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.concretize import abstracting_trace
 from gradtape.trace.array.handle import Handle, unwrap
-from gradtape.trace.patching.opaque import paused, traced_parts
+from gradtape.trace.patching.opaque import as_numbers, paused, traced_parts
 from gradtape.trace.source.sites import user_site
+from gradtape.trees import flatten, unflatten
 
 Function = Callable[..., Any]
 
@@ -41,16 +44,18 @@ class SolverCall:
     ----------
     given : dict
         The arguments by name, with defaults.
+    is_compiled : bool
+        Whether the call is in a compiled function, and not on a tape.
     """
 
     def __init__(self, name: str, plain: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.name, self.plain = name, plain
-        self._arguments = args, kwargs
         module, _, function = name.rpartition(".")
         home: Any = importlib.import_module(module)
-        self._bound = inspect.signature(getattr(home, function)).bind(*args, **kwargs)
-        self._bound.apply_defaults()
-        self.given: dict[str, Any] = dict(self._bound.arguments)
+        bound = inspect.signature(getattr(home, function)).bind(*args, **kwargs)
+        self._explicit = [*bound.arguments]
+        bound.apply_defaults()
+        self.given: dict[str, Any] = dict(bound.arguments)
         self.values = [handle.value for handle in traced_parts((args, kwargs))]
         self.is_compiled = any(abstracting_trace(value) is not None for value in self.values)
 
@@ -65,55 +70,101 @@ class SolverCall:
         """Return those of the arguments that have these names, as numbers: they steer the solver, and have no derivative."""
         return {name: _as_option(self.given[name]) for name in names if name in self.given}
 
-    def numbers(self, **added: Any) -> Any:
-        """Return what the solver returns on a tape: it runs with numbers, and with further arguments, while the tape pauses."""
-        args, kwargs = self._arguments
-        if added:
-            self._bound.arguments.update(added)
-            args, kwargs = self._bound.args, self._bound.kwargs
-        return paused(self.name, self.plain, args, kwargs, self.values)
+    def other_options(self, *names: str) -> dict[str, Any]:
+        """Return the arguments of the call but those of these names, as `options` does; keyword arguments of any name are among them."""
+        kept = [name for name in self._explicit if name not in (*names, "args", "kw", "kwargs")]
+        further = {**(self.given.get("kw") or {}), **(self.given.get("kwargs") or {})}
+        return self.options(*kept) | {key: _as_option(item) for key, item in further.items()}
 
-    def on_host(
-        self, function: Function, start: Any, solve: Function, results: Sequence[Any], *numbers: Any
-    ) -> list[Any]:
-        """Return what a solver returns in a compiled function.
+    def derivative(self, name: str, function: Bound, transform: Function) -> Any:
+        """Return what the solver gets for a derivative: the caller's own function on tapes, if there is one, or a compiled one.
 
         Parameters
         ----------
-        function : callable
-            ``function(x)``, the user's: it is compiled, and called with numbers by the solver.
+        name : str
+            The argument of the solver.
+        function : Bound
+            What is to be differentiated.
+        transform : callable
+            `gradtape.grad`, `jacobian`, `hessian` or `product`.
+        """
+        given = self.given.get(name)
+        if isinstance(given, str):
+            return given
+        if callable(given) and not self.is_compiled:
+            own, extra = as_numbers(given), as_numbers(self.extra())
+            return lambda *points: own(*points, *extra)
+        return function.derivative(transform)
+
+    def on_host(
+        self, function: Any, start: Any, solve: Function, like: dict[str, Any], *numbers: Any
+    ) -> dict[str, Any]:
+        """Return what a solver returns, without derivatives.
+
+        Parameters
+        ----------
+        function : callable, or a sequence of callables
+            ``function(x)``, the user's. In compiled functions it is compiled.
         start : array_like
             An array of the type of `x`.
         solve : callable
-            ``solve(function, *numbers) -> results``: calls SciPy's solver; the function is compiled.
-        results : sequence of array_like
-            Arrays of the types of the results.
-        *numbers : array_like
+            ``solve(function, *numbers) -> results``, a dictionary: calls SciPy's solver.
+        like : dict of array_like
+            Arrays of the types of the results, by name. On a tape there may be further results.
+        *numbers : array_like, or nests of them
             Further arguments that may be traced, for `solve`.
 
         Returns
         -------
-        list of Array
-            The results, without derivatives.
+        dict
+            The results.
         """
-        closed = ClosedFunction(function, as_value(unwrap(start)), f"the function given to {self.name}")
-        inputs = [as_value(unwrap(number)) * 1.0 for number in numbers]
-        count = len(inputs)
+        functions = list(function) if isinstance(function, list | tuple) else [function]
+        start = np.zeros(np.shape(start))
+        leaves, spec = flatten(numbers)
+        if not self.is_compiled:
+
+            def run() -> Any:
+                bound: list[Any] = [PlainFunction(one, start) for one in functions]
+                given = unflatten(spec, [as_numbers(leaf) for leaf in leaves])
+                return solve(bound if function is not functions[0] else bound[0], *given)
+
+            found: dict[str, Any] = paused(self.name, run, (), {}, self.values)
+            return found
+        closed = [
+            ClosedFunction(one, as_value(start), f"the function given to {self.name}") for one in functions
+        ]
+        inputs = [as_value(unwrap(leaf)) * 1.0 for leaf in leaves]
+        ends = np.cumsum([len(inputs), *[len(one.captured) for one in closed]])
 
         def call(*arrays: Any) -> tuple[Any, ...]:
-            given = [array if array.ndim else array[()] for array in arrays[:count]]
-            return tuple(map(np.asarray, solve(Bound(closed, arrays[count:]), *given)))
+            given = unflatten(spec, [array if array.ndim else array[()] for array in arrays[: len(inputs)]])
+            bound = [
+                CompiledFunction(one, arrays[first:last])
+                for one, first, last in zip(closed, ends, ends[1:], strict=False)
+            ]
+            made = solve(bound if function is not functions[0] else bound[0], *given)
+            return tuple([_result(made, name, example) for name, example in like.items()])
 
-        types = [as_value(result).aval for result in results]
-        constants = [_constant(value) for value in (*inputs, *closed.captured)]
+        types = [as_value(example).aval for example in like.values()]
+        constants = [
+            _constant(value) for value in (*inputs, *[part for one in closed for part in one.captured])
+        ]
         outs = call_host(enter_function(call), types, constants)
-        return [Array(out) for out in outs]
+        return dict(zip(like, map(Array, outs), strict=True))
 
 
-def result_of(**fields: Any) -> Any:
-    """Return a result as SciPy's solvers do."""
+def _result(made: dict[str, Any], name: str, example: Any) -> Any:
+    found = made.get(name)
+    return np.zeros(np.shape(example)) if found is None else np.asarray(found)
+
+
+def result_of(found: dict[str, Any], **fields: Any) -> Any:
+    """Return a result as SciPy's solvers do: what was found, with some of its fields anew."""
     optimize: Any = importlib.import_module("scipy.optimize")
-    return optimize.OptimizeResult(fields)
+    made = found if isinstance(found, optimize.OptimizeResult) else optimize.OptimizeResult(found)
+    made.update(fields)
+    return made
 
 
 def _as_option(item: Any) -> Any:
@@ -132,7 +183,18 @@ def _constant(value: Value) -> Value:
 
 
 class Bound:
-    """The user's function with numbers for the arrays that it reads from outside, and its derivatives, compiled."""
+    """The user's function, of numbers, and its derivatives, compiled."""
+
+    def __call__(self, x: Any) -> Any:
+        raise NotImplementedError
+
+    def derivative(self, transform: Function) -> Function:
+        """Return ``transform(function)`` in its first argument: of `gradtape.grad`, `jacobian`, `hessian` or `product`."""
+        raise NotImplementedError
+
+
+class CompiledFunction(Bound):
+    """A closed function with numbers for the arrays that it reads from outside."""
 
     def __init__(self, closed: ClosedFunction, captured: Sequence[Any]) -> None:
         self._closed, self._captured = closed, captured
@@ -141,18 +203,65 @@ class Bound:
         return self._closed.compiled(_floats(x), *self._captured)
 
     def derivative(self, transform: Function) -> Function:
-        """Return ``transform(function)`` in its first argument: `gradtape.grad`, `jacobian` or `hessian`."""
         derived = self._closed.derived(transform)
-        return lambda x: derived(_floats(x), *self._captured)
+        return lambda *points: derived(*map(_floats, points), *self._captured)
+
+
+class PlainFunction(Bound):
+    """The user's function as it is, on a tape that pauses; its derivatives are compiled if it can be traced apart from its parameters."""
+
+    def __init__(self, function: Function, start: Any) -> None:
+        self._function, self._start = function, start
+        self._numeric = as_numbers(function)
+        self._compiled: CompiledFunction | None = None
+
+    def __call__(self, x: Any) -> Any:
+        return self._numeric(_floats(x))
+
+    def derivative(self, transform: Function) -> Function:
+        if self._compiled is None:
+            try:
+                closed = ClosedFunction(
+                    self._function, as_value(self._start), "the function given to a solver"
+                )
+            except ConcretizationError:
+                return lambda *points: as_numbers(transform(self._function)(*map(_floats, points)))
+            numbers = [as_numbers(Array(value)) for value in closed.captured]
+            self._compiled = CompiledFunction(closed, numbers)
+        return self._compiled.derivative(transform)
 
 
 def _floats(x: Any) -> Any:
     return np.asarray(x, float)
 
 
+def product(function: Function) -> Function:
+    """Return the product of the Hessian of a function with a vector: ``product(x, vector, *parameters)``."""
+
+    def multiplied(x: Any, vector: Any, *parameters: Any) -> Any:
+        return jvp(lambda x: grad(function)(x, *parameters), (x,), (vector,))[1]
+
+    return multiplied
+
+
+def weighted_hessian(function: Function) -> Function:
+    """Return the Hessian of the product of a function's vector with another: ``weighted_hessian(x, vector, *parameters)``."""
+
+    def weighted(x: Any, vector: Any, *parameters: Any) -> Any:
+        return hessian(lambda x: np.sum(function(x, *parameters) * vector))(x)
+
+    return weighted
+
+
+def second(function: Function) -> Function:
+    """Return the second derivative of a function of one number."""
+    return grad(grad(function))
+
+
 def warn_of(name: str, residual: Any, message: str = "") -> None:
     """Warn that a solver has not converged."""
-    size = float(np.max(np.abs(np.asarray(residual, float)), initial=0.0))
+    residual = np.nan if residual is None else residual
+    size = float(np.max(np.abs(np.asarray(as_numbers(residual), float)), initial=0.0))
     warn(
         GradtapeWarning,
         f"{name} has not converged: the residual is {size:.3g}",
@@ -160,6 +269,10 @@ def warn_of(name: str, residual: Any, message: str = "") -> None:
         why=message,
         remedy="the derivative is that of the point returned; start nearer to the solution, or allow more iterations",
     )
+
+
+INTEGERS: Final = {"success": True, "status": 0, "nit": 0, "nfev": 0}
+"""What most solvers say of their work, and its types."""
 
 
 def solver(*names: str) -> Callable[[Function], Function]:
@@ -170,11 +283,12 @@ def solver(*names: str) -> Callable[[Function], Function]:
 
     def enter(rule: Function) -> Function:
         for name in names:
+            public = name if "." in name else f"scipy.optimize.{name}"
 
-            def run(plain: Function, args: Any, kwargs: Any, name: str = name) -> Any:
+            def run(plain: Function, args: Any, kwargs: Any, name: str = public) -> Any:
                 return rule(SolverCall(name, plain, args, kwargs))
 
-            SOLVERS[name] = run
+            SOLVERS[public] = run
         return rule
 
     return enter

@@ -35,7 +35,6 @@ OPAQUE["scipy.integrate"] = (
 OPAQUE["scipy.optimize"] = (
     dict.fromkeys(
         [
-            "newton",
             "rosen",
             "rosen_der",
             "rosen_hess",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from types import FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from gradtape.errors import GradtapeWarning, UnsupportedFunctionError, warn
@@ -21,7 +21,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import Preallocated, to_ndarray, unwrap_keywords, unwrap_preallocated
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.lazy.call_observer import prediction
-from gradtape.trace.patching.copies import outer_variables
+from gradtape.trace.patching.copies import copy_function, outer_variables
 from gradtape.trace.patching.functions import Function, hook_function
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.source.contexts import contexts
@@ -37,13 +37,17 @@ REMEDY: Final = (
 )
 
 
-def traced_parts(item: Any, depth: int = DEPTH, seen: set[int] | None = None) -> Iterator[Handle]:
-    """Return the traced arrays that an argument is, holds, or may read if it is a function of the user's."""
+def traced_parts(
+    item: Any, depth: int = DEPTH, seen: set[int] | None = None, *, every: bool = False
+) -> Iterator[Handle]:
+    """Return the traced arrays that an argument is, holds, or may read if it is a function of the user's; `every` array if asked for."""
     seen = set() if seen is None else seen
     if isinstance(item, Handle):
         value = item.value
-        if any(tag.recording and not isinstance(tag, Trace) for tag in value.tags) or (
-            abstracting_trace(value) is not None
+        if (
+            every
+            or any(tag.recording and not isinstance(tag, Trace) for tag in value.tags)
+            or (abstracting_trace(value) is not None)
         ):
             yield item
         return
@@ -51,7 +55,7 @@ def traced_parts(item: Any, depth: int = DEPTH, seen: set[int] | None = None) ->
         return
     seen.add(id(item))
     for part in _parts(item):
-        yield from traced_parts(part, depth - 1, seen)
+        yield from traced_parts(part, depth - 1, seen, every=every)
 
 
 PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, ModuleType})
@@ -181,11 +185,40 @@ def as_numbers(item: Any) -> Any:
 
 
 def _with_numbers(function: Any) -> Function:
+    plain = function if isinstance(function, functools.partial) else reading_numbers(function)
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return as_numbers(function(*args, **kwargs))
+        return as_numbers(plain(*args, **kwargs))
 
     return call
+
+
+def reading_numbers(function: Any) -> Function:
+    """Return a function whose closure and global names have ndarrays for arrays: it runs as fast as plain NumPy code."""
+    if isinstance(function, MethodType) or not _holds_arrays(function):
+        made: Function = function
+        return made
+    cells = tuple(
+        CellType(as_numbers(cell.cell_contents))
+        if _is_filled(cell) and _holds_arrays(cell.cell_contents)
+        else cell
+        for cell in function.__closure__ or ()
+    )
+    names = function.__globals__
+    changed = {
+        name: as_numbers(names[name])
+        for name in function.__code__.co_names
+        if name in names and _holds_arrays(names[name])
+    }
+    copy = copy_function(function, {**names, **changed} if changed else None, cells or None)
+    copy.__defaults__ = as_numbers(function.__defaults__)
+    copy.__kwdefaults__ = as_numbers(function.__kwdefaults__)
+    return copy
+
+
+def _holds_arrays(item: Any) -> bool:
+    return any(True for _ in traced_parts(item, every=True))
 
 
 def _hook(module: ModuleType, names: dict[str, str]) -> None:

@@ -1,12 +1,14 @@
-"""Matrix equations: Sylvester's and Riccati's."""
+"""Matrix equations: Sylvester's, Riccati's, and the linear ones of implicit differentiation."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from gradtape.errors import GradtapeWarning, SingularJacobianError, warn
 from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.kinds.routines.callback import Callback, Outs, Push, Tangents, callback_row
@@ -199,3 +201,56 @@ riccati: Callback = callback_row(
     prepare=_stable,
 )
 """The stabilising solution of an algebraic equation of Riccati's."""
+
+
+# Implicit differentiation
+
+
+def _regular(a: NDArray) -> NDArray:
+    """Return a matrix, after a look at its condition.
+
+    Raises
+    ------
+    SingularJacobianError
+        If it is singular.
+    """
+    if not a.size or not np.isfinite(a).all():
+        return a
+    linalg: Any = importlib.import_module("scipy.linalg.lapack")
+    factors, _, info = linalg.dgetrf(a)
+    if info > 0:
+        raise SingularJacobianError(
+            "the Jacobian of the equations that a solver solved is singular at the solution",
+            why="then the solution is not a smooth function of its parameters: it may not be unique, equations or active constraints may "
+            "depend on each other, or it is a root of higher order",
+            remedy="make the solution unique (with a regularisation, for example), leave out redundant equations or constraints, or pass "
+            "gt.stop_gradient(x) where no derivative is needed",
+        )
+    condition, _ = linalg.dgecon(factors, np.linalg.norm(a, 1))
+    if condition < np.finfo(a.dtype).eps:
+        warn(
+            GradtapeWarning,
+            "the Jacobian of the equations that a solver solved is nearly singular at the solution: its condition is "
+            f"{1 / max(condition, 1e-300):.1g}",
+            why="the derivative of the solution divides by it",
+            remedy="scale the unknowns and equations, or make the solution unique",
+        )
+    return a
+
+
+def _unchanged_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+    return lambda tangents: tangents[0]
+
+
+regular: Callback = callback_row(
+    "regular",
+    ranks=(2,),
+    shapes=lambda a: (a,),
+    evaluate=_regular,
+    tangent=_unchanged_tangent,
+    transpose=lambda ct, node: ct,
+    linear_in=0,
+    samples=(((3, 3), {}), ((2, 2, 2), {})),
+    codes="fd",
+)
+"""A matrix itself; an error if it is singular."""

@@ -1,0 +1,285 @@
+"""Least squares of `scipy.optimize` with derivatives: fits of curves, bounds, and losses that are robust against outliers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.api.solvers.minimize import Problem
+from gradtape.api.solvers.optimality import Box, limits
+from gradtape.api.solvers.roots import stacked
+from gradtape.api.solvers.solution import INTEGERS, Bound, SolverCall, result_of, solver, warn_of
+from gradtape.api.tape.create import stop_gradient
+from gradtape.api.transforms.functional import jacobian
+
+LOSSES: Final[dict[str, Callable[[Any], Any]]] = {
+    "linear": lambda z: z,
+    "soft_l1": lambda z: 2 * (np.sqrt(1 + z) - 1),
+    "huber": lambda z: np.where(z <= 1, z, 2 * np.sqrt(np.where(z <= 1, 1.0, z)) - 1),
+    "cauchy": np.log1p,
+    "arctan": np.arctan,
+}
+"""What is summed of the squares of residuals, as SciPy defines it."""
+
+
+def _finite(bounds: Any) -> Any:
+    """Return bounds; None if all are infinite."""
+    ends = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
+    known = [end for end in ends if isinstance(end, int | float | list | tuple | np.ndarray)]
+    return None if len(known) == 2 and all(_are_infinite(end) for end in known) else Box(*ends)
+
+
+def _are_infinite(end: Any) -> bool:
+    parts = end if isinstance(end, list | tuple) else [end]
+    return all(isinstance(part, float | np.ndarray) and np.all(np.isinf(part)) for part in parts)
+
+
+@solver("least_squares")
+def least_squares(call: SolverCall) -> Any:
+    """Follow `scipy.optimize.least_squares` with all losses that have a name."""
+    given, extra = call.given, call.extra()
+    named = given.get("kwargs") or {}
+    if not isinstance(given["loss"], str) or (callable(given["callback"]) and call.is_compiled):
+        return NotImplemented
+    loss, scale = LOSSES[given["loss"]], given["f_scale"]
+
+    def residuals(x: Any) -> Any:
+        return np.reshape(stacked(given["fun"](x, *extra, **named)), -1)
+
+    def cost(x: Any) -> Any:
+        return 0.5 * np.sum(scale**2 * loss((residuals(x) / scale) ** 2))
+
+    kept = ("method", "ftol", "xtol", "gtol", "x_scale", "loss", "max_nfev", "tr_solver", "tr_options")
+    options = call.options(*kept, "verbose", "callback")
+
+    def solve(functions: list[Bound], bounds: Any, x0: Any, scale: Any) -> Any:
+        _, residuals = functions
+        more = options | ({"bounds": bounds} if bounds is not None else {})
+        slopes = (
+            "2-point"
+            if given["jac_sparsity"] is not None
+            else call.derivative("jac", residuals, jacobian)
+            if given["jac"] != "2-point"
+            else residuals.derivative(jacobian)
+        )
+        more |= {"jac_sparsity": given["jac_sparsity"]} if given["jac_sparsity"] is not None else {}
+        found = call.plain(residuals, x0, jac=slopes, f_scale=float(scale), **more)
+        if not found.success:
+            warn_of(call.name, found.grad, found.message)
+        return found
+
+    start = given["x0"] * np.ones(1)
+    found = fitted(call, cost, residuals, start, _finite(given["bounds"]), solve, start, scale)
+    x = found["x"]
+    slopes = jacobian(residuals)(x)
+    return result_of(found, x=x, fun=residuals(x), cost=cost(x), jac=slopes)
+
+
+def fitted(
+    call: SolverCall,
+    cost: Callable[[Any], Any],
+    residuals: Callable[[Any], Any],
+    start: Any,
+    bounds: Any,
+    solve: Callable[..., Any],
+    *numbers: Any,
+) -> dict[str, Any]:
+    """Return what a solver of least squares finds, with derivatives of the minimum.
+
+    Parameters
+    ----------
+    call : SolverCall
+        The call.
+    cost, residuals : callable
+        ``cost(x)``, which is smallest at the minimum, and ``residuals(x)``.
+    start : array_like
+        An array of the type of `x`.
+    bounds : object
+        Bounds in any form that SciPy takes.
+    solve : callable
+        ``solve((cost, residuals), bounds, *numbers) -> results``, with "x" among them.
+    *numbers
+        Further arguments that may be traced.
+    """
+    problem = Problem(call, cost, start, bounds, others=(residuals,))
+    _, found = problem.solved(
+        lambda functions, _, bounds, *numbers: solve(functions, bounds, *numbers), *numbers
+    )
+    return found
+
+
+@solver("leastsq")
+def leastsq(call: SolverCall) -> Any:
+    """Follow `scipy.optimize.leastsq`."""
+    given, extra = call.given, call.extra()
+
+    def residuals(x: Any) -> Any:
+        return np.reshape(stacked(given["func"](x, *extra)), -1)
+
+    def cost(x: Any) -> Any:
+        return 0.5 * np.sum(residuals(x) ** 2)
+
+    options = call.other_options("func", "x0", "Dfun", "full_output", "col_deriv")
+
+    def solve(functions: list[Bound], bounds: Any, x0: Any) -> Any:
+        _, residuals = functions
+        slopes = {"Dfun": residuals.derivative(jacobian)}
+        x, _, infodict, message, ier = call.plain(residuals, x0, **slopes, **options, full_output=True)
+        if ier not in (1, 2, 3, 4):
+            warn_of(call.name, infodict["fvec"], message)
+        return {"x": x, "ier": ier, "message": message, "infodict": infodict, "nfev": infodict["nfev"]}
+
+    start = np.ravel(given["x0"] * np.ones(1))
+    found = fitted(call, cost, residuals, start, None, solve, start)
+    x = found["x"]
+    if not given["full_output"]:
+        return x, found.get("ier", found.get("status"))
+    slopes = jacobian(residuals)(x)
+    infodict = {"nfev": found["nfev"], **found.get("infodict", {})} | {"fvec": residuals(x)}
+    return x, np.linalg.inv(slopes.T @ slopes), infodict, found.get("message", ""), found.get("ier", 0)
+
+
+@solver("curve_fit")
+def curve_fit(call: SolverCall) -> Any:
+    """Follow `scipy.optimize.curve_fit`: the parameters, and their covariance."""
+    given = call.given
+    if given["nan_policy"] is not None:
+        return NotImplemented
+    model, points, data, sigma = given["f"], given["xdata"], given["ydata"], given["sigma"]
+    bounds = _finite(given["bounds"])
+    start = given["p0"]
+    if start is None:
+        number = len(inspect.signature(model).parameters) - 1
+        start = np.ones(number) if bounds is None else _inside(bounds, number)
+    start = np.ravel(np.stack(start) if isinstance(start, list | tuple) else start * np.ones(1))
+    count = int(np.size(start))
+
+    def residuals(parameters: Any) -> Any:
+        misfit = np.reshape(model(points, *[parameters[k] for k in range(count)]) - data, -1)
+        if sigma is None:
+            return misfit
+        return misfit / sigma if np.ndim(sigma) < 2 else np.linalg.solve(np.linalg.cholesky(sigma), misfit)
+
+    def cost(parameters: Any) -> Any:
+        return 0.5 * np.sum(residuals(parameters) ** 2)
+
+    named = call.other_options(*[name for name in given if name != "kwargs"])
+    named = {("max_nfev" if name == "maxfev" else name): item for name, item in named.items()}
+    method: Any = given["method"] or ("lm" if bounds is None else "trf")
+
+    def solve(functions: list[Bound], bounds: Any, p0: Any) -> Any:
+        import scipy.optimize  # late: whoever calls it has it
+
+        _, residuals = functions
+        more = named | ({"bounds": bounds} if bounds is not None else {})
+        slopes = residuals.derivative(jacobian)
+        found = scipy.optimize.least_squares(residuals, p0, jac=slopes, method=method, **more)
+        if not found.success:
+            raise RuntimeError(f"Optimal parameters not found: {found.message}")
+        return found
+
+    found = fitted(call, cost, residuals, start, bounds, solve, start)
+    best = found["x"]
+    slopes = jacobian(residuals)(best)
+    covariance = np.linalg.inv(slopes.T @ slopes)
+    if not given["absolute_sigma"]:
+        covariance = covariance * (2 * cost(best) / (slopes.shape[0] - count))
+    if not given["full_output"]:
+        return best, covariance
+    infodict = {"nfev": found["nfev"], "fvec": residuals(best)}
+    return best, covariance, infodict, found.get("message", ""), found["status"]
+
+
+def _inside(bounds: Any, count: int) -> Any:
+    """Return a point inside of bounds, as SciPy chooses it."""
+    low, high = [stop_gradient(end) for end in limits(bounds, (count,))]
+    both = np.isfinite(low) & np.isfinite(high)
+    middle = np.where(both, 0.5 * (np.where(both, low, 0.0) + np.where(both, high, 0.0)), 1.0)
+    middle = np.where(np.isfinite(low) & ~both, np.where(np.isfinite(low), low, 0.0) + 1, middle)
+    return np.where(np.isfinite(high) & ~both, np.where(np.isfinite(high), high, 0.0) - 1, middle)
+
+
+# Linear least squares
+
+
+def _linear_problem(call: SolverCall, a: Any, b: Any, bounds: Any, solve: Callable[..., Any]) -> Any:
+    """Return a minimum of ``|a x - b|^2`` with bounds, and the residuals and cost there."""
+
+    def residuals(x: Any) -> Any:
+        return np.dot(a, x) - b
+
+    def cost(x: Any) -> Any:
+        return 0.5 * np.sum(residuals(x) ** 2)
+
+    start = np.zeros(np.shape(a)[1])
+    fields = INTEGERS | {"active_mask": np.zeros(start.shape, int)}
+    problem = Problem(call, cost, start, bounds)
+    _, found = problem.solved(lambda _, __, bounds, a, b: solve(bounds, a, b), a, b, fields=fields)
+    x = found["x"]
+    return result_of(found, x=x, fun=residuals(x), cost=cost(x))
+
+
+@solver("lsq_linear")
+def lsq_linear(call: SolverCall) -> Any:
+    """Follow `scipy.optimize.lsq_linear` with dense matrices."""
+    given = call.given
+    if hasattr(given["A"], "toarray") or not hasattr(given["A"] * 1.0, "shape"):
+        return NotImplemented
+    options = call.other_options("A", "b", "bounds")
+    bounds = _finite(given["bounds"])
+
+    def solve(bounds: Any, a: Any, b: Any) -> Any:
+        found = call.plain(a, b, **({"bounds": bounds} if bounds is not None else {}), **options)
+        if not found.success:
+            warn_of(call.name, found.optimality, found.message)
+        return found
+
+    return _linear_problem(call, given["A"], given["b"], bounds, solve)
+
+
+@solver("nnls")
+def nnls(call: SolverCall) -> Any:
+    """Follow `scipy.optimize.nnls`: least squares of numbers that are not negative."""
+    options = call.other_options("A", "b")
+    matrix, data = [
+        item * 1.0 if hasattr(item, "ndim") else np.stack(item) for item in (call.given["A"], call.given["b"])
+    ]
+
+    def solve(bounds: Any, a: Any, b: Any) -> Any:
+        return {"x": call.plain(a, b, **options)[0]}
+
+    found = _linear_problem(call, matrix, data, Box(0.0, np.inf), solve)
+    return found.x, np.linalg.norm(found.fun)
+
+
+@solver("isotonic_regression")
+def isotonic_regression(call: SolverCall) -> Any:
+    """Follow `scipy.optimize.isotonic_regression`: what it returns are means of blocks. Compiled functions return `x` only."""
+    given = call.given
+    y = given["y"] * 1.0 if hasattr(given["y"], "ndim") else np.stack(given["y"])
+    weights = np.ones(y.shape) if given["weights"] is None else given["weights"] * np.ones(y.shape)
+    options = call.options("increasing")
+
+    def solve(function: Bound, y: Any, weights: Any) -> Any:
+        found = call.plain(y, weights=weights, **options)
+        lengths = np.diff(found.blocks)
+        first, last = np.repeat(found.blocks[:-1], lengths), np.repeat(found.blocks[1:], lengths)
+        found.update(first=first, last=last)
+        return found
+
+    places = np.zeros(y.shape, int)
+    found = call.on_host(lambda x: x, 0.0, solve, {"first": places, "last": places}, y, weights)
+    first, last = [
+        stop_gradient(np.asarray(found.pop(name))) if not call.is_compiled else found.pop(name)
+        for name in ("first", "last")
+    ]
+    zero = np.zeros(1)
+    sums = np.concatenate([zero, np.cumsum(weights * y)])
+    counts = np.concatenate([zero, np.cumsum(weights * 1.0)])
+    means = (sums[last] - sums[first]) / (counts[last] - counts[first])
+    if "weights" in found:
+        found["weights"] = np.add.reduceat(weights, found["blocks"][:-1])
+    return result_of(found, x=means)

@@ -1,0 +1,133 @@
+"""Linear programs of `scipy.optimize` with derivatives where the basis is regular, and assignments, which are integers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.api.solvers.minimize import Problem
+from gradtape.api.solvers.optimality import Constraint, constraints_of, side_of
+from gradtape.api.solvers.solution import Bound, SolverCall, result_of, solver, warn_of
+from gradtape.api.transforms.gradient import grad
+
+VERTEX: Final = 1e-8
+"""How near to its limit an active constraint of a linear program is."""
+
+
+def _dense(items: Any) -> Any:
+    """Return an array: users give lists of traced numbers, and sparse matrices, too."""
+    items = items.toarray() if hasattr(items, "toarray") else items
+    if isinstance(items, list | tuple):
+        return np.stack([_dense(item) for item in items])
+    return items * 1.0 if hasattr(items, "ndim") else np.asarray(items, float)
+
+
+def _rows(matrix: Any, low: Any, high: Any) -> Constraint:
+    return Constraint(lambda x: np.reshape(np.dot(matrix, x), -1), low, high, None)
+
+
+def _pairs(bounds: Any, count: int) -> Any:
+    """Return bounds of `linprog`, one pair for all unknowns or one for each, in a form that all solvers take."""
+    if bounds is None:
+        bounds = (0, None)
+    if hasattr(bounds, "lb") or hasattr(bounds, "ndim"):
+        return bounds
+    is_one = len(bounds) == 2 and all(end is None or np.ndim(end) == 0 for end in bounds)
+    return (
+        [tuple(bounds)] * count
+        if is_one
+        else [tuple(pair) for pair in (bounds * count if len(bounds) == 1 else bounds)]
+    )
+
+
+@solver("linprog")
+def linprog(call: SolverCall) -> Any:
+    """Follow `scipy.optimize.linprog`: derivatives are those of the vertex, and of the dual solution."""
+    given = call.given
+    if given["integrality"] is not None or given["x0"] is not None:
+        return NotImplemented
+    costs = np.ravel(_dense(given["c"]))
+    count = int(np.size(costs))
+    constraints = []
+    for matrix, vector in (("A_ub", "b_ub"), ("A_eq", "b_eq")):
+        if given[matrix] is not None:
+            high = np.ravel(_dense(given[vector]))
+            low = np.full(np.shape(high), -np.inf) if matrix == "A_ub" else high
+            constraints.append(_rows(_dense(given[matrix]), low, high))
+    options = call.options("method", "options", "callback")
+    places = [name for name in ("ub", "eq") if given[f"A_{name}"] is not None]
+
+    def solve(function: Bound, constraints: Any, bounds: Any) -> Any:
+        more: dict[str, Any] = {}
+        for name, one in zip(places, constraints, strict=True):
+            more |= {f"A_{name}": one.A, f"b_{name}": one.ub}
+        ends = np.stack([bounds.lb, bounds.ub], 1)
+        found = call.plain(function.derivative(grad)(np.zeros(count)), bounds=ends, **more, **options)
+        if not found.success:
+            warn_of(call.name, np.nan, str(found.message))
+            return found | {"x": np.full(count, np.nan) if found.x is None else found.x}
+        if "lower" in found:
+            push = found.lower.marginals + found.upper.marginals
+            sides = np.where(np.abs(push) > VERTEX, side_of(found.x, bounds.lb, bounds.ub), 0)
+            found.update(sides=sides, duals=-np.concatenate([found.ineqlin.marginals, found.eqlin.marginals]))
+        return found
+
+    problem = Problem(
+        call, lambda x: np.dot(costs, x), np.zeros(count), _pairs(given["bounds"], count), constraints
+    )
+    problem.near = VERTEX
+    multipliers, found = problem.solved(solve)
+    x, first = found["x"], 0
+    made: dict[str, Any] = {}
+    for name, residual, report in (("ub", "slack", "ineqlin"), ("eq", "con", "eqlin")):
+        gap: Any = np.zeros(0)
+        if name in places:
+            one = constraints[places.index(name)]
+            gap = one.high - one.function(x)
+        last = first + int(np.size(gap))
+        made |= {residual: gap, report: result_of({"residual": gap, "marginals": -multipliers[first:last]})}
+        first = last
+    return result_of(found, fun=np.dot(costs, x), **made)
+
+
+@solver("milp")
+def milp(call: SolverCall) -> Any:
+    """Follow `scipy.optimize.milp`: the integers are constants."""
+    given = call.given
+    costs = np.ravel(_dense(given["c"]))
+    constraints = constraints_of(_as_linear(given["constraints"]))
+    if constraints is None:
+        return NotImplemented
+    count = int(np.size(costs))
+    bounds = given["bounds"] if given["bounds"] is not None else _pairs(None, count)
+    integral = (
+        np.zeros(count, bool) if given["integrality"] is None else np.zeros(count) + given["integrality"] != 0
+    )
+    options = call.options("integrality", "options")
+
+    def solve(function: Bound, constraints: Any, bounds: Any) -> Any:
+        found = call.plain(
+            function.derivative(grad)(np.zeros(count)), constraints=constraints, bounds=bounds, **options
+        )
+        if not found.success:
+            warn_of(call.name, np.nan, str(found.message))
+            return found | {"x": np.full(count, np.nan) if found.x is None else found.x}
+        return found
+
+    problem = Problem(call, lambda x: np.dot(costs, x), np.zeros(count), bounds, constraints, integral)
+    problem.near = VERTEX
+    _, found = problem.solved(solve)
+    return result_of(found, fun=np.dot(costs, found["x"]))
+
+
+def _as_linear(given: Any) -> Any:
+    """Return the constraints of `milp`, which may be tuples of the arguments of `LinearConstraint`."""
+    from scipy.optimize import LinearConstraint  # late: whoever calls it has it
+
+    if given is None:
+        return []
+    if isinstance(given, tuple) and not hasattr(given[0], "lb"):
+        return [LinearConstraint(*given)]
+    several = given if isinstance(given, list | tuple) else [given]
+    return [one if hasattr(one, "lb") else LinearConstraint(*one) for one in several]

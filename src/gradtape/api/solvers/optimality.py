@@ -1,0 +1,237 @@
+"""The equations of a minimum with bounds and constraints: those of Karush, Kuhn and Tucker, with what is active as equalities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.api.solvers.implicit import attach_derivative
+from gradtape.api.tape.create import stop_gradient
+from gradtape.api.transforms.gradient import grad
+
+TIGHT: Final = 1e-9
+"""How near to a bound an unknown is at it, relative to its size: solvers put it there."""
+
+NEAR: Final = 1e-3
+"""How near to its limit a constraint may be active, if its multiplier is larger than its slack: solvers stop before it."""
+
+EQUAL: Final = 1e-12
+"""Limits that are as near to each other as this are equal."""
+
+
+class Constraint(NamedTuple):
+    """A constraint ``low <= function(x) <= high`` on a vector.
+
+    Attributes
+    ----------
+    function : callable
+        ``function(x) -> vector``.
+    low, high : array_like
+        The limits; both may be traced.
+    given : object
+        What the caller passed.
+    """
+
+    function: Callable[[Any], Any]
+    low: Any
+    high: Any
+    given: Any
+
+    def full(self, x: Any) -> Constraint:
+        """Return the constraint with limits that have the shape of its values."""
+        zero = np.zeros(np.shape(self.function(x)))
+        return self._replace(low=self.low + zero, high=self.high + zero)
+
+
+class Box(NamedTuple):
+    """Lower and upper bounds, each a number or an array."""
+
+    lb: Any
+    ub: Any
+
+
+class Optimum(NamedTuple):
+    """A minimum, and what is active there, as numbers.
+
+    Attributes
+    ----------
+    x : array
+        The minimum.
+    sides : array of int
+        For each unknown: -1 at its lower bound, 1 at its upper bound, 2 fixed where it is, 0 free.
+    duals : array
+        The multipliers, one for each element of the constraints; zero where it is not active.
+    active : array of int
+        For each element of the constraints: -1 at its lower limit, 1 at its upper limit, 0 not active.
+    """
+
+    x: Any
+    sides: Any
+    duals: Any
+    active: Any
+
+
+def limits(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return bounds, in any form that SciPy takes, as two arrays; None are infinite."""
+    if bounds is None:
+        return np.full(shape, -np.inf), np.full(shape, np.inf)
+    if hasattr(bounds, "lb"):
+        low, high = [
+            np.stack(end) if isinstance(end, list | tuple) else end for end in (bounds.lb, bounds.ub)
+        ]
+    else:
+        low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
+        high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])
+    return low + np.zeros(shape), high + np.zeros(shape)
+
+
+def constraints_of(given: Any) -> list[Constraint] | None:
+    """Return constraints, in any form that SciPy takes; None if one has another form."""
+    single = isinstance(given, dict) or not isinstance(given, list | tuple)
+    found = []
+    for one in [given] if single else given:
+        if isinstance(one, dict) and str(one.get("type")).lower() in ("eq", "ineq"):
+            found.append(_of_dictionary(one))
+        elif hasattr(one, "A") and hasattr(one, "lb"):
+            matrix = one.A.toarray() if hasattr(one.A, "toarray") else one.A
+            found.append(Constraint(_linear(matrix), one.lb, one.ub, one))
+        elif hasattr(one, "fun") and hasattr(one, "lb"):
+            found.append(Constraint(_vector(one.fun, ()), one.lb, one.ub, one))
+        else:
+            return None
+    return found
+
+
+def _of_dictionary(given: dict[str, Any]) -> Constraint:
+    extra = given.get("args", ())
+    high = 0.0 if given["type"].lower() == "eq" else np.inf
+    return Constraint(_vector(given["fun"], extra), 0.0, high, given)
+
+
+def _linear(matrix: Any) -> Callable[[Any], Any]:
+    return lambda x: np.reshape(np.dot(matrix, x), -1)
+
+
+def _vector(function: Callable[..., Any], extra: Any) -> Callable[[Any], Any]:
+    extra = tuple(extra) if isinstance(extra, list | tuple) else (extra,)
+
+    def vector(x: Any) -> Any:
+        value = function(x, *extra)
+        return np.reshape(np.stack(value) if isinstance(value, list | tuple) else value, -1)
+
+    return vector
+
+
+def side_of(x: Any, low: Any, high: Any) -> Any:
+    """Return, for each unknown, at which of its bounds it is: see `Optimum.sides`."""
+    margin = TIGHT * (1 + np.abs(x))
+    return np.where(x <= low + margin, -1, np.where(x >= high - margin, 1, 0))
+
+
+def active_set(
+    x: Any, sides: Any, slope: Any, values: Any, slopes: Any, low: Any, high: Any, near: float
+) -> tuple[Any, Any]:
+    """Return the multipliers of constraints at a minimum, and which are active; all are numbers.
+
+    A constraint near to its limit is active if its multiplier is larger than its slack: one of the two is zero at the minimum.
+
+    Parameters
+    ----------
+    x, sides, slope : array, n
+        The minimum, the active bounds, and the gradient.
+    values : array, m
+        The constraints.
+    slopes : array, m times n
+        Their Jacobian.
+    low, high : array, m
+        Their limits.
+    near : float
+        How near to its limit a constraint may be active, relative to its size.
+
+    Returns
+    -------
+    multipliers, active : array, m
+        See `Optimum`.
+    """
+    scale = 1 + np.abs(values)
+    below, above = (values - low) / scale, (high - values) / scale
+    side = np.where(above < below, 1, -1)
+    slack = np.minimum(below, above)
+    equal = high - low <= EQUAL * scale
+    candidates = equal | (slack <= near)
+    free = slopes * (sides == 0)
+
+    def solved(chosen: Any) -> Any:
+        made = np.zeros(len(values))
+        if chosen.any():
+            made[chosen] = np.linalg.lstsq(free[chosen].T, -slope * (sides == 0), rcond=None)[0]
+        return made
+
+    multipliers = solved(candidates)
+    size = max(1e-300, float(np.max(np.abs(multipliers), initial=0.0)))
+    push = np.where(side > 0, multipliers, -multipliers)
+    active = equal | (candidates & (push > np.maximum(slack, 1e-10 * size)))
+    return solved(active), np.where(active, side, 0)
+
+
+def optimum(
+    found: Optimum,
+    function: Callable[[Any], Any],
+    constraints: Sequence[Constraint] = (),
+    bounds: tuple[Any, Any] | None = None,
+) -> tuple[Any, Any]:
+    """Return a minimum and its multipliers with their derivatives.
+
+    Parameters
+    ----------
+    found : Optimum
+        The minimum. Its arrays are constants.
+    function : callable
+        ``function(x)``, a number.
+    constraints : sequence of Constraint
+        The constraints.
+    bounds : tuple of two arrays, optional
+        The lower and the upper bounds of `x`.
+
+    Returns
+    -------
+    x, multipliers : Array
+        The same numbers.
+    """
+    count = np.size(found.x)
+    shape = np.shape(found.x)
+    sides, active = stop_gradient(found.sides), stop_gradient(found.active)
+
+    def lagrangian(x: Any, multipliers: Any) -> Any:
+        return function(x) + np.sum(multipliers * _joined(constraints, x))
+
+    def with_bounds(x: Any, slope: Any) -> Any:
+        if bounds is None:
+            return slope
+        low, high = bounds
+        target = np.where(sides < 0, low, np.where(sides == 1, high, 0.0))
+        target = np.where(sides == 2, stop_gradient(found.x), target)
+        return np.where(sides == 0, slope, x - target)
+
+    if not constraints:
+        x = attach_derivative(lambda x: with_bounds(x, grad(function)(x)), found.x)
+        return x, found.duals
+
+    def equations(unknowns: Any) -> Any:
+        x, multipliers = np.reshape(unknowns[:count], shape), unknowns[count:]
+        first = with_bounds(x, grad(lagrangian)(x, multipliers))
+        values = _joined(constraints, x)
+        low = np.concatenate([one.low for one in constraints])
+        high = np.concatenate([one.high for one in constraints])
+        target = np.where(active < 0, low, np.where(active > 0, high, 0.0))
+        return np.concatenate([np.ravel(first), np.where(active == 0, multipliers, values - target)])
+
+    whole = np.concatenate([np.ravel(found.x), found.duals])
+    whole = attach_derivative(equations, whole)
+    return np.reshape(whole[:count], shape), whole[count:]
+
+
+def _joined(constraints: Sequence[Constraint], x: Any) -> Any:
+    return np.concatenate([one.function(x) for one in constraints])
