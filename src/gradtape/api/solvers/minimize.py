@@ -112,8 +112,8 @@ class Problem:
             function, *others = functions[: len(functions) - len(self.others)]
             optimize: Any = importlib.import_module("scipy.optimize")
             rebuilt = [
-                _with_functions(one.given, other, *pair, like_x, self.takes_hessians)
-                for one, other, pair in zip(self.constraints, others, ends, strict=True)
+                _with_functions(one.given, other, low, high, like_x, self.takes_hessians)
+                for one, other, (low, high) in zip(self.constraints, others, ends, strict=True)
             ]
             given = [function, *functions[1 + len(others) :]] if self.others else function
             found = solve(given, rebuilt, optimize.Bounds(*bounds) if bounds else None, *numbers)
