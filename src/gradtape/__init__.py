@@ -32,6 +32,7 @@ from gradtape.trace.patching import opaque as _opaque  # noqa: F401 - and functi
 from gradtape.trace.patching import polynomials as _polynomials  # noqa: F401 - numpy.poly1d of traced coefficients
 from gradtape.trace.patching import scipy as _scipy  # noqa: F401 - and in SciPy's
 from gradtape.trace.patching.imports import when_imported as _when_imported
+from gradtape.trace.random import generators as _generators  # noqa: F401 - hooks in NumPy's random number generators
 from gradtape.trace.variables.variable import Variable as Variable
 from gradtape.transforms.procedures import loop_pullback as _loop_pullback  # noqa: F401 - enters itself
 

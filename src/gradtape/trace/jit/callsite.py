@@ -59,7 +59,8 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
 from gradtape.trace.patching.bytecode import raises_explicitly
-from gradtape.trace.source.contexts import Scope, inside
+from gradtape.trace.random.draws import Draws
+from gradtape.trace.source.contexts import Scope, inside, running_trace
 from gradtape.trace.source.sites import Site, is_user_file, user_site
 from gradtape.trace.translation.mode import inner_codes, run_function, translating
 from gradtape.trace.translation.trace_budget import TranslationWanted, watched
@@ -135,39 +136,45 @@ class CallSite:
             found = self._captures(call)
             if found is None:
                 return self.run_recorded(call, keep_arrays=call.arrays)
-            captures, hidden = found
+            captures, hidden, generators = found
         try:
-            return self._answer(call, captures, hidden)
+            if captures.may_draw and running_trace()[0] is not None:  # the trace repeats its draws
+                return self.run_recorded(call, keep_arrays=True)
+            return self._answer(call, captures, hidden, generators)
         finally:
             captures.release()
 
-    def _answer(self, call: CallArguments, captures: CaptureSet, hidden: list[Any]) -> Any:
+    def _answer(
+        self, call: CallArguments, captures: CaptureSet, hidden: list[Any], generators: list[Any]
+    ) -> Any:
         """Answer a call whose captures are known."""
         if _is_traced(hidden):
             return self.run_recorded(call, keep_arrays=True)
         if _is_followed(call.leaves) or _is_followed(hidden) or captures.tree.followed():
-            return self._recorded(call, captures, hidden)
+            return self._recorded(call, captures, hidden, generators)
         try:
-            return self._computed(call, captures, hidden)
+            return self._computed(call, captures, hidden, generators)
         except (
             OutcomeFailed,
             GuardMiss,
         ):  # a program can miss a guard of the call that it was traced for; the cause is not known
             return self.run_recorded(call, keep_arrays=call.arrays)
 
-    def _computed(self, call: CallArguments, captures: CaptureSet, hidden: list[Any]) -> Any:
+    def _computed(
+        self, call: CallArguments, captures: CaptureSet, hidden: list[Any], generators: list[Any]
+    ) -> Any:
         """Answer a call that no tape or trace follows."""
         tree = captures.tree
         arrays = [*call.dynamic(), *map(as_input, hidden)]
-        found, result, missed = tree.run(arrays)
+        found, result, missed = tree.run(arrays, generators)
         if found:
             for function in captures.checked:
                 function.renew()
             return _as_arrays(call, result)
         with _tracing:
             if tree.followed():  # by what another thread has traced meanwhile
-                return self._recorded(call, captures, hidden)
-            found, result, missed = tree.run(arrays)
+                return self._recorded(call, captures, hidden, generators)
+            found, result, missed = tree.run(arrays, generators)
             if found:
                 return _as_arrays(call, result)
             specialisation = self._trace_translated(call, captures, missed)
@@ -185,23 +192,25 @@ class CallSite:
             if not specialisation.has_dynamic_trips:
                 tree.add(specialisation, missed)
         if specialisation.state.followed():
-            return self._recorded(call, captures, hidden)
+            return self._recorded(call, captures, hidden, generators)
         # The captures as they were before the trace, which may have written to them.
         initial = hidden if specialisation.initial_captures is None else specialisation.initial_captures
         specialisation.initial_captures = None
-        result = specialisation.run([*call.dynamic(), *map(as_input, initial)])
+        result = specialisation.run([*call.dynamic(), *map(as_input, initial)], generators)
         if self.on_new is not None:
             self.on_new(specialisation)
         return _as_arrays(call, result)
 
-    def _recorded(self, call: CallArguments, captures: CaptureSet, hidden: list[Any]) -> Any:
+    def _recorded(
+        self, call: CallArguments, captures: CaptureSet, hidden: list[Any], generators: list[Any]
+    ) -> Any:
         """Answer a call that a tape or trace follows: the nodes of the trace are appended to its recording."""
         tree = captures.tree
         with _tracing:
             if captures.in_python or not tree.can_be_recorded():
                 return self.run_recorded(call, keep_arrays=True)
             given = [_as_value(leaf) for leaf in (*call.traced(), *hidden)]
-            found, result, missed = tree.recorded(given)
+            found, result, missed = tree.recorded(given, generators)
             if found:
                 return result
             if tree.count >= config.trace_limit:
@@ -221,21 +230,22 @@ class CallSite:
                 return self.run_recorded(call, keep_arrays=True)
             tree.add(specialisation, missed)
             if not specialisation.can_be_recorded:
+                specialisation.give_up_draws()
                 return self.run_recorded(call, keep_arrays=True)
             try:
-                return specialisation.recorded(given)
+                return specialisation.recorded(given, generators)
             except GuardMiss:  # as in `_answer`
                 return self.run_recorded(call, keep_arrays=True)
 
-    def _captures(self, call: CallArguments) -> tuple[CaptureSet, list[Any]] | None:
-        """Return the captures that are valid now, and the hidden inputs; None where the limit of traces is reached."""
+    def _captures(self, call: CallArguments) -> tuple[CaptureSet, list[Any], list[Any]] | None:
+        """Return the captures that are valid now, the hidden inputs and the generators; None where the limit of traces is reached."""
         known = self.signatures.setdefault(call.key, CaptureSets())
         for captures in known:
-            hidden = captures.read(call)
-            if hidden is None:
+            found = captures.read(call)
+            if found is None:
                 continue
             if captures.valid():
-                return captures, hidden
+                return captures, *found
             known.remove(captures)
             break
         changed = None
@@ -254,9 +264,9 @@ class CallSite:
             del self.signatures[next(iter(self.signatures))]
         captures = CaptureSet(*self.walk(call))
         known.insert(0, captures)
-        hidden = captures.read(call)
-        assert hidden is not None
-        return captures, hidden
+        found = captures.read(call)
+        assert found is not None
+        return captures, *found
 
     def specialisations(self) -> list[Specialisation]:
         """Return every specialisation, of every signature."""
@@ -283,13 +293,14 @@ class CallSite:
             found = self._captures(call)
             if found is None:
                 return
-            captures, hidden = found
+            captures, hidden, _ = found
             try:
                 if captures.tree.count or _is_traced(hidden):
                     return
                 specialisation = self.trace(call, captures)
                 if specialisation is not None:
                     specialisation.initial_captures = None
+                    specialisation.give_up_draws()
                     captures.tree.add(specialisation, None)
             finally:
                 captures.release()
@@ -297,9 +308,9 @@ class CallSite:
     def kernel_call(self, call: CallArguments) -> tuple[Specialisation, list[NDArray]] | None:
         """Return the latest specialisation for calls like this one, with its hidden inputs as they are now; None where there is none."""
         for captures in self.signatures.get(call.key, ()):
-            hidden = captures.read(call)
-            if hidden is not None and captures.tree.all():
-                return captures.tree.all()[-1], [as_input(content) for content in hidden]
+            found = captures.read(call)
+            if found is not None and captures.tree.all():
+                return captures.tree.all()[-1], [as_input(content) for content in found[0]]
         return None
 
     def walk(self, call: CallArguments, substitutes: bool = True) -> tuple[CaptureWalk, Any, list[Any]]:
@@ -323,11 +334,10 @@ class CallSite:
         if missed is None or not missed.specialisation.may_be_loop or not config.reroll:
             return None
         specialisation = self.trace(call, captures, dynamic_trips=True)
-        if (
-            specialisation is None
-            or not specialisation.has_dynamic_trips
-            or not captures.tree.replace_by_dynamic(specialisation)
-        ):
+        if specialisation is None:
+            return None
+        if not specialisation.has_dynamic_trips or not captures.tree.replace_by_dynamic(specialisation):
+            specialisation.give_up_draws()
             return None
         return specialisation
 
@@ -344,8 +354,12 @@ class CallSite:
         self.translates = f"what Python sees at {site!r} differs from call to call"
         self.inner = [site.code] if isinstance(site, Site) else []
         specialisation = self.trace(call, captures)
-        if specialisation is None or not any(way.translated for way in specialisation.ways):
+        if specialisation is None:
             self.translates = ""
+            return None
+        if not any(way.translated for way in specialisation.ways):
+            self.translates = ""
+            specialisation.give_up_draws()
             return None
         captures.tree = GuardTree()
         return specialisation
@@ -380,6 +394,8 @@ class CallSite:
             traced = self._trace(call, captures, dynamic_trips, is_last)
         specialisation, made = traced
         if any_alive(made):
+            if specialisation is not None:
+                specialisation.give_up_draws()
             specialisation, made = self._trace(call, captures, dynamic_trips)
             if any_alive(made):
                 raise ArgumentError(
@@ -426,14 +442,20 @@ class CallSite:
         self.traces += 1
         walk, copy, objects = captures.walk or self.walk(call, captures.substitutes)
         captures.walk = None
+        draws = walk.trace.draws = Draws(walk.random)
         try:
-            return self._trace_copy(call, captures, dynamic_trips, walk, copy, objects)
+            traced = self._trace_copy(call, captures, dynamic_trips, walk, copy, objects)
+            if traced[0] is None:
+                draws.restore()
+            return traced
         except BaseException as error:
             final = not isinstance(error, OutcomeFailed) and not _may_retry(error, captures)
             if is_last and final and self._reason_to_translate(error) is None:
                 write_back(
                     walk, SideEffects()
                 )  # what the function has done dynamic_trips then stays, as without a trace
+            else:
+                draws.restore()
             raise
         finally:
             walk.release()
@@ -456,7 +478,7 @@ class CallSite:
         walk.begin()
         trace.hidden = [array.value for array in walk.arrays]
         trace.inputs = [*inputs, *trace.hidden]
-        draws = [(generator, generator_state(generator)) for generator in walk.generators]
+        draws = [(generator, generator_state(generator)) for generator in walk.unfollowed]
         profiler = ACTIVE.profiler
         traced = counting(f"tracing {self.name}", "operation", recorded_since(moment_now()))
         profiled = nullcontext() if profiler is None else profiler.tracing(self)
@@ -478,7 +500,7 @@ class CallSite:
         write_back(walk, effects)
         if len(walk.inputs) != len(captures.inputs):
             raise InternalError(f"{self.name}: two walks over the same captures differ")
-        captures.steps, captures.inputs = walk.steps, walk.inputs
+        captures.steps, captures.inputs, captures.generators = walk.steps, walk.inputs, walk.generators
         for number in trace.pinned:
             walk.pin(number)
         if not expect_side_effects(captures.steps, call.objects, effects):
@@ -517,7 +539,11 @@ class CallSite:
         state, stored = state_of(trace)
         computed = [*traced, *stored]
         wanted = [*computed, *[guard.value for guard in trace.guards]]
-        nodes, captured = extract(wanted, trace.inputs, stop=lambda value: _is_captured(value, trace))
+        draws = trace.draws.plan(trace.inputs, trace, lambda value: _is_captured(value, trace))
+        drawn = [draw.value for draw in trace.draws.calls]
+        first_content = len(call.positions) + len(trace.hidden)
+        inputs = [*trace.inputs[:first_content], *drawn, *trace.inputs[first_content:]]
+        nodes, captured = extract(wanted, inputs, stop=lambda value: _is_captured(value, trace))
         if any(tag.recording for value in (*captured, *computed) for tag in value.tags if tag is not trace):
             return None
         force(captured)
@@ -527,12 +553,14 @@ class CallSite:
             if value.owner is not None and value.owner() is not None
         ]
         guards = [(guard.value, guard.expected) for guard in trace.guards]
-        graph = Graph(trace.inputs, nodes, computed, self.name, guards)
+        graph = Graph(inputs, nodes, computed, self.name, guards)
         graph, seen = rolled_trace(graph, trace)
+        if draws is not None:
+            seen = [*seen, *draws.number_guards(len(seen), trace.guards)]
         plain = (
             not owners
             and trace.outcome is None
-            and len(trace.inputs) == len(call.positions) + len(trace.hidden)
+            and len(inputs) == first_content
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
         )
@@ -540,7 +568,7 @@ class CallSite:
         # Machine code takes C-contiguous arrays, of which views may be other views; the kernel behind it serves both.
         form = None if served is None else served.form
         native = served if all(map(_is_contiguous, call.leaves)) else None
-        return Specialisation(graph, seen, spec, outputs, owners, state, native, trace, form)
+        return Specialisation(graph, seen, spec, outputs, owners, state, native, trace, form, draws)
 
     def _result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

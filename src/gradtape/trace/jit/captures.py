@@ -44,6 +44,7 @@ from gradtape.trace.jit.capture_steps import Check, Place, Source, Step, referen
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.jit.objects import (
     has_foreign_code,
+    is_generator,
     is_plain_object,
     is_record,
     is_user_class,
@@ -76,7 +77,6 @@ MOST_ITEMS: Final = 64
 
 _PLAIN: Final = (int, float, complex, bool, str, bytes, type(None))
 _UNHASHED: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"})
-GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
 
 VARYING_MODULES: Final = frozenset({"datetime", "numpy", "os", "random", "secrets", "time", "uuid"})
 
@@ -123,6 +123,12 @@ class CaptureWalk:
         The traced arrays that stand for the hidden inputs.
     unrepeatable : dict of str to str
         Names of objects whose effects compiled calls do not repeat, with the reasons.
+    generators : list of int
+        The steps whose objects are random number generators of NumPy's.
+    random : list of Generator or RandomState
+        These generators.
+    may_draw : bool
+        Whether the function may draw random numbers from generators of NumPy's.
     """
 
     def __init__(
@@ -149,7 +155,10 @@ class CaptureWalk:
         self.contents: list[NDArray] = []
         self.things: list[Any] = []
         self.unrepeatable: dict[str, str] = {}
-        self.generators: list[Any] = []
+        self.generators: list[int] = []
+        self.random: list[Any] = []
+        self.unfollowed: list[Any] = []
+        self.may_draw = False
         self.substituted: list[Substitute] = []
         self.uncopied: list[Any] = []
         self.logs: set[str] = set()
@@ -212,6 +221,8 @@ class CaptureWalk:
             return self._array(thing, at, name, copying)
         if isinstance(thing, Handle):
             return self._handle(thing, at, name, copying)
+        if is_generator(thing):
+            return self._generator(thing, at, name)
         if kind is FunctionType:
             return self._function(thing, at, name, copying)
         if kind is MethodType:
@@ -311,6 +322,17 @@ class CaptureWalk:
         if type(thing) is Array and copying:
             return self._input(thing, at, name)
         return self._by_identity(thing, at, name)
+
+    def _generator(self, thing: Any, at: Place, name: str) -> Any:
+        """Check a random number generator for its type: each call draws from the one that it finds."""
+        fixed = at[0] is Source.FIXED
+        step = self._step(*at, Check.NOTHING if fixed else Check.TYPE, type(thing), name)
+        self.generators.append(step)
+        self.random.append(thing)
+        self.may_draw = True
+        for copying in (True, False):
+            self._remember(thing, thing, step, copying)
+        return thing
 
     # Functions
 
@@ -458,9 +480,7 @@ class CaptureWalk:
     def _builtin(self, thing: Any, at: Place, name: str) -> Any:
         if thing in VARYING_FUNCTIONS:
             self.unrepeatable[name] = VARYING_FUNCTIONS[thing]
-        owner = getattr(thing, "__self__", None)
-        if isinstance(owner, GENERATORS):
-            self.generators.append(owner)
+        self._note_generator(getattr(thing, "__self__", None))
         return self._by_identity(thing, at, name)
 
     # Classes, modules and objects
@@ -543,9 +563,14 @@ class CaptureWalk:
             function = vars(thing)[key]
             if _hashable(function) and function in VARYING_FUNCTIONS:
                 self.unrepeatable[f"{thing.__name__}.{key}"] = VARYING_FUNCTIONS[function]
-            owner = getattr(function, "__self__", None)
-            if isinstance(owner, GENERATORS):
-                self.generators.append(owner)
+            self._note_generator(getattr(function, "__self__", None))
+            self.may_draw = self.may_draw or function is np.random.default_rng
+
+    def _note_generator(self, thing: Any) -> None:
+        """Note a generator of which a function is a method."""
+        self.may_draw = self.may_draw or is_generator(thing)
+        if isinstance(thing, random.Random):
+            self.unfollowed.append(thing)
 
     def _object(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
         """Walk over the attributes and methods of an object that code reads; return a copy of the object with copies of these."""
@@ -638,8 +663,7 @@ class CaptureWalk:
             )
         elif _is_iterator(thing):
             self.unrepeatable[name] = "an iterator: it gives each item once, to the trace"
-        elif isinstance(thing, GENERATORS):
-            self.generators.append(thing)
+        self._note_generator(thing)
         site = getattr(thing, "site", None)
         if type(thing).__name__ == "Jitted" and site is not None:
             return self._jitted(thing, at, name, copying)
@@ -777,7 +801,7 @@ class CaptureWalk:
         self.contents = [np.array(as_input(thing)) for thing in self.things]
         for array, content in zip(self.arrays, self.contents, strict=True):
             array.value.data = content
-        self.undo = Undo(self.uncopied, self.generators)
+        self.undo = Undo(self.uncopied, [*self.unfollowed, *self.random])
 
     def pin(self, number: int) -> None:
         """Check a hidden input by value from now on, because Python has looked at it."""

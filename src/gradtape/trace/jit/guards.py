@@ -45,6 +45,8 @@ class Trace(TraceTag):
         The procedures that functions have become, by the functions and the types of their arguments.
     ways : list
         What became of functions that were to be translated.
+    draws : Draws or None
+        The calls of random number generators, in the trace of a jitted function.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class Trace(TraceTag):
         "contents",
         "declined",
         "described",
+        "draws",
         "dynamic_trips",
         "guards",
         "hidden",
@@ -85,6 +88,7 @@ class Trace(TraceTag):
         self.loops: list[LoopSummary] = []
         self.declined: list[Declined] = []
         self.contents: dict[int, Content] = {}
+        self.draws: Any = None
         self._seen: dict[Value, int] = {}
 
     def guard(self, value: Value, expected: int, site: Any) -> int:
@@ -127,7 +131,10 @@ class Trace(TraceTag):
         for value in self.inputs:
             value.data = None
         ahead, met = [guard.value for guard in self.guards], set(self.inputs)
-        while ahead:  # the values that were computed for guards
+        for draw in () if self.draws is None else self.draws.calls:
+            draw.value.data = None
+            ahead += draw.parameters
+        while ahead:  # the values that were computed for guards and draws
             value = ahead.pop()
             made = value.maker()
             if made is not None and value not in met and self in value.tags:
@@ -135,6 +142,7 @@ class Trace(TraceTag):
                 value.data = None
                 ahead += made[1]
         self.inputs, self.hidden, self.guards, self.contents, self._seen = [], [], [], {}, {}
+        self.draws = None
 
 
 class Abstract(Trace):

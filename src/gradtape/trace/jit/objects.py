@@ -21,8 +21,13 @@ _HEAP_TYPE: Final = 1 << 9
 def reads_fields(leaf: Any) -> bool:
     """Return whether an argument is a callable, or an object whose attributes a function may read."""
     return not isinstance(leaf, Handle | np.ndarray | np.generic) and (
-        callable(leaf) or is_plain_object(leaf)
+        callable(leaf) or is_plain_object(leaf) or is_generator(leaf)
     )
+
+
+def is_generator(thing: Any) -> bool:
+    """Return whether an object is a random number generator of NumPy's."""
+    return isinstance(thing, np.random.Generator | np.random.RandomState)
 
 
 def is_plain_object(thing: Any) -> bool:

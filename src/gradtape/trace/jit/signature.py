@@ -23,7 +23,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import Layout, argument_layout, layout_of
 from gradtape.trace.array.preallocated import unwrap_preallocated
 from gradtape.trace.jit.leaf_kinds import NUMBERS, is_dynamic, is_weak
-from gradtape.trace.jit.objects import is_plain_object
+from gradtape.trace.jit.objects import is_generator, is_plain_object
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
@@ -190,7 +190,7 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
     if not declared and (isinstance(leaf, _REFUSED) or is_used_up(leaf) or library_of(leaf)):
         here.site = user_site()
         raise refusal(leaf, argument)
-    if is_plain_object(leaf):
+    if is_plain_object(leaf) or (is_generator(leaf) and not declared):
         return kind
     try:
         hash(leaf)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from gradtape.trace.jit.signature import (
 )
 from gradtape.trace.jit.state import State
 from gradtape.trace.lazy.force import force
+from gradtape.trace.random.draws import DrawPlan
 from gradtape.transforms.call import recorded
 from gradtape.trees import TreeSpec
 
@@ -61,6 +63,8 @@ class Specialisation:
         By guard and value, what was traced after that guard missed.
     initial_captures : list of ndarray or None
         The hidden inputs of the traced call, until it has been computed.
+    draws : DrawPlan or None
+        The random numbers that each call draws: inputs of the program after the arguments and the hidden inputs.
     """
 
     __slots__ = (
@@ -69,6 +73,7 @@ class Specialisation:
         "alternatives",
         "captured",
         "declined",
+        "draws",
         "graph",
         "guards",
         "initial_captures",
@@ -96,7 +101,9 @@ class Specialisation:
         native: NativeCall | None,
         trace: Trace,
         form: CallForm | None,
+        draws: DrawPlan | None,
     ) -> None:
+        self.draws = draws
         self.steps: list[Step] = []
         self.inputs: list[int] = []
         self.initial_captures: list[NDArray] | None = None
@@ -131,9 +138,16 @@ class Specialisation:
             self.native is not None and self._program is not None and self._program.kernel.loaded is not None
         )
 
-    def run(self, arrays: list[NDArray]) -> Any:
+    def run(self, arrays: list[NDArray], generators: Sequence[Any] = ()) -> Any:
         """Run the program; raise GuardMiss where a guard does not hold."""
-        results = self.state.run(self.program, arrays)
+        draws = self.draws
+        if draws is None:
+            results = self.state.run(self.program, arrays)
+        elif not (self.graph.guards or self.is_prepared):
+            results = self.state.run(self.program, arrays, partial(draws.run, generators))
+        else:
+            with draws.undone_by_misses(generators):
+                results = self.state.run(self.program, arrays, partial(draws.run, generators))
         return self.spec.unflatten([self._leaf(output, results) for output in self.outputs])
 
     @staticmethod
@@ -157,6 +171,11 @@ class Specialisation:
         passed = None if straight else [*(-1 - number for number in native.passed), *self.inputs]
         return checked_function(behind, fallback, self.steps, native.leaves, passed)
 
+    def give_up_draws(self) -> None:
+        """Set the random number generators back to before the trace, whose call is answered in another way."""
+        if self.draws is not None:
+            self.draws.give_up_first()
+
     @property
     def has_dynamic_trips(self) -> bool:
         """Whether there are loops whose trip count may differ in each call."""
@@ -174,10 +193,18 @@ class Specialisation:
             and all(isinstance(output, int) for output in self.outputs)
         )
 
-    def recorded(self, given: list[Value]) -> Any:
+    def recorded(self, given: list[Value], generators: Sequence[Any] = ()) -> Any:
         """Append the nodes to the recordings that follow the inputs, as the function itself would; raise GuardMiss where a guard does
         not hold."""
-        values, looks = recorded(self.graph, [*given, *self.state.reads()])
+        if self.draws is None:
+            return self._appended([*given, *self.state.reads()])
+        with self.draws.undone_by_misses(generators):
+            reads = self.state.reads()
+            drawn = self.draws.recorded(generators, [*given, *reads])
+            return self._appended([*given, *drawn, *reads])
+
+    def _appended(self, inputs: list[Value]) -> Any:
+        values, looks = recorded(self.graph, inputs)
         for number, ((_, expected), value) in enumerate(zip(self.graph.guards, looks, strict=True)):
             seen = int(force([value])[0])
             if seen != expected:
@@ -241,13 +268,13 @@ class GuardTree:
         self.count = self._replacements
         return True
 
-    def run(self, arrays: list[NDArray]) -> tuple[bool, Any, Miss | None]:
+    def run(self, arrays: list[NDArray], generators: Sequence[Any] = ()) -> tuple[bool, Any, Miss | None]:
         """Return (found, result, where the search ended)."""
-        return self._search(lambda specialisation: specialisation.run(arrays))
+        return self._search(lambda specialisation: specialisation.run(arrays, generators))
 
-    def recorded(self, given: list[Value]) -> tuple[bool, Any, Miss | None]:
+    def recorded(self, given: list[Value], generators: Sequence[Any] = ()) -> tuple[bool, Any, Miss | None]:
         """Return what `run` returns; the nodes become a part of the recordings around the call."""
-        return self._search(lambda specialisation: specialisation.recorded(given))
+        return self._search(lambda specialisation: specialisation.recorded(given, generators))
 
     def _search(self, attempt: Callable[[Specialisation], Any]) -> tuple[bool, Any, Miss | None]:
         specialisation = self._root
@@ -289,6 +316,10 @@ class CaptureSet:
         The reads of captures, with their checks.
     inputs : list of int
         The steps that read hidden inputs.
+    generators : list of int
+        The steps that read random number generators of NumPy's.
+    may_draw : bool
+        Whether the function may draw random numbers.
     branches : Branches
         The specialisations.
     substitutes : bool
@@ -297,7 +328,17 @@ class CaptureSet:
         Whether calls that belong to a recording run the function itself: as a trace, it is an error.
     """
 
-    __slots__ = ("checked", "in_python", "inputs", "steps", "substitutes", "tree", "walk")
+    __slots__ = (
+        "checked",
+        "generators",
+        "in_python",
+        "inputs",
+        "may_draw",
+        "steps",
+        "substitutes",
+        "tree",
+        "walk",
+    )
 
     def __init__(self, walk: CaptureWalk, copy: Any, leaves: list[Any]) -> None:
         self.substitutes = walk.substitutes
@@ -308,7 +349,8 @@ class CaptureSet:
 
     def take(self, walk: CaptureWalk, copy: Any, leaves: list[Any]) -> None:
         """Set the walk that the next trace uses."""
-        self.steps, self.inputs = walk.steps, walk.inputs
+        self.steps, self.inputs, self.generators = walk.steps, walk.inputs, walk.generators
+        self.may_draw = walk.may_draw
         self.walk: tuple[CaptureWalk, Any, list[Any]] | None = (walk, copy, leaves)
 
     def release(self) -> None:
@@ -317,10 +359,12 @@ class CaptureSet:
             self.walk[0].release()
             self.walk = None
 
-    def read(self, call: CallArguments) -> list[Any] | None:
-        """Return the hidden inputs of a call; None where a check fails."""
+    def read(self, call: CallArguments) -> tuple[list[Any], list[Any]] | None:
+        """Return the hidden inputs of a call, and the random number generators; None where a check fails."""
         found = read_captures(self.steps, call.objects)
-        return None if found is None else [found[number] for number in self.inputs]
+        if found is None:
+            return None
+        return [found[number] for number in self.inputs], [found[number] for number in self.generators]
 
     def first_change(self, call: CallArguments) -> Step | None:
         """Return the first step whose check fails."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,22 +82,44 @@ class State:
     count: int
     places: tuple[int, ...]
 
-    def run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
-        """Run a program on the present contents, store the new ones, and return the outputs."""
+    def run(
+        self,
+        program: Program,
+        arrays: Sequence[NDArray],
+        draw: Callable[[Sequence[NDArray]], list[NDArray]] | None = None,
+    ) -> list[NDArray]:
+        """Run a program on the present contents, store the new ones, and return the outputs.
+
+        Parameters
+        ----------
+        program : Program
+            The program.
+        arrays : sequence of ndarray
+            Its inputs, without random numbers and the contents of variables.
+        draw : callable, optional
+            Draws the random numbers, given the other inputs.
+        """
         if not self.read:
-            return program.run(arrays)
+            return program.run(arrays if draw is None else [*arrays, *draw(arrays)])
         # Calls that assign to the same variables run one after the other.
         held = [changing[place] for place in self.places]
         for lock in held:
             lock.acquire()
         try:
-            return self._run(program, arrays)
+            return self._run(program, arrays, draw)
         finally:
             for lock in held:
                 lock.release()
 
-    def _run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
-        outputs = program.run([*arrays, *[as_input(variable.data_now()) for variable in _alive(self.read)]])
+    def _run(
+        self,
+        program: Program,
+        arrays: Sequence[NDArray],
+        draw: Callable[[Sequence[NDArray]], list[NDArray]] | None,
+    ) -> list[NDArray]:
+        contents = [as_input(variable.data_now()) for variable in _alive(self.read)]
+        drawn = [] if draw is None else draw([*arrays, *contents])
+        outputs = program.run([*arrays, *drawn, *contents])
         rest = iter(outputs[len(outputs) - self.count :])
         taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]
         for assignment, own in taken:

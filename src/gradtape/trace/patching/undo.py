@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.trace.random.own_calls import own_calls
+
 
 class Undo:
     """The contents of containers of which a trace has no copies, and the states of random number generators, at its beginning.
@@ -29,7 +31,7 @@ class Undo:
             for thing in containers
             if isinstance(thing, list | dict | set | deque | bytearray)
         ]
-        self._states = [(generator, _state_of(generator)) for generator in generators]
+        self._states = [(generator, state_of(generator)) for generator in generators]
 
     def __call__(self) -> None:
         """Restore them."""
@@ -43,7 +45,7 @@ class Undo:
             else:
                 thing.extend(before)
         for generator, state in self._states:
-            _restore(generator, state)
+            restore(generator, state)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -53,16 +55,22 @@ def _is_same(one: Any, other: Any) -> bool:
     return one is other
 
 
-def _state_of(generator: Any) -> Any:
+def state_of(generator: Any) -> Any:
+    """Return the state of a random number generator."""
     if isinstance(generator, np.random.Generator):
         return generator.bit_generator.state
-    return generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    with own_calls():
+        return generator.get_state(legacy=False)
 
 
-def _restore(generator: Any, state: Any) -> None:
+def restore(generator: Any, state: Any) -> None:
+    """Set a random number generator back to a state."""
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = state
     elif isinstance(generator, random.Random):
         generator.setstate(state)
     else:
-        generator.set_state(state)
+        with own_calls():
+            generator.set_state(state)

@@ -1,0 +1,380 @@
+"""Draws: the calls of random number generators in a trace, and the plan by which each call of the compiled function repeats them.
+
+A draw is an input of the program. Before the program runs, the plan calls the user's own generators in the order of the trace, so that
+each call has new numbers, those that NumPy alone would draw. What a draw depends on (the shape parameter of a gamma distribution) is
+computed first, by a program of its own. No number is part of a program, and a program draws none: transforms and caches see pure graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.errors import GradtapeWarning, warn
+from gradtape.ir.graph import Graph, TraceTag, Value, constant, extract
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import aval, is_inexact
+from gradtape.runtime.compile.program import GuardMiss, Program, program_for
+from gradtape.trace.jit.guards import Guard, Trace
+from gradtape.trace.lazy.force import force
+from gradtape.trace.patching.undo import restore, state_of
+from gradtape.trace.random.own_calls import own_calls
+from gradtape.transforms.call import recorded
+
+Sampler = Callable[..., Any]
+"""``(generator, *parameters) -> array or number``: one call of a method."""
+
+LEGACY: Final = np.random.mtrand._rand
+"""The generator of the functions ``np.random.normal`` and so on."""
+
+
+class Fresh:
+    """Stands for a generator that the traced function makes without a seed: each call makes one anew."""
+
+    __slots__ = ()
+
+
+class Draw(NamedTuple):
+    """One draw of a trace.
+
+    Attributes
+    ----------
+    source : int, Generator, RandomState or Fresh
+        The generator: its number among the captured ones, or itself.
+    sampler : callable
+        Draws.
+    parameters : tuple of Value
+        What the sampler takes besides the generator.
+    value : Value
+        The numbers; in the trace, those that its call has drawn.
+    guards : int
+        The number of guards of the trace before it.
+    warning : callable or None
+        Warns that a derivative does not see the parameters, if a tape follows them.
+    """
+
+    source: Any
+    sampler: Sampler
+    parameters: tuple[Value, ...]
+    value: Value
+    guards: int
+    warning: Callable[[], None] | None
+
+
+def drawn_array(sampler: Sampler, generator: Any, parameters: Sequence[NDArray]) -> tuple[Any, bool]:
+    """Return what a sampler draws as an array of the machine's byte order, and whether it is a number of Python's."""
+    with own_calls():
+        found = sampler(generator, *[array if array.ndim else array[()] for array in parameters])
+    array = np.asarray(found)
+    return np.require(array, np.dtype(array.dtype.type), ("C", "A")), type(found) in (float, int, bool)
+
+
+class Draws:
+    """The draws of one trace.
+
+    Parameters
+    ----------
+    captured : sequence of Generator or RandomState
+        The generators among the captures.
+
+    Attributes
+    ----------
+    calls : list of Draw
+        In the order of the calls.
+    """
+
+    __slots__ = ("_kept", "_makers", "_sources", "_states", "calls", "seeded")
+
+    def __init__(self, captured: Sequence[Any]) -> None:
+        self.calls: list[Draw] = []
+        self.seeded: list[Any] = []
+        self._sources: dict[int, Any] = {id(LEGACY): LEGACY}
+        self._sources.update((id(generator), number) for number, generator in enumerate(captured))
+        self._kept = list(captured)
+        self._states: dict[int, tuple[Any, Any]] = {}
+
+    def knows(self, generator: Any) -> bool:
+        """Return whether a generator is captured, or was made by the function."""
+        return id(generator) in self._sources
+
+    def made_fresh(self, generator: Any) -> None:
+        """Note that the traced function has made a generator without a seed."""
+        self._kept.append(generator)
+        self._sources[id(generator)] = Fresh()
+
+    def made_seeded(self, generator: Any) -> None:
+        """Note that the traced function has made a generator with a seed: it draws the same numbers in each call."""
+        self._kept.append(generator)
+        self.seeded.append(generator)
+
+    def is_seeded(self, generator: Any) -> bool:
+        """Return whether the traced function has made a generator with a seed."""
+        return any(known is generator for known in self.seeded)
+
+    def draw(
+        self,
+        trace: Trace,
+        generator: Any,
+        sampler: Sampler,
+        parameters: Sequence[Value],
+        warning: Callable[[], None] | None,
+    ) -> Value:
+        """Draw, and return the numbers as an input of the trace."""
+        source = self._sources[id(generator)]
+        if id(generator) not in self._states and not isinstance(source, Fresh):
+            self._states[id(generator)] = generator, state_of(generator)
+        array, is_plain = drawn_array(sampler, generator, force(parameters))
+        value = Value(aval(array.shape, array.dtype, is_plain), data=array, tags=(trace,))
+        self.calls.append(Draw(source, sampler, tuple(parameters), value, len(trace.guards), warning))
+        return value
+
+    def restore(self) -> None:
+        """Set the generators back to before the trace, which is given up."""
+        for generator, state in self._states.values():
+            restore(generator, state)
+        self.calls.clear()
+
+    def plan(self, inputs: Sequence[Value], trace: Trace, stop: Callable[[Value], bool]) -> DrawPlan | None:
+        """Return the plan of the draws; None where there are none.
+
+        Parameters
+        ----------
+        inputs : sequence of Value
+            The other inputs of the program.
+        trace : Trace
+            Their trace.
+        stop : callable
+            Whether a value is a constant of the program.
+        """
+        if not self.calls:
+            return None
+        steps = []
+        known = [*inputs]
+        for draw in self.calls:
+            guards = [(guard.value, guard.expected) for guard in trace.guards[: draw.guards]]
+            ends = [*draw.parameters, *[value for value, _ in guards]] if draw.parameters else []
+            nodes, leaves = extract(ends, known, stop)
+            force(leaves)
+            met = {value for node in nodes for value in node.inputs} | set(ends)
+            needed = tuple([place for place, value in enumerate(known) if value in met])
+            own = [known[place] for place in needed]
+            graph = Graph(own, nodes, draw.parameters, "parameters", guards) if draw.parameters else None
+            known.append(draw.value)
+            type_ = draw.value.aval
+            steps.append(
+                Step(draw.source, draw.sampler, needed, graph, type_.shape, type_.dtype, draw.warning)
+            )
+        numbers = [draw.value.data for draw in self.calls]
+        return DrawPlan(steps, numbers, list(self._states.values()))  # type: ignore[arg-type]
+
+
+class Step:
+    """One draw of a plan.
+
+    Parameters
+    ----------
+    source, sampler, warning
+        As in `Draw`.
+    needed : tuple of int
+        Where the inputs of `graph` are among those of the program and earlier draws.
+    graph : Graph or None
+        Computes the parameters, if there are any.
+    shape, dtype
+        Of the numbers.
+    """
+
+    __slots__ = (
+        "_program",
+        "dtype",
+        "first_guard",
+        "graph",
+        "needed",
+        "sampler",
+        "shape",
+        "source",
+        "warning",
+    )
+
+    def __init__(
+        self,
+        source: Any,
+        sampler: Sampler,
+        needed: tuple[int, ...],
+        graph: Graph | None,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        warning: Callable[[], None] | None,
+    ) -> None:
+        self.source = source
+        self.sampler = sampler
+        self.needed = needed
+        self.graph = graph
+        self.shape = shape
+        self.dtype = dtype
+        self.warning = warning
+        self.first_guard = 0
+        self._program: Program | None = None
+
+    def parameters(self, arrays: Sequence[NDArray]) -> list[NDArray]:
+        """Compute the parameters, given the inputs of the program and earlier draws."""
+        if self.graph is None:
+            return []
+        if self._program is None:
+            self._program = program_for(self.graph)
+        try:
+            return self._program.run([arrays[place] for place in self.needed])
+        except GuardMiss as miss:
+            raise GuardMiss(self.first_guard + miss.guard, miss.actual) from None
+
+    def recorded(self, values: Sequence[Value]) -> list[NDArray]:
+        """Compute the parameters of a call that a tape follows; warn where a derivative would miss them."""
+        if self.graph is None:
+            return []
+        outs, looks = recorded(self.graph, [values[place] for place in self.needed])
+        for number, ((_, expected), value) in enumerate(zip(self.graph.guards, looks, strict=True)):
+            seen = int(force([value])[0])
+            if seen != expected:
+                raise GuardMiss(self.first_guard + number, seen)
+        if self.warning is not None and any(map(is_differentiated, outs)):
+            self.warning()
+        return force(outs)
+
+    def drawn(self, generator: Any, parameters: Sequence[NDArray]) -> NDArray:
+        """Draw."""
+        array, _ = drawn_array(self.sampler, generator, parameters)
+        assert array.shape == self.shape and array.dtype == self.dtype
+        return array  # type: ignore[no-any-return]
+
+
+def is_differentiated(value: Value) -> bool:
+    """Return whether a tape, or a derivative that is being recorded, follows a value."""
+    return is_inexact(value.dtype) and any(type(tag) is TraceTag and tag.recording for tag in value.tags)
+
+
+class DrawPlan:
+    """The draws of each call of a compiled function.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        In order.
+    numbers : list of ndarray
+        What the traced call has drawn, which the first call takes.
+    states : list of (generator, state)
+        The states of its generators before.
+    """
+
+    __slots__ = ("_first", "steps")
+
+    def number_guards(self, first: int, guards: Sequence[Guard]) -> list[Guard]:
+        """Let the guards before draws have numbers from `first`, after those of the program; return them."""
+        for step in self.steps:
+            step.first_guard = first
+        return list(
+            guards[: max([0, *[len(step.graph.guards) for step in self.steps if step.graph is not None]])]
+        )
+
+    def __init__(self, steps: Sequence[Step], numbers: list[NDArray], states: list[tuple[Any, Any]]) -> None:
+        self.steps = tuple(steps)
+        self._first: list[tuple[list[NDArray], list[tuple[Any, Any]]]] = [(numbers, states)]
+
+    def give_up_first(self) -> None:
+        """Set the generators back to before the trace, if no call has taken its numbers."""
+        for _, states in self._take_first():
+            for generator, state in states:
+                restore(generator, state)
+
+    def _take_first(self) -> list[tuple[list[NDArray], list[tuple[Any, Any]]]]:
+        try:
+            return [self._first.pop()]
+        except IndexError:
+            return []
+
+    @contextmanager
+    def undone_by_misses(self, generators: Sequence[Any]) -> Iterator[None]:
+        """Set the generators back if a guard misses in the block: then another trace answers the call, and draws anew.
+
+        Meanwhile no other thread draws from them.
+        """
+        used = {id(one): one for step in self.steps if (one := _generator_of(step.source, generators, {}))}
+        states = [state for _, states in self._first for state in states]
+        with ExitStack() as held:
+            for generator in sorted(used.values(), key=id):
+                held.enter_context(_lock_of(generator))
+            first = {id(generator): state for generator, state in states}
+            before = [(one, first.get(id(one)) or state_of(one)) for one in used.values()]
+            try:
+                yield
+            except (GuardMiss, np.linalg.LinAlgError):
+                for generator, state in before:
+                    restore(generator, state)
+                raise
+
+    def run(self, generators: Sequence[Any], arrays: Sequence[NDArray]) -> list[NDArray]:
+        """Draw for a call.
+
+        Parameters
+        ----------
+        generators : sequence of Generator or RandomState
+            The captured ones as they are now.
+        arrays : sequence of ndarray
+            The other inputs of the program.
+        """
+        for numbers, _ in self._take_first():
+            return numbers
+        known = list(arrays)
+        fresh: dict[int, Any] = {}
+        for step in self.steps:
+            parameters = step.parameters(known)
+            known.append(step.drawn(_generator_of(step.source, generators, fresh, make=True), parameters))
+        return known[len(arrays) :]
+
+    def recorded(self, generators: Sequence[Any], values: Sequence[Value]) -> list[Value]:
+        """Draw for a call that a tape follows: the numbers are constants of the recording."""
+        for numbers, _ in self._take_first():
+            return list(map(constant, numbers))
+        known = list(values)
+        fresh: dict[int, Any] = {}
+        for step in self.steps:
+            parameters = step.recorded(known)
+            generator = _generator_of(step.source, generators, fresh, make=True)
+            known.append(constant(step.drawn(generator, parameters)))
+        return known[len(values) :]
+
+
+def _generator_of(
+    source: Any, generators: Sequence[Any], fresh: dict[int, Any], *, make: bool = False
+) -> Any:
+    """Return the generator of a draw in this call; None for one that each call makes anew, unless it is to be made."""
+    if isinstance(source, int):
+        return generators[source]
+    if not isinstance(source, Fresh):
+        return source
+    if make and id(source) not in fresh:
+        with own_calls():
+            fresh[id(source)] = np.random.default_rng()
+    return fresh.get(id(source))
+
+
+def _lock_of(generator: Any) -> Any:
+    """Return the lock under which a generator draws, which a thread may take again."""
+    bits = generator.bit_generator if isinstance(generator, np.random.Generator) else generator._bit_generator
+    return bits.lock
+
+
+def warn_of_constant(method: str, where: Any) -> Callable[[], None]:
+    """Return what warns that a derivative does not see the parameters of a draw."""
+
+    def warn_now() -> None:
+        warn(
+            GradtapeWarning,
+            f"{method} draws from a distribution with a watched parameter, and the derivative does not see it",
+            where=where,
+            why="the numbers are discrete, or have no derivative for given noise: they are constants in derivatives",
+            remedy="use gt.score_function for the derivative of an expectation; gt.stop_gradient(x) to say that this is meant",
+        )
+
+    return warn_now

@@ -1,0 +1,194 @@
+"""Hooks in the methods of NumPy's random number generators, while something records.
+
+In the trace of a jitted function a call is a draw (`Draws`). On a tape it draws at once. Parameters that are traced enter formulas of
+noise (`distributions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.errors import UnsupportedFunctionError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.kinds.operands import as_value
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.guards import InBody, Mapped, Trace
+from gradtape.trace.patching import recorders
+from gradtape.trace.patching.conversions import find_followed
+from gradtape.trace.patching.interpose import When, interpose, without_hook
+from gradtape.trace.random.distributions import REPARAMETERISED
+from gradtape.trace.random.draws import LEGACY, Draws, Sampler
+from gradtape.trace.random.own_calls import is_own_call
+from gradtape.trace.source.contexts import contexts
+from gradtape.trace.source.sites import user_site
+
+KINDS: Final = (np.random.Generator, np.random.RandomState)
+"""The classes of generators."""
+
+NOT_DRAWS: Final = frozenset({"get_state", "set_state", "seed", "spawn", "bytes", "tomaxint"})
+"""Methods that return no array, or change the state otherwise."""
+
+
+def _methods(kind: type) -> dict[str, Any]:
+    found = {name: vars(kind)[name] for name in vars(kind) if not name.startswith("_")}
+    return {name: method for name, method in found.items() if callable(method)}
+
+
+_names: Final[dict[Any, str]] = {method: name for kind in KINDS for name, method in _methods(kind).items()}
+"""The names of the hooked methods."""
+
+
+def _hook(method: Any, *args: Any, **kwargs: Any) -> Any:
+    if is_own_call() or not contexts.stack or not args:
+        return NotImplemented
+    generator, *rest = args
+    trace = _trace_around()
+    is_any_traced = find_followed((rest, list(kwargs.values()))) is not None
+    if trace is None and not is_any_traced:
+        return NotImplemented
+    call = Call(_names[method], generator, trace)
+    if trace is not None:
+        call.check()
+    if not is_any_traced:
+        return call.constant(rest, kwargs)
+    rule = REPARAMETERISED.get(call.method)
+    if rule is None:
+        raise call.refusal("it has no rule for traced arguments", "give it numbers")
+    return rule(call, *map(_parameter, rest), **{name: _parameter(kwargs[name]) for name in kwargs})
+
+
+def _trace_around() -> Trace | None:
+    """Return the trace of the jitted function, or the body of a loop or branch, in which this thread runs."""
+    for context in reversed(contexts.stack):
+        if isinstance(context, Trace) and not isinstance(context, Mapped):
+            return context
+    return None
+
+
+def _parameter(x: Any) -> Any:
+    """Return a parameter for formulas: an array in double precision, as NumPy's C code has it, where it is traced."""
+    if isinstance(x, list | tuple):
+        found: Any = find_followed(x)
+        if found is None:
+            return x
+        x = found.__array_function__(np.array, (type(found),), (x,), {})
+    if isinstance(x, Handle) and x.dtype.kind == "f" and x.dtype != np.float64:
+        return x.astype(np.float64)  # type: ignore[attr-defined]
+    return x
+
+
+class Call:
+    """One call of a method, which draws for the formulas of distributions.
+
+    Parameters
+    ----------
+    method : str
+        Its name.
+    generator : Generator or RandomState
+        Its object.
+    trace : Trace or None
+        The trace that repeats it; None on a tape.
+
+    Attributes
+    ----------
+    legacy : bool
+        Whether the generator is a `RandomState`.
+    """
+
+    __slots__ = ("generator", "legacy", "method", "site", "trace")
+
+    def __init__(self, method: str, generator: Any, trace: Trace | None) -> None:
+        self.method = method
+        self.generator = generator
+        self.trace = trace
+        self.legacy = isinstance(generator, np.random.RandomState)
+        self.site = here.site = user_site()
+
+    @property
+    def name(self) -> str:
+        """The method as users write it."""
+        if self.generator is LEGACY:
+            return f"np.random.{self.method}"
+        return f"{type(self.generator).__name__}.{self.method}"
+
+    def refusal(self, why: str, remedy: str) -> UnsupportedFunctionError:
+        """Return the error for a call that is not followed."""
+        return UnsupportedFunctionError(
+            f"{self.name} is not followed by gradtape here", where=self.site, why=why, remedy=remedy
+        )
+
+    def check(self) -> None:
+        """Raise an error where a trace cannot repeat the call."""
+        trace = self.trace
+        if isinstance(trace, InBody):
+            raise self.refusal(
+                f"it is called in {trace.described}, which runs once in Python: one draw would stand for all",
+                "draw before the loop or branch: z = rng.standard_normal((n, ...)), and let the body read z[i]",
+            )
+        draws = None if trace is None else trace.draws
+        if not isinstance(draws, Draws):
+            raise self.refusal(
+                "it is called in a function that is traced without its arguments", "draw outside"
+            )
+        if self.method in NOT_DRAWS:
+            raise self.refusal(
+                "the compiled function would have what it returns in the trace, or change the generator there only",
+                "call it outside of the compiled function",
+            )
+        if not draws.knows(self.generator):
+            raise self.refusal(
+                "where the generator comes from is not known, so that later calls could not find it",
+                "make it outside, and pass it as an argument or read it from a closure or global variable",
+            )
+
+    def sampler(self, method: str, kwargs: dict[str, Any]) -> Sampler:
+        """Return a function of a generator and parameters that calls a method without its hook."""
+        plain: Callable[..., Any] = without_hook(_methods(type_of(self.generator))[method])
+        return lambda generator, *parameters: plain(generator, *parameters, **kwargs)
+
+    def constant(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Draw where no argument is traced."""
+        if kwargs.get("out") is not None or self.method == "shuffle":
+            raise self.refusal(
+                "it writes to an ndarray, which the compiled function does not do again",
+                "use what it returns: x = rng.permutation(x), x = rng.random(n)",
+            )
+        plain = self.sampler(self.method, kwargs)
+        return self._drawn(lambda generator: plain(generator, *args), [])
+
+    def __call__(self, method: str, *parameters: Any, size: Any) -> Any:
+        """Draw with a method of the same generator."""
+        traced = [number for number, x in enumerate(parameters) if isinstance(x, Handle)]
+        given = list(parameters)
+        plain = self.sampler(method, {"size": size})
+
+        def sampler(generator: Any, *arrays: Any) -> Any:
+            for number, array in zip(traced, arrays, strict=True):
+                given[number] = array
+            return plain(generator, *given)
+
+        return self._drawn(sampler, [as_value(parameters[number]) for number in traced])
+
+    def _drawn(self, sampler: Sampler, parameters: Sequence[Value]) -> Any:
+        trace = self.trace
+        if trace is None:
+            return sampler(self.generator)
+        draws: Draws = trace.draws
+        return Array(draws.draw(trace, self.generator, sampler, parameters, None))
+
+
+def type_of(generator: Any) -> type:
+    """Return the class of NumPy's that a generator is an instance of."""
+    return next(kind for kind in KINDS if isinstance(generator, kind))
+
+
+def _interpose() -> None:
+    interpose(_hook, When.ALWAYS, _names)
+
+
+recorders.before_recording(_interpose)
