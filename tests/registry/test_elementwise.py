@@ -30,6 +30,7 @@ from tests.support.registry_cases import (
 
 every = pytest.mark.parametrize("case", cases(), ids=str)
 smooth = pytest.mark.parametrize("case", smooth_cases(), ids=str)
+differenced = pytest.mark.parametrize("case", [c for c in smooth_cases() if not c.row.is_sample], ids=str)
 primitive = (Instruction, Intrinsic, Libm, SciPy)
 
 INTERPRETED = {"gcd", "lcm"}
@@ -169,7 +170,7 @@ def difference_error(case: Case) -> float:
     return 3e3 * case.row.accuracy
 
 
-@smooth
+@differenced
 def test_jvp_is_the_difference(case: Case) -> None:
     arrays = case.arrays((8,))
     everywhere = directions_for(case, arrays, 1)
@@ -213,7 +214,7 @@ def test_vjp_is_the_adjoint_of_jvp(case: Case, shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(np.sum(seed * forward), expected, rtol=1e-12, atol=1e-13, err_msg=str(case))
 
 
-@smooth
+@differenced
 def test_second_derivative_is_the_difference_of_the_first(case: Case) -> None:
     arrays = case.arrays((8,))
     rng = np.random.default_rng(4)

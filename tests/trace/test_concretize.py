@@ -89,7 +89,6 @@ def test_counting_down():
         (lambda x: np.fromiter(x, float), r"np\.fromiter takes the number"),
         (lambda x: X.copy().fill(x[0]), "stored into an ndarray"),
         (lambda x: X.copy().__setitem__(0, x[0]), "stored into an ndarray"),
-        (lambda x: np.random.default_rng(0).normal(x), "converted to an ndarray"),
     ],
 )
 def test_what_leaves_the_tape_is_said(leave, words):

@@ -369,7 +369,7 @@ def test_compiled_code_in_a_users_frame_gets_ndarrays():
     draw = rng.normal
     draws = {"normal": draw}
 
-    def drawn(x, sample=rng.standard_normal):
+    def drawn(sample=rng.standard_normal):
         arrays = [
             draw(size=3),
             draws["normal"](size=2),
@@ -377,11 +377,10 @@ def test_compiled_code_in_a_users_frame_gets_ndarrays():
             rng.normal(size=2),
             functools.partial(draw, size=2)(),
         ]
-        assert {type(array) for array in arrays} == {np.ndarray}
-        return np.sum(x) + 0 * sum(array.sum() for array in arrays)
+        return {type(array) for array in arrays}
 
-    with pytest.warns(SideEffectWarning, match="random number generator"):
-        np.testing.assert_array_equal(gt.grad(drawn)(X), [1.0, 1.0])
+    with gt.GradientTape():
+        assert drawn() == {np.ndarray}
 
 
 def test_a_compiled_function_of_the_same_name_gets_ndarrays():

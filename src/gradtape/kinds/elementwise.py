@@ -219,6 +219,8 @@ class Elementwise(Op):
         Parameters that the row is tested with.
     accuracy : float
         The relative error of the function itself, as NumPy or SciPy computes it, where that is more than rounding; 0 where it is not.
+    is_sample : bool
+        Whether the result is a random number, the last argument, and the derivatives are those for fixed noise.
     """
 
     def __init__(
@@ -248,6 +250,7 @@ class Elementwise(Op):
         dtype_samples: str | tuple[str, ...] = "d",
         params: tuple[dict[str, Any], ...] = ({},),
         accuracy: float = 0.0,
+        is_sample: bool = False,
     ) -> None:
         super().__init__(name)
         self._function = function
@@ -274,6 +277,7 @@ class Elementwise(Op):
         self.dtype_samples = dtype_samples
         self.params = params
         self.accuracy = accuracy
+        self.is_sample = is_sample
         self.arity = len(domain)
         self._plans: dict[Any, _Plan] = {}
 

@@ -1,6 +1,7 @@
 """gt.config.loops: when functions are traced, and when their code is compiled."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -80,12 +81,12 @@ def test_what_cannot_be_compiled_is_traced():
 
 
 def test_a_trace_that_was_given_up_leaves_nothing_behind():
-    seen, table, random = [], {}, np.random.default_rng(0)
-    first = np.random.default_rng(0).normal()
+    seen, table, generator = [], {}, random.Random(0)
+    first = random.Random(0).gauss()
 
     def function(x):
         seen.append(1)
-        table[len(seen)] = random.normal()
+        table[len(seen)] = generator.gauss()
         y = 0.0
         for _ in range(5_000):
             y = 0.5 * y + x

@@ -117,9 +117,9 @@ class State:
         arrays: Sequence[NDArray],
         draw: Callable[[Sequence[NDArray]], list[NDArray]] | None,
     ) -> list[NDArray]:
-        contents = [as_input(variable.data_now()) for variable in _alive(self.read)]
-        drawn = [] if draw is None else draw([*arrays, *contents])
-        outputs = program.run([*arrays, *drawn, *contents])
+        drawn = [] if draw is None else draw([*arrays, *self._contents()])
+        # No name refers to the contents afterwards: what is assigned by rows is changed in place.
+        outputs = program.run([*arrays, *drawn, *self._contents()])
         rest = iter(outputs[len(outputs) - self.count :])
         taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]
         for assignment, own in taken:
@@ -127,6 +127,9 @@ class State:
         for assignment, own in taken:
             assignment.carry_out(own)
         return outputs
+
+    def _contents(self) -> list[NDArray]:
+        return [as_input(variable.data_now()) for variable in _alive(self.read)]
 
     def reads(self) -> list[Value]:
         """Return the contents of the variables, as reads that tapes and traces follow."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.trace.random.own_calls import own_calls
+from gradtape.trace.random.observation import own_calls
 
 
 class Undo:

@@ -50,7 +50,11 @@ def shape_of(size: Size, *parameters: Array) -> tuple[int, ...] | None:
     if size is None:
         return common or None
     shape = as_shape(size)
-    if np.broadcast_shapes(shape, common) != shape:
+    try:
+        fits = np.broadcast_shapes(shape, common) == shape
+    except ValueError:
+        fits = False
+    if not fits:
         raise ValueError(
             f"Output size {shape} is not compatible with broadcast dimensions of inputs {common}."
         )

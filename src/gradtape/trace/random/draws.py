@@ -21,7 +21,7 @@ from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.jit.guards import Guard, Trace
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.undo import restore, state_of
-from gradtape.trace.random.own_calls import own_calls
+from gradtape.trace.random.observation import own_calls
 from gradtape.transforms.call import recorded
 
 Sampler = Callable[..., Any]

@@ -6,7 +6,10 @@ noise (`distributions`).
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -23,9 +26,9 @@ from gradtape.trace.patching.conversions import find_followed
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.random.distributions import REPARAMETERISED
 from gradtape.trace.random.draws import LEGACY, Draws, Sampler
-from gradtape.trace.random.own_calls import is_own_call
+from gradtape.trace.random.observation import is_own_call, own_calls
 from gradtape.trace.source.contexts import contexts
-from gradtape.trace.source.sites import user_site
+from gradtape.trace.source.sites import is_user_file, user_site
 
 KINDS: Final = (np.random.Generator, np.random.RandomState)
 """The classes of generators."""
@@ -49,6 +52,8 @@ def _hook(method: Any, *args: Any, **kwargs: Any) -> Any:
     generator, *rest = args
     trace = _trace_around()
     is_any_traced = find_followed((rest, list(kwargs.values()))) is not None
+    if trace is not None and isinstance(trace.draws, Draws) and trace.draws.is_seeded(generator):
+        trace = None  # the numbers are the same in each call
     if trace is None and not is_any_traced:
         return NotImplemented
     call = Call(_names[method], generator, trace)
@@ -62,12 +67,38 @@ def _hook(method: Any, *args: Any, **kwargs: Any) -> Any:
     return rule(call, *map(_parameter, rest), **{name: _parameter(kwargs[name]) for name in kwargs})
 
 
+def _default_rng(function: Any, seed: Any = None) -> Any:
+    """Let a traced function make a generator: with a seed it draws the same numbers in each call, without one new ones."""
+    trace = _trace_around() if contexts.stack and not is_own_call() else None
+    draws = None if trace is None else trace.draws
+    if not isinstance(draws, Draws):
+        return NotImplemented
+    if isinstance(seed, Handle):
+        seed = operator.index(seed)  # type: ignore[arg-type]
+    with own_calls():
+        made = without_hook(function)(seed)
+    if seed is None:
+        draws.made_fresh(made)
+    elif not isinstance(seed, np.random.Generator | np.random.BitGenerator | np.random.RandomState):
+        draws.made_seeded(made)
+    return made
+
+
 def _trace_around() -> Trace | None:
-    """Return the trace of the jitted function, or the body of a loop or branch, in which this thread runs."""
+    """Return the trace of the jitted function, or the body of a loop or branch, in which this thread runs; None in an import there."""
     for context in reversed(contexts.stack):
         if isinstance(context, Trace) and not isinstance(context, Mapped):
-            return context
+            return None if _is_importing(sys._getframe(2)) else context
     return None
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether a library is being imported below the user's code: what it draws is its own."""
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _parameter(x: Any) -> Any:
@@ -189,6 +220,7 @@ def type_of(generator: Any) -> type:
 
 def _interpose() -> None:
     interpose(_hook, When.ALWAYS, _names)
+    interpose(_default_rng, When.ALWAYS, [np.random.default_rng])
 
 
 recorders.before_recording(_interpose)

@@ -53,7 +53,7 @@ def _mixture(mean: Value, component: Callable[..., Value], *parameters: Value) -
     return where(less(mean, MOST), integrate(_terms(), term, mean, first, *parameters), math.nan)
 
 
-def _chi_square(x: Value, df: Value, nc: Value) -> tuple[Value, ...]:
+def noncentral_chi_square(x: Value, df: Value, nc: Value) -> tuple[Value, ...]:
     half, a, mean = 0.5 * x, 0.5 * df, 0.5 * nc
     return (
         0.5 * _mixture(mean, lambda j, a, x: gamma_density(a + j, x), a, half),
@@ -63,13 +63,13 @@ def _chi_square(x: Value, df: Value, nc: Value) -> tuple[Value, ...]:
 
 
 POSITIVE, FREEDOM, SHIFT, UNIT = (0.5, 5.0), (1.5, 5.0), (0.3, 3.0), (0.2, 0.8)
-distribution("chndtr", _chi_square, (POSITIVE, FREEDOM, SHIFT), accuracy=1e-12)
-inverse("chndtrix", _chi_square, 0, 0, (UNIT, FREEDOM, SHIFT), accuracy=SEARCHED)
-inverse("chndtridf", _chi_square, 1, 1, ((3.0, 6.0), (0.3, 0.5), (0.3, 1.0)), accuracy=SEARCHED)
-inverse("chndtrinc", _chi_square, 2, 2, ((3.0, 4.0), (2.0, 2.5), (0.3, 0.5)), accuracy=SEARCHED)
+distribution("chndtr", noncentral_chi_square, (POSITIVE, FREEDOM, SHIFT), accuracy=1e-12)
+inverse("chndtrix", noncentral_chi_square, 0, 0, (UNIT, FREEDOM, SHIFT), accuracy=SEARCHED)
+inverse("chndtridf", noncentral_chi_square, 1, 1, ((3.0, 6.0), (0.3, 0.5), (0.3, 1.0)), accuracy=SEARCHED)
+inverse("chndtrinc", noncentral_chi_square, 2, 2, ((3.0, 4.0), (2.0, 2.5), (0.3, 0.5)), accuracy=SEARCHED)
 
 
-def _f(dfn: Value, dfd: Value, nc: Value, f: Value) -> tuple[Value, ...]:
+def noncentral_f(dfn: Value, dfd: Value, nc: Value, f: Value) -> tuple[Value, ...]:
     total = dfd + dfn * f
     share, rest = dfn * f / total, dfd / total
     a, b, mean = 0.5 * dfn, 0.5 * dfd, 0.5 * nc
@@ -91,11 +91,11 @@ ROUGH: Final = 1e-6
 """The accuracy of the inverses for which SciPy stops the sum of the mixture early."""
 
 DENOMINATOR, QUOTIENT = (3.0, 6.0), (0.5, 3.0)
-distribution("ncfdtr", _f, (FREEDOM, DENOMINATOR, SHIFT, QUOTIENT), accuracy=1e-12)
-inverse("ncfdtri", _f, 3, 3, (FREEDOM, DENOMINATOR, SHIFT, UNIT), accuracy=SEARCHED)
-inverse("ncfdtridfn", _f, 0, 0, ((0.5, 0.55), (3.0, 4.0), (0.3, 0.5), (0.9, 1.1)), accuracy=ROUGH)
-inverse("ncfdtridfd", _f, 1, 1, ((3.0, 4.0), (0.4, 0.45), (0.3, 0.5), (0.9, 1.1)), accuracy=ROUGH)
-inverse("ncfdtrinc", _f, 2, 2, ((3.0, 4.0), (4.0, 5.0), (0.3, 0.4), (1.2, 1.5)), accuracy=ROUGH)
+distribution("ncfdtr", noncentral_f, (FREEDOM, DENOMINATOR, SHIFT, QUOTIENT), accuracy=1e-12)
+inverse("ncfdtri", noncentral_f, 3, 3, (FREEDOM, DENOMINATOR, SHIFT, UNIT), accuracy=SEARCHED)
+inverse("ncfdtridfn", noncentral_f, 0, 0, ((0.5, 0.55), (3.0, 4.0), (0.3, 0.5), (0.9, 1.1)), accuracy=ROUGH)
+inverse("ncfdtridfd", noncentral_f, 1, 1, ((3.0, 4.0), (0.4, 0.45), (0.3, 0.5), (0.9, 1.1)), accuracy=ROUGH)
+inverse("ncfdtrinc", noncentral_f, 2, 2, ((3.0, 4.0), (4.0, 5.0), (0.3, 0.4), (1.2, 1.5)), accuracy=ROUGH)
 
 
 def _student(df: Value, nc: Value, t: Value) -> tuple[Value, ...]:

@@ -1,0 +1,207 @@
+"""Random numbers in compiled functions and on tapes: the streams of NumPy's generators, and when they are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.errors import UnsupportedFunctionError
+
+Generator = np.random.Generator
+
+
+def same_state(one: Generator, other: Generator) -> bool:
+    return bool(one.bit_generator.state == other.bit_generator.state)
+
+
+def twins(seed: int = 0) -> tuple[Generator, Generator]:
+    return np.random.default_rng(seed), np.random.default_rng(seed)
+
+
+def test_each_call_draws_anew_in_the_stream_of_numpy() -> None:
+    rng, plain = twins()
+
+    def f(x: Any, generator: Any = None) -> Any:
+        source = rng if generator is None else generator
+        return x * source.normal(size=3) + source.random() + source.integers(0, 9, 3)
+
+    compiled = gt.jit(f)
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(2.0), f(2.0, plain))
+        assert same_state(rng, plain)
+    assert compiled.site.traces == 1
+
+
+def test_the_generator_may_be_another_one_in_each_call() -> None:
+    f = gt.jit(lambda x, rng: x + rng.normal(x, 1.0, 3))
+    for seed in range(3):
+        rng, plain = twins(seed)
+        np.testing.assert_array_equal(f(1.5, rng), 1.5 + plain.normal(1.5, 1.0, 3))
+        assert same_state(rng, plain)
+    assert f.site.traces == 1
+
+    class Model:
+        def __init__(self, seed: int) -> None:
+            self.rng = np.random.default_rng(seed)
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.rng.uniform(size=2)
+
+    g = gt.jit(lambda x, model: model(x))
+    for seed in range(3):
+        np.testing.assert_array_equal(g(2.0, Model(seed)), 2.0 * np.random.default_rng(seed).uniform(size=2))
+    assert g.site.traces == 1
+
+
+def test_legacy_functions_draw_from_the_global_state() -> None:
+    f = gt.jit(lambda x: x * np.random.normal(x, 1.0, 2) + np.random.rand(2))
+    np.random.seed(5)
+    found = [f(1.5) for _ in range(2)]
+    np.random.seed(5)
+    for one in found:
+        np.testing.assert_array_equal(one, 1.5 * np.random.normal(1.5, 1.0, 2) + np.random.rand(2))
+
+
+def test_generators_that_the_function_makes() -> None:
+    seeded = gt.jit(lambda x: x * np.random.default_rng(3).normal(x, 1.0, 2))
+    fresh = gt.jit(lambda x: x * np.random.default_rng().normal(size=2))
+    expected = 2.0 * np.random.default_rng(3).normal(2.0, 1.0, 2)
+    for _ in range(2):
+        np.testing.assert_array_equal(seeded(2.0), expected)
+    assert len({tuple(fresh(1.0)) for _ in range(3)}) == 3
+
+
+def test_branches_on_drawn_numbers() -> None:
+    rng, plain = twins()
+
+    def f(x: Any, generator: Any) -> Any:
+        if generator.random() < 0.5:
+            return x + generator.normal(size=2)
+        return x - generator.uniform(size=2)
+
+    compiled = gt.jit(f)
+    for _ in range(12):
+        np.testing.assert_array_equal(compiled(1.0, rng), f(1.0, plain))
+        assert same_state(rng, plain)
+    assert compiled.site.traces == 2
+
+
+def test_a_limit_of_traces_draws_once() -> None:
+    rng, plain = twins()
+
+    def f(x: Any, generator: Any) -> Any:
+        return x * int(generator.integers(0, 1000))
+
+    compiled = gt.jit(f)
+    with pytest.warns(gt.errors.TraceLimitWarning):
+        for _ in range(25):
+            assert compiled(1.0, rng) == f(1.0, plain)
+            assert same_state(rng, plain)
+
+
+def test_derivatives_draw_once() -> None:
+    rng, plain = twins()
+
+    def loss(mean: Any, scale: Any) -> Any:
+        return np.mean(rng.normal(mean, scale, 50) ** 2)
+
+    step = gt.value_and_grad(loss, argnums=(0, 1))
+    for _ in range(3):
+        value, (by_mean, by_scale) = step(1.0, 2.0)
+        z = plain.standard_normal(50)
+        x = 1.0 + 2.0 * z
+        np.testing.assert_allclose(
+            [value, by_mean, by_scale], [np.mean(x**2), 2 * np.mean(x), 2 * np.mean(x * z)]
+        )
+        assert same_state(rng, plain)
+    hessian = gt.hessian(loss, argnums=0)(1.0, 2.0)
+    plain.standard_normal(50)
+    assert np.isclose(hessian, 2.0) and same_state(rng, plain)
+
+
+def test_maps_and_jacobians_share_the_draw() -> None:
+    rng, plain = twins()
+    x = np.arange(3.0)
+    np.testing.assert_array_equal(gt.vmap(lambda x: rng.normal(x, 1.0))(x), x + plain.standard_normal())
+    jacobian = gt.jacobian(lambda x: rng.normal(0.0, x, (3, 3)))(x + 1.0)
+    z = plain.standard_normal((3, 3))
+    np.testing.assert_array_equal(jacobian, z[:, :, None] * np.eye(3))
+    assert same_state(rng, plain)
+
+
+def test_tapes_draw_at_once() -> None:
+    rng, plain = twins()
+    compiled = gt.jit(lambda x: rng.normal(x, 2.0, 4))
+    for f in (lambda x: rng.normal(x, 2.0, 4), compiled, compiled):
+        with gt.GradientTape() as tape:
+            x = tape.watch(np.float64(3.0))
+            y = np.sum(f(x) ** 2)
+        expected = plain.normal(3.0, 2.0, 4)
+        np.testing.assert_allclose(y, np.sum(expected**2))
+        np.testing.assert_allclose(tape.gradient(y, x), np.sum(2 * expected))
+        assert same_state(rng, plain)
+
+
+def test_a_function_called_by_another_draws_in_its_place() -> None:
+    rng, plain = twins()
+    inner = gt.jit(lambda x: x + rng.normal())
+
+    def outer(x: Any) -> Any:
+        return inner(x) * inner(2.0) + rng.random()
+
+    compiled = gt.jit(outer)
+    for _ in range(3):
+        a, b, c = plain.normal(), plain.normal(), plain.random()
+        assert np.isclose(compiled(1.0), (1.0 + a) * (2.0 + b) + c)
+        assert inner(1.0) == 1.0 + plain.normal()
+        assert same_state(rng, plain)
+
+
+def test_variables_and_draws() -> None:
+    rng, plain = twins()
+    total = gt.Variable(1.0)
+
+    @gt.jit
+    def step(x: Any) -> Any:
+        total.assign_add(x * rng.normal(x, 1.0))
+        return total * rng.random()
+
+    expected = 1.0
+    for _ in range(3):
+        found = step(2.0)
+        expected += 2.0 * plain.normal(2.0, 1.0)
+        assert np.isclose(found, expected * plain.random())
+
+
+def test_errors_of_numpy() -> None:
+    rng, plain = twins()
+    f = gt.jit(lambda x: rng.normal(1.0, x, 3))
+    f(1.0)
+    plain.normal(size=3)
+    with pytest.raises(ValueError, match="scale < 0"):
+        f(-1.0)
+    assert same_state(rng, plain)
+    with pytest.raises(ValueError, match="not compatible"):
+        gt.jit(lambda x: rng.normal(x, size=2))(np.ones(3))
+    with pytest.raises(ValueError, match="scale < 0"):
+        gt.jit(lambda x: x + rng.normal(0.0, -1.0))(1.0)
+    np.testing.assert_array_equal(f(2.0), plain.normal(1.0, 2.0, 3))
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (lambda x, rng: x * len(rng.bytes(3)), "bytes"),
+        (lambda x, rng: x + rng.random(out=np.empty(3)), "random"),
+        (lambda x, rng: x + rng.spawn(1)[0].normal(), "spawn"),
+        (lambda x, rng: gt.fori_loop(0, 3, lambda k, y: y + rng.normal(), x), "fori_loop"),
+        (lambda x, rng: gt.cond(x > 0, lambda: rng.normal(), lambda: 0.0), "cond"),
+    ],
+)
+def test_what_cannot_be_repeated_is_refused(function: Callable[..., Any], named: str) -> None:
+    with pytest.raises(UnsupportedFunctionError, match=named):
+        gt.jit(function)(1.0, np.random.default_rng(0))
