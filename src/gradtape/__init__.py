@@ -40,6 +40,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api import debug as debug
     from gradtape.api import inspect as inspect
     from gradtape.api import optimizers as optimizers
+    from gradtape.api import scipy as scipy
     from gradtape.api.control.associative_scan import associative_scan as associative_scan
     from gradtape.api.control.branches import cond as cond
     from gradtape.api.control.branches import switch as switch
@@ -92,7 +93,7 @@ def _import_integrals(_: object) -> None:
 _when_imported("scipy.optimize", _import_solvers)
 _when_imported("scipy.integrate", _import_integrals)
 
-_NAMESPACES = ("debug", "inspect", "optimizers")
+_NAMESPACES = ("debug", "inspect", "optimizers", "scipy")
 _LATER = {
     "check_grads": "transforms.check",
     "checkpoint": "custom.checkpoint",

@@ -1,0 +1,442 @@
+"""SciPy's optimisers with nested unknowns, compiled functions, and all the derivatives that a method takes.
+
+The arguments are those of `scipy.optimize`. Results are its results, with the unknowns in the containers of `x0`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.solvers.minimize import WITH_GRADIENT, WITH_HESSIAN, WITH_PRODUCTS
+from gradtape.api.solvers.nested import (
+    Function,
+    Program,
+    Sparse,
+    Unknowns,
+    compiled_hessian,
+    compiled_jacobian,
+    compiled_product,
+    compiled_value_and_grad,
+    compiled_weighted_hessian,
+    hessian_pattern,
+    is_sparse,
+    vector_of,
+)
+from gradtape.api.solvers.optimality import constraints_of
+from gradtape.api.solvers.roots import WITH_JACOBIAN
+from gradtape.api.sparsity.transform import sparse_hessian
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.jit import jit
+from gradtape.errors import ArgumentError, ShapeError
+from gradtape.progress import counting
+from gradtape.trace.patching.opaque import traced_parts
+from gradtape.trace.source.sites import user_site
+
+
+def _number(function: Function, x: Any, *args: Any) -> Any:
+    value = function(x, *args)
+    return np.reshape(value, ()) if np.size(value) == 1 else value
+
+
+def _numbers(function: Function, x: Any, *args: Any) -> Any:
+    return vector_of(function(x, *args))
+
+
+def _tuple(args: Any) -> tuple[Any, ...]:
+    return tuple(args) if isinstance(args, tuple | list) else (args,)
+
+
+def minimize(
+    fun: Function,
+    x0: Any,
+    args: Any = (),
+    *,
+    method: str | None = None,
+    bounds: Any = None,
+    constraints: Any = (),
+    sparse: Sparse = "auto",
+    tol: float | None = None,
+    callback: Function | None = None,
+    options: dict[str, Any] | None = None,
+) -> Any:
+    """Minimise a function of nested arrays by `scipy.optimize.minimize`, with the derivatives that the method takes.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, *args)``: NumPy code that returns a number.
+    x0 : nest of array_like
+        Where to start. `x` has its containers and shapes.
+    args : tuple
+        Further arguments.
+    method : str, optional
+        A method of `scipy.optimize.minimize`; by default the same as there. Those that take them get compiled gradients, and Hessians
+        ("dogleg", "trust-exact") or products of these with vectors ("Newton-CG", "trust-ncg", "trust-krylov", "trust-constr").
+    bounds : pair, scipy.optimize.Bounds or list, optional
+        Lower and upper bounds: each a number, or containers like `x0` or the outer ones of these; for a single array a list of pairs too.
+    constraints : dict, constraint of scipy.optimize, or list of these
+        Their functions get nested unknowns; derivatives are compiled.
+    sparse : {"auto", True, False}
+        Whether "trust-constr" gets the Hessian as a sparse matrix: by default where there are 500 unknowns or more, and at most a tenth
+        of its elements differ from zero.
+    tol, callback, options
+        As `scipy.optimize.minimize` takes them; ``callback(x)`` gets nested unknowns.
+
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        With nested `x` and `jac`.
+
+    Raises
+    ------
+    DtypeError
+        If `x0` has numbers that are not real.
+    NonScalarOutputError
+        If `fun` returns several numbers.
+
+    See Also
+    --------
+    least_squares : For sums of squares.
+
+    Notes
+    -----
+    Functions are compiled when they are seen for the first time. Work that takes longer than two seconds has a progress bar, unless
+    ``gt.config.progress`` is False. On tapes and in compiled functions the solution has derivatives, as that of SciPy's own function.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def misfit(x):
+    ...     return np.sum((x["slope"] * np.arange(3.0) + x["level"] - np.array([1.0, 3.0, 5.0])) ** 2)
+    >>> found = gt.scipy.minimize(misfit, {"slope": 0.0, "level": 0.0}, tol=1e-9)
+    >>> print(f"{found.x['slope']:.4f} {found.x['level']:.4f}")
+    2.0000 1.0000
+    """
+    check_callable(fun, "gt.scipy.minimize")
+    optimize: Any = importlib.import_module("scipy.optimize")
+    unknowns, args = Unknowns(x0, "minimize"), _tuple(args)
+    program = Program(fun, unknowns, _number)
+    ends = unknowns.bounds(bounds, "minimize")
+    several = constraints if isinstance(constraints, list | tuple) else [constraints]
+    known = (method or ("slsqp" if several else "l-bfgs-b" if bounds is not None else "bfgs")).lower()
+    more: dict[str, Any] = {"method": method, "tol": tol, "options": options}
+    if callback is not None:
+        more["callback"] = _nested_callback(callback, unknowns)
+    start = unknowns.vector
+    if any(True for _ in traced_parts((fun, x0, args, constraints, bounds))):
+        limits = [_plain_constraint(one, unknowns) for one in several]
+        found = optimize.minimize(
+            lambda x: program.traced(x, *args), start, bounds=ends, constraints=limits, **more
+        )
+        return _with_nested(found, unknowns)
+    more["constraints"] = [_compiled_constraint(one, unknowns, known == "trust-constr") for one in several]
+    more["args"] = args
+    value = program.compiled(compiled_value_and_grad)
+    if known in WITH_GRADIENT:
+        more["jac"] = True
+    if known in WITH_HESSIAN:
+        more["hess"] = program.compiled(compiled_hessian)
+    elif known == "trust-constr" and is_sparse(
+        sparse, lambda: program.compiled(hessian_pattern)(start, *args), start
+    ):
+        more["hess"] = program.compiled(sparse_hessian)
+    elif known in WITH_PRODUCTS:
+        more["hessp"] = _with_vector_second(program.compiled(compiled_product))
+    plain = program.compiled(jit)
+    function = value if known in WITH_GRADIENT else lambda x, *args: float(plain(x, *args))
+    with counting("minimising", "evaluation", lambda: program.calls):
+        found = optimize.minimize(function, start, bounds=ends, **more)
+    return _with_nested(found, unknowns)
+
+
+def _with_vector_second(function: Function) -> Function:
+    return lambda x, vector, *args: function(x, np.asarray(vector, float), *args)
+
+
+def _with_nested(found: Any, unknowns: Unknowns) -> Any:
+    """Return a result with nested unknowns."""
+    found.x = unknowns.nested(found.x)
+    for name in ("jac", "grad"):
+        if np.shape(found.get(name)) == unknowns.vector.shape:
+            found[name] = unknowns.nested(found[name])
+    return found
+
+
+def _nested_callback(callback: Function, unknowns: Unknowns) -> Function:
+    """Return a callback of the kind that the caller's is: SciPy looks at the names of its arguments."""
+    if list(inspect.signature(callback).parameters) == ["intermediate_result"]:
+
+        def report(*, intermediate_result: Any) -> Any:
+            return callback(intermediate_result=_with_nested(intermediate_result, unknowns))
+
+        return report
+    return lambda x, *more: callback(unknowns.nested(x), *more)
+
+
+def _plain_constraint(given: Any, unknowns: Unknowns) -> Any:
+    """Return a constraint on the vector, in traced code."""
+    if isinstance(given, dict):
+        program = Program(given["fun"], unknowns, _numbers)
+        return {"type": given["type"], "fun": program.traced, "args": _tuple(given.get("args", ()))}
+    if hasattr(given, "A"):
+        return given
+    optimize: Any = importlib.import_module("scipy.optimize")
+    program = Program(given.fun, unknowns, _numbers)
+    return optimize.NonlinearConstraint(program.traced, given.lb, given.ub)
+
+
+def _compiled_constraint(given: Any, unknowns: Unknowns, takes_hessian: bool) -> Any:
+    """Return a constraint on the vector with compiled derivatives."""
+    if constraints_of(given) is None:
+        raise ArgumentError(
+            f"gt.scipy.minimize: a constraint is a {type(given).__name__}",
+            where=user_site(),
+            remedy='pass {"type": "eq" or "ineq", "fun": f}, or a LinearConstraint or NonlinearConstraint of scipy.optimize',
+        )
+    if hasattr(given, "A"):
+        return given
+    optimize: Any = importlib.import_module("scipy.optimize")
+    program = Program(given["fun"] if isinstance(given, dict) else given.fun, unknowns, _numbers)
+    values, slopes = program.compiled(jit), program.compiled(compiled_jacobian)
+    if isinstance(given, dict):
+        extra = _tuple(given.get("args", ()))
+        if not takes_hessian:
+            return {"type": given["type"], "fun": values, "jac": slopes, "args": extra}
+        high = 0.0 if given["type"].lower() == "eq" else np.inf
+        second = program.compiled(compiled_weighted_hessian)
+        return optimize.NonlinearConstraint(
+            lambda x: values(x, *extra),
+            0.0,
+            high,
+            lambda x: slopes(x, *extra),
+            lambda x, v: second(x, v, *extra),
+        )
+    more = {"hess": program.compiled(compiled_weighted_hessian)} if takes_hessian else {}
+    keep = {"keep_feasible": given.keep_feasible} if takes_hessian else {}
+    return optimize.NonlinearConstraint(values, given.lb, given.ub, slopes, **more, **keep)
+
+
+def least_squares(
+    fun: Function,
+    x0: Any,
+    args: Any = (),
+    *,
+    bounds: Any = None,
+    method: str | None = None,
+    sparse: Sparse = "auto",
+    **options: Any,
+) -> Any:
+    """Minimise a sum of squares by `scipy.optimize.least_squares`, with a compiled Jacobian.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, *args)``: NumPy code that returns the residuals, as an array or nested arrays.
+    x0 : nest of array_like
+        Where to start. `x` has its containers and shapes.
+    args : tuple
+        Further arguments.
+    bounds : pair or scipy.optimize.Bounds, optional
+        As for `minimize`.
+    method : {"trf", "dogbox", "lm"}, optional
+        By default "trf".
+    sparse : {"auto", True, False}
+        Whether the Jacobian is a sparse matrix ("trf" and "dogbox"): by default where there are 500 unknowns or more, and at most a tenth
+        of its elements differ from zero.
+    **options
+        As `scipy.optimize.least_squares` takes them: ``loss``, ``f_scale``, ``x_scale``, ``ftol``, ...
+
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        With nested `x` and `grad`. `fun` is a vector, and `jac` a matrix.
+
+    Raises
+    ------
+    DtypeError
+        If `x0` has numbers that are not real.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> t = np.linspace(0.0, 2.0, 5)
+    >>> found = gt.scipy.least_squares(lambda x: x[0] * np.exp(-x[1] * t) - 3 * np.exp(-0.5 * t), (1.0, 1.0))
+    >>> print(f"{found.x[0]:.4f} {found.x[1]:.4f}")
+    3.0000 0.5000
+    """
+    check_callable(fun, "gt.scipy.least_squares")
+    optimize: Any = importlib.import_module("scipy.optimize")
+    unknowns, args = Unknowns(x0, "least_squares"), _tuple(args)
+    program = Program(fun, unknowns, _numbers)
+    ends = unknowns.bounds(bounds, "least_squares")
+    more = dict(options) | ({"bounds": ends} if ends is not None else {})
+    more |= {"method": method} if method is not None else {}
+    start = unknowns.vector
+    if any(True for _ in traced_parts((fun, x0, args, bounds, options))):
+        return _with_nested(
+            optimize.least_squares(lambda x: program.traced(x, *args), start, **more), unknowns
+        )
+    slopes = program.jacobian(method != "lm", sparse, start, *args)
+    with counting("minimising", "evaluation", lambda: program.calls):
+        found = optimize.least_squares(program.compiled(jit), start, jac=slopes, args=args, **more)
+    return _with_nested(found, unknowns)
+
+
+def root(
+    fun: Function,
+    x0: Any,
+    args: Any = (),
+    *,
+    method: str = "hybr",
+    tol: float | None = None,
+    callback: Function | None = None,
+    options: dict[str, Any] | None = None,
+) -> Any:
+    """Find a root of a system by `scipy.optimize.root`, with a compiled Jacobian.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, *args)``: NumPy code that returns as many numbers as `x` has, as an array or nested arrays.
+    x0 : nest of array_like
+        Where to start. `x` has its containers and shapes.
+    args : tuple
+        Further arguments.
+    method : str
+        A method of `scipy.optimize.root`. "hybr" and "lm" get the Jacobian; the others take none.
+    tol, callback, options
+        As `scipy.optimize.root` takes them.
+
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        With nested `x`. `fun` is a vector.
+
+    Raises
+    ------
+    ShapeError
+        If there are not as many equations as unknowns.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> found = gt.scipy.root(lambda x: {"a": x["a"] ** 2 - 2, "b": x["b"] - x["a"]}, {"a": 1.0, "b": 0.0})
+    >>> print(f"{found.x['b']:.6f}")
+    1.414214
+    """
+    check_callable(fun, "gt.scipy.root")
+    optimize: Any = importlib.import_module("scipy.optimize")
+    unknowns, args = Unknowns(x0, "root"), _tuple(args)
+    program = Program(fun, unknowns, _numbers)
+    more: dict[str, Any] = {"method": method, "tol": tol, "options": options}
+    if callback is not None:
+        more["callback"] = lambda x, *rest: callback(unknowns.nested(x), *rest)
+    start = unknowns.vector
+    if any(True for _ in traced_parts((fun, x0, args))):
+        return _with_nested(optimize.root(lambda x: program.traced(x, *args), start, **more), unknowns)
+    values = program.compiled(jit)
+    count = np.size(values(start, *args))
+    if count != start.size and method != "lm":
+        raise ShapeError(
+            f"gt.scipy.root: fun returned {count} numbers for {start.size} unknowns",
+            where=user_site(),
+            remedy="return one equation for each unknown, or use gt.scipy.least_squares",
+        )
+    slopes = {"jac": program.compiled(compiled_jacobian)} if method.lower() in WITH_JACOBIAN else {}
+    with counting("solving", "evaluation", lambda: program.calls):
+        found = optimize.root(values, start, args=args, **slopes, **more)
+    return _with_nested(found, unknowns)
+
+
+def curve_fit(
+    f: Function,
+    xdata: Any,
+    ydata: Any,
+    p0: Any = None,
+    sigma: Any = None,
+    absolute_sigma: bool = False,
+    bounds: Any = None,
+    **options: Any,
+) -> Any:
+    """Fit a curve by `scipy.optimize.curve_fit`, with a compiled Jacobian.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(xdata, *parameters)``: NumPy code. The parameters are the entries of `p0`, by name if it is a dict.
+    xdata, ydata : array_like
+        The data.
+    p0 : sequence or dict, optional
+        Where to start: numbers, arrays or nests of these. By default ones, as many as `f` has parameters.
+    sigma, absolute_sigma
+        As `scipy.optimize.curve_fit` takes them.
+    bounds : pair or scipy.optimize.Bounds, optional
+        As for `minimize`.
+    **options
+        As `scipy.optimize.curve_fit` takes them.
+
+    Returns
+    -------
+    popt : sequence or dict
+        The parameters, in the containers of `p0`; an array if it is an array or None.
+    pcov : ndarray
+        Their covariance, as one matrix.
+
+    Raises
+    ------
+    RuntimeError
+        If the fit fails.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> t = np.linspace(0.0, 2.0, 9)
+    >>> def decay(t, height, rate):
+    ...     return height * np.exp(-rate * t)
+    >>> best, covariance = gt.scipy.curve_fit(decay, t, decay(t, 2.0, 0.7), {"height": 1.0, "rate": 1.0})
+    >>> print(f"{best['height']:.4f} {best['rate']:.4f}", covariance.shape)
+    2.0000 0.7000 (2, 2)
+    """
+    check_callable(f, "gt.scipy.curve_fit")
+    optimize: Any = importlib.import_module("scipy.optimize")
+    if p0 is None:
+        p0 = np.ones(len(inspect.signature(f).parameters) - 1)
+    unknowns = Unknowns(p0, "curve_fit")
+    ends = unknowns.bounds(bounds, "curve_fit")
+    more = dict(options) | ({"bounds": ends} if ends is not None else {})
+    start = unknowns.vector
+    program = Program(f, unknowns, _model)
+    if any(True for _ in traced_parts((f, xdata, ydata, p0, sigma, bounds))):
+
+        def traced(x: Any, *vector: Any) -> Any:
+            return program.traced(np.stack(vector), x)
+
+        best, covariance = optimize.curve_fit(traced, xdata, ydata, start, sigma, absolute_sigma, **more)[:2]
+        return unknowns.nested(best), covariance
+    model, slopes = program.compiled(jit), program.compiled(compiled_jacobian)
+    data = np.asarray(xdata, float) if not isinstance(xdata, dict) else xdata
+
+    def jac(x: Any, *vector: Any) -> Any:
+        return np.reshape(slopes(np.array(vector), x), (-1, start.size))
+
+    with counting("fitting", "evaluation", lambda: program.calls):
+        found = optimize.curve_fit(
+            lambda x, *vector: np.ravel(model(np.array(vector), x)),
+            data,
+            np.ravel(ydata),
+            start,
+            sigma,
+            absolute_sigma,
+            jac=jac,
+            **more,
+        )
+    best, covariance = found[:2]
+    return (unknowns.nested(best), covariance, *found[2:])
+
+
+def _model(function: Function, parameters: Any, x: Any) -> Any:
+    return function(x, **parameters) if isinstance(parameters, dict) else function(x, *parameters)

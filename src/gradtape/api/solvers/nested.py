@@ -1,0 +1,217 @@
+"""Functions of nested arrays as functions of one vector, compiled, for solvers that know vectors only."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from gradtape.api.solvers.solution import product, weighted_hessian
+from gradtape.api.sparsity.transform import sparse_hessian, sparse_jacobian
+from gradtape.api.transforms.functional import hessian, jacobian
+from gradtape.api.transforms.gradient import value_and_grad
+from gradtape.api.transforms.jit import jit
+from gradtape.errors import ArgumentError, DtypeError
+from gradtape.lru import LRU
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.source.sites import user_site
+from gradtape.trees import TreeSpec, flatten, spread_prefix, unflatten
+
+Sparse: TypeAlias = Literal["auto"] | bool
+Function = Callable[..., Any]
+
+LARGE: Final = 500
+"""With fewer unknowns than these, derivatives are dense unless sparse ones are asked for."""
+
+DENSITY: Final = 0.1
+"""Up to which part of the elements a matrix is taken as sparse."""
+
+
+class Unknowns:
+    """Nested arrays of floats as one vector.
+
+    Parameters
+    ----------
+    x0 : nest of array_like
+        The unknowns.
+    caller : str
+        The function that takes them, for errors.
+
+    Attributes
+    ----------
+    vector : array
+        They, one after the other.
+    shapes : tuple of tuple of int
+        The shapes of the leaves.
+    spec : TreeSpec
+        The containers.
+    """
+
+    def __init__(self, x0: Any, caller: str) -> None:
+        leaves, self.spec = flatten(x0)
+        arrays: list[Any] = [leaf if isinstance(leaf, Handle) else np.asarray(leaf) for leaf in leaves]
+        for array in arrays:
+            if array.dtype.kind not in "fiu":
+                raise DtypeError(
+                    f"gt.scipy.{caller}: x0 has an array of dtype {array.dtype}",
+                    where=user_site(),
+                    why="the unknowns of SciPy's solvers are real numbers",
+                    remedy="pass real and imaginary parts as unknowns of their own"
+                    if array.dtype.kind == "c"
+                    else "pass floats",
+                )
+        self.shapes = tuple([np.shape(array) for array in arrays])
+        self.vector = np.concatenate([np.reshape(array, -1) * 1.0 for array in arrays] or [np.zeros(0)])
+
+    def nested(self, vector: Any) -> Any:
+        """Return a vector in the containers of the unknowns."""
+        return nested(vector, self.shapes, self.spec)
+
+    def bounds(self, given: Any, caller: str) -> Any:
+        """Return bounds of the vector: pairs as SciPy's, or lower and upper bounds of the structure of the unknowns or of a part of it."""
+        optimize: Any = importlib.import_module("scipy.optimize")
+        if given is None:
+            return None
+        if isinstance(given, list) and len(self.shapes) == 1:
+            return given
+        low, high = (given.lb, given.ub) if hasattr(given, "lb") else _pair(given, caller)
+        whole = unflatten(self.spec, list(range(len(self.shapes))))
+        ends = []
+        for name, end in (("lower", low), ("upper", high)):
+            if len(self.shapes) == 1 and not isinstance(end, dict):
+                leaves = flatten(end)[0] if np.ndim(end) == 0 else [end]
+            else:
+                leaves = spread_prefix(end, whole, f"the {name} bounds", "x0", user_site())
+            parts = [
+                np.ravel(np.asarray(leaf, float) + np.zeros(shape))
+                for leaf, shape in zip(leaves, self.shapes, strict=True)
+            ]
+            ends.append(np.concatenate(parts))
+        return optimize.Bounds(*ends)
+
+
+def nested(vector: Any, shapes: Sequence[tuple[int, ...]], spec: TreeSpec) -> Any:
+    """Return a vector as arrays of these shapes in containers."""
+    parts, first = [], 0
+    for shape in shapes:
+        last = first + int(np.prod(shape, dtype=int))
+        parts.append(np.reshape(vector[first:last], shape) if shape else vector[first])
+        first = last
+    return unflatten(spec, parts)
+
+
+def _pair(given: Any, caller: str) -> Any:
+    if isinstance(given, tuple) and len(given) == 2:
+        return given
+    raise ArgumentError(
+        f"gt.scipy.{caller}: bounds must be a pair (lower, upper), got a {type(given).__name__}",
+        where=user_site(),
+        remedy="bounds=(0.0, 1.0), or two containers like x0 with numbers or arrays",
+    )
+
+
+def vector_of(results: Any) -> Any:
+    """Return nested arrays as one vector."""
+    leaves, _ = flatten(results)
+    return np.concatenate([np.reshape(leaf, -1) * 1.0 for leaf in leaves])
+
+
+Maker = Callable[..., Function]
+
+_programs: Final[LRU[Any, Function]] = LRU(lambda: 256)
+"""Compiled functions of a vector, by the user's function, the structure of its argument and what they compute."""
+
+
+class Program:
+    """The user's function as one of a vector, and its derivatives, compiled once for all calls with the same function.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(x, *args)`` of nested unknowns.
+    unknowns : Unknowns
+        The structure of `x`.
+    flat : callable
+        ``flat(function, x, *args)``: what is computed.
+    """
+
+    def __init__(self, function: Function, unknowns: Unknowns, flat: Function) -> None:
+        self._function, self._unknowns, self._flat = function, unknowns, flat
+        self.calls = 0
+
+    def traced(self, vector: Any, *args: Any) -> Any:
+        """Evaluate the function of a vector, to be traced."""
+        return self._flat(self._function, self._unknowns.nested(vector), *args)
+
+    def compiled(self, transform: Function) -> Function:
+        """Return a transform of the function of a vector, compiled; its calls are counted."""
+        unknowns = self._unknowns
+        key: Any
+        try:
+            key = (self._function, self._flat, transform, unknowns.shapes, unknowns.spec)
+            made = _programs.get(key)
+        except TypeError:  # a callable that cannot be hashed
+            key = made = None
+        if made is None:
+            function, flat, shapes, spec = self._function, self._flat, unknowns.shapes, unknowns.spec
+
+            def of_vector(vector: Any, *args: Any) -> Any:
+                return flat(function, nested(vector, shapes, spec), *args)
+
+            made = transform(of_vector)
+            if key is not None:
+                _programs[key] = made
+        chosen = made
+
+        def counted(*points: Any) -> Any:
+            self.calls += 1
+            return chosen(*points)
+
+        return counted
+
+    def jacobian(self, method_takes_sparse: bool, sparse: Sparse, vector: Any, *args: Any) -> Function:
+        """Return the Jacobian as a compiled function: a sparse one if that is what the method takes, and few elements are not zero."""
+        if method_takes_sparse and is_sparse(
+            sparse, lambda: self.compiled(pattern_of)(vector, *args), vector
+        ):
+            return self.compiled(sparse_jacobian)
+        return self.compiled(compiled_jacobian)
+
+
+def pattern_of(function: Function) -> Function:
+    return sparse_jacobian(function).pattern
+
+
+def hessian_pattern(function: Function) -> Function:
+    return sparse_hessian(function).pattern
+
+
+def compiled_jacobian(function: Function) -> Function:
+    return jit(jacobian(function))
+
+
+def compiled_hessian(function: Function) -> Function:
+    return jit(hessian(function))
+
+
+def compiled_value_and_grad(function: Function) -> Function:
+    return jit(value_and_grad(function))
+
+
+def compiled_product(function: Function) -> Function:
+    return jit(product(function))
+
+
+def compiled_weighted_hessian(function: Function) -> Function:
+    return jit(weighted_hessian(function))
+
+
+def is_sparse(asked: Sparse, pattern: Callable[[], Any], vector: Any) -> bool:
+    if asked != "auto":
+        return asked
+    if vector.size < LARGE:
+        return False
+    found = pattern()
+    return bool(found.nnz <= DENSITY * found.shape[0] * found.shape[1])

@@ -1,0 +1,124 @@
+"""SciPy's optimisers with nested unknowns: all methods, bounds and constraints, sparse derivatives, and errors that name the argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize as so
+
+import gradtape as gt
+
+START = {"a": np.zeros(2), "b": 3.0}
+
+
+def misfit(x: Any, p: Any = 1.0) -> Any:
+    return np.sum((x["a"] - np.array([1.0, 2.0])) ** 2) + (x["b"] - x["a"][0]) ** 4 + p * x["b"] ** 2
+
+
+METHODS = "BFGS L-BFGS-B Newton-CG trust-exact trust-krylov trust-constr Nelder-Mead SLSQP COBYLA"
+
+
+@pytest.mark.parametrize("method", [None, *METHODS.split()])
+def test_methods(method: str | None) -> None:
+    found = gt.scipy.minimize(misfit, START, method=method, tol=1e-6)
+    assert found.x.keys() == START.keys()
+    np.testing.assert_allclose(found.x["a"], [0.75, 2.0], atol=1e-3)
+    np.testing.assert_allclose(found.x["b"], 0.25, atol=1e-3)
+
+
+def test_arguments_are_not_compiled_in() -> None:
+    ends = [gt.scipy.minimize(misfit, START, (p,), tol=1e-9).x["b"] for p in (1.0, 2.0)]
+    expected = [
+        so.minimize(lambda v, p=p: misfit({"a": v[:2], "b": v[2]}, p), np.ones(3)).x[2] for p in (1.0, 2.0)
+    ]
+    np.testing.assert_allclose(ends, expected, atol=1e-4)
+
+
+def test_bounds() -> None:
+    found = gt.scipy.minimize(misfit, START, bounds=(0.5, {"a": 0.9, "b": 10.0}))
+    assert found.x["b"] == 0.5 and found.x["a"][1] == 0.9
+    found = gt.scipy.minimize(lambda x: np.sum((x - 1) ** 2), np.zeros(3), bounds=[(0, 0.5)] * 3)
+    np.testing.assert_array_equal(found.x, np.full(3, 0.5))
+
+
+@pytest.mark.parametrize("method", ["SLSQP", "trust-constr"])
+def test_constraints(method: str) -> None:
+    equal = {"type": "eq", "fun": lambda x: x["a"][0] - x["b"]}
+    found = gt.scipy.minimize(misfit, START, method=method, constraints=equal)
+    np.testing.assert_allclose(found.x["a"][0], found.x["b"], atol=1e-6)
+    box = so.NonlinearConstraint(lambda x: x["a"], 0, 0.5)
+    found = gt.scipy.minimize(misfit, START, method=method, constraints=[box])
+    np.testing.assert_allclose(found.x["a"], [0.5, 0.5], atol=1e-4)
+
+
+def chain(x: Any) -> Any:
+    return np.concatenate([x[1:] - x[:-1] ** 2, 1 - x[:-1]])
+
+
+def test_sparse_where_sparse() -> None:
+    start = np.full(600, 0.9)
+    found = gt.scipy.least_squares(chain, start, max_nfev=2)
+    assert hasattr(found.jac, "indptr")
+    dense = gt.scipy.least_squares(chain, start[:5])
+    assert isinstance(dense.jac, np.ndarray)
+    np.testing.assert_allclose(dense.x, np.ones(5), atol=1e-6)
+    asked = gt.scipy.least_squares(chain, start[:5], sparse=True)
+    assert hasattr(asked.jac, "indptr")
+    hessians = gt.scipy.minimize(
+        lambda x: np.sum(chain(x) ** 2), start[:6], method="trust-constr", sparse=True, tol=1e-9
+    )
+    np.testing.assert_allclose(hessians.x, np.ones(6), atol=1e-5)
+
+
+def test_root_and_curve_fit() -> None:
+    found = gt.scipy.root(lambda x, p: (x[0] ** 2 - p * x[1], x[1] - x[0]), (2.0, 1.0), (3.0,))
+    np.testing.assert_allclose(found.x, [3.0, 3.0])
+    t = np.linspace(0.0, 2.0, 9)
+
+    def decay(t: Any, height: Any, rate: Any) -> Any:
+        return height * np.exp(-rate * t)
+
+    noisy = decay(t, 2.0, 0.7) + 0.01 * np.sin(9 * t)
+    best, covariance = gt.scipy.curve_fit(decay, t, noisy, {"height": 1.0, "rate": 1.0}, bounds=(0.0, 5.0))
+    expected, wanted = so.curve_fit(decay, t, noisy, bounds=(0.0, 5.0))
+    np.testing.assert_allclose([best["height"], best["rate"]], expected, rtol=1e-5)
+    np.testing.assert_allclose(covariance, wanted, rtol=1e-4)
+    np.testing.assert_allclose(gt.scipy.curve_fit(decay, t, noisy)[0], expected, rtol=1e-5)
+
+
+def test_solutions_have_derivatives() -> None:
+    def lowest(p: Any) -> Any:
+        return gt.scipy.minimize(lambda x: misfit(x, p), START, tol=1e-8).x["b"]
+
+    slope, h = gt.grad(lowest)(1.0), 1e-3
+    np.testing.assert_allclose(slope, (lowest(1 + h) - lowest(1 - h)) / (2 * h), rtol=1e-3)
+    with gt.GradientTape() as tape:
+        p = tape.watch(1.0)
+        end = lowest(p)
+    np.testing.assert_allclose(tape.gradient(end, p), slope, rtol=1e-4)
+
+
+def test_an_interrupt_ends_it() -> None:
+    def stop(x: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gt.scipy.minimize(misfit, START, callback=stop)
+    assert gt.scipy.minimize(misfit, START).success
+
+
+def test_errors_name_the_argument() -> None:
+    with pytest.raises(gt.errors.ShapeError, match="1 numbers for 2 unknowns"):
+        gt.scipy.root(lambda x: x[:1], np.zeros(2))
+    with pytest.raises(gt.errors.NonScalarOutputError):
+        gt.scipy.minimize(lambda x: x, np.zeros(2))
+    with pytest.raises(gt.errors.DtypeError, match="x0 has an array of dtype complex128"):
+        gt.scipy.minimize(misfit, np.zeros(2) + 1j)
+    with pytest.raises(gt.errors.ArgumentError, match="bounds must be a pair"):
+        gt.scipy.minimize(misfit, START, bounds=3)
+    with pytest.raises(gt.errors.StructureError, match="lower bounds"):
+        gt.scipy.minimize(misfit, START, bounds=({"a": 1.0}, 2.0))
+    with pytest.raises(gt.errors.ArgumentError, match="a constraint is a int"):
+        gt.scipy.minimize(misfit, START, constraints=5)
