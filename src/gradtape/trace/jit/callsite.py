@@ -59,6 +59,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
 from gradtape.trace.patching.bytecode import raises_explicitly
+from gradtape.trace.patching.recorders import install_hooks
 from gradtape.trace.random.draws import Draws
 from gradtape.trace.source.contexts import Scope, inside, running_trace
 from gradtape.trace.source.sites import Site, is_user_file, user_site
@@ -262,6 +263,7 @@ class CallSite:
             return None
         if len(self.signatures) > config.memory_cache:
             del self.signatures[next(iter(self.signatures))]
+        install_hooks()  # before functions are copied, whose code they change
         captures = CaptureSet(*self.walk(call))
         known.insert(0, captures)
         found = captures.read(call)

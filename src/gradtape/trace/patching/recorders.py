@@ -31,9 +31,13 @@ def before_recording(work: Callable[[], None], *, last: bool = False) -> None:
 
 def enter(recorder: object) -> None:
     """Let hooked functions call their handlers until the recorder leaves."""
-    if _first and not _install_hooks():
-        return
-    RECORDERS.add(id(recorder))
+    if install_hooks():
+        RECORDERS.add(id(recorder))
+
+
+def install_hooks() -> bool:
+    """Install the hooks that are not installed yet, and return whether recording is possible."""
+    return not _first or _install_hooks()
 
 
 def leave(recorder: object) -> None:
@@ -50,7 +54,7 @@ _is_shut_down = False
 @atexit.register
 def _shut_down() -> None:
     """End all recordings: while Python clears its modules, handlers cannot run, and finalisers still call NumPy."""
-    global _over
+    global _is_shut_down
     _is_shut_down = True
     _first.append(_shut_down)
     RECORDERS.clear()
