@@ -82,7 +82,7 @@ __version__ = "0.1.0"
 
 
 def _import_solvers(_: object) -> None:
-    for module in ("least_squares", "linear_programs", "minimize", "roots"):
+    for module in ("fmin", "least_squares", "linear_programs", "minimize", "roots"):
         _importlib.import_module(f"gradtape.api.solvers.{module}")
 
 

@@ -10,6 +10,7 @@ from tests.coverage.namespaces.numpy_polynomial import NUMPY_POLYNOMIAL
 from tests.coverage.namespaces.scipy_hierarchy import SCIPY_HIERARCHY
 from tests.coverage.namespaces.scipy_interpolate import SCIPY_INTERPOLATE
 from tests.coverage.namespaces.scipy_ndimage import SCIPY_NDIMAGE
+from tests.coverage.namespaces.scipy_optimize import SCIPY_OPTIMIZE
 from tests.coverage.namespaces.scipy_signal import SCIPY_SIGNAL, SCIPY_WINDOWS
 from tests.coverage.namespaces.scipy_spatial import CLUSTER, DISTANCE, INTEGRATE, SPATIAL, TRANSFORM
 from tests.coverage.namespaces.scipy_special import SCIPY_SPECIAL
@@ -24,6 +25,7 @@ NAMESPACES: tuple[Namespace, ...] = (
     SCIPY_FFT,
     SCIPY_SPECIAL,
     SCIPY_INTERPOLATE,
+    SCIPY_OPTIMIZE,
     SPATIAL,
     DISTANCE,
     TRANSFORM,

@@ -279,7 +279,7 @@ def isotonic_regression(call: SolverCall) -> Any:
     zero = np.zeros(1)
     sums = np.concatenate([zero, np.cumsum(weights * y)])
     counts = np.concatenate([zero, np.cumsum(weights * 1.0)])
-    means = (sums[last] - sums[first]) / (counts[last] - counts[first])
+    means = (np.take(sums, last) - np.take(sums, first)) / (np.take(counts, last) - np.take(counts, first))
     if "weights" in found:
         found["weights"] = np.add.reduceat(weights, found["blocks"][:-1])
     return result_of(found, x=means)

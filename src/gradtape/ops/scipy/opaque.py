@@ -33,17 +33,13 @@ OPAQUE["scipy.integrate"] = (
     False,
 )
 OPAQUE["scipy.optimize"] = (
-    dict.fromkeys(
-        [
-            "rosen",
-            "rosen_der",
-            "rosen_hess",
-            "rosen_hess_prod",
-            "show_options",
-            "linear_sum_assignment",
-        ],
-        "followed",
-    ),
+    {
+        **dict.fromkeys(["rosen", "rosen_der", "rosen_hess", "show_options"], "followed"),
+        "approx_fprime": "it computes differences of numbers; gt.grad and gt.jacobian compute derivatives",
+        "check_grad": "it compares numbers; gt.check_grads compares derivatives",
+        "bracket": "its points are those of a search, and solve no equations",
+        "line_search": "its step is the first that is good enough, and solves no equation",
+    },
     True,
 )
 OPAQUE["scipy.sparse.linalg"] = (dict.fromkeys(["aslinearoperator", "use_solver"], "followed"), True)
