@@ -148,13 +148,13 @@ CASES: dict[str, list[Case]] = {
         P,
     ),
     "fmin_cobyla": once(
-        lambda p: bowl(so.fmin_cobyla(bowl, np.zeros(2), [lambda x, p: 1.0 - x[0]], (p,), rhoend=1e-8), p), P
+        lambda p: bowl(so.fmin_cobyla(bowl, np.zeros(2), [lambda x, p: 1.0 - x[0]], (p,), rhoend=1e-5), p), P
     ),
     "brute": once(lambda p: bowl(so.brute(bowl, [(-1, 2), (-1, 2)], (p,), Ns=4), p), P),
     "differential_evolution": searched("differential_evolution", rng=1, popsize=5, tol=1e-6),
     "dual_annealing": searched("dual_annealing", rng=1, maxiter=20),
     "shgo": searched("shgo"),
-    "direct": searched("direct", len_tol=1e-4),
+    "direct": searched("direct", vol_tol=1e-7),
     "basinhopping": once(
         lambda p: so.basinhopping(bowl, np.zeros(2), niter=2, rng=1, minimizer_kwargs={"args": (p,)}).fun, P
     ),
