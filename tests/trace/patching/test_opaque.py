@@ -54,14 +54,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "list": lambda a: lowest(lambda x, c: c[0] * x, ([a, 1.0],)),
     "odeint": lambda a: si.odeint(lambda y, t: -a * y, 1.0, [0, 1])[-1, 0],
     "ode": lambda a: si.ode(lambda t, y: -a * y).set_initial_value(1.0).integrate(1.0)[0],
-    "minimize, constraints": lambda a: so.minimize(
-        lambda x: np.sum((x - a) ** 2), np.zeros(1), constraints=[{"type": "ineq", "fun": lambda x: 5 - x}]
-    ).x[0],
-    "least_squares, loss": lambda a: so.least_squares(lambda x: x - a, np.zeros(1), loss="cauchy").x[0],
-    "differential_evolution": lambda a: so.differential_evolution(
-        lambda x: np.sum((x - a) ** 2), [(0, 3)], seed=1
-    ).x[0],
-    "linprog": lambda a: so.linprog(np.reshape(a, (1,)), bounds=[(1, 2)]).fun,
     "spsolve": lambda a: sl.spsolve(A, B * a)[0],
     "lsqr": lambda a: sl.lsqr(A, B * a)[0][0],
     "expm_multiply": lambda a: sl.expm_multiply(A, B * a)[0],
