@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import CodeType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -71,6 +71,9 @@ from gradtape.trees import Leaves, TreeSpec, flatten, flatten_arguments
 _tracing: Final = new_lock(Rank.TRACE)
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
 
+
+Keeps: TypeAlias = Callable[[Specialisation], bool]
+"""Says whether a trace is used; else the function is run again."""
 
 MISSED: Final = object()
 """The result of a native entry for nested arguments that it does not match."""
@@ -155,10 +158,7 @@ class CallSite:
             return self._recorded(call, captures, hidden, generators)
         try:
             return self._computed(call, captures, hidden, generators)
-        except (
-            OutcomeFailed,
-            GuardMiss,
-        ):  # a program can miss a guard of the call that it was traced for; the cause is not known
+        except OutcomeFailed:
             return self.run_recorded(call, keep_arrays=call.arrays)
 
     def _computed(
@@ -181,13 +181,13 @@ class CallSite:
             specialisation = self._trace_translated(call, captures, missed)
             if specialisation is not None:
                 tree, missed = captures.tree, None
+            elif missed in tree.in_python:
+                return self.run_recorded(call, keep_arrays=call.arrays)
             elif tree.count >= config.trace_limit:
                 self._warn(tree, missed)
                 return self.run_recorded(call, keep_arrays=call.arrays)
             else:
-                specialisation = self._trace_dynamic(call, captures, missed) or self.trace(
-                    call, captures, is_last=True
-                )
+                specialisation = self._trace_dynamic(call, captures, missed) or self.trace(call, captures)
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
             if not specialisation.has_dynamic_trips:
@@ -197,7 +197,15 @@ class CallSite:
         # The captures as they were before the trace, which may have written to them.
         initial = hidden if specialisation.initial_captures is None else specialisation.initial_captures
         specialisation.initial_captures = None
-        result = specialisation.run([*call.dynamic(), *map(as_input, initial)], generators)
+        arrays = [*call.dynamic(), *map(as_input, initial)]
+        try:
+            result = specialisation.run(arrays, generators)
+        except GuardMiss as miss:
+            # The kernel rounds otherwise than NumPy has in the trace, and Python has looked at what depends on it: its way stands.
+            self._note_disagreement(tree, missed, Miss(specialisation, miss.guard, miss.actual))
+            if specialisation.draws is not None:
+                return self.run_recorded(call, keep_arrays=call.arrays)
+            result = specialisation.run_as_traced(arrays)
         if self.on_new is not None:
             self.on_new(specialisation)
         return _as_arrays(call, result)
@@ -218,7 +226,7 @@ class CallSite:
                 self._warn(tree, missed)
                 return self.run_recorded(call, keep_arrays=True)
             try:
-                specialisation = self.trace(call, captures)
+                specialisation = self.trace(call, captures, keeps=lambda made: made.can_be_recorded)
             except (
                 Exception,
                 OutcomeFailed,
@@ -231,12 +239,8 @@ class CallSite:
                 return self.run_recorded(call, keep_arrays=True)
             tree.add(specialisation, missed)
             if not specialisation.can_be_recorded:
-                specialisation.give_up_draws()
                 return self.run_recorded(call, keep_arrays=True)
-            try:
-                return specialisation.recorded(given, generators)
-            except GuardMiss:  # as in `_answer`
-                return self.run_recorded(call, keep_arrays=True)
+            return specialisation.recorded(given, generators, is_traced_call=True)
 
     def _captures(self, call: CallArguments) -> tuple[CaptureSet, list[Any], list[Any]] | None:
         """Return the captures that are valid now, the hidden inputs and the generators; None where the limit of traces is reached."""
@@ -335,13 +339,15 @@ class CallSite:
         """Trace a call with dynamic trip counts, if the search ended at a guard that may be the condition of a loop."""
         if missed is None or not missed.specialisation.may_be_loop or not config.reroll:
             return None
-        specialisation = self.trace(call, captures, dynamic_trips=True)
-        if specialisation is None:
-            return None
-        if not specialisation.has_dynamic_trips or not captures.tree.replace_by_dynamic(specialisation):
-            specialisation.give_up_draws()
-            return None
-        return specialisation
+        kept = False
+
+        def keeps(made: Specialisation) -> bool:
+            nonlocal kept
+            kept = made.has_dynamic_trips and captures.tree.replace_by_dynamic(made)
+            return kept
+
+        specialisation = self.trace(call, captures, dynamic_trips=True, keeps=keeps)
+        return specialisation if kept else None
 
     def _trace_translated(
         self, call: CallArguments, captures: CaptureSet, missed: Miss | None
@@ -355,13 +361,11 @@ class CallSite:
         site = missed.specialisation.guards[missed.guard].site
         self.translates = f"what Python sees at {site!r} differs from call to call"
         self.inner = [site.code] if isinstance(site, Site) else []
-        specialisation = self.trace(call, captures)
-        if specialisation is None:
+        specialisation = self.trace(call, captures, keeps=lambda made: made.is_translated)
+        if specialisation is None or not specialisation.is_translated:
             self.translates = ""
             return None
-        if not any(way.translated for way in specialisation.ways):
             self.translates = ""
-            specialisation.give_up_draws()
             return None
         captures.tree = GuardTree()
         return specialisation
@@ -372,18 +376,19 @@ class CallSite:
         captures: CaptureSet | None = None,
         *,
         dynamic_trips: bool = False,
-        is_last: bool = False,
+        keeps: Keeps | None = None,
     ) -> Specialisation | None:
         """Trace one call; None where a capture is being watched, so that the call belongs to a tape.
 
         A function may make its variables in its first call and keep them: then that trace knows them only as new, and another
-        one is made. `is_last` says that the function is not run again if it fails: then what it wrote dynamic_trips then stays.
+        one is made. Where `keeps` says that a trace is not used, or it is None, the function is run again, and the side effects of
+        the trace are undone. Without `keeps` the function is not run again if it fails: then what it wrote until then stays.
         """
         if captures is None:
             captures = CaptureSet(*self.walk(call))
         traced = None
         try:
-            traced = self._trace(call, captures, dynamic_trips, is_last)
+            traced = self._trace(call, captures, dynamic_trips, keeps)
         except Exception as error:
             if is_of_interruption(error):
                 raise KeyboardInterrupt from error
@@ -393,12 +398,12 @@ class CallSite:
             # A traced array cannot stand for one of the captures: then they are checked by value.
             captures.substitutes = False
             captures.take(*self.walk(call, False))
-            traced = self._trace(call, captures, dynamic_trips, is_last)
+            traced = self._trace(call, captures, dynamic_trips, keeps)
         specialisation, made = traced
         if any_alive(made):
             if specialisation is not None:
                 specialisation.give_up_draws()
-            specialisation, made = self._trace(call, captures, dynamic_trips)
+            specialisation, made = self._trace(call, captures, dynamic_trips, keeps)
             if any_alive(made):
                 raise ArgumentError(
                     f"{self.name} makes variables in each call and keeps them",
@@ -409,11 +414,11 @@ class CallSite:
         return specialisation
 
     def _trace(
-        self, call: CallArguments, captures: CaptureSet, dynamic_trips: bool, is_last: bool = False
+        self, call: CallArguments, captures: CaptureSet, dynamic_trips: bool, keeps: Keeps | None
     ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         """Trace one call; return also the variables that it made. Where it needs to, trace it again with translated functions."""
         try:
-            return self._trace_once(call, captures, dynamic_trips, is_last)
+            return self._trace_once(call, captures, dynamic_trips, keeps)
         except (TranslationWanted, Exception) as error:
             reason = self._reason_to_translate(error)
             if reason is None:
@@ -423,7 +428,7 @@ class CallSite:
         walk, *copies = self.walk(call, captures.substitutes)
         captures.take(walk, *copies)
         try:
-            return self._trace_once(call, captures, dynamic_trips, is_last)
+            return self._trace_once(call, captures, dynamic_trips, keeps)
         except ConcretizationError as error:
             for way in walk.trace.ways:
                 error.add_note(f"  {way}")
@@ -439,25 +444,30 @@ class CallSite:
         return unknown.what if isinstance(unknown, ConcretizationError) else None
 
     def _trace_once(
-        self, call: CallArguments, captures: CaptureSet, dynamic_trips: bool, is_last: bool
+        self, call: CallArguments, captures: CaptureSet, dynamic_trips: bool, keeps: Keeps | None
     ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         self.traces += 1
         walk, copy, objects = captures.walk or self.walk(call, captures.substitutes)
         captures.walk = None
         draws = walk.trace.draws = Draws(walk.random)
         try:
-            traced = self._trace_copy(call, captures, dynamic_trips, walk, copy, objects)
+            traced = self._trace_copy(call, captures, dynamic_trips, keeps, walk, copy, objects)
             if traced[0] is None:
                 draws.restore()
             return traced
         except BaseException as error:
-            final = not isinstance(error, OutcomeFailed) and not _may_retry(error, captures)
-            if is_last and final and self._reason_to_translate(error) is None:
+            again = (
+                isinstance(error, OutcomeFailed)
+                or _may_retry(error, captures)
+                or self._reason_to_translate(error) is not None
+            )
+            if again or (keeps is not None and isinstance(error, Exception)):
+                walk.undo()
+                draws.restore()
+            else:
                 write_back(
                     walk, SideEffects()
-                )  # what the function has done dynamic_trips then stays, as without a trace
-            else:
-                draws.restore()
+                )  # what the function has done until then stays, as without a trace
             raise
         finally:
             walk.release()
@@ -467,6 +477,7 @@ class CallSite:
         call: CallArguments,
         captures: CaptureSet,
         dynamic_trips: bool,
+        keeps: Keeps | None,
         walk: CaptureWalk,
         copy: Any,
         objects: list[Any],
@@ -492,25 +503,28 @@ class CallSite:
             try:
                 specialisation = self._specialise(call, walk, copy, leaves)
                 made = variables_made(trace)
-            except BaseException as error:
-                if self._reason_to_translate(error) is not None:
-                    walk.undo()  # it is run or translated once more
-                raise
             finally:
                 trace.finish()
         effects = SideEffects()
-        write_back(walk, effects)
+        is_kept = specialisation is not None and (keeps is None or keeps(specialisation))
+        if is_kept:
+            write_back(walk, effects)
+        else:
+            walk.undo()
+            if specialisation is not None:
+                specialisation.give_up_draws()
         if len(walk.inputs) != len(captures.inputs):
             raise InternalError(f"{self.name}: two walks over the same captures differ")
         captures.steps, captures.inputs, captures.generators = walk.steps, walk.inputs, walk.generators
         for number in trace.pinned:
             walk.pin(number)
-        if not expect_side_effects(captures.steps, call.objects, effects):
+        if is_kept and not expect_side_effects(captures.steps, call.objects, effects):
             self._forget(captures)
         if specialisation is not None:
             specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
             specialisation.initial_captures = walk.contents
-        self._warn_of_effects(walk, effects, draws)
+        if is_kept:
+            self._warn_of_effects(walk, effects, draws)
         return specialisation, made
 
     def _forget(self, captures: CaptureSet) -> None:
@@ -619,6 +633,23 @@ class CallSite:
             where=None if missed is None else missed.specialisation.guards[missed.guard].site,
             why="what Python sees there differs from call to call, and each way on is traced and compiled",
             remedy="use np.where in place of the branch, or raise gt.config.trace_limit",
+        )
+
+    def _note_disagreement(self, tree: GuardTree, missed: Miss | None, own: Miss) -> None:
+        """Give a guard's value up if two traces in a row have disagreed with the kernel on it: calls that find it run in Python."""
+        one = own.specialisation
+        if missed is None or own[1:] != missed[1:]:
+            return
+        if one.program.kernel is not missed.specialisation.program.kernel:
+            return
+        tree.give_up(missed)
+        warn(
+            TraceLimitWarning,
+            f"{self.name} looks at a number that its kernel rounds otherwise than NumPy; calls in which this decides run on the "
+            "interpreter",
+            where=one.guards[own.guard].site,
+            why="sums in another order, and other implementations of functions, differ in the last digits",
+            remedy="use np.where in place of the branch, or compare with a tolerance",
         )
 
     def _warn_of_changes(self, changed: Step | None) -> None:

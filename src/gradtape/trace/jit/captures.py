@@ -611,6 +611,8 @@ class CaptureWalk:
         if (reads_all or self.asks) and hasattr(thing, "__dict__"):
             self._keys(fields, step, name)
         copy = copy_object(thing) if copying else thing
+        if not copying and fields:
+            self.uncopied.append(fields)
         self._remember(thing, copy, step, copying)
         label = cls.__name__ if name.startswith(("argument", "self of")) else f"{cls.__name__} ({name})"
         for key in (*wanted, *wanted_slots):

@@ -142,12 +142,19 @@ class Specialisation:
         """Run the program; raise GuardMiss where a guard does not hold."""
         draws = self.draws
         if draws is None:
-            results = self.state.run(self.program, arrays)
+            results = self.state.run(self.program.run, arrays)
         elif not (self.graph.guards or self.is_prepared):
-            results = self.state.run(self.program, arrays, partial(draws.run, generators))
+            results = self.state.run(self.program.run, arrays, partial(draws.run, generators))
         else:
             with draws.undone_by_misses(generators):
-                results = self.state.run(self.program, arrays, partial(draws.run, generators))
+                results = self.state.run(self.program.run, arrays, partial(draws.run, generators))
+        return self._results(results)
+
+    def run_as_traced(self, arrays: list[NDArray]) -> Any:
+        """Compute the call that was traced, by NumPy as the trace has, whatever the guards come to now."""
+        return self._results(self.state.run(self.program.run_unguarded, arrays))
+
+    def _results(self, results: list[NDArray]) -> Any:
         return self.spec.unflatten([self._leaf(output, results) for output in self.outputs])
 
     @staticmethod
@@ -193,19 +200,27 @@ class Specialisation:
             and all(isinstance(output, int) for output in self.outputs)
         )
 
-    def recorded(self, given: list[Value], generators: Sequence[Any] = ()) -> Any:
+    @property
+    def is_translated(self) -> bool:
+        """Whether code was compiled in place of being traced."""
+        return any(way.translated for way in self.ways)
+
+    def recorded(
+        self, given: list[Value], generators: Sequence[Any] = (), *, is_traced_call: bool = False
+    ) -> Any:
         """Append the nodes to the recordings that follow the inputs, as the function itself would; raise GuardMiss where a guard does
-        not hold."""
+        not hold. The call that was traced need not be checked."""
         if self.draws is None:
-            return self._appended([*given, *self.state.reads()])
+            return self._appended([*given, *self.state.reads()], is_traced_call)
         with self.draws.undone_by_misses(generators):
             reads = self.state.reads()
             drawn = self.draws.recorded(generators, [*given, *reads])
-            return self._appended([*given, *drawn, *reads])
+            return self._appended([*given, *drawn, *reads], is_traced_call)
 
-    def _appended(self, inputs: list[Value]) -> Any:
+    def _appended(self, inputs: list[Value], is_traced_call: bool) -> Any:
         values, looks = recorded(self.graph, inputs)
-        for number, ((_, expected), value) in enumerate(zip(self.graph.guards, looks, strict=True)):
+        guards = () if is_traced_call else zip(self.graph.guards, looks, strict=True)
+        for number, ((_, expected), value) in enumerate(guards):
             seen = int(force([value])[0])
             if seen != expected:
                 raise GuardMiss(number, seen)
@@ -235,13 +250,14 @@ class GuardTree:
     all of its guards hold, whether or not others have the same guards: a loop checks the guards of all its iterations by one.
     """
 
-    __slots__ = ("_dynamic_keys", "_replacements", "_root", "count", "warned")
+    __slots__ = ("_dynamic_keys", "_replacements", "_root", "count", "in_python", "warned")
 
     def __init__(self) -> None:
         self._root: Specialisation | None = None
         self._dynamic_keys: dict[Any, tuple[int, ...]] = {}
         self._replacements = 0
         self.count = 0
+        self.in_python: set[Miss | None] = set()
         self.warned = False
 
     def add(self, specialisation: Specialisation, missed: Miss | None) -> None:
@@ -251,6 +267,12 @@ class GuardTree:
             self._root = specialisation
         else:
             missed.specialisation.alternatives[missed.guard, missed.actual] = specialisation
+
+    def give_up(self, missed: Miss) -> None:
+        """Take out the specialisation where a search ended, and let later calls whose search ends there run in Python."""
+        del missed.specialisation.alternatives[missed.guard, missed.actual]
+        self.in_python.add(missed)
+        self.count -= 1
 
     def replace_by_dynamic(self, specialisation: Specialisation) -> bool:
         """Replace all specialisations by one with dynamic trip counts, and return whether that was done.

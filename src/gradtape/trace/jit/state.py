@@ -6,7 +6,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,13 +15,15 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP
 from gradtape.ops.core.elementwise.cast import identity, stop_gradient
 from gradtape.ops.core.indexing import put_add, put_row, update_row
-from gradtape.runtime.compile.program import Program
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.jit.signature import as_input
 from gradtape.trace.variables.content import Content
 from gradtape.trace.variables.locks import changing
 from gradtape.trace.variables.scatter import LARGE, How, check_places
 from gradtape.trace.variables.variable import Variable
+
+Compute: TypeAlias = Callable[[Sequence[NDArray]], list[NDArray]]
+"""Computes the outputs of a program."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class State:
 
     def run(
         self,
-        program: Program,
+        compute: Compute,
         arrays: Sequence[NDArray],
         draw: Callable[[Sequence[NDArray]], list[NDArray]] | None = None,
     ) -> list[NDArray]:
@@ -92,34 +94,34 @@ class State:
 
         Parameters
         ----------
-        program : Program
-            The program.
+        compute : callable
+            The program, or another way to compute what it does.
         arrays : sequence of ndarray
             Its inputs, without random numbers and the contents of variables.
         draw : callable, optional
             Draws the random numbers, given the other inputs.
         """
         if not self.read:
-            return program.run(arrays if draw is None else [*arrays, *draw(arrays)])
+            return compute(arrays if draw is None else [*arrays, *draw(arrays)])
         # Calls that assign to the same variables run one after the other.
         held = [changing[place] for place in self.places]
         for lock in held:
             lock.acquire()
         try:
-            return self._run(program, arrays, draw)
+            return self._run(compute, arrays, draw)
         finally:
             for lock in held:
                 lock.release()
 
     def _run(
         self,
-        program: Program,
+        compute: Compute,
         arrays: Sequence[NDArray],
         draw: Callable[[Sequence[NDArray]], list[NDArray]] | None,
     ) -> list[NDArray]:
         drawn = [] if draw is None else draw([*arrays, *self._contents()])
         # No name refers to the contents afterwards: what is assigned by rows is changed in place.
-        outputs = program.run([*arrays, *drawn, *self._contents()])
+        outputs = compute([*arrays, *drawn, *self._contents()])
         rest = iter(outputs[len(outputs) - self.count :])
         taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]
         for assignment, own in taken:

@@ -1,0 +1,122 @@
+"""What a function writes outside happens once for each run of it, also where a trace of it is given up."""
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.runtime.compile.program import GuardMiss
+from gradtape.trace.jit.specialisation import Specialisation
+
+pytestmark = pytest.mark.filterwarnings("ignore::gradtape.errors.SideEffectWarning")
+
+
+class Model:
+    def __init__(self):
+        self.calls = 0
+        self.weights = np.ones(2)
+
+
+class Counted:
+    """A function that writes to a list, to a dictionary with an array in it, and to an object, before it computes."""
+
+    def __init__(self, body):
+        log, table, model = [], {"calls": 0, "weights": np.ones(2)}, Model()
+
+        def function(x):
+            log.append(1)
+            table["calls"] += 1
+            model.calls += 1
+            return body(x * model.weights * table["weights"])
+
+        self.compiled = gt.jit(function)
+        self.written = lambda: (len(log), table["calls"], model.calls)
+
+    def on_tape(self, x):
+        with gt.GradientTape() as tape:
+            y = self.compiled(tape.watch(x))
+        return y
+
+
+def factor_or_diagonal(x):
+    try:
+        return np.linalg.cholesky(np.diag(x))
+    except np.linalg.LinAlgError:
+        return np.diag(x)
+
+
+def beyond(x):
+    return x[7]
+
+
+def test_python_that_runs_again_after_an_error_that_is_handled_writes_once():
+    counted = Counted(factor_or_diagonal)
+    x = np.array([-1.0, 2.0])
+    for run in (1, 2):
+        np.testing.assert_array_equal(counted.compiled(x), np.diag(x))
+        assert counted.written() == (run, run, run)
+
+
+def test_functions_that_assign_write_once_in_a_call_that_a_tape_follows():
+    variable = gt.Variable(np.zeros(2))
+
+    def accumulate(x):
+        variable.assign_add(x)
+        return x * variable
+
+    counted = Counted(accumulate)
+    for run in (1, 2, 3):
+        np.testing.assert_array_equal(counted.on_tape(np.array([1.0, 2.0])), np.array([1.0, 4.0]) * run)
+        assert counted.written() == (run, run, run)
+
+
+@pytest.mark.parametrize("tape", [False, True])
+def test_a_function_that_fails_has_written_once(tape):
+    counted = Counted(beyond)
+    for run in (1, 2):
+        with pytest.raises(IndexError):
+            (counted.on_tape if tape else counted.compiled)(np.ones(2))
+        assert counted.written() == (run, run, run)
+
+
+def parity(x):
+    """Look at the last bit of a sum, which depends on the order of the terms."""
+    total = np.sum(np.exp(x))
+    return total * 2.0 if total * 2.0**42 % 2.0 >= 1.0 else total * 3.0
+
+
+def rounded_otherwise():
+    """Return numbers of which the kernel makes a sum whose last bit differs from that of NumPy's."""
+    kernel = gt.jit(lambda x: np.sum(np.exp(x)))
+    for seed in range(100):
+        x = np.random.default_rng(seed).normal(size=1000)
+        if (kernel(x) - np.sum(np.exp(x))) * 2.0**42 % 2.0 == 1.0:
+            return x
+    pytest.skip("the kernel rounds as NumPy does")
+
+
+def test_a_kernel_that_rounds_otherwise_than_the_trace_does_not_run_python_again():
+    x, calls = rounded_otherwise(), []
+
+    @gt.jit
+    def function(x):
+        calls.append(1)
+        return parity(x)
+
+    assert function(x) == pytest.approx(parity(x), rel=1e-12)
+    assert len(calls) == 1
+
+
+@pytest.mark.filterwarnings("ignore::gradtape.errors.TraceLimitWarning")
+def test_a_guard_on_which_kernel_and_trace_always_disagree_is_not_traced_again(monkeypatch):
+    @gt.jit
+    def function(x):
+        return x * 2.0 if x[0] > 0.0 else x * 3.0
+
+    def missed(specialisation, arrays, generators=()):
+        raise GuardMiss(0, 0)
+
+    x = np.array([1.0, 0.0, -1.0, 0.0])[::2]  # which machine code does not take directly
+    monkeypatch.setattr(Specialisation, "run", missed)
+    for traces in (1, 2, 2, 2):
+        np.testing.assert_array_equal(function(x), x * 2.0)
+        assert function.site.traces == traces
