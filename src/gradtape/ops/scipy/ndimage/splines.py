@@ -42,6 +42,9 @@ POLES: Final = {
 }
 """The poles of the filter, by the order of the spline."""
 
+LARGEST: Final = 1e300
+"""More than any coordinate of a sample."""
+
 FORGOTTEN: Final = 64
 """Samples after which nothing is left of a sample: the largest pole to this power is 1e-23."""
 
@@ -204,7 +207,8 @@ class _Axis:
         Where the result is the constant.
     """
 
-    def __init__(self, x: Value, n: int, order: int, mode: str) -> None:
+    def __init__(self, x: Value, c: Value, axis: int, order: int, mode: str) -> None:
+        n = c.shape[axis]
         self.outside: Value | None = None
         if mode == "constant":
             self.outside = less(x, 0) | greater(x, n - 1)
@@ -212,7 +216,7 @@ class _Axis:
         x = _mapped(x, n, mode)
         middle = stop_gradient(floor(x if order % 2 else x + 0.5))
         start = convert(middle, INTP) - order // 2
-        self.weights = weights(x - middle, order)
+        self.weights = [convert(weight, c.dtype) for weight in weights(x - middle, order)]
         places = [start + k for k in range(order + 1)]
         self.places = [_fold(place, n, mode) for place in places]
         self.beyond: list[Value] | None = None
@@ -223,7 +227,7 @@ class _Axis:
 
 def interpolated(c: Value, points: Sequence[Value], order: int, mode: str, cval: Any) -> Value:
     """Return a spline with these coefficients at points, given by their coordinates along each axis, which have one shape."""
-    axes = [_Axis(x, n, order, mode) for x, n in zip(points, c.shape, strict=True)]
+    axes = [_Axis(x, c, axis, order, mode) for axis, x in enumerate(points)]
     shape = points[0].shape
     strides = [math.prod(c.shape[axis + 1 :]) for axis in range(c.ndim)]
     flat = reshape(c, (c.size,))
@@ -283,7 +287,7 @@ def geometric_transform(
         points = [getitem(given, axis) for axis in range(c.ndim)]
     else:
         points = _affine(as_array(matrix, "matrix"), as_array(shift, "shift"), output, c.ndim)
-    points = [reshape(convert(x, c.dtype) + npad, (x.size,)) for x in points]
+    points = [reshape(convert(x, FLOAT64) + npad, (x.size,)) for x in points]
     found = interpolated(c, points, order, MODES[mode], cval)
     return reshape(found, output)
 
@@ -298,17 +302,22 @@ def _by_function(mapping: Any, shape: Shape, args: Any, kwargs: Any, rank: int) 
 
 
 def _affine(matrix: Value, shift: Value, shape: Shape, rank: int) -> list[Value]:
-    """Return the coordinates ``matrix @ position + shift``."""
+    """Return the coordinates ``shift + matrix @ position``, summed up in the order of SciPy's: what is rounded beyond the end of the
+    samples is outside."""
     points = []
     for row in range(rank):
-        total: Value | None = None
+        total = broadcast_to(getitem(shift, row), shape)
         for axis, n in enumerate(shape):
             steps = along(constant(np.arange(n, dtype=float)), axis, len(shape))
-            term = broadcast_to(steps * getitem(matrix, (row, axis)), shape)
-            total = term if total is None else total + term
-        assert total is not None
-        points.append(total + broadcast_to(getitem(shift, row), shape))
+            total = total + broadcast_to(_rounded(steps * getitem(matrix, (row, axis))), shape)
+        points.append(total)
     return points
+
+
+def _rounded(product: Value) -> Value:
+    """Return a product that is rounded as SciPy rounds it: kernels make one instruction of a product and the sum that takes it, which
+    rounds once, unless something stands between the two."""
+    return clip(product, -LARGEST, LARGEST)
 
 
 @borrows("scipy.ndimage._nd_image.zoom_shift", writes=3)
@@ -337,9 +346,8 @@ def zoom_shift(
         if scale is not None:
             x = x * getitem(scale, axis)
         if grid_mode and scale is not None:
-            x = x - 0.5
-        x = convert(x + npad if npad else x, c.dtype)
-        axes.append(_Axis(x, c.shape[axis], order, MODES[mode]))
+            x = _rounded(x) - 0.5
+        axes.append(_Axis(x + npad if npad else x, c, axis, order, MODES[mode]))
     for place, own in enumerate(axes):
         c = _along_axis(c, own, place, cval)
     shape = tuple(output)

@@ -159,7 +159,7 @@ def vonmises(self: Any, x: Any, kappa: Any) -> Value:
 @private_rule("vonmises_gen._pdf")
 def vonmises_density(self: Any, x: Any, kappa: Any) -> Value:
     """Follow the method, also in the concentration at 0."""
-    return exp(vonmises(self, x, kappa))
+    return exp(as_array(vonmises(self, x, kappa)))
 
 
 @private_rule("vonmises_gen._entropy")
