@@ -118,3 +118,28 @@ def test_steps_are_constants_of_traced_images() -> None:
 def test_what_writes_into_memory_of_its_own_is_refused() -> None:
     with pytest.raises(gt.errors.UnsupportedFunctionError, match="generic_filter1d"):
         gt.grad(lambda x: nd.generic_filter1d(x, lambda line, out: None, 3).sum())(X)
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 30])
+def test_pixels_at_the_border_are_inside_or_outside_as_scipy_rounds_them(degrees):
+    """Turned about the middle, the border lies on the border up to rounding."""
+    image = np.random.default_rng(0).normal(size=(9, 9))
+    turn = np.deg2rad(degrees)
+    matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    offset = 4.0 - matrix @ np.array([4.0, 4.0])
+
+    def turned(image, matrix, offset):
+        return nd.affine_transform(image, matrix, offset, order=1, mode="constant", cval=9.0)
+
+    expected = turned(image, matrix, offset)
+    with gt.GradientTape() as tape:
+        on_tape = turned(image, tape.watch(matrix), tape.watch(offset))
+    np.testing.assert_allclose(on_tape, expected, atol=1e-12)
+    np.testing.assert_allclose(gt.jit(turned)(image, matrix, offset), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 60])
+def test_spectra_of_real_numbers_are_positive_zeros_where_they_are_real(n):
+    x = np.random.default_rng(n).normal(size=(5, n))
+    expected = np.angle(np.fft.rfft(x))
+    np.testing.assert_allclose(gt.jit(lambda x: np.angle(np.fft.rfft(x)))(x), expected, atol=1e-9)

@@ -27,7 +27,8 @@ from gradtape.kinds.arguments import as_array, as_int, one_axis
 from gradtape.kinds.registry import borrows, implements, sample
 from gradtape.ops.core.contract import contract_row
 from gradtape.ops.core.elementwise.cast import convert
-from gradtape.ops.core.elementwise.complex_parts import conjugate, from_parts, real
+from gradtape.ops.core.elementwise.complex_parts import conjugate, from_parts, imag, real
+from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.fourier import complex_fourier, half_fourier, real_fourier
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import expand, pad, permute, reshape, slice_
@@ -187,7 +188,16 @@ def _half(x: Value, n: int, norm: Any) -> Value:
         factor = _factor(n, norm, True)
         found = half_fourier(_resized(x, n))
         return found if factor == 1 else found * factor
-    return _resized(_complex(-1)(x, n, norm), n // 2 + 1)
+    return _with_real_ends(_resized(_complex(-1)(x, n, norm), n // 2 + 1), n)
+
+
+def _with_real_ends(half: Value, n: int) -> Value:
+    """Return half of a spectrum of real numbers with imaginary parts of +0 where it is real: angles depend on the sign."""
+    inner = np.ones(half.shape[-1], bool)
+    inner[0] = False
+    inner[-1] = n % 2 == 1 and n > 1
+    mask = expand(constant(inner), half.shape, (half.ndim - 1,))
+    return from_parts(real(half), where(mask, imag(half), 0.0))
 
 
 def _whole(x: Value, n: int, norm: Any) -> Value:
