@@ -291,3 +291,29 @@ def test_classes_that_are_written_in_python(function: Function) -> None:
         y = weighed(x)
     np.testing.assert_allclose(tape.gradient(y, x).numpy(), gradient_by_differences(weighed, X), atol=1e-5)
     assert np.r_[1:3, 4].tolist() == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.array(x.flat) ** 2,
+        lambda x: np.asarray(x.T.flat) * np.arange(6.0),
+        lambda x: np.concatenate([x.flat, 2.0 * x.ravel()]),
+        lambda x: np.array([x.flat, x.flat]) * np.arange(6.0),
+        lambda x: np.where(np.array(x.flat) > 2.0, np.array(x.flat), 0.0),
+    ],
+)
+def test_iterators_over_elements_are_converted_as_their_arrays(function):
+    x = np.arange(6.0).reshape(2, 3) + 0.5
+    weights = np.cos(np.arange(function(x).size)).reshape(function(x).shape)
+    slopes = [
+        np.sum(weights * (function(x + e) - function(x - e))) / 2e-6
+        for e in 1e-6 * np.eye(6).reshape(6, 2, 3)
+    ]
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        total = np.sum(weights * function(watched))
+    np.testing.assert_allclose(tape.gradient(total, watched).reshape(-1), slopes, rtol=1e-6)
+    np.testing.assert_allclose(
+        gt.grad(lambda x: np.sum(weights * function(x)))(x).reshape(-1), slopes, rtol=1e-6
+    )

@@ -61,13 +61,18 @@ class FlatIterator:
         return np.asarray(self.base.reshape(-1), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return getattr(ufunc, method)(*map(_vector, inputs), **kwargs)
+        return getattr(ufunc, method)(
+            *with_vectors(inputs), **{name: with_vectors(each) for name, each in kwargs.items()}
+        )
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return function(*map(_vector, args), **kwargs)
+        return function(*with_vectors(args), **{name: with_vectors(each) for name, each in kwargs.items()})
 
 
-def _vector(operand: Any) -> Any:
+def with_vectors(operand: Any) -> Any:
+    """Return an operand, or what is in lists and tuples of operands, with vectors in place of iterators."""
+    if type(operand) is list or type(operand) is tuple:
+        return type(operand)([with_vectors(each) for each in operand])
     return operand.base.reshape(-1) if isinstance(operand, FlatIterator) else operand
 
 

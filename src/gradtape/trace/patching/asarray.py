@@ -17,6 +17,7 @@ import numpy as np
 
 from gradtape.kinds.operands import COMPACT
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.iterators import FlatIterator, with_vectors
 from gradtape.trace.array.view_functions import in_order
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.call_observer import prediction
@@ -57,6 +58,8 @@ def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
     if wanted in OBJECTS and not is_user_file(calling_frame(_frame(1))[0].f_code.co_filename):
         return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element
+    if args and type(args[0]) is FlatIterator:
+        args = (args[0].copy(), *args[1:])
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
         if type(source) is np.ndarray and function is np.array:
@@ -98,7 +101,7 @@ def _is_kept(
 
 
 def _traced_call(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return like.__array_function__(function, (type(like),), args, kwargs)
+    return like.__array_function__(function, (type(like),), with_vectors(args), kwargs)
 
 
 OBJECTS: Final = (object, "O", "object")
