@@ -220,3 +220,17 @@ def test_callbacks_have_no_derivative_in_silence() -> None:
 def test_a_callback_with_another_shape_is_refused() -> None:
     with pytest.raises(gt.errors.ShapeError, match="result_like"):
         gt.jit(lambda x: gt.callback(lambda x: np.zeros(3), 0.0, x))(1.0)
+
+
+@pytest.mark.parametrize("method", ["L-BFGS-B", "TNC", "SLSQP"])
+def test_a_gradient_that_is_nan_where_a_method_stops_is_reported(method: str) -> None:
+    """At the bound from which they start, 0 * inf; they take it for a minimum."""
+
+    def fun(x: Any, p: Any) -> Any:
+        return np.sum((x - p) ** 2) + np.sum(np.sqrt(x) * np.sqrt(x))
+
+    def solve(p: Any) -> Any:
+        return so.minimize(fun, np.zeros(1), args=(p,), method=method, bounds=[(0.0, 5.0)]).x
+
+    with pytest.warns(gt.errors.GradtapeWarning, match="the residual is nan"):
+        gt.jit(solve)(np.ones(1))

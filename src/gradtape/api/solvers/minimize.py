@@ -212,6 +212,8 @@ def minimize(call: SolverCall) -> Any:
             warn_of(
                 call.name, found.get("jac", residual) if residual is None else residual, str(found.message)
             )
+        elif np.isnan(np.asarray(found.get("jac", 0.0), float)).any():
+            warn_of(call.name, np.nan, "the gradient is NaN there, which the method takes for zero")
         return found
 
     start = given["x0"] * np.ones(1)
