@@ -60,6 +60,9 @@ SOLVERS: dict[str, Callable[..., Any]] = {}
 """What runs in place of an opaque function when a traced array reaches it, by its name: ``(plain, args, kwargs) -> result``, or
 NotImplemented."""
 
+MAKERS: set[str] = set()
+"""The functions in `SOLVERS` whose rule also stands for calls without traced arrays: what they return may be called with traced arrays."""
+
 BORROWED_OUTPUTS: dict[str, int] = {}
 """The position of the argument that such a function writes its result into, by the same names."""
 

@@ -42,7 +42,8 @@ SQUARES = (np.ones(1, bool) ** 2).dtype == np.int8
 
 
 def _sequence(other: Any) -> Any:
-    """Return an operand of an uncommon type: sequences as NumPy takes them, NotImplemented for types with operators of their own.
+    """Return an operand of an uncommon type: sequences as NumPy takes them, NotImplemented for types with operators of their own,
+    as sparse matrices of SciPy's have.
 
     Raises
     ------
@@ -53,7 +54,8 @@ def _sequence(other: Any) -> Any:
         return list(other)
     if isinstance(other, array | memoryview):
         return np.asarray(other)
-    if library_of(other):
+    library = library_of(other)
+    if library and library != "scipy":
         here.site = user_site(3)
         raise refusal(other, "an operand")
     return NotImplemented

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from gradtape.errors import GradtapeWarning, UnsupportedFunctionError, warn
 from gradtape.ir.graph import TraceTag, Value
-from gradtape.kinds.registry import BORROWED, OPAQUE, SOLVERS
+from gradtape.kinds.registry import BORROWED, MAKERS, OPAQUE, SOLVERS
 from gradtape.trace.array.concretize import abstracting_trace
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import Preallocated, to_ndarray, unwrap_keywords, unwrap_preallocated
@@ -113,7 +113,7 @@ def handler_for(name: str, reason: str = "", *, on_tapes: bool = True) -> Callab
             if not contexts.stack:
                 return plain(*args, **kwargs)
             found = list(traced_parts((args, kwargs)))
-            if not found:
+            if not found and name not in MAKERS:
                 return _run(name, plain, unwrap_preallocated(args), unwrap_keywords(kwargs))
             if (rule := SOLVERS.get(name)) is not None:
                 made = rule(plain, args, kwargs)

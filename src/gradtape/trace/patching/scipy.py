@@ -24,12 +24,23 @@ from gradtape.trace.patching.functions import Function, hook_function
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import RECORDERS
-from gradtape.trace.routines import distances, grids, piecewise, rotations, splines
+from gradtape.trace.routines import (
+    distances,
+    grids,
+    piecewise,
+    rotations,
+    sparse_matrices,
+    sparse_systems,
+    splines,
+)
 from gradtape.trace.routines.registry import ROUTINES
 from gradtape.trace.source.sites import user_site
 
-PACKAGES: Final = (distances, grids, piecewise, rotations, splines)
+PACKAGES: Final = (distances, grids, piecewise, rotations, sparse_matrices, sparse_systems, splines)
 """The modules that enter themselves in `ROUTINES`."""
+
+NESTED: Final = 4
+"""The depth to which arguments of routines are searched: a list of lists of matrices."""
 
 _METHODS: Final[dict[tuple[int, str], tuple[Any, str, Function]]] = {}
 """Rules for methods of one object, by the object's id and the method: with the object and the name that the user sees."""
@@ -193,7 +204,7 @@ def _replaced_by(replacement: Function) -> Callable[[Function], Function]:
 
     def handler_of(plain: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if holds_traced(args) or (kwargs and holds_traced(tuple(kwargs.values()))):
+            if holds_traced(args, NESTED) or (kwargs and holds_traced(tuple(kwargs.values()), NESTED)):
                 return replacement(*args, **kwargs)
             return plain(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
 
