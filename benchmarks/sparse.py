@@ -2,10 +2,11 @@
 
     python benchmarks/sparse.py [--quick] [--tools gradtape,hand,dense,casadi] [--out SPARSE.md]
 
-Bundle adjustment has the sizes of ADBench and GradBench, with numbers of its own: like theirs, observation i sees camera i modulo n and point i modulo m.
-By hand means that the pattern is known and written down: per-observation blocks from ``gt.vmap(gt.jacfwd(...))`` for bundle adjustment, formulas with
-`scipy.sparse` otherwise. CasADi evaluates expression graphs (SX) in its virtual machine. Times are medians in ms on one core; the first call
-includes tracing, the pattern, the colouring and compiling, with an empty cache.
+Bundle adjustment has the sizes of ADBench and GradBench, with numbers of its own: like theirs, observation i sees camera i modulo
+n and point i modulo m. By hand means that the pattern is known and written down: per-observation blocks from
+``gt.vmap(gt.jacfwd(...))`` for bundle adjustment, formulas with `scipy.sparse` otherwise. CasADi evaluates expression graphs (SX)
+in its virtual machine. Times are medians in ms on one core; the first call includes tracing, the pattern, the colouring and
+compiling, with an empty cache.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ def banded(x: Any) -> Any:
 
 def surface(x: Any) -> Any:
     """LMINSURF: the area of a surface over a grid."""
-    side = int(round(x.shape[0] ** 0.5))
+    side = round(x.shape[0] ** 0.5)
     z = x.reshape(side, side)
     a, b = z[1:, 1:] - z[:-1, :-1], z[1:, :-1] - z[:-1, 1:]
     return (1 + 0.5 * side**2 * (a * a + b * b)) ** 0.5 / side**2

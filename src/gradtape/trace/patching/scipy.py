@@ -29,14 +29,14 @@ from gradtape.trace.routines import (
     grids,
     piecewise,
     rotations,
+    sparse_equations,
     sparse_matrices,
-    sparse_systems,
     splines,
 )
 from gradtape.trace.routines.registry import ROUTINES
 from gradtape.trace.source.sites import user_site
 
-PACKAGES: Final = (distances, grids, piecewise, rotations, sparse_matrices, sparse_systems, splines)
+PACKAGES: Final = (distances, grids, piecewise, rotations, sparse_matrices, sparse_equations, splines)
 """The modules that enter themselves in `ROUTINES`."""
 
 NESTED: Final = 4
