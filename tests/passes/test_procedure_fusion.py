@@ -8,6 +8,7 @@ import pytest
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.ops.core.elementwise.exponential import sin
+from gradtape.ops.core.elementwise.logic import less
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import contract_arrays, fuse_loops
 from gradtape.procedures.builder import ProcedureBuilder
@@ -197,3 +198,43 @@ def test_elements_at_a_known_distance_stay_known():
     build.store(y, 1, x * 2.0)
     procedure = build.finish([build.load(y, 0) + build.load(y, 1)])
     assert not any(isinstance(s, Load) for s in forward_elements(procedure).body)
+
+
+@pytest.mark.parametrize("is_flat_first", [True, False])
+def test_a_loop_over_all_elements_is_fused_with_a_nest_over_rows(is_flat_first):
+    build = ProcedureBuilder()
+    x, y = build.array("x", (N * N * 2,)), build.allocate("y", N * N * 2)
+    z = build.allocate("z", N * N * 2)
+
+    def flat(target, source):
+        with build.loop(N * N * 2) as i:
+            build.store(target, i, build.load(source, i) * 2.0)
+
+    def nest(target, source):
+        with build.loop(N) as i, build.loop(2) as j, build.loop(N) as k:
+            index = (i * 2 + j) * N + k
+            build.store(target, index, build.load(source, index) + 1.0)
+
+    for step, target, source in zip(
+        (flat, nest) if is_flat_first else (nest, flat), (y, z), (x, y), strict=True
+    ):
+        step(target, source)
+    procedure = build.finish([z], [aval((N * N * 2,), np.dtype(float))])
+    contracted = contract_arrays(procedure)
+    assert len(loops(contracted)) == 3
+    check(procedure, [np.arange(N * N * 2.0)])
+
+
+def test_a_store_that_is_overwritten_unread_is_gone():
+    build = ProcedureBuilder()
+    x, y = build.array("x", (N,)), build.allocate("y", N)
+    with build.loop(N) as i:
+        build.store(y, i, 0.0)
+        build.store(y, i, build.load(y, i) + build.load(x, i))
+        with build.branch(less(build.load(x, i), 0.0)):
+            build.store(y, i, 1.0)
+        build.store(y, i, build.load(y, i) * 2.0)
+    procedure = build.finish([y], [aval((N,), np.dtype(float))])
+    (loop,) = loops(forward_elements(procedure))
+    assert sum(isinstance(s, Store) for s in loop.body) == 2
+    check(procedure, [np.array([1.0, -1.0, 2.0, -2.0, 0.5, 0.0])])

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from gradtape.ir.graph import Value, literal, number_of
-from gradtape.procedures.affine import distance, linear_form
+from gradtape.procedures.affine import linear_form
 from gradtape.procedures.dataflow import last_number, same_number
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
     Assign,
+    Check,
     Content,
     For,
     If,
     Load,
     Memory,
     Pointer,
+    Pop,
     Procedure,
     Push,
     Read,
     Statement,
     Store,
     Variable,
+    While,
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, stored, uses, walk
@@ -30,8 +34,8 @@ from gradtape.transforms.procedures.accumulate import structure
 from gradtape.transforms.procedures.blocks import BlockTree, Place
 from gradtape.transforms.procedures.dependence import Access, Dependence
 
-MOST_PAIRS = 200
-"""Pairs of accesses to an array that are compared."""
+MOST_PAIRS: Final = 24
+"""Pairs of accesses to an array of zeros that are compared."""
 
 
 def forward_elements(procedure: Procedure) -> Procedure:
@@ -47,10 +51,16 @@ def forward_elements(procedure: Procedure) -> Procedure:
     >>> [type(statement).__name__ for statement in forwarded.body]
     ['Allocate', 'Store']
     """
-    forwarding = _Forwarding(zero_loads(procedure))
-    body = _without_fills(forwarding.block(procedure.body))
+    indices = _Indices()
+    forwarding = _Forwarding(zero_loads(procedure), indices)
+    stores = _OverwrittenStores(indices)
+    body = stores.block(_without_fills(forwarding.block(procedure.body)))
     fills = sum(isinstance(s, Allocate) and s.zero for s in procedure.body)
-    if not forwarding.count and fills == sum(isinstance(s, Allocate) and s.zero for s in body):
+    if (
+        not forwarding.count
+        and not stores.count
+        and fills == sum(isinstance(s, Allocate) and s.zero for s in body)
+    ):
         return procedure
     return Procedure(
         procedure.name,
@@ -71,12 +81,13 @@ class _Forwarding(Rewriter):
         Of the loads that were replaced.
     """
 
-    def __init__(self, zeros: set[Load]) -> None:
+    def __init__(self, zeros: set[Load], indices: _Indices) -> None:
         super().__init__()
         self.count = 0
+        self._indices = indices
         self._zeros = zeros
         self._elements: dict[tuple[Pointer, object], tuple[Value, Value]] = {}
-        """By pointer and structure of the index: the index and the value."""
+        """By pointer and key of the index: the index and the value."""
         self._contents: dict[Variable, Content] = {}
         """What variables hold."""
 
@@ -90,7 +101,7 @@ class _Forwarding(Rewriter):
                     continue
                 load = self.statement(statement)
                 assert isinstance(load, Load)
-                key = load.pointer, structure(load.index)
+                key = load.pointer, self._indices.key(load.index)
                 known = self._elements.get(key)
                 if known is not None:
                     self.count += 1
@@ -102,7 +113,7 @@ class _Forwarding(Rewriter):
                 store = self.statement(statement)
                 assert isinstance(store, Store)
                 self._overwrite(store)
-                self._elements[store.pointer, structure(store.index)] = store.index, store.value
+                self._elements[store.pointer, self._indices.key(store.index)] = store.index, store.value
                 found.append(store)
             elif isinstance(statement, Read):
                 content = self._contents.get(statement.variable)
@@ -145,7 +156,7 @@ class _Forwarding(Rewriter):
         """Forget the elements that a store may change."""
         for key, (index, _) in list(self._elements.items()):
             if key[0].memory is store.pointer.memory and not (
-                key[0] is store.pointer and distance(index, store.index)
+                key[0] is store.pointer and self._indices.are_apart(index, store.index)
             ):
                 del self._elements[key]
 
@@ -156,16 +167,100 @@ class _Forwarding(Rewriter):
             self._elements = {key: x for key, x in self._elements.items() if key[0].memory not in memories}
 
 
+class _OverwrittenStores:
+    """Removes the stores of elements that the same block stores again before anything may load them.
+
+    Attributes
+    ----------
+    count : int
+        Of the stores that were removed.
+    """
+
+    def __init__(self, indices: _Indices) -> None:
+        self.count = 0
+        self._indices = indices
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return the statements of a block that are needed."""
+        found: list[Statement] = []
+        later: dict[tuple[Pointer, object], Value] = {}
+        for statement in reversed(statements):
+            if isinstance(statement, Store):
+                key = statement.pointer, self._indices.key(statement.index)
+                if key in later:
+                    self.count += 1
+                    continue
+                later[key] = statement.index
+            elif isinstance(statement, Load):
+                for key, index in list(later.items()):
+                    if key[0].memory is statement.pointer.memory and not (
+                        key[0] is statement.pointer and self._indices.are_apart(index, statement.index)
+                    ):
+                        del later[key]
+            elif not isinstance(statement, Read | Assign | Push | Pop | Check | Allocate):
+                touched = {x.memory for s in walk([statement]) for x in uses(s) if isinstance(x, Pointer)}
+                later = {key: index for key, index in later.items() if key[0].memory not in touched}
+            found.append(self._inner(statement))
+        return found[::-1]
+
+    def _inner(self, statement: Statement) -> Statement:
+        if isinstance(statement, For):
+            return For(statement.index, statement.count, self.block(statement.body), statement.parallel)
+        if isinstance(statement, While):
+            return While(statement.condition, self.block(statement.test), self.block(statement.body))
+        if isinstance(statement, If):
+            return If(statement.condition, self.block(statement.then), self.block(statement.otherwise))
+        return statement
+
+
+class _Indices:
+    """Sums and keys of indices, each computed once."""
+
+    def __init__(self) -> None:
+        self._forms: dict[Value, dict[Value | None, int]] = {}
+        self._keys: dict[Value, object] = {}
+
+    def form(self, index: Value) -> dict[Value | None, int]:
+        """Return an index as a sum of multiples."""
+        found = self._forms.get(index)
+        if found is None:
+            found = self._forms[index] = {x: c for x, c in linear_form(index).items() if c}
+        return found
+
+    def key(self, index: Value) -> object:
+        """Return what indices of the same element have in common, as far as they are sums."""
+        found = self._keys.get(index)
+        if found is None:
+            form = self.form(index)
+            found = self._keys[index] = frozenset(
+                [(x if x is None else structure(x), c) for x, c in form.items()]
+            )
+        return found
+
+    def are_apart(self, first: Value, second: Value) -> bool:
+        """Return whether the difference of two indices is a number other than zero."""
+        one, other = self.form(first), self.form(second)
+        if one.get(None, 0) == other.get(None, 0) or len(one.keys() ^ other.keys()) > 1:
+            return False
+        return all(one.get(x) == other.get(x) for x in one.keys() | other.keys() if x is not None)
+
+
 def zero_loads(procedure: Procedure) -> set[Load]:
     """Return the loads of elements that nothing has stored since the array was allocated as zeros."""
     arrays = {s.out: s for s in procedure.body if isinstance(s, Allocate) and s.zero}
     if not arrays:
         return set()
-    loads, stores = _accesses(procedure, {pointer.memory: pointer for pointer in arrays})
+    memories = {pointer.memory: pointer for pointer in arrays}
+    loads, stores = _accesses(procedure, memories)
+    if not loads:
+        return set()
+    users = _first_users(procedure.body)
+    first = {memory: set(walk([statement])) for memory, statement in users.items() if memory in memories}
     tree: BlockTree | None = None
     found: set[Load] = set()
     for pointer in arrays:
-        own, others = loads.get(pointer, []), stores.get(pointer, [])
+        own = [load for load in loads.get(pointer, []) if load in first[pointer.memory]]
+        others = [store for store in stores.get(pointer, []) if store in first[pointer.memory]]
         if not own or len(own) * len(others) > MOST_PAIRS:
             continue
         if tree is None:
@@ -212,19 +307,31 @@ def _accesses(
     return loads, stores
 
 
+def _first_users(body: Sequence[Statement]) -> dict[Memory, Statement]:
+    """Return by memory the first of several statements that uses an element or hands a pointer on, itself or in its blocks."""
+    found: dict[Memory, Statement] = {}
+    for statement in body:
+        for inner in walk([statement]):
+            if isinstance(inner, Load | Store):
+                found.setdefault(inner.pointer.memory, statement)
+            elif isinstance(inner, Apply | Assign | Push):
+                for content in uses(inner):
+                    if isinstance(content, Pointer):
+                        found.setdefault(content.memory, statement)
+    return found
+
+
 def _without_fills(body: Sequence[Statement]) -> list[Statement]:
     """Return the statements of the outermost block; arrays that are stored as a whole before they are read are not filled with zeros."""
-    found = list(body)
-    for position, statement in enumerate(found):
+    users = _first_users(body)
+    found: list[Statement] = []
+    for statement in body:
         if isinstance(statement, Allocate) and statement.zero:
-            memory = statement.out.memory
-            for following in found[position + 1 :]:
-                if any(
-                    isinstance(x, Pointer) and x.memory is memory for s in walk([following]) for x in uses(s)
-                ):
-                    if _stores_all(following, statement):
-                        found[position] = Allocate(statement.out, statement.size, False)
-                    break
+            user = users.get(statement.out.memory)
+            if user is not None and _stores_all(user, statement):
+                found.append(Allocate(statement.out, statement.size, False))
+                continue
+        found.append(statement)
     return found
 
 

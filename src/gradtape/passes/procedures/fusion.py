@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from gradtape.ir.graph import Value, extract, number_of
+from gradtape.ir.graph import Value, extract, literal, number_of
+from gradtape.ir.types import INT64
 from gradtape.passes.procedures.dead import remove_dead_statements
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.surroundings import LoopSurroundings
 from gradtape.procedures.affine import distance
+from gradtape.procedures.builder import leaf
 from gradtape.procedures.dataflow import exposed_variables, total_chain
 from gradtape.procedures.ir import (
     Apply,
@@ -166,12 +168,15 @@ class _Fusion:
             return None
         for place in range(position - 1, max(-1, position - 1 - REACH), -1):
             first = statements[place]
-            if not isinstance(first, For) or not self._may_gain(first, second):
+            if not isinstance(first, For):
                 continue
-            moved = self._moved(first, statements[place + 1 : position], second)
+            first, other = self._alike(first, second)
+            if not self._may_gain(first, other):
+                continue
+            moved = self._moved(first, statements[place + 1 : position], other)
             if moved is None:
                 continue
-            fused = self._fused(first, second)
+            fused = self._fused(first, other)
             if fused is None:
                 continue
             before, after = moved
@@ -181,6 +186,19 @@ class _Fusion:
         return None
 
     # Whether it pays
+
+    def _alike(self, first: For, second: For) -> tuple[For, For]:
+        """Return two loops; one over all elements of an array as a nest over rows, if the other one is such."""
+        one, other = number_of(first.count), number_of(second.count)
+        if one is None or other is None or one == other:
+            return first, second
+        flat, nest = (first, second) if one > other else (second, first)
+        if not _is_innermost(flat) or None in self._effects_of(flat).writes:
+            return first, second
+        rows = _in_rows(flat, nest)
+        if rows is None:
+            return first, second
+        return (rows, second) if flat is first else (first, rows)
 
     def _may_gain(self, first: For, second: For) -> bool:
         """Return whether one loop uses an array that the other one stores, and both are of one sort."""
@@ -290,6 +308,40 @@ def _are_equal(first: Value, second: Value) -> bool:
     if a is not None or b is not None:
         return a == b
     return first is second or structure(first) == structure(second)
+
+
+def _in_rows(flat: For, nest: For) -> For | None:
+    """Return a loop as a nest with the trip counts of another one; None where their product is another one."""
+    size = number_of(flat.count)
+    shape = None if size is None or flat.parallel else _shape(nest, int(size))
+    if shape is None or len(shape) < 2:
+        return None
+    numbers = [leaf(INT64) for _ in shape]
+    index: Value = numbers[0]
+    for extent, number in zip(shape[1:], numbers[1:], strict=True):
+        index = index * extent + number
+    copy = Rewriter()
+    copy.becomes[flat.index] = index
+    body = copy.block(flat.body)
+    for extent, number in zip(reversed(shape), reversed(numbers), strict=True):
+        body = [For(number, literal(extent, INT64), body)]
+    (nested,) = body
+    assert isinstance(nested, For)
+    return nested
+
+
+def _shape(nest: For, size: int) -> list[int] | None:
+    """Return the trip counts of nested loops whose product is a number; None if there are none."""
+    rows = number_of(nest.count)
+    if rows is None or rows < 2 or size % int(rows):
+        return None
+    if rows == size:
+        return [size]
+    for inner in nest.body:
+        rest = _shape(inner, size // int(rows)) if isinstance(inner, For) else None
+        if rest is not None:
+            return [int(rows), *rest]
+    return None
 
 
 def _is_innermost(loop: For) -> bool:

@@ -9,6 +9,7 @@ from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.logic import less
+from gradtape.passes.procedures.residuals import expensive_values
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.ir import (
     Allocate,
@@ -331,11 +332,17 @@ class Adjoint:
         if not parts:
             return []
         body = statement.graph
-        nodes, _ = extract(parts, [*body.inputs, *seeds])
+        kept = expensive_values(statement)
+        stored = [
+            (output, span)
+            for output, span in zip(body.outputs, statement.outputs, strict=True)
+            if output in kept
+        ]
+        nodes, _ = extract(parts, [*body.inputs, *[x for x, _ in stored], *seeds])
         read = {value for node in nodes for value in node.inputs}.union(parts)
         primal = [
             (inner, operand)
-            for inner, operand in zip(body.inputs, statement.inputs, strict=True)
+            for inner, operand in (*zip(body.inputs, statement.inputs, strict=True), *stored)
             if inner in read
         ]
         self.contents += [(place, operand) for _, operand in primal if isinstance(operand, Span)]

@@ -17,6 +17,7 @@ from gradtape.ir.types import INT64, Aval
 from gradtape.ops.core.elementwise.extrema import minimum
 from gradtape.ops.core.elementwise.integer import floor_divide
 from gradtape.ops.core.elementwise.logic import less, logical_and
+from gradtape.passes.procedures.residuals import keep_residuals
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.hoisting import hoist_allocations
 from gradtape.procedures.ir import (
@@ -88,6 +89,7 @@ def vjp_procedure(
     (f64[], f64[])
     """
     procedure, counts = normal_form(procedure)
+    keep_residuals(procedure)
     mode = _ReverseMode(procedure, counts, active, seeded, policy)
     if mode.shares_arrays:
         procedure.body[:0] = hoist_allocations(procedure.body, [rerun.loop for rerun in mode.reruns.values()])
@@ -325,10 +327,13 @@ class _ReverseMode:
         for position in range(len(block.statements) - 1, -2, -1):
             for statement in sorted(reloads.get(position, ()), key=lambda each: order.get(each, -1)):
                 self._append_reload(statement)
-            if position in olds:
+            effect = block.statements[position] if position >= 0 else None
+            if position in olds and not isinstance(effect, Apply):
                 self._append_undo(block.statements[position], olds[position])
             for step in self._adjoint.steps[block][position]:
                 self._append_step(step)
+            if position in olds and isinstance(effect, Apply):  # whose pullback may use its results
+                self._append_undo(effect, olds[position])
 
     def _fresh(self, content: Content) -> Content:
         """Return a leaf of the reverse sweep that stands for what the forward sweep computed."""
