@@ -88,6 +88,11 @@ class Frame:
         The function.
     arguments : sequence
         Abstract values.
+
+    Attributes
+    ----------
+    deferred : dict of str
+        The temporaries that have held an expression at some time, in this order.
     """
 
     def __init__(self, tree: Tree, closure: Closure, arguments: Sequence[Any]) -> None:
@@ -96,6 +101,7 @@ class Frame:
         self.closure = closure
         self.arguments = arguments
         self.names: dict[str, Any] = {}
+        self.deferred: dict[str, None] = {}
         self.line = tree.line
         self.load_shared()
 
@@ -281,6 +287,8 @@ class Interpreter:
         """Let a name hold a value. An expression is stored, since what it reads may be overwritten."""
         frame = self.frames[-1]
         frame.names[name] = value if name in frame.tree.single else in_memory(value)
+        if name[0] == "$" and is_deferred(value):
+            frame.deferred[name] = None
 
     def value(self, name: str) -> Any:
         """Return what a name holds. A temporary that holds an expression is read once, and holds nothing then."""
@@ -293,9 +301,9 @@ class Interpreter:
     def settle(self) -> None:
         """Store the expressions that temporaries hold: what they read is about to be overwritten."""
         for frame in self.frames:
-            for name, value in frame.names.items():
-                if name[0] == "$" and is_deferred(value):
-                    frame.names[name] = in_memory(value)
+            for name in frame.deferred:
+                if is_deferred(frame.names.get(name)):
+                    frame.names[name] = in_memory(frame.names[name])
 
     def values(self, names: Sequence[str]) -> list[Any]:
         return [self.value(name) for name in names]

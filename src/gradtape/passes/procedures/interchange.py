@@ -163,13 +163,13 @@ class _Interchange:
                 return False
         return True
 
-    def _expanded_variables(self, nest: _Nest) -> set[Variable] | None:
+    def _expanded_variables(self, nest: _Nest) -> list[Variable] | None:
         """Return the variables that get an array; None where the parts cannot have their own."""
-        expanded: set[Variable] = set()
+        expanded: list[Variable] = []
         exposed = exposed_variables(nest.outer)
         handed_on = exposed_variables(nest.inner)
         inside = [list(walk(part)) for part in nest.parts]
-        assigned = {s.variable for part in inside for s in part if isinstance(s, Assign)}
+        assigned = dict.fromkeys(s.variable for part in inside for s in part if isinstance(s, Assign))
         for variable in assigned:
             users = [
                 place
@@ -184,10 +184,12 @@ class _Interchange:
             if reads < self._readers.get(variable, 0) or not isinstance(variable.type, Aval):
                 return None
             if len(users) > 1 or (users == [1] and variable in handed_on):
-                expanded.add(variable)
+                expanded.append(variable)
         return expanded
 
-    def _written(self, nest: _Nest, variables: set[Variable], leaves: Sequence[Value]) -> list[Statement]:
+    def _written(
+        self, nest: _Nest, variables: Sequence[Variable], leaves: Sequence[Value]
+    ) -> list[Statement]:
         outer = nest.outer
         arrays: dict[Variable | Value, Pointer] = {}
         expanded: list[Variable | Value] = [*variables, *leaves]
