@@ -88,6 +88,7 @@ def _import_solvers(_: object) -> None:
 
 def _import_integrals(_: object) -> None:
     _importlib.import_module("gradtape.api.solvers.quadratures")
+    _importlib.import_module("gradtape.api.ode.initial_value")
 
 
 _when_imported("scipy.optimize", _import_solvers)

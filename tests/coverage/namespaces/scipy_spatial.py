@@ -218,19 +218,20 @@ INTEGRATE = Namespace(
         ),
         "nquad": call(lambda c: integrate.nquad(lambda x, y: np.exp(-c * x * y), [[0, 1], [0, c]])[0], 0.7),
         "tanhsinh": call(lambda c, b: integrate.tanhsinh(lambda x: np.exp(-c * x), 0, b).integral, 0.7, 1.3),
+        "solve_ivp": first(
+            lambda c, y0: integrate.solve_ivp(lambda t, y: -c * y * t, (0, 1), y0, t_eval=[0.5, 1.0]).y,
+            0.7,
+            [1.0, 2.0],
+        ),
         "nsum": first(lambda p: integrate.nsum(lambda k: 1 / k**p, 1, np.inf).sum, 2.7),
     },
     refused={
         "qmc_quad": "it calls the function with numbers, at random points",
         **dict.fromkeys(["odeint", "solve_bvp"], "it calls the function with numbers; its rule is for later"),
-        "solve_ivp": "implicit methods; explicit ones are followed step by step, on tapes",
     },
     refusals={
         "qmc_quad": call(
             lambda a: integrate.qmc_quad(lambda x: np.exp(-a * x[0]), [0.0], [1.0], n_points=16).integral, 2.0
-        ),
-        "solve_ivp": call(
-            lambda a: integrate.solve_ivp(lambda t, y: -a * y, (0, 1), [1.0], method="BDF").y[0, -1], 2.0
         ),
     },
     others={

@@ -125,7 +125,7 @@ def test_calls_without_traced_values_are_not_touched() -> None:
 
 
 def test_steps_that_solve_equations_roughly_are_refused() -> None:
-    """An explicit method is followed step by step, and its derivative is that of its result."""
+    """An explicit method is followed, and its derivative is that of its result."""
 
     def end(method: str) -> Callable[[Any], Any]:
         return lambda a: si.solve_ivp(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.api.control.carries import placeholders
@@ -28,13 +28,13 @@ class InSolver(InBody):
 
 
 class ClosedFunction:
-    """A function of one array, compiled, with the arrays that it reads from outside as further arguments.
+    """A function of one or more arrays, compiled, with the arrays that it reads from outside as further arguments.
 
     Parameters
     ----------
     function : callable
         ``function(x) -> array``. It is traced once.
-    x : Value
+    x : Value, or sequence of them
         What it is traced with: its type counts.
     described : str
         The function, for errors.
@@ -49,11 +49,13 @@ class ClosedFunction:
         ``apply(x, *captured)``, traced, and compiled.
     """
 
-    def __init__(self, function: Callable[[Any], Any], x: Value, described: str) -> None:
+    def __init__(self, function: Callable[..., Any], x: Value | Sequence[Value], described: str) -> None:
         with BodyTracer() as tracing:
             tag = InSolver(described)
-            (start,) = placeholders([x.aval], tag)
-            traced = tracing.run(lambda value: function(Array(value)), function, tag, [start], start)
+            starts = placeholders([one.aval for one in ([x] if isinstance(x, Value) else x)], tag)
+            traced = tracing.run(
+                lambda *values: function(*map(Array, values)), function, tag, starts, *starts
+            )
             result = as_value(unwrap(traced.result), described)
             traced.collect_nodes([result])
             reads = traced.reads

@@ -19,6 +19,7 @@ OPAQUE["scipy.integrate"] = (
                 "tanhsinh",
                 "nsum",
                 "odeint",
+                "solve_ivp",
                 "solve_bvp",
             ],
             "",

@@ -1,0 +1,147 @@
+"""Events: SciPy finds their times, whose derivatives follow from the equation that the event states.
+
+The solution near an event at t is one step of the classical Runge-Kutta method from there, of size s. The event is at the root s = 0 of
+``event(t + s, y(t + s))``, with the derivatives of the implicit function theorem. One step has the derivatives of the solution up to the
+fourth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.ode.problem import Problem
+from gradtape.api.solvers.closure import ClosedFunction
+from gradtape.api.solvers.implicit import attach_derivative
+from gradtape.api.solvers.leibniz import array_of, called
+from gradtape.api.tape.create import stop_gradient
+from gradtape.api.transforms.vmap import vmap
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.routines.host import call_host, enter_function
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import unwrap
+from gradtape.trace.routines.registry import refused
+
+Event = Callable[[Any, Any], Any]
+
+
+def as_events(given: Any, extra: tuple[Any, ...]) -> list[Event]:
+    """Return the user's events as functions of time and state, with the attributes by which SciPy treats them."""
+
+    def bound(event: Any) -> Event:
+        def value(t: Any, y: Any) -> Any:
+            return np.reshape(array_of(called(event, (t, y, *extra))), ())
+
+        return with_attributes_of(event, value)
+
+    return [bound(event) for event in ((given,) if callable(given) else given)]
+
+
+def with_attributes_of(event: Any, function: Event) -> Event:
+    """Return a function with the `terminal` and the `direction` of an event."""
+    for name in ("terminal", "direction"):
+        if hasattr(event, name):
+            setattr(function, name, getattr(event, name))
+    return function
+
+
+def settled_times(problem: Problem, event: Event, times: Any, states: Any) -> tuple[Any, Any]:
+    """Return times of an event, and the states there, with their derivatives.
+
+    Parameters
+    ----------
+    times : array of shape (k,)
+        As constants.
+    states : array of shape (k, n)
+        The solution at these times, with its derivatives.
+    """
+
+    def settled(t: Any, y: Any) -> tuple[Any, Any]:
+        shift = attach_derivative(lambda s: event(t + s, _flow(problem, t, y, s)), 0.0 * stop_gradient(t))
+        return t + shift, _flow(problem, t, y, shift)
+
+    if not len(times):
+        return times, states
+    return vmap(settled)(stop_gradient(times), states)  # type: ignore[no-any-return]
+
+
+def _flow(problem: Problem, t: Any, y: Any, size: Any) -> Any:
+    """Return the solution after one step of the classical Runge-Kutta method."""
+    fun, half = problem.fun, 0.5 * size
+    first = fun(t, y)
+    second = fun(t + half, y + half * first)
+    third = fun(t + half, y + half * second)
+    fourth = fun(t + size, y + size * third)
+    return y + size * (first + 2 * second + 2 * third + fourth) / 6
+
+
+def times_on_host(
+    problem: Problem, events: Sequence[Event], solve: Callable[..., Any]
+) -> tuple[list[Any], Any]:
+    """Return the times of events, and the time at which the integration ends, as a compiled function finds them.
+
+    Parameters
+    ----------
+    solve : callable
+        SciPy's function, with the method.
+
+    Returns
+    -------
+    times : list of arrays
+        For each event as many times as end the integration; NaN for those that do not come.
+    end : scalar
+    """
+    counts = [_count(event) for event in events]
+    like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
+    functions = [problem.fun, *events]
+    closed = [ClosedFunction(one, like, "a function given to scipy.integrate.solve_ivp") for one in functions]
+    options = {name: getattr(problem, name) for name in ("rtol", "atol", "max_step", "first_step")}
+    options = {name: option for name, option in options.items() if option is not None}
+    bounds = np.cumsum([3 + len(options), *[len(one.captured) for one in closed]])
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        t0, t_bound, y0, *steering = [array if array.ndim else array[()] for array in arrays[: bounds[0]]]
+        compiled = [
+            _with_numbers(one, arrays[first:last])
+            for one, first, last in zip(closed, bounds, bounds[1:], strict=False)
+        ]
+        fun, *found = compiled
+        given = [with_attributes_of(event, one) for event, one in zip(events, found, strict=True)]
+        solved = solve(fun, (t0, t_bound), y0, events=given, **dict(zip(options, steering, strict=True)))
+        padded = [
+            np.append(times, np.full(count - len(times), np.nan))
+            for times, count in zip(solved.t_events, counts, strict=True)
+        ]
+        return (*padded, np.asarray(solved.t[-1]))
+
+    reads = [Array(value) for one in closed for value in one.captured]
+    operands = [problem.t0, problem.t_bound, problem.y0, *options.values(), *reads]
+    types = [*[as_value(np.zeros(count)).aval for count in counts], as_value(0.0).aval]
+    *times, end = call_host(
+        enter_function(call), types, [as_value(unwrap(stop_gradient(one)) * 1.0) for one in operands]
+    )
+    return [Array(one) for one in times], Array(end)
+
+
+def _with_numbers(closed: ClosedFunction, captured: Sequence[Any]) -> Callable[[Any, Any], Any]:
+    return lambda t, y: closed.compiled(np.float64(t), y, *captured)
+
+
+def _count(event: Any) -> int:
+    """Return how often an event occurs at most.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        If nobody knows.
+    """
+    count = int(getattr(event, "terminal", 0) or 0)
+    if not count:
+        raise refused(
+            "scipy.integrate.solve_ivp with an event that is not terminal in a compiled function",
+            "it is not known before it runs how often the event occurs",
+            "set event.terminal = True, or to the number of times after which the integration ends; on tapes all events are followed",
+        )
+    return count

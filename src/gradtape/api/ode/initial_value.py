@@ -1,0 +1,287 @@
+"""`scipy.integrate.solve_ivp` with derivatives."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.ode.events import Event, as_events, settled_times, times_on_host
+from gradtape.api.ode.explicit import DormandPrince8, ExplicitMethod
+from gradtape.api.ode.problem import Problem
+from gradtape.api.ode.solution import Method, solution_at
+from gradtape.api.solvers.leibniz import array_of, called
+from gradtape.api.solvers.solution import SolverCall, result_of, solver
+from gradtape.api.tape.create import stop_gradient
+from gradtape.errors import ArgumentError, ShapeError
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.routines.registry import known_numbers, refused
+from gradtape.trace.source.sites import user_site
+
+METHODS: dict[str, Callable[[], Method]] = {
+    "RK23": lambda: ExplicitMethod("RK23"),
+    "RK45": lambda: ExplicitMethod("RK45"),
+    "DOP853": lambda: DormandPrince8("DOP853"),
+}
+
+OPTIONS = {"rtol": 1e-3, "atol": 1e-6, "max_step": np.inf, "first_step": None}
+
+
+class EndsOnly:
+    """The times or states of steps whose number is not known in a compiled function: the first and the last.
+
+    Parameters
+    ----------
+    ends : Array
+        Those, along the last axis.
+    name : str
+        The attribute of the result, for errors.
+    """
+
+    def __init__(self, ends: Any, name: str) -> None:
+        self._ends, self._name = ends, name
+
+    def __getitem__(self, key: Any) -> Any:
+        keys = key if isinstance(key, tuple) else (key,)
+        *others, last = keys
+        is_end = isinstance(last, int) and last in (0, -1)
+        if not is_end or (len(keys) != self._ends.ndim and Ellipsis not in others):
+            raise self._refusal(f"{self._name}[{key!r}]")
+        return self._ends[key]
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._refusal(f"{self._name}.{name}")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._refusal(self._name)
+
+    def __iter__(self) -> Any:
+        raise self._refusal(self._name)
+
+    def _refusal(self, what: str) -> Exception:
+        end = "[-1]" if self._name == "t" else "[:, -1]"
+        return refused(
+            f"{what} of scipy.integrate.solve_ivp without t_eval in a compiled function",
+            "the number of steps is not known before it runs",
+            f"pass t_eval=, or read the last step alone: {self._name}{end}",
+        )
+
+
+class InitialValueCall:
+    """A call of `solve_ivp` with traced arrays: the problem that it states.
+
+    Parameters
+    ----------
+    call : SolverCall
+    """
+
+    def __init__(self, call: SolverCall) -> None:
+        self.call, given = call, call.given
+        options = dict(OPTIONS) | given.get("options", {})
+        self.extra = call.extra() if given["args"] is not None else ()
+        self.t0, self.t_bound = (_floats(end) for end in given["t_span"])
+        y0 = given["y0"]
+        self.y0 = np.stack([part * 1.0 for part in y0]) if isinstance(y0, list | tuple) else y0 * 1.0
+        if np.ndim(self.y0) != 1:
+            raise ShapeError(
+                f"scipy.integrate.solve_ivp: y0 has shape {np.shape(self.y0)}",
+                where=user_site(),
+                remedy="pass an array of one axis, and reshape it in the function",
+            )
+        self.options = options
+        for name in ("rtol", "atol", "max_step", "first_step"):
+            if options[name] is not None:
+                options[name] = stop_gradient(options[name])
+        self.name = method_of(given["method"])
+
+    def fun(self, t: Any, y: Any) -> Any:
+        """Return the right-hand side."""
+        state = y[:, None] if self.call.given["vectorized"] else y
+        slope = array_of(called(self.call.given["fun"], (t, state, *self.extra)))
+        if np.size(slope) != np.size(y):
+            raise ShapeError(
+                f"scipy.integrate.solve_ivp: fun returns an array of shape {np.shape(slope)} for y of shape {np.shape(y)}",
+                where=user_site(),
+                remedy="return one derivative for each element of y",
+            )
+        return np.reshape(slope, np.shape(y)) * 1.0
+
+    def problem(self) -> Problem:
+        """Return the problem."""
+        own = self.options
+        rtol = own["rtol"]
+        if not isinstance(rtol, Handle):
+            rtol = np.maximum(rtol, 100 * np.finfo(float).eps)
+        limits = own["max_step"], own["first_step"]
+        return Problem(self.fun, self.t0, self.t_bound, self.y0, rtol, own["atol"], *limits)
+
+    def solve(self, times: Any) -> tuple[Any, Any]:
+        """Return the states at times, of shape (n, m), and whether the integration has come that far."""
+        y, has_come = solution_at(self.problem(), METHODS[self.name](), times)
+        return y.T, has_come
+
+    def solve_unsorted(self, times: Any) -> Any:
+        """Return the states at times in any order, of shape (n, m)."""
+        direction: Any = self.problem().direction
+        order: Any = np.argsort(direction * stop_gradient(times))
+        y, _ = self.solve(times[order])
+        return y[:, np.argsort(order)]
+
+    def events(self) -> list[Event]:
+        """Return the events."""
+        return as_events(self.call.given["events"], self.extra)
+
+    def checked_times(self) -> Any:
+        """Return `t_eval`.
+
+        Raises
+        ------
+        ShapeError, ArgumentError
+            If it is out of the interval, or not sorted, as far as its numbers are known.
+        """
+        times = self.call.given["t_eval"]
+        if np.ndim(times) != 1:
+            raise ShapeError("`t_eval` must be 1-dimensional.", where=user_site())
+        if any(isinstance(item, Handle) for item in (times, self.t0, self.t_bound)):
+            return times * 1.0
+        times = np.asarray(times, float)
+        low, high = sorted((self.t0, self.t_bound))
+        if np.any(times < low) or np.any(times > high):
+            raise ArgumentError("Values in `t_eval` are not within `t_span`.", where=user_site())
+        if np.any(np.diff(times) * (1 if self.t_bound > self.t0 else -1) <= 0):
+            raise ArgumentError("Values in `t_eval` are not properly sorted.", where=user_site())
+        return times
+
+
+def method_of(method: Any) -> str:
+    """Return the name of a method.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        If it is not followed.
+    """
+    module: Any = importlib.import_module("scipy.integrate")
+    name = method if isinstance(method, str) else getattr(method, "__name__", "")
+    if name in METHODS and method in (name, getattr(module, name)):
+        return name
+    raise refused(
+        f"scipy.integrate.solve_ivp with method={method!r}",
+        "its steps solve equations only roughly, and their derivatives would be rough too",
+        f"use one of {', '.join(METHODS)}",
+    )
+
+
+def _floats(numbers: Any) -> Any:
+    """Return numbers, or a traced array, as floats."""
+    traced: Any = numbers
+    return traced * 1.0 if isinstance(numbers, Handle) else np.asarray(numbers, float)[()]
+
+
+@solver("scipy.integrate.solve_ivp")
+def solve_ivp(call: SolverCall) -> Any:
+    """Follow `scipy.integrate.solve_ivp`."""
+    initial = InitialValueCall(call)
+    result = _in_compiled_function(initial) if call.is_compiled else _on_tape(initial)
+    result.sol = _dense(initial) if call.given["dense_output"] else None
+    return result
+
+
+def _on_tape(initial: InitialValueCall) -> Any:
+    """Return the result where numbers are known: SciPy says which steps it makes, and when events are."""
+    call, times = initial.call, initial.call.given["t_eval"]
+    events = call.given["events"]
+    steps: Any = None if times is not None and events is None else call.numbers(dense_output=False)
+    if times is None:
+        times, y, has_come = _at_steps(initial, steps.t)
+    else:
+        times = initial.checked_times()[: None if steps is None else len(steps.t)]
+        y, has_come = initial.solve(times)
+    result = result_of(
+        t=times, y=y, success=has_come, status=np.where(has_come, 0, -1), t_events=None, y_events=None
+    )
+    if steps is not None:
+        result.update({name: steps[name] for name in ("nfev", "njev", "nlu", "status", "message", "success")})
+    if events is not None:
+        _settle(initial, result, steps.t_events)
+        if steps.status == 1 and call.given["t_eval"] is None:
+            last = next(k for k, one in enumerate(steps.t_events) if steps.t[-1] in one)
+            result.t = np.append(result.t[:-1], result.t_events[last][-1])
+            state = result.y_events[last][-1]
+            result.y = np.concatenate([result.y[:, :-1], state[:, None]], axis=1)
+    return result
+
+
+def _in_compiled_function(initial: InitialValueCall) -> Any:
+    """Return the result where the number of steps is not known."""
+    call, problem = initial.call, initial.problem()
+    result = result_of(t_events=None, y_events=None)
+    t_end, is_before = initial.t_bound + 0.0 * initial.t0, True
+    y_end: Any = None
+    if call.given["events"] is not None:
+        solve = functools.partial(call.plain, method=initial.name)
+        found, end = times_on_host(problem, initial.events(), solve)
+        _settle(initial, result, found)
+        is_before = problem.direction * (end - t_end) < 0
+        y_end = 0.0
+        for times, states in zip(result.t_events, result.y_events, strict=True):
+            is_last = stop_gradient(times[-1]) == end
+            t_end = np.where(is_last, times[-1], t_end)
+            y_end = np.where(is_last, states[-1], y_end)
+    if call.given["t_eval"] is not None:
+        times = initial.checked_times()
+        y, has_come = initial.solve(times)
+        if y_end is not None:
+            y = np.where(problem.direction * (stop_gradient(times) - end) > 0, np.nan, y)
+        result.t, result.y = times, y
+    else:
+        times = np.stack([initial.t0 + 0.0 * t_end, initial.t_bound + 0.0 * initial.t0])
+        if y_end is None:
+            y, has_come = initial.solve(times)
+        else:
+            y, has_come = initial.solve(np.where(is_before, stop_gradient(end), times))
+            y = np.stack([initial.y0 + 0.0 * y[:, 0], np.where(is_before, y_end, y[:, -1])], axis=1)
+            times = np.stack([times[0], t_end])
+        result.t, result.y = EndsOnly(times, "t"), EndsOnly(y, "y")
+    result.success = has_come
+    result.status = np.where(has_come, np.where(is_before, 1, 0) if y_end is not None else 0, -1)
+    return result
+
+
+def _settle(initial: InitialValueCall, result: Any, found: Any) -> None:
+    """Enter the times of events in a result, with the states there."""
+    counts = [len(times) for times in found]
+    times = np.concatenate([stop_gradient(times) for times in found])
+    states = initial.solve_unsorted(times).T
+    ends = np.cumsum([0, *counts])
+    result.t_events, result.y_events = [], []
+    for event, first, last in zip(initial.events(), ends, ends[1:], strict=False):
+        t, y = settled_times(initial.problem(), event, times[first:last], states[first:last])
+        result.t_events.append(t)
+        result.y_events.append(y)
+
+
+def _at_steps(initial: InitialValueCall, found: Any) -> tuple[Any, Any, Any]:
+    """Return times, states at them, and whether the integration has come that far, for the steps that SciPy has made.
+
+    The times are padded, lest each number of steps is compiled.
+    """
+    count = len(found)
+    room = max(16, 1 << (count - 1).bit_length())
+    is_whole = found[-1] == known_numbers(stop_gradient(initial.t_bound), "t_span")
+    last = (initial.t_bound if is_whole else found[-1]) * np.ones(room - count + 1)
+    padded = np.concatenate([np.reshape(initial.t0, 1), found[1:-1], last])
+    y, has_come = initial.solve(padded)
+    return padded[:count], y[:, :count], has_come
+
+
+def _dense(initial: InitialValueCall) -> Callable[[Any], Any]:
+    def sol(t: Any) -> Any:
+        """Return the solution at times in any order, of shape (n,) or (n, m)."""
+        y = initial.solve_unsorted(np.reshape(_floats(t), -1))
+        return y if np.ndim(t) else y[:, 0]
+
+    return sol

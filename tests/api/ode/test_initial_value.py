@@ -1,0 +1,203 @@
+"""Initial value problems: SciPy's numbers, and derivatives in everything that a problem is stated with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import RK23, solve_ivp
+
+import gradtape as gt
+from gradtape.errors import ArgumentError, ShapeError, UnsupportedFunctionError
+
+TIGHT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
+SMALL: dict[str, Any] = {"method": "RK23", "rtol": 1e-6, "atol": 1e-8}
+"""The method with the fewest stages, which compiles the fastest."""
+
+
+def prey(t: Any, z: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    x, y = z
+    return [a * x - b * x * y, -c * y + d * x * y]
+
+
+def populations(p: Any, y0: Any, method: Any, **options: Any) -> Any:
+    times = np.linspace(0, 6, 7)
+    options = {"rtol": 1e-7, "atol": 1e-9, **options}
+    return solve_ivp(prey, (0, 6), y0, args=tuple(p), t_eval=times, method=method, **options).y
+
+
+P, Y0 = np.array([1.5, 1.0, 3.0, 1.0]), np.array([10.0, 5.0])
+
+
+@pytest.mark.parametrize("method", ["RK45", "DOP853", RK23])
+def test_explicit_methods_make_the_steps_of_scipy(method: Any) -> None:
+    direction = np.array([0.3, 0.1, -0.2, 0.4])
+    found, slope = gt.jvp(lambda p: populations(p, Y0, method), (P,), (direction,))
+    np.testing.assert_allclose(found, populations(P, Y0, method), rtol=1e-11)
+    h = 1e-5
+    ends = [populations(P + step * direction, Y0, method) for step in (h, -h)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), rtol=1e-3, atol=1e-3)
+
+
+def test_a_gradient_in_parameters_and_initial_values() -> None:
+    def loss(p: Any, y0: Any) -> Any:
+        return np.sum(np.sin(populations(p, y0, "RK45")))
+
+    slopes = gt.grad(loss, argnums=(0, 1))(P, Y0)
+    h = 1e-5
+    for k, slope in enumerate(slopes):
+        for axis in np.eye(slope.size) * h:
+            ends = [
+                loss(*[one + (sign * axis if k == j else 0) for j, one in enumerate((P, Y0))])
+                for sign in (1, -1)
+            ]
+            np.testing.assert_allclose(slope @ axis / h, (ends[0] - ends[1]) / (2 * h), rtol=1e-3)
+
+
+def hit(t: Any, y: Any) -> Any:
+    return y[0]
+
+
+hit.terminal, hit.direction = True, -1  # type: ignore[attr-defined]
+
+
+def thrown(g: Any) -> Any:
+    return solve_ivp(lambda t, y: [y[1], -g * np.exp(-y[0])], (0, 10), [1.0, 2.0], events=hit, **SMALL)
+
+
+def product(found: Any) -> Any:
+    return found.y[1, -1] * found.t[-1] + found.y_events[0][0, 1] * found.t_events[0][0]
+
+
+CASES: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "the last step": (
+        lambda a: solve_ivp(lambda t, y: [-a * y[0] * math.sin(t)], (0, 2), [1.0], **TIGHT).y[0, -1],
+        2.0,
+    ),
+    "backward": (
+        lambda a: solve_ivp(lambda t, y: -a * y, (2, 0), [1.0, a], t_eval=[1.5, 0.1], **TIGHT).y[1, -1],
+        2.0,
+    ),
+    "both ends": (lambda b: solve_ivp(lambda t, y: -t * y, (b, 2 * b), [1.0], **TIGHT).y[0, -1], 0.8),
+    "times": (
+        lambda b: np.sum(
+            solve_ivp(lambda t, y: -t * y, (0, 2), [1.0], t_eval=b * np.array([0.5, 1.0]), **TIGHT).y
+        ),
+        1.3,
+    ),
+    "dense output": (
+        lambda b: np.sum(
+            solve_ivp(lambda t, y: -b * y, (0, 2), [1.0], dense_output=True, **TIGHT).sol(
+                np.array([1.5, 0.3 * b])
+            )
+        ),
+        1.3,
+    ),
+    "complex numbers": (
+        lambda a: np.abs(
+            solve_ivp(lambda t, y: 1j * a * y, (0, 2), [1.0 + 0j], t_eval=[2.0], **TIGHT).y[0, 0] + a
+        ),
+        2.0,
+    ),
+    "the end by an event": (lambda g: product(thrown(g)), 9.81),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_slopes(name: str) -> None:
+    function, p = CASES[name]
+    h = 1e-5
+    slope = (function(p + h) - function(p - h)) / (2 * h)
+    value, gradient = gt.value_and_grad(function)(p)
+    np.testing.assert_allclose(value, function(p), rtol=1e-11)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-4)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(np.array(p))
+        result = function(watched)
+    np.testing.assert_allclose(result.numpy(), function(p), rtol=1e-11)
+    np.testing.assert_allclose(tape.gradient(result, watched), gradient, rtol=1e-8)
+
+
+def decay(a: Any) -> Any:
+    return solve_ivp(lambda t, y: -a * y, (0, 1), [1.0, 2.0], t_eval=[1.0], **SMALL).y
+
+
+def test_every_transform() -> None:
+    gt.check_grads(decay, (1.3,), order=2, rtol=1e-3, atol=1e-5)
+    rates = np.array([0.5, 1.0, 40.0])
+    np.testing.assert_allclose(
+        gt.vmap(decay)(rates), np.stack([decay(a) for a in rates]), rtol=1e-11, atol=1e-13
+    )
+
+
+def test_second_derivatives_of_an_event() -> None:
+    def time(g: Any) -> Any:
+        return thrown(g).t_events[0][0]
+
+    h = 1e-4
+    slopes = [gt.grad(time)(9.81 + step) for step in (h, -h)]
+    np.testing.assert_allclose(gt.grad(gt.grad(time))(9.81), (slopes[0] - slopes[1]) / (2 * h), rtol=1e-3)
+
+
+def test_all_events_on_a_tape() -> None:
+    def apexes(a: Any) -> Any:
+        wave = solve_ivp(
+            lambda t, y: [y[1], -(a**2) * y[0]], (0, 8), [1.0, 0.5], events=lambda t, y: y[1], **SMALL
+        )
+        return wave.t_events[0]
+
+    with gt.GradientTape() as tape:
+        a = tape.watch(np.array(2.0))
+        times = apexes(a)
+        last = times[-1]
+    np.testing.assert_allclose(times, apexes(2.0))
+    h = 1e-5
+    np.testing.assert_allclose(
+        tape.gradient(last, a), (apexes(2 + h)[-1] - apexes(2 - h)[-1]) / (2 * h), rtol=1e-6
+    )
+
+
+def test_what_the_integration_does_not_reach_is_nan() -> None:
+    def burst(a: Any) -> Any:
+        found = solve_ivp(lambda t, y: a * y**2, (0, 2), [1.0], t_eval=[0.5, 2.0])
+        return found.y, found.success
+
+    y, success = gt.jit(burst)(1.0)
+    assert not success
+    np.testing.assert_allclose(y[0, 0], 2.0, rtol=1e-3)
+    assert np.isnan(y[0, 1])
+    assert np.isnan(gt.jit(decay)(np.nan)).all()
+
+
+def free(t: Any, y: Any) -> Any:
+    return y[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"t_eval": [3.0]}, ArgumentError, "not within"),
+        ({"t_eval": [0.7, 0.5]}, ArgumentError, "not properly sorted"),
+        ({"y0": 1.0}, ShapeError, "y0 has shape"),
+        ({"y0": [1.0, 2.0], "fun": lambda t, y: y[:1]}, ShapeError, r"shape \(1,\)"),
+        ({"method": object}, UnsupportedFunctionError, "method"),
+        ({"events": free}, UnsupportedFunctionError, "terminal"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], error: type[Exception], match: str) -> None:
+    options = {"fun": lambda t, y: y, "t_span": (0, 1), "y0": [1.0], **options}
+
+    def solved(a: Any) -> Any:
+        fun = options["fun"]
+        return solve_ivp(**{**options, "fun": lambda t, y: a * fun(t, y)}).y[0, -1]
+
+    with pytest.raises(error, match=match):
+        gt.jit(solved)(1.0)
+
+
+def test_steps_whose_number_is_not_known() -> None:
+    with pytest.raises(UnsupportedFunctionError, match=r"y\[:, -1\]"):
+        gt.jit(lambda a: np.sum(solve_ivp(lambda t, y: a * y, (0, 1), [1.0]).y))(1.0)
