@@ -1,8 +1,8 @@
 """Events: SciPy finds their times, whose derivatives follow from the equation that the event states.
 
 The solution near an event at t is one step of the classical Runge-Kutta method from there, of size s. The event is at the root s = 0 of
-``event(t + s, y(t + s))``, with the derivatives of the implicit function theorem. One step has the derivatives of the solution up to the
-fourth.
+``event(t + s, y(t + s))``, whose derivatives are those of some steps of the chord method from there: each makes one more right. One step
+of the Runge-Kutta method has the derivatives of the solution up to the fourth.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 
 from gradtape.api.ode.problem import Problem
 from gradtape.api.solvers.closure import ClosedFunction
-from gradtape.api.solvers.implicit import attach_derivative
+from gradtape.api.solvers.implicit import ORDER
 from gradtape.api.solvers.leibniz import array_of, called
 from gradtape.api.tape.create import stop_gradient
+from gradtape.api.transforms.functional import jacobian
 from gradtape.api.transforms.vmap import vmap
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.routines.host import call_host, enter_function
@@ -59,7 +60,15 @@ def settled_times(problem: Problem, event: Event, times: Any, states: Any) -> tu
     """
 
     def settled(t: Any, y: Any) -> tuple[Any, Any]:
-        shift = attach_derivative(lambda s: event(t + s, _flow(problem, t, y, s)), 0.0 * stop_gradient(t))
+        def value(s: Any) -> Any:
+            return event(t + s, _flow(problem, t, y, s))
+
+        start = 0.0 * stop_gradient(t)
+        slope = stop_gradient(jacobian(value)(start))
+        shift = start
+        for _ in range(ORDER):
+            shift = shift - value(shift) / slope
+        shift = shift - stop_gradient(shift)
         return t + shift, _flow(problem, t, y, shift)
 
     if not len(times):

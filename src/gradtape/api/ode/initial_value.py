@@ -18,6 +18,7 @@ from gradtape.api.solvers.solution import SolverCall, result_of, solver
 from gradtape.api.tape.create import stop_gradient
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.patching.opaque import paused
 from gradtape.trace.routines.registry import known_numbers, refused
 from gradtape.trace.source.sites import user_site
 
@@ -194,14 +195,14 @@ def _on_tape(initial: InitialValueCall) -> Any:
     """Return the result where numbers are known: SciPy says which steps it makes, and when events are."""
     call, times = initial.call, initial.call.given["t_eval"]
     events = call.given["events"]
-    steps: Any = None if times is not None and events is None else call.numbers(dense_output=False)
+    steps: Any = None if times is not None and events is None else _steps(call)
     if times is None:
         times, y, has_come = _at_steps(initial, steps.t)
     else:
         times = initial.checked_times()[: None if steps is None else len(steps.t)]
         y, has_come = initial.solve(times)
     result = result_of(
-        t=times, y=y, success=has_come, status=np.where(has_come, 0, -1), t_events=None, y_events=None
+        {}, t=times, y=y, success=has_come, status=np.where(has_come, 0, -1), t_events=None, y_events=None
     )
     if steps is not None:
         result.update({name: steps[name] for name in ("nfev", "njev", "nlu", "status", "message", "success")})
@@ -215,10 +216,17 @@ def _on_tape(initial: InitialValueCall) -> Any:
     return result
 
 
+def _steps(call: SolverCall) -> Any:
+    """Return what SciPy returns: it runs with numbers while the tape pauses."""
+    given = {**call.given, **call.given.get("options", {}), "dense_output": False}
+    given.pop("options", None)
+    return paused(call.name, call.plain, (), given, call.values)
+
+
 def _in_compiled_function(initial: InitialValueCall) -> Any:
     """Return the result where the number of steps is not known."""
     call, problem = initial.call, initial.problem()
-    result = result_of(t_events=None, y_events=None)
+    result = result_of({}, t_events=None, y_events=None)
     t_end, is_before = initial.t_bound + 0.0 * initial.t0, True
     y_end: Any = None
     if call.given["events"] is not None:
