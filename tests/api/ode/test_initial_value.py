@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.integrate import RK23, solve_ivp
+from scipy.integrate import RK23, odeint, solve_ivp
 
 import gradtape as gt
-from gradtape.errors import ArgumentError, ShapeError, UnsupportedFunctionError
+from gradtape.errors import ArgumentError, DtypeError, ShapeError, UnsupportedFunctionError
 
 TIGHT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
 SMALL: dict[str, Any] = {"method": "RK23", "rtol": 1e-6, "atol": 1e-8}
@@ -183,6 +183,7 @@ def free(t: Any, y: Any) -> Any:
         ({"t_eval": [0.7, 0.5]}, ArgumentError, "not properly sorted"),
         ({"y0": 1.0}, ShapeError, "y0 has shape"),
         ({"y0": [1.0, 2.0], "fun": lambda t, y: y[:1]}, ShapeError, r"shape \(1,\)"),
+        ({"method": "BDF", "y0": [1j]}, DtypeError, "complex"),
         ({"method": object}, UnsupportedFunctionError, "method"),
         ({"events": free}, UnsupportedFunctionError, "terminal"),
     ],
@@ -196,6 +197,49 @@ def test_what_is_refused(options: dict[str, Any], error: type[Exception], match:
 
     with pytest.raises(error, match=match):
         gt.jit(solved)(1.0)
+
+
+def robertson(t: Any, y: Any, k: Any) -> Any:
+    slow, fast = 0.04 * k * y[0] - 1e4 * y[1] * y[2], 3e7 * y[1] ** 2
+    return [-slow, slow - fast, fast]
+
+
+def test_a_stiff_problem() -> None:
+    times = np.array([0.4, 40.0, 4000.0])
+
+    def left(k: Any, method: str = "Radau") -> Any:
+        options = {"method": method, "rtol": 1e-7, "atol": 1e-10}
+        return np.sum(solve_ivp(robertson, (0, 4000), [1.0, 0, 0], t_eval=times, args=(k,), **options).y[0])
+
+    value, slope = gt.value_and_grad(left)(1.0)
+    np.testing.assert_allclose(value, left(1.0), rtol=1e-8)
+    np.testing.assert_allclose(slope, (left(1.001) - left(0.999)) / 0.002, rtol=1e-4)
+    np.testing.assert_allclose(gt.jit(lambda k: left(k, "BDF"))(1.0), left(1.0, "BDF"), rtol=1e-5)
+
+
+def test_odeint() -> None:
+    times = np.linspace(0, 3, 4)
+
+    def swings(damping: Any) -> Any:
+        return odeint(
+            lambda y, t, b: [y[1], -b * y[1] - 5 * np.sin(y[0])], [1.0, 0.0], times, args=(damping,)
+        )[:, 0]
+
+    found, slope = gt.jvp(swings, (0.25,), (1.0,))
+    np.testing.assert_allclose(found, swings(0.25), rtol=1e-6)
+    h = 1e-3
+    np.testing.assert_allclose(slope, (swings(0.25 + h) - swings(0.25 - h)) / (2 * h), rtol=1e-4, atol=1e-5)
+    with pytest.raises(UnsupportedFunctionError, match="full_output"):
+        gt.jit(lambda b: odeint(lambda y, t: -b * y, 1.0, times, full_output=True)[0])(1.0)
+
+
+def test_second_derivatives_of_an_implicit_method() -> None:
+    def end(k: Any) -> Any:
+        return solve_ivp(
+            lambda t, y: [-k * y[0] ** 2], (0, 2), [1.0], t_eval=[2.0], method="Radau", rtol=1e-6
+        ).y[0, 0]
+
+    np.testing.assert_allclose(gt.grad(gt.grad(end))(1.3), 8 / (1 + 2 * 1.3) ** 3, rtol=1e-4)
 
 
 def test_steps_whose_number_is_not_known() -> None:

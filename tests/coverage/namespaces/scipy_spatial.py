@@ -223,11 +223,17 @@ INTEGRATE = Namespace(
             0.7,
             [1.0, 2.0],
         ),
+        "odeint": [
+            *call(
+                lambda c: integrate.odeint(lambda y, t: -c * y * t, [1.0, 2.0], [0.0, 0.5, 1.0], rtol=1e-6),
+                0.7,
+            )
+        ],
         "nsum": first(lambda p: integrate.nsum(lambda k: 1 / k**p, 1, np.inf).sum, 2.7),
     },
     refused={
         "qmc_quad": "it calls the function with numbers, at random points",
-        **dict.fromkeys(["odeint", "solve_bvp"], "it calls the function with numbers; its rule is for later"),
+        "solve_bvp": "it calls the function with numbers; its rule is for later",
     },
     refusals={
         "qmc_quad": call(

@@ -52,7 +52,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "default": lambda a: lowest(lambda x, a=a: a * x),
     "inner function": lambda a: lowest(lambda x: (lambda y: a * y)(x)),
     "list": lambda a: lowest(lambda x, c: c[0] * x, ([a, 1.0],)),
-    "odeint": lambda a: si.odeint(lambda y, t: -a * y, 1.0, [0, 1])[-1, 0],
     "ode": lambda a: si.ode(lambda t, y: -a * y).set_initial_value(1.0).integrate(1.0)[0],
     "spsolve": lambda a: sl.spsolve(A, B * a)[0],
     "lsqr": lambda a: sl.lsqr(A, B * a)[0][0],
@@ -122,23 +121,6 @@ def test_calls_without_traced_values_are_not_touched() -> None:
         integral = gt.jit(lambda x: si.quad(lambda s: scale[0] * s, 0, 1)[0] * x)
         assert np.isclose(integral(2.0), 3.0)
     np.testing.assert_allclose(tape.gradient(value, a), 1 - np.cos(1.0), rtol=1e-6)
-
-
-def test_steps_that_solve_equations_roughly_are_refused() -> None:
-    """An explicit method is followed, and its derivative is that of its result."""
-
-    def end(method: str) -> Callable[[Any], Any]:
-        return lambda a: si.solve_ivp(
-            lambda t, y: -a * y, (0, 1), np.ones(1), method=method, rtol=1e-8, atol=1e-9
-        ).y[0, -1]
-
-    for method in ("BDF", "Radau", "LSODA"):
-        with gt.GradientTape() as tape, pytest.raises(UnsupportedFunctionError, match=method):
-            end(method)(tape.watch(2.0))
-    with gt.GradientTape() as tape:
-        a = tape.watch(2.0)
-        y = end("RK45")(a)
-    np.testing.assert_allclose(tape.gradient(y, a), -np.exp(-2.0), rtol=1e-6)
 
 
 def test_messages_name_the_function_and_the_line() -> None:

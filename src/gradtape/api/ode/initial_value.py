@@ -11,12 +11,13 @@ import numpy as np
 
 from gradtape.api.ode.events import Event, as_events, settled_times, times_on_host
 from gradtape.api.ode.explicit import DormandPrince8, ExplicitMethod
+from gradtape.api.ode.implicit_method import Radau
 from gradtape.api.ode.problem import Problem
 from gradtape.api.ode.solution import Method, solution_at
 from gradtape.api.solvers.leibniz import array_of, called
 from gradtape.api.solvers.solution import SolverCall, result_of, solver
 from gradtape.api.tape.create import stop_gradient
-from gradtape.errors import ArgumentError, ShapeError
+from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.opaque import paused
 from gradtape.trace.routines.registry import known_numbers, refused
@@ -26,7 +27,11 @@ METHODS: dict[str, Callable[[], Method]] = {
     "RK23": lambda: ExplicitMethod("RK23"),
     "RK45": lambda: ExplicitMethod("RK45"),
     "DOP853": lambda: DormandPrince8("DOP853"),
+    "Radau": Radau,
+    "BDF": Radau,
+    "LSODA": Radau,
 }
+"""BDF and LSODA are methods of variable order, whose steps hang together; Radau takes their place, with the same tolerances."""
 
 OPTIONS = {"rtol": 1e-3, "atol": 1e-6, "max_step": np.inf, "first_step": None}
 
@@ -97,6 +102,12 @@ class InitialValueCall:
             if options[name] is not None:
                 options[name] = stop_gradient(options[name])
         self.name = method_of(given["method"])
+        if METHODS[self.name] is Radau and np.result_type(self.y0).kind == "c":
+            raise DtypeError(
+                f"scipy.integrate.solve_ivp: method {self.name} does not take a complex y0",
+                where=user_site(),
+                remedy="use RK45 or DOP853, or the real and the imaginary part as two states",
+            )
 
     def fun(self, t: Any, y: Any) -> Any:
         """Return the right-hand side."""
@@ -171,7 +182,7 @@ def method_of(method: Any) -> str:
         return name
     raise refused(
         f"scipy.integrate.solve_ivp with method={method!r}",
-        "its steps solve equations only roughly, and their derivatives would be rough too",
+        "its steps are not known",
         f"use one of {', '.join(METHODS)}",
     )
 
@@ -189,6 +200,34 @@ def solve_ivp(call: SolverCall) -> Any:
     result = _in_compiled_function(initial) if call.is_compiled else _on_tape(initial)
     result.sol = _dense(initial) if call.given["dense_output"] else None
     return result
+
+
+@solver("scipy.integrate.odeint")
+def odeint(call: SolverCall) -> Any:
+    """Follow `scipy.integrate.odeint`: by the method Radau, which takes stiff problems as LSODA does."""
+    given, extra = call.given, call.extra()
+    if given["full_output"]:
+        raise refused(
+            "scipy.integrate.odeint with full_output",
+            "it says how LSODA went on, which does not run",
+            "leave it out, or call scipy.integrate.solve_ivp",
+        )
+    start = given["y0"]
+    start = (
+        np.stack([part * 1.0 for part in start]) if isinstance(start, list | tuple) else start * np.ones(1)
+    )
+
+    def fun(t: Any, y: Any) -> Any:
+        arguments = (t, y, *extra) if given["tfirst"] else (y, t, *extra)
+        return np.reshape(array_of(called(given["func"], arguments)), y.shape) * 1.0
+
+    times = _floats(given["t"])
+    rtol, atol = (
+        stop_gradient(1.49012e-8 if given[name] is None else given[name]) for name in ("rtol", "atol")
+    )
+    largest, first = given["hmax"] or np.inf, given["h0"] or None
+    y, _ = solution_at(Problem(fun, times[0], times[-1], start, rtol, atol, largest, first), Radau(), times)
+    return y
 
 
 def _on_tape(initial: InitialValueCall) -> Any:
