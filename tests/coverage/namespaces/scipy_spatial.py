@@ -225,7 +225,9 @@ INTEGRATE = Namespace(
         ),
         "odeint": [
             *call(
-                lambda c: integrate.odeint(lambda y, t: -c * y * t, [1.0, 2.0], [0.0, 0.5, 1.0], rtol=1e-6),
+                lambda c: integrate.odeint(
+                    lambda y, t: -c * y * t, [1.0, 2.0], [0.0, 0.5, 1.0], rtol=1e-11, atol=1e-11
+                ),
                 0.7,
             )
         ],
