@@ -31,7 +31,7 @@ class Noise(Protocol):
 
     legacy: bool
 
-    def __call__(self, method: str, *parameters: Any, size: Size) -> Array:
+    def __call__(self, method: str, /, *parameters: Any, **named: Any) -> Array:
         """Return what a method draws."""
 
 

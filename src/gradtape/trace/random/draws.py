@@ -334,12 +334,14 @@ class DrawPlan:
 
     def recorded(self, generators: Sequence[Any], values: Sequence[Value]) -> list[Value]:
         """Draw for a call that a tape follows: the numbers are constants of the recording."""
-        for numbers, _ in self._take_first():
-            return list(map(constant, numbers))
+        first = [numbers for numbers, _ in self._take_first()]
         known = list(values)
         fresh: dict[int, Any] = {}
-        for step in self.steps:
+        for number, step in enumerate(self.steps):
             parameters = step.recorded(known)
+            if first:
+                known.append(constant(first[0][number]))
+                continue
             generator = _generator_of(step.source, generators, fresh, make=True)
             known.append(constant(step.drawn(generator, parameters)))
         return known[len(values) :]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Final
 
@@ -17,17 +17,26 @@ import numpy as np
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.guards import InBody, Mapped, Trace
+from gradtape.trace.jit.guards import InBody, Mapped, Trace, abstract_of
+from gradtape.trace.lazy.force import force
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.conversions import find_followed
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.random.distributions import REPARAMETERISED
-from gradtape.trace.random.draws import LEGACY, Draws, Sampler
+from gradtape.trace.random.draws import (
+    LEGACY,
+    Draws,
+    Sampler,
+    drawn_array,
+    is_differentiated,
+    warn_of_constant,
+)
 from gradtape.trace.random.observation import is_own_call, own_calls
+from gradtape.trace.random.samplers import DISCRETE, SAMPLED, discrete
 from gradtape.trace.source.contexts import contexts
+from gradtape.trace.source.log import note_exit
 from gradtape.trace.source.sites import is_user_file, user_site
 
 KINDS: Final = (np.random.Generator, np.random.RandomState)
@@ -61,10 +70,14 @@ def _hook(method: Any, *args: Any, **kwargs: Any) -> Any:
         call.check()
     if not is_any_traced:
         return call.constant(rest, kwargs)
-    rule = REPARAMETERISED.get(call.method)
+    given = [_parameter(x) for x in rest]
+    named = {name: _parameter(x) for name, x in kwargs.items()}
+    if call.method in DISCRETE:
+        return discrete(call, method, given, named)
+    rule = REPARAMETERISED.get(call.method) or SAMPLED.get(call.method)
     if rule is None:
         raise call.refusal("it has no rule for traced arguments", "give it numbers")
-    return rule(call, *map(_parameter, rest), **{name: _parameter(kwargs[name]) for name in kwargs})
+    return rule(call, *given, **named)
 
 
 def _default_rng(function: Any, seed: Any = None) -> Any:
@@ -177,11 +190,6 @@ class Call:
                 "make it outside, and pass it as an argument or read it from a closure or global variable",
             )
 
-    def sampler(self, method: str, kwargs: dict[str, Any]) -> Sampler:
-        """Return a function of a generator and parameters that calls a method without its hook."""
-        plain: Callable[..., Any] = without_hook(_methods(type_of(self.generator))[method])
-        return lambda generator, *parameters: plain(generator, *parameters, **kwargs)
-
     def constant(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Draw where no argument is traced."""
         if kwargs.get("out") is not None or self.method == "shuffle":
@@ -189,28 +197,52 @@ class Call:
                 "it writes to an ndarray, which the compiled function does not do again",
                 "use what it returns: x = rng.permutation(x), x = rng.random(n)",
             )
-        plain = self.sampler(self.method, kwargs)
-        return self._drawn(lambda generator: plain(generator, *args), [])
+        plain = self._plain(self.method)
+        return self._drawn(lambda generator: plain(generator, *args, **kwargs), [])
 
-    def __call__(self, method: str, *parameters: Any, size: Any) -> Any:
+    def __call__(self, method: str, /, *parameters: Any, **named: Any) -> Any:
         """Draw with a method of the same generator."""
-        traced = [number for number, x in enumerate(parameters) if isinstance(x, Handle)]
-        given = list(parameters)
-        plain = self.sampler(method, {"size": size})
+        items = [*enumerate(parameters), *named.items()]
+        traced = [key for key, x in items if isinstance(x, Handle)]
+        values = [x.value for _, x in items if isinstance(x, Handle)]
+        plain = self._plain(method)
 
         def sampler(generator: Any, *arrays: Any) -> Any:
-            for number, array in zip(traced, arrays, strict=True):
-                given[number] = array
-            return plain(generator, *given)
+            numbers = dict(zip(traced, arrays, strict=True))
+            given = [numbers.get(key, x) for key, x in enumerate(parameters)]
+            return plain(generator, *given, **{name: numbers.get(name, x) for name, x in named.items()})
 
-        return self._drawn(sampler, [as_value(parameters[number]) for number in traced])
+        return self._drawn(sampler, values)
+
+    def _plain(self, method: str) -> Any:
+        """Return a method without its hook."""
+        return without_hook(_methods(type_of(self.generator))[method])
 
     def _drawn(self, sampler: Sampler, parameters: Sequence[Value]) -> Any:
-        trace = self.trace
-        if trace is None:
-            return sampler(self.generator)
-        draws: Draws = trace.draws
-        return Array(draws.draw(trace, self.generator, sampler, parameters, None))
+        for value in parameters:
+            if abstract_of(value) is not None:
+                raise self.refusal(
+                    "its numbers depend on a parameter in another way than by a formula, and the parameter stands for many",
+                    "draw for all elements in one call outside of the mapped function, and map over the numbers",
+                )
+        warning = warn_of_constant(self.name, self.site) if self.method in DISCRETE and parameters else None
+        if warning is not None and any(map(is_differentiated, parameters)):
+            warning()
+        if self.trace is None:
+            numbers = force(parameters)
+            if warning is not None:
+                for value, data in zip(parameters, numbers, strict=True):
+                    note_exit(value, f"{self.name}(...)", data, meant=False)
+            array, _ = drawn_array(sampler, self.generator, numbers)
+            return array if array.ndim else array[()]
+        draws: Draws = self.trace.draws
+        value = draws.draw(self.trace, self.generator, sampler, parameters, warning)
+        if value.dtype.kind not in "biufc":
+            raise self.refusal(
+                f"it returns elements of the type {value.dtype}, which arrays of a compiled function cannot hold",
+                "draw positions: k = rng.integers(len(items))",
+            )
+        return Array(value)
 
 
 def type_of(generator: Any) -> type:
