@@ -54,6 +54,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.custom.custom_gradient import grad_pass_through as grad_pass_through
     from gradtape.api.custom.rules import custom_jvp as custom_jvp
     from gradtape.api.custom.rules import custom_vjp as custom_vjp
+    from gradtape.api.custom.score_function import score_function as score_function
     from gradtape.api.solvers.callback import callback as callback
     from gradtape.api.solvers.implicit import custom_fixed_point as custom_fixed_point
     from gradtape.api.solvers.implicit import custom_root as custom_root
@@ -110,6 +111,7 @@ _LATER = {
     "grad_pass_through": "custom.custom_gradient",
     "custom_jvp": "custom.rules",
     "custom_vjp": "custom.rules",
+    "score_function": "custom.score_function",
     "callback": "solvers.callback",
     "custom_fixed_point": "solvers.implicit",
     "custom_root": "solvers.implicit",

@@ -7,6 +7,7 @@ from tests.coverage.namespaces.fourier import NUMPY_FFT, SCIPY_FFT
 from tests.coverage.namespaces.linear_algebra import NUMPY_LINALG, SCIPY_LINALG
 from tests.coverage.namespaces.numpy_functions import NUMPY
 from tests.coverage.namespaces.numpy_polynomial import NUMPY_POLYNOMIAL
+from tests.coverage.namespaces.numpy_random import NUMPY_RANDOM
 from tests.coverage.namespaces.scipy_hierarchy import SCIPY_HIERARCHY
 from tests.coverage.namespaces.scipy_interpolate import SCIPY_INTERPOLATE
 from tests.coverage.namespaces.scipy_ndimage import SCIPY_NDIMAGE
@@ -19,6 +20,7 @@ from tests.coverage.namespaces.scipy_stats import SCIPY_STATS
 NAMESPACES: tuple[Namespace, ...] = (
     NUMPY,
     NUMPY_POLYNOMIAL,
+    NUMPY_RANDOM,
     NUMPY_LINALG,
     NUMPY_FFT,
     SCIPY_LINALG,

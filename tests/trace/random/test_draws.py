@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import UnsupportedFunctionError
+from tests.support.processes import words_printed
 
 Generator = np.random.Generator
 
@@ -190,6 +192,75 @@ def test_errors_of_numpy() -> None:
     with pytest.raises(ValueError, match="scale < 0"):
         gt.jit(lambda x: x + rng.normal(0.0, -1.0))(1.0)
     np.testing.assert_array_equal(f(2.0), plain.normal(1.0, 2.0, 3))
+
+
+def test_a_seeded_generator_inside_draws_with_the_parameters_of_the_call() -> None:
+    f = gt.jit(lambda a: np.random.default_rng(3).gamma(a, size=2))
+    for a in (1.0, 2.0, 0.3):
+        np.testing.assert_array_equal(f(a), np.random.default_rng(3).gamma(a, size=2))
+    assert f.site.traces == 1
+
+
+def test_parameters_behind_branches() -> None:
+    """What computes a parameter holds in one trace only: its guards come first."""
+    rng, plain = twins()
+
+    def f(a: Any, source: Any) -> Any:
+        if a > 0:
+            return source.gamma(a, size=2)
+        return source.normal(a, size=2)
+
+    compiled = gt.jit(f)
+    for a in (1.5, -1.0, 0.5, -3.0):
+        np.testing.assert_array_equal(compiled(a, rng), f(a, plain))
+        assert same_state(rng, plain)
+
+
+def test_a_second_call_for_the_gradient_has_the_same_numbers() -> None:
+    rng, plain = twins()
+    layer = gt.recompute_grad(lambda x: np.sin(x * rng.normal(size=3)))
+    compiled = gt.value_and_grad(lambda x: np.sum(layer(x)))
+    for _ in range(2):
+        z = plain.normal(size=3)
+        np.testing.assert_allclose(compiled(1.0), [np.sum(np.sin(z)), np.sum(np.cos(z) * z)])
+        assert same_state(rng, plain)
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.float64(1.0))
+        y = np.sum(layer(x))
+    z = plain.normal(size=3)
+    np.testing.assert_allclose(tape.gradient(y, x), np.sum(np.cos(z) * z))
+    assert same_state(rng, plain)
+
+
+def test_the_score_function() -> None:
+    rng = np.random.default_rng(0)
+
+    def mean_square(p: Any) -> Any:
+        k = rng.poisson(gt.stop_gradient(p), 200_000)
+        return np.mean(k**2 * gt.score_function(k * np.log(p) - p))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        value, slope = gt.value_and_grad(mean_square)(2.0)
+        curvature = gt.grad(gt.grad(mean_square))(2.0)
+    np.testing.assert_allclose([value, slope, curvature], [6.0, 5.0, 2.0], rtol=0.1)
+    with pytest.raises(gt.errors.DtypeError, match="int64"):
+        gt.score_function(np.arange(3))
+
+
+STORED = """
+import numpy as np, gradtape as gt
+rng = np.random.default_rng(int(__import__("sys").argv[1]))
+f = gt.jit(lambda x: x * rng.standard_normal(2))
+for _ in range(2):
+    print(*map(repr, map(float, f(1.0))))
+"""
+
+
+def test_other_processes_draw_from_their_own_generators() -> None:
+    for seed in (1, 2):
+        expected = np.random.default_rng(seed).standard_normal(4)
+        assert [float(word) for word in words_printed(STORED, str(seed))] == list(expected)
 
 
 @pytest.mark.parametrize(

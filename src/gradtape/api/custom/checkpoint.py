@@ -22,6 +22,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.random.observation import Record
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp_with_observers
@@ -67,7 +68,9 @@ def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
         operands = Operands(tree_map(_own, args), variables=False)
-        result = operands.run(body, kwargs)
+        draws = Record()
+        with draws.written():
+            result = operands.run(body, kwargs)
         leaves, spec = flatten(result)
         if not operands.values and not any(isinstance(leaf, Handle) for leaf in leaves):
             return result
@@ -79,7 +82,7 @@ def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
         if not any(trace_of(value) for value in (*inputs, *values)):
             # What is known needs no history: the body's intermediate values are let go.
             values = [Value(value.aval, data=data) for value, data in zip(values, force(values), strict=True)]
-        rule = _Again(name, operands, body, kwargs, captured, len(read))
+        rule = _Again(name, operands, body, kwargs, captured, len(read), draws)
         outs = custom_call(values, inputs, rule)
         return unflatten(spec, [Array(out) for out in outs])
 
@@ -97,8 +100,10 @@ class _Again(Rule):
         kwargs: dict[str, Any],
         captured: Sequence[int],
         read: int,
+        draws: Record,
     ) -> None:
         super().__init__(name)
+        self._draws = draws
         self._operands, self._body, self._kwargs = operands, body, kwargs
         self._captured, self._read = captured, read
 
@@ -145,7 +150,7 @@ class _Again(Rule):
         """Call the function again, on other values: also in place of what it reads from outside."""
         operands = self._operands
         count = len(operands.values)
-        with operands.snapshot.restored():
+        with operands.snapshot.restored(), self._draws.read():
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [traceable_operand(leaf, f"a result of {self.name}") for leaf in flatten(result)[0]]
         nodes, read = extract(outs, starts, lambda value: tag not in value.tags, followed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from gradtape.errors import GradtapeWarning, warn
 from gradtape.ir.graph import Graph, TraceTag, Value, constant, extract
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import aval, is_inexact
+from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.jit.guards import Guard, Trace
 from gradtape.trace.lazy.force import force
@@ -32,9 +34,12 @@ LEGACY: Final = np.random.mtrand._rand
 
 
 class Fresh:
-    """Stands for a generator that the traced function makes without a seed: each call makes one anew."""
+    """Stands for a generator that the traced function makes, with a seed or without: each call makes one anew."""
 
-    __slots__ = ()
+    __slots__ = ("seed",)
+
+    def __init__(self, seed: Any) -> None:
+        self.seed = deepcopy(seed)  # a SeedSequence changes when it has children
 
 
 class Draw(NamedTuple):
@@ -86,11 +91,10 @@ class Draws:
         In the order of the calls.
     """
 
-    __slots__ = ("_kept", "_makers", "_sources", "_states", "calls", "seeded")
+    __slots__ = ("_kept", "_sources", "_states", "calls")
 
     def __init__(self, captured: Sequence[Any]) -> None:
         self.calls: list[Draw] = []
-        self.seeded: list[Any] = []
         self._sources: dict[int, Any] = {id(LEGACY): LEGACY}
         self._sources.update((id(generator), number) for number, generator in enumerate(captured))
         self._kept = list(captured)
@@ -100,19 +104,10 @@ class Draws:
         """Return whether a generator is captured, or was made by the function."""
         return id(generator) in self._sources
 
-    def made_fresh(self, generator: Any) -> None:
-        """Note that the traced function has made a generator without a seed."""
+    def made(self, generator: Any, seed: Any) -> None:
+        """Note that the traced function has made a generator with a seed, or without."""
         self._kept.append(generator)
-        self._sources[id(generator)] = Fresh()
-
-    def made_seeded(self, generator: Any) -> None:
-        """Note that the traced function has made a generator with a seed: it draws the same numbers in each call."""
-        self._kept.append(generator)
-        self.seeded.append(generator)
-
-    def is_seeded(self, generator: Any) -> bool:
-        """Return whether the traced function has made a generator with a seed."""
-        return any(known is generator for known in self.seeded)
+        self._sources[id(generator)] = Fresh(seed)
 
     def draw(
         self,
@@ -250,8 +245,21 @@ class Step:
 
 
 def is_differentiated(value: Value) -> bool:
-    """Return whether a tape, or a derivative that is being recorded, follows a value."""
-    return is_inexact(value.dtype) and any(type(tag) is TraceTag and tag.recording for tag in value.tags)
+    """Return whether a tape, or a derivative that is being recorded, follows a value, and no `stop_gradient` is in between."""
+    tags = [tag for tag in value.tags if type(tag) is TraceTag and tag.recording]
+    ahead, met = [value] if tags else [], set[Value]()
+    while ahead:
+        one = ahead.pop()
+        if one in met or not is_inexact(one.dtype):
+            continue
+        met.add(one)
+        made = one.maker()
+        before = [] if made is None else [x for x in made[1] if any(tag in x.tags for tag in tags)]
+        if not before:
+            return True
+        if made is not None and made[0] is not stop_gradient:
+            ahead += before
+    return False
 
 
 class DrawPlan:
@@ -357,7 +365,7 @@ def _generator_of(
         return source
     if make and id(source) not in fresh:
         with own_calls():
-            fresh[id(source)] = np.random.default_rng()
+            fresh[id(source)] = np.random.default_rng(deepcopy(source.seed))
     return fresh.get(id(source))
 
 

@@ -33,7 +33,7 @@ from gradtape.trace.random.draws import (
     is_differentiated,
     warn_of_constant,
 )
-from gradtape.trace.random.observation import is_own_call, own_calls
+from gradtape.trace.random.observation import is_own_call, own_calls, record_around
 from gradtape.trace.random.samplers import DISCRETE, SAMPLED, discrete
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.log import note_exit
@@ -58,11 +58,23 @@ _names: Final[dict[Any, str]] = {method: name for kind in KINDS for name, method
 def _hook(method: Any, *args: Any, **kwargs: Any) -> Any:
     if is_own_call() or not contexts.stack or not args:
         return NotImplemented
-    generator, *rest = args
+    record = record_around()
+    if record is None:
+        return _called(method, *args, **kwargs)
+
+    def draw() -> Any:
+        made = _called(method, *args, **kwargs)
+        if made is NotImplemented:
+            with own_calls():
+                made = without_hook(method)(*args, **kwargs)
+        return made
+
+    return record.drawn(draw)
+
+
+def _called(method: Any, generator: Any, *rest: Any, **kwargs: Any) -> Any:
     trace = _trace_around()
     is_any_traced = find_followed((rest, list(kwargs.values()))) is not None
-    if trace is not None and isinstance(trace.draws, Draws) and trace.draws.is_seeded(generator):
-        trace = None  # the numbers are the same in each call
     if trace is None and not is_any_traced:
         return NotImplemented
     call = Call(_names[method], generator, trace)
@@ -90,10 +102,8 @@ def _default_rng(function: Any, seed: Any = None) -> Any:
         seed = operator.index(seed)  # type: ignore[arg-type]
     with own_calls():
         made = without_hook(function)(seed)
-    if seed is None:
-        draws.made_fresh(made)
-    elif not isinstance(seed, np.random.Generator | np.random.BitGenerator | np.random.RandomState):
-        draws.made_seeded(made)
+    if not isinstance(seed, np.random.Generator | np.random.BitGenerator | np.random.RandomState):
+        draws.made(made, seed)
     return made
 
 
