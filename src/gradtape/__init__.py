@@ -55,6 +55,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.custom.rules import custom_jvp as custom_jvp
     from gradtape.api.custom.rules import custom_vjp as custom_vjp
     from gradtape.api.custom.score_function import score_function as score_function
+    from gradtape.api.debug.printing import print as print
     from gradtape.api.solvers.callback import callback as callback
     from gradtape.api.solvers.implicit import custom_fixed_point as custom_fixed_point
     from gradtape.api.solvers.implicit import custom_root as custom_root
@@ -112,6 +113,7 @@ _LATER = {
     "custom_jvp": "custom.rules",
     "custom_vjp": "custom.rules",
     "score_function": "custom.score_function",
+    "print": "debug.printing",
     "callback": "solvers.callback",
     "custom_fixed_point": "solvers.implicit",
     "custom_root": "solvers.implicit",

@@ -25,6 +25,7 @@ from gradtape.trace.jit.guards import Mapped
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
+from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.batch import batch
 from gradtape.trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
@@ -155,7 +156,7 @@ class _Mapping:
         wholes = self._wholes(leaves, axes, args, kwargs)
         size = self._size(wholes, args, kwargs)
         name = getattr(self._function, "__name__", "a function")
-        tag = Mapped(f"the function {name!r} that {self._caller} maps")
+        tag = Mapped(f"the function {name!r} that {self._caller} maps", depth=len(contexts.stack))
         singles = {k: Value(aval(w.shape[1:], w.dtype), tags=(tag,)) for k, w in wholes.items()}
         given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
         for k in singles:
@@ -168,17 +169,22 @@ class _Mapping:
             outs, out_spec = flatten_with_none(results)
             values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
             known = [value for value in values if value is not None]
-            rolled = iter(rolled_since(moment, known, list(singles.values())))
+            seen = [value for shown, _ in tag.deferred for value in shown]
+            rolled = iter(rolled_since(moment, [*known, *seen], list(singles.values())))
             values = [None if value is None else next(rolled) for value in values]
+            seen = list(rolled)
         finally:
             tag.finish()
         substituted = {single: wholes[k] for k, single in singles.items()}
         batched = batch(
-            [value for value in values if value is not None],
+            [*[value for value in values if value is not None], *seen],
             substituted,
             size,
             lambda value: tag not in value.tags,
         )
+        shared = iter(zip(batched[len(batched) - len(seen) :], seen, strict=True))
+        for shown, finish in tag.deferred:
+            finish([value if whole is None else whole for whole, value in (next(shared) for _ in shown)])
         out_axes = spread_prefix(
             self._out_axes, results, f"{self._caller}: out_axes", "the results", here.site
         )

@@ -165,9 +165,22 @@ class Abstract(Trace):
 
 
 class Mapped(Abstract):
-    """Follows what depends on an element of a mapped axis: one stands for all of them, and has no numbers."""
+    """Follows what depends on an element of a mapped axis: one stands for all of them, and has no numbers.
 
-    __slots__ = ()
+    Attributes
+    ----------
+    depth : int
+        The number of contexts around.
+    deferred : list
+        Pairs of values and a function of their arrays of all elements, which is called when the mapped function has returned.
+    """
+
+    __slots__ = ("deferred", "depth")
+
+    def __init__(self, described: str, remedy: str = "", *, depth: int = 0) -> None:
+        super().__init__(described, remedy)
+        self.depth = depth
+        self.deferred: list[Any] = []
 
     why = "one element stands for all elements along the mapped axis, and they need not agree"
     instead = "use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend on values"
