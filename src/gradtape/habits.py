@@ -143,7 +143,7 @@ sumsqr: use np.sum(x**2)
 mtimes: use a @ b
 if_else: use np.where(c, a, b), or gt.cond(c, f, g, x)
 nlpsol qpsol Opti rootfinder minimize: give gt.value_and_grad(f) to scipy.optimize.minimize(..., jac=True)
-integrator odeint: integrate with gt.scan or gt.fori_loop, which are differentiated
+integrator odeint: call scipy.integrate.solve_ivp or odeint, which are differentiated
 external Callback: give a rule with gt.custom_vjp
 njit: use @gt.jit; an @numba.njit function can be called inside of it
 prange: write range(n): compiled loops use the cores by themselves
