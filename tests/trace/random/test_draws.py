@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -276,3 +277,40 @@ def test_other_processes_draw_from_their_own_generators() -> None:
 def test_what_cannot_be_repeated_is_refused(function: Callable[..., Any], named: str) -> None:
     with pytest.raises(UnsupportedFunctionError, match=named):
         gt.jit(function)(1.0, np.random.default_rng(0))
+
+
+def test_threads_share_a_generator() -> None:
+    rng = np.random.default_rng(1)
+    compiled = gt.jit(lambda x: x * rng.normal(size=4))
+    found: list[tuple[float, ...]] = []
+
+    def work() -> None:
+        found.extend(tuple(compiled(1.0)) for _ in range(25))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == sorted(map(tuple, np.random.default_rng(1).normal(size=(100, 4))))
+
+
+def test_callbacks_draw_numbers() -> None:
+    rng, plain = twins()
+    compiled = gt.jit(lambda x: x if gt.callback(lambda y: y * rng.normal(), 0.0, x) > 0 else -x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert {abs(float(compiled(1.0))) for _ in range(4)} == {1.0}
+    assert not same_state(rng, plain)
+
+
+def test_edges_of_parameters() -> None:
+    rng, plain = twins()
+    np.testing.assert_array_equal(
+        gt.jit(lambda a: rng.weibull(a, 3))(np.array([0.0, 1.0, 2.0])), plain.weibull([0.0, 1.0, 2.0], 3)
+    )
+    assert same_state(rng, plain)
+    assert gt.jit(lambda x: rng.normal(x, 1.0, 0))(1.0).shape == (0,)
+    assert gt.jit(lambda x: x * rng.random())(np.ones(2, np.float32)).dtype == np.float32
+    with pytest.raises(UnsupportedFunctionError, match="stands for many"):
+        gt.vmap(lambda a: rng.dirichlet(a))(np.ones((2, 3)))

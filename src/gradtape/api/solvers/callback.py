@@ -13,6 +13,7 @@ from gradtape.errors import ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.op import NDArray
 from gradtape.kinds.routines.host import call_host, enter_function
+from gradtape.trace.random.observation import own_calls
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten
 
@@ -72,7 +73,8 @@ def callback(function: Callable[..., Any], result_like: Any, *args: Any) -> Any:
 
     def call(*arrays: NDArray) -> tuple[NDArray, ...]:
         given = operands.rebuild([array if array.ndim else array[()] for array in arrays])
-        leaves, spec = flatten(function(*given))
+        with own_calls():  # while a trace computes an example
+            leaves, spec = flatten(function(*given))
         found = [np.asarray(leaf) for leaf in leaves]
         if spec != like.spec or [array.shape for array in found] != [type_.shape for type_ in types]:
             raise ShapeError(

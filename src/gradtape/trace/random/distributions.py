@@ -75,6 +75,11 @@ def is_known(x: Array) -> bool:
     return abstract_of(value) is None and (trace_of(value) is not None or value.data is not None)
 
 
+def is_concrete(x: Array) -> bool:
+    """Return whether a parameter has numbers, which a tape may have to compute; an element of a mapped axis has none."""
+    return not isinstance(x, Handle) or abstract_of(x.value) is None
+
+
 def not_negative(name: str, x: Array) -> None:
     """Raise NumPy's error for negative parameters."""
     if is_known(x) and bool(np.any(x < 0)):
@@ -150,6 +155,8 @@ def rayleigh(noise: Noise, scale: Array = 1.0, size: Size = None) -> Array:
 def weibull(noise: Noise, a: Array, size: Size = None) -> Array:
     """``e**(1/a)``."""
     not_negative("a", a)
+    if is_concrete(a) and bool(np.any(a == 0.0)):  # NumPy draws nothing for 0
+        return noise("weibull", a, size=shape_of(size, a))
     return noise("standard_exponential", size=shape_of(size, a)) ** (1.0 / a)
 
 

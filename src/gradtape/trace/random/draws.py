@@ -7,6 +7,7 @@ computed first, by a program of its own. No number is part of a program, and a p
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -77,6 +78,27 @@ def drawn_array(sampler: Sampler, generator: Any, parameters: Sequence[NDArray])
     return np.require(array, np.dtype(array.dtype.type), ("C", "A")), type(found) in (float, int, bool)
 
 
+class Change:
+    """What a trace has done to a generator, to be undone unless another thread has drawn from it since."""
+
+    __slots__ = ("_after", "_before", "generator")
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+        self._before = state_of(generator)
+        self._after = b""
+
+    def note(self) -> None:
+        """Note the state after a draw."""
+        self._after = pickle.dumps(state_of(self.generator))
+
+    def undo(self) -> None:
+        """Set the generator back."""
+        with _lock_of(self.generator):
+            if pickle.dumps(state_of(self.generator)) == self._after:
+                restore(self.generator, self._before)
+
+
 class Draws:
     """The draws of one trace.
 
@@ -91,14 +113,14 @@ class Draws:
         In the order of the calls.
     """
 
-    __slots__ = ("_kept", "_sources", "_states", "calls")
+    __slots__ = ("_changes", "_kept", "_sources", "calls")
 
     def __init__(self, captured: Sequence[Any]) -> None:
         self.calls: list[Draw] = []
         self._sources: dict[int, Any] = {id(LEGACY): LEGACY}
         self._sources.update((id(generator), number) for number, generator in enumerate(captured))
         self._kept = list(captured)
-        self._states: dict[int, tuple[Any, Any]] = {}
+        self._changes: dict[int, Change] = {}
 
     def knows(self, generator: Any) -> bool:
         """Return whether a generator is captured, or was made by the function."""
@@ -119,17 +141,19 @@ class Draws:
     ) -> Value:
         """Draw, and return the numbers as an input of the trace."""
         source = self._sources[id(generator)]
-        if id(generator) not in self._states and not isinstance(source, Fresh):
-            self._states[id(generator)] = generator, state_of(generator)
+        if id(generator) not in self._changes and not isinstance(source, Fresh):
+            self._changes[id(generator)] = Change(generator)
         array, is_plain = drawn_array(sampler, generator, force(parameters))
+        if not isinstance(source, Fresh):
+            self._changes[id(generator)].note()
         value = Value(aval(array.shape, array.dtype, is_plain), data=array, tags=(trace,))
         self.calls.append(Draw(source, sampler, tuple(parameters), value, len(trace.guards), warning))
         return value
 
     def restore(self) -> None:
         """Set the generators back to before the trace, which is given up."""
-        for generator, state in self._states.values():
-            restore(generator, state)
+        for change in self._changes.values():
+            change.undo()
         self.calls.clear()
 
     def plan(self, inputs: Sequence[Value], trace: Trace, stop: Callable[[Value], bool]) -> DrawPlan | None:
@@ -163,7 +187,7 @@ class Draws:
                 Step(draw.source, draw.sampler, needed, graph, type_.shape, type_.dtype, draw.warning)
             )
         numbers = [draw.value.data for draw in self.calls]
-        return DrawPlan(steps, numbers, list(self._states.values()))  # type: ignore[arg-type]
+        return DrawPlan(steps, numbers, list(self._changes.values()))  # type: ignore[arg-type]
 
 
 class Step:
@@ -271,8 +295,8 @@ class DrawPlan:
         In order.
     numbers : list of ndarray
         What the traced call has drawn, which the first call takes.
-    states : list of (generator, state)
-        The states of its generators before.
+    changes : list of Change
+        What this has done to its generators.
     """
 
     __slots__ = ("_first", "steps")
@@ -285,17 +309,17 @@ class DrawPlan:
             guards[: max([0, *[len(step.graph.guards) for step in self.steps if step.graph is not None]])]
         )
 
-    def __init__(self, steps: Sequence[Step], numbers: list[NDArray], states: list[tuple[Any, Any]]) -> None:
+    def __init__(self, steps: Sequence[Step], numbers: list[NDArray], changes: list[Change]) -> None:
         self.steps = tuple(steps)
-        self._first: list[tuple[list[NDArray], list[tuple[Any, Any]]]] = [(numbers, states)]
+        self._first: list[tuple[list[NDArray], list[Change]]] = [(numbers, changes)]
 
     def give_up_first(self) -> None:
         """Set the generators back to before the trace, if no call has taken its numbers."""
-        for _, states in self._take_first():
-            for generator, state in states:
-                restore(generator, state)
+        for _, changes in self._take_first():
+            for change in changes:
+                change.undo()
 
-    def _take_first(self) -> list[tuple[list[NDArray], list[tuple[Any, Any]]]]:
+    def _take_first(self) -> list[tuple[list[NDArray], list[Change]]]:
         try:
             return [self._first.pop()]
         except IndexError:
@@ -308,17 +332,18 @@ class DrawPlan:
         Meanwhile no other thread draws from them.
         """
         used = {id(one): one for step in self.steps if (one := _generator_of(step.source, generators, {}))}
-        states = [state for _, states in self._first for state in states]
+        first = [change for _, changes in self._first for change in changes]
         with ExitStack() as held:
             for generator in sorted(used.values(), key=id):
                 held.enter_context(_lock_of(generator))
-            first = {id(generator): state for generator, state in states}
-            before = [(one, first.get(id(one)) or state_of(one)) for one in used.values()]
+            before = [(one, state_of(one)) for one in used.values()]
             try:
                 yield
             except (GuardMiss, np.linalg.LinAlgError):
                 for generator, state in before:
                     restore(generator, state)
+                for change in first:  # the call took the numbers of the trace
+                    change.undo()
                 raise
 
     def run(self, generators: Sequence[Any], arrays: Sequence[NDArray]) -> list[NDArray]:

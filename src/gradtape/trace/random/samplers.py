@@ -24,7 +24,7 @@ from gradtape.trace.random.distributions import (
     Noise,
     Size,
     as_shape,
-    is_known,
+    is_concrete,
     not_negative,
     positive,
     shape_of,
@@ -126,9 +126,7 @@ def dirichlet(noise: Noise, alpha: Array, size: Size = None) -> Array:
         raise ValueError("alpha must be a one-dimensional array")
     not_negative("alpha", alpha)
     count, shape = alpha.shape[0], () if size is None else as_shape(size)
-    if not noise.legacy and count and (not is_known(alpha) or bool(np.max(alpha) < 0.1)):
-        if not is_known(alpha):
-            raise ValueError("dirichlet: NumPy's formula depends on alpha, which is not known here")
+    if not noise.legacy and count and is_concrete(alpha) and bool(np.max(alpha) < 0.1):
         rest = np.cumsum(alpha[::-1])[::-1][1:]
         first = np.broadcast_to(alpha[:-1], (*shape, count - 1))
         left = np.broadcast_to(rest, first.shape)
