@@ -53,7 +53,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "inner function": lambda a: lowest(lambda x: (lambda y: a * y)(x)),
     "list": lambda a: lowest(lambda x, c: c[0] * x, ([a, 1.0],)),
     "ode": lambda a: si.ode(lambda t, y: -a * y).set_initial_value(1.0).integrate(1.0)[0],
-    "spsolve": lambda a: sl.spsolve(A, B * a)[0],
     "lsqr": lambda a: sl.lsqr(A, B * a)[0][0],
     "expm_multiply": lambda a: sl.expm_multiply(A, B * a)[0],
 }

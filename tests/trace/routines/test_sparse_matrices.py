@@ -7,6 +7,7 @@ import scipy.sparse.linalg as spla
 
 import gradtape as gt
 from gradtape.errors import UnsupportedFunctionError
+from tests.support.processes import words_printed
 
 RNG = np.random.default_rng(0)
 A = sp.random_array((5, 4), density=0.5, format="csr", rng=RNG)
@@ -72,6 +73,9 @@ CASES = {
     "sum 0": lambda d, x: made(d).sum(axis=0),
     "sum 1": lambda d, x: made(d).sum(axis=1),
     "mean": lambda d, x: made(d).mean(axis=1),
+    "tril": lambda d, x: sp.tril(made(d), -1),
+    "reshaped": lambda d, x: made(d).reshape(4, 5),
+    "largest": lambda d, x: made(d).max(),
     "diagonal": lambda d, x: made(d).diagonal(1),
     "trace": lambda d, x: made(d).trace(),
     "toarray": lambda d, x: made(d).toarray(),
@@ -198,6 +202,15 @@ def test_matrices_are_containers():
     double(X)
     changed.data *= 3
     np.testing.assert_allclose(double(X), 3 * (A @ X))
+
+
+def test_matrices_are_arguments_of_the_first_function_of_a_process():
+    program = (
+        "import numpy as np, scipy.sparse as sp, gradtape as gt\n"
+        "A = sp.csr_array(np.array([[1.0, 2.0], [0.0, 3.0]]))\n"
+        "print(gt.grad(lambda A: np.sum((A @ np.ones(2)) ** 2))(A).data.tolist())"
+    )
+    assert words_printed(program) == ["[6.0,", "6.0,", "6.0]"]
 
 
 def test_sparse_derivatives_inside_of_traced_functions():

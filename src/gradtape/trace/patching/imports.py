@@ -21,6 +21,11 @@ def when_imported(name: str, work: Work) -> None:
     before_recording(lambda: _begin(name, work))
 
 
+def at_import(name: str, work: Work) -> None:
+    """Call a function with a module: now if it is imported, or when it is."""
+    _begin(name, work)
+
+
 def _begin(name: str, work: Work) -> None:
     """Call a function with a module if it is imported, or register it for the import."""
     module = sys.modules.get(name)

@@ -21,7 +21,7 @@ from gradtape.ops.core.indexing import gather, put_add
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.preallocated import to_ndarray
-from gradtape.trace.patching.imports import when_imported
+from gradtape.trace.patching.imports import at_import
 from gradtape.trace.routines.registry import refused, stands_for
 from gradtape.trees import register_node
 
@@ -717,4 +717,4 @@ def register_containers(module: Any) -> None:
             )
 
 
-when_imported("scipy.sparse", register_containers)
+at_import("scipy.sparse", register_containers)  # arguments are flattened before anything is recorded
