@@ -10,6 +10,7 @@ import pytest
 import scipy.optimize as so
 
 import gradtape as gt
+from gradtape.runtime.compile.cache import disk
 
 TIGHT = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
 
@@ -210,6 +211,23 @@ def test_callback_is_called_each_time() -> None:
     for x in (1.0, 2.0):
         np.testing.assert_array_equal(f(x, np.ones(2)), np.full(2, 2 * (x + 2)))
     assert [x for x, _ in seen] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("looped", [False, True])
+def test_kernels_that_call_functions_of_this_process_are_not_stored(
+    looped: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADTAPE_CACHE_DIR", str(tmp_path))
+    before = disk.statistics.stores
+
+    def called(x: Any) -> Any:
+        return gt.callback(np.sin, 0.0, x) * 1.25
+
+    def loop(x: Any) -> Any:
+        return gt.fori_loop(0, 3, lambda i, c: called(c), x)
+
+    gt.jit(loop if looped else called)(0.3)
+    assert disk.statistics.stores == before
 
 
 def test_callbacks_have_no_derivative_in_silence() -> None:

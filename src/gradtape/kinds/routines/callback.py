@@ -58,6 +58,8 @@ class Callback(Op):
         ``(*values) -> values``: the operands of a test from random ones, where not all will do.
     codes : str
         The dtypes of the tests, by NumPy's character codes.
+    is_local : bool
+        Whether its parameters mean something to this process only, as functions of the user's do.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Callback(Op):
         takes_stacks: bool = False,
         prepare: Callable[..., Sequence[Any]] | None = None,
         codes: str = "fdFD",
+        is_local: bool = False,
     ) -> None:
         super().__init__(name)
         self.ranks = ranks
@@ -90,6 +93,7 @@ class Callback(Op):
         self.takes_stacks = takes_stacks
         self.prepare = prepare
         self.codes = codes
+        self.is_local = is_local
 
     def __call__(self, *inputs: Any, **params: Any) -> Value:
         """Return the result of a row that has one."""
@@ -218,6 +222,12 @@ def _paired(parts: NDArray) -> NDArray:
 def _parted(numbers: NDArray) -> NDArray:
     parts = np.ascontiguousarray(numbers).reshape((*numbers.shape, 1)).view(part_dtype(numbers.dtype))
     return parts.reshape((*numbers.shape, 2))
+
+
+def calls_locally(node: Node) -> bool:
+    """Return whether a node calls a function that this process only has."""
+    op = ROWS.get(node.params["row"]) if isinstance(node.op, PythonCall) else node.op
+    return isinstance(op, Callback) and op.is_local
 
 
 def multiplications(node: Node) -> int:

@@ -51,6 +51,7 @@ def _row(ranks: tuple[int, ...]) -> Callback:
         evaluate=lambda *arrays, key, types: FUNCTIONS[key](*arrays),
         tangent=refuse,
         samples=(),
+        is_local=True,
     )
 
 

@@ -99,7 +99,10 @@ disk: Final = DiskCache()
 
 
 def cached_object(
-    fingerprint: str | bytes, build: Callable[[], CachedObject], *options: object
+    fingerprint: str | bytes,
+    build: Callable[[], CachedObject],
+    *options: object,
+    is_local: Callable[[], bool] = lambda: False,
 ) -> CachedObject:
     """Return a program's object code from the disk, or else build and store it.
 
@@ -111,6 +114,8 @@ def cached_object(
         Compiles it.
     *options : object
         Whatever else the code depends on.
+    is_local : callable
+        Returns whether the code that was built is of use to this process only; then it is not stored.
 
     Examples
     --------
@@ -124,7 +129,8 @@ def cached_object(
     found = _arrived.get(key) or disk.load(key)
     if found is None:
         found = build()
-        disk.store(key, found)
+        if not is_local():
+            disk.store(key, found)
     return found
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gradtape.config import config
 from gradtape.errors import CompileWarning, GradtapeError, LoweringError, warn
+from gradtape.ir.body import bodies_of
 from gradtape.ir.fingerprint import fingerprint
-from gradtape.ir.graph import Graph
+from gradtape.ir.graph import Graph, Node
+from gradtape.kinds.routines.callback import calls_locally
 from gradtape.lower.llvm.writer import KERNEL
 from gradtape.lower.target.symbols import addresses_of
 from gradtape.runtime.call.convention import CallForm, Signature
@@ -113,6 +115,13 @@ def _facts(
     return _Facts(lowered.workspace_bytes, heavy, lowered.polls, lowered.drain, symbols, loops, notes)
 
 
+def _is_local(nodes: Iterable[Node]) -> bool:
+    """Return whether nodes call functions that this process only has."""
+    return any(
+        calls_locally(node) or any(_is_local(body.nodes) for body in bodies_of(node)) for node in nodes
+    )
+
+
 def kernel_for(
     graph_of: Callable[[], Graph],
     form: CallForm | None,
@@ -135,7 +144,7 @@ def kernel_for(
                 return _by_numba(graph_of(), form)
             except LoweringError as error:
                 note = f"compiled by LLVM and not by Numba: {error.what}"
-        found = cached_object(key, build)
+        found = cached_object(key, build, is_local=lambda: _is_local(graph_of().nodes))
         kernel = _loaded(graph_of, form, found)
     except LoweringError as error:
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
