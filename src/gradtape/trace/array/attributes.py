@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gradtape.errors import ArgumentError, DtypeError
+from gradtape.errors import ArgumentError, DtypeError, InPlaceError
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import shadow_of
 from gradtape.trace.source.sites import is_user_file, user_site
@@ -78,6 +78,22 @@ class Attributes:
             why="an array is a value: it has no bytes that could be read as another dtype",
             remedy="use x.astype(dtype) for the same numbers, x.real and x.imag, or x.numpy().view(dtype)",
         )
+
+    def setflags(self, write: bool | None = None, align: bool | None = None, uic: bool | None = None) -> None:
+        """Do nothing: an array is a value, and what is protected from writing stays as it is.
+
+        Raises
+        ------
+        InPlaceError
+            If the array is to become writeable, or the memory to be aligned otherwise.
+        """
+        if write or align or uic:
+            raise InPlaceError(
+                "x.setflags(write=True) of a traced array",
+                where=user_site(),
+                why="an array is a value, which has no memory of its own",
+                remedy="x[i] = y needs no flag; x.setflags(write=False) does nothing",
+            )
 
     def __array_namespace__(self, *, api_version: Any = None) -> ModuleType:
         """Return the namespace of the array API standard whose functions take the array: NumPy's."""

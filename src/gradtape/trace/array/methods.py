@@ -81,7 +81,8 @@ class Methods:
     def transpose(self: Any, *axes: Any) -> Any:
         """Return the array with its axes permuted: ``np.transpose``."""
         here.site = user_site(3, "x.transpose")
-        order = None if not axes else axes[0] if len(axes) == 1 else axes
+        whole = len(axes) == 1 and (axes[0] is None or np.ndim(axes[0]))
+        order = None if not axes else axes[0] if whole else axes
         return view_of(np.transpose, (self, order), {})
 
     @property

@@ -178,6 +178,11 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         seen = ndarray_or_none(self)
         return np.asarray(self, dtype) if seen is None else np.array(seen[...], dtype, copy=copy)
 
+    def __array_namespace__(self, *, api_version: Any = None) -> ModuleType:
+        """Return NumPy: functions of the array API write to what has a namespace, and to copies of other things."""
+        namespace: ModuleType = np.empty(0).__array_namespace__(api_version=api_version)
+        return namespace
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         call = getattr(ufunc, method)
         targets = (inputs[0],) if method == "at" else kwargs.get("out", ())

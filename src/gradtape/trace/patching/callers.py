@@ -17,13 +17,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.trace.patching.bytecode import callee_names
+from gradtape.trace.patching.bytecode import callee_names, instruction_at
 from gradtape.trace.source.sites import is_followed_file
 
 _NUMPY_CALLERS: Final = {
     id(vars(np)[name].__code__): vars(np)[name] for name in ("ones", "full", "eye", "identity")
 }
 """Functions of NumPy that are written in Python and call hooked functions, by the ids of their code."""
+
+_ITERATES: Final = ("map",)
+"""The callee of a frame that steps through an iterator, ``a, b = map(np.asarray, (a, b))``: an iterator that has no frame of its own calls
+the function that it was made of."""
 
 _callee_cache: Final[dict[int, tuple[CodeType, dict[int, tuple[str, ...]]]]] = {}
 """By the id of code: the code, which keeps the id valid, and the names of its callees by offset; none for code of libraries."""
@@ -63,12 +67,20 @@ def called_directly(frame: FrameType, function: Any) -> bool:
         )
     if not answer:
         return False
-    return answer[-1] == function.__name__ or _is_same_function(_value_of(answer, frame), function)
+    return (
+        answer is _ITERATES
+        or answer[-1] == function.__name__
+        or _is_same_function(_value_of(answer, frame), function)
+    )
 
 
 def _callee_names(frame: FrameType, function: Any) -> tuple[str, ...]:
     """Return the names of the callee of a frame; none if it is another function of the same name."""
+    if instruction_at(frame) in ("UNPACK_SEQUENCE", "FOR_ITER"):
+        return _ITERATES
     names = callee_names(frame)
+    if names in (("list",), ("tuple",)) and _value_of(names, frame) is None:
+        return _ITERATES
     if not names or not names[-1]:
         return ()
     if not all(names):

@@ -26,7 +26,9 @@ from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import RECORDERS
 from gradtape.trace.routines import (
     distances,
+    filters,
     grids,
+    hierarchy,
     piecewise,
     rotations,
     sparse_equations,
@@ -36,7 +38,17 @@ from gradtape.trace.routines import (
 from gradtape.trace.routines.registry import ROUTINES
 from gradtape.trace.source.sites import user_site
 
-PACKAGES: Final = (distances, grids, piecewise, rotations, sparse_matrices, sparse_equations, splines)
+PACKAGES: Final = (
+    distances,
+    filters,
+    grids,
+    hierarchy,
+    piecewise,
+    rotations,
+    sparse_matrices,
+    sparse_equations,
+    splines,
+)
 """The modules that enter themselves in `ROUTINES`."""
 
 NESTED: Final = 4

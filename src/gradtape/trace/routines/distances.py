@@ -1,4 +1,4 @@
-"""Distances between points, and what is built on them: trees of neighbours, codes of clusters, linkages."""
+"""Distances between points, and what is built on them: trees of neighbours, codes of clusters."""
 
 from __future__ import annotations
 
@@ -252,60 +252,3 @@ def cluster_means(obs: Any, labels: Any, nc: int) -> tuple[Any, Any]:
     counts = np.sum(members, axis=0)
     means = (members.T + 0.0) @ obs / np.maximum(counts, 1)[:, None]
     return means, counts > 0
-
-
-_UPDATES: Final[dict[str, Callable[..., Any]]] = {
-    "single": lambda a, b, h, na, nb, n: np.minimum(a, b),
-    "complete": lambda a, b, h, na, nb, n: np.maximum(a, b),
-    "average": lambda a, b, h, na, nb, n: (na * a + nb * b) / (na + nb),
-    "weighted": lambda a, b, h, na, nb, n: (a + b) / 2,
-    "centroid": lambda a, b, h, na, nb, n: root(
-        (na * a**2 + nb * b**2 - na * nb * h**2 / (na + nb)) / (na + nb)
-    ),
-    "median": lambda a, b, h, na, nb, n: root(a**2 / 2 + b**2 / 2 - h**2 / 4),
-    "ward": lambda a, b, h, na, nb, n: root(((n + na) * a**2 + (n + nb) * b**2 - n * h**2) / (n + na + nb)),
-}
-"""The distances of a cluster to two others that are joined: the recurrences of Lance and Williams (1967)."""
-
-
-@stands_for("scipy.cluster.hierarchy.linkage")
-def linkage(y: Any, method: str = "single", metric: Any = "euclidean", optimal_ordering: bool = False) -> Any:
-    """Follow `scipy.cluster.hierarchy.linkage`: which clusters are joined has no derivative; their distances have."""
-    y = np.asarray(y)
-    distances = y if y.ndim == 1 else pdist(y, metric)
-    plain = sys.modules["scipy.cluster.hierarchy"].linkage
-    joined = plain(known_numbers(distances, "a linkage"), method, optimal_ordering=optimal_ordering)
-    count = joined.shape[0] + 1
-    table = squareform(distances)
-    rows = {number: table[number] for number in range(count)}
-    places = {number: number for number in range(count)}
-    sizes = np.ones(count)
-    heights = []
-    for step, (a, b) in enumerate(joined[:, :2].astype(int)):
-        first, second = rows.pop(a), rows.pop(b)
-        height = first[places[b]]
-        heights.append(height)
-        na, nb = sizes[places[a]], sizes[places[b]]
-        merged = _UPDATES[method](first, second, height, na, nb, sizes)
-        keep = places[a]
-        rows = {
-            number: np.where(np.arange(count) == keep, merged[places[number]], row)
-            for number, row in rows.items()
-        }
-        rows[count + step] = merged
-        places[count + step] = keep
-        sizes[keep] = na + nb
-    return np.stack([joined[:, 0], joined[:, 1], np.stack(heights), joined[:, 3]], axis=1)
-
-
-@stands_for("scipy.cluster.hierarchy._hierarchy.cophenetic_distances")
-def cophenetic_distances(Z: Any, d: Any, n: int) -> None:
-    """Write the height at which each pair of observations is joined."""
-    joined = known_numbers(Z[:, :2], "cophenetic distances").astype(int)
-    members = {number: [number] for number in range(n)}
-    places = np.zeros((n, n), int)
-    for step, (a, b) in enumerate(joined):
-        places[np.ix_(members[a], members[b])] = step
-        places[np.ix_(members[b], members[a])] = step
-        members[n + step] = members[a] + members[b]
-    d[...] = lookup(Z, (places[np.triu_indices(n, 1)], 2))

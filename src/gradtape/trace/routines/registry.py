@@ -8,8 +8,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from gradtape.errors import UnsupportedFunctionError
+from gradtape.ir.types import aval
+from gradtape.kinds.arguments import known
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import HOOKS
+from gradtape.kinds.routines.host import call_host, enter_function
+from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import to_ndarray
@@ -60,6 +64,33 @@ def known_numbers(array: Any, what: str) -> Any:
             "call it outside of the jitted function; on a tape it is followed",
         )
     return np.array(data)
+
+
+def computed(function: Callable[..., Any], like: Any, *arrays: Any) -> Any:
+    """Return what a function computes of numbers, without a derivative; in a jitted function the kernel calls it back.
+
+    Parameters
+    ----------
+    function : callable
+        It takes ndarrays and returns one, or a tuple of them.
+    like : ndarray or tuple of ndarray
+        Arrays of the shapes and dtypes of the results.
+    *arrays : array_like
+        Its arguments, of which some are traced.
+    """
+    values = [array.value if isinstance(array, Handle) else as_value(np.asarray(array)) for array in arrays]
+    numbers = [known(value) for value in values]
+    if all(number is not None for number in numbers):
+        return function(*[np.array(number) for number in numbers])
+    several = isinstance(like, tuple)
+
+    def call(*given: Any) -> tuple[Any, ...]:
+        found = function(*given)
+        return tuple(found) if several else (found,)
+
+    types = [aval(each.shape, each.dtype) for each in (like if several else (like,))]
+    outs = [Array(out) for out in call_host(enter_function(call), types, [stop_gradient(v) for v in values])]
+    return tuple(outs) if several else outs[0]
 
 
 def lookup(array: Any, index: Any) -> Any:

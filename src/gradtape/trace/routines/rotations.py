@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.trace.array.handle import Handle
 from gradtape.trace.routines.registry import constant_or_traced, lookup, stands_for
 
 ROTATIONS = (
@@ -37,8 +38,9 @@ for _package, _names in (("_rotation", ROTATIONS), ("_rigid_transform", TRANSFOR
 def write_elements(
     self: Any, at_op: Any, in_place_op: Any, out_of_place_op: Any, y: Any, /, copy: Any, xp: Any
 ) -> Any:
-    """Return an array with other elements, as ``xpx.at(x)[k].set(y)`` does."""
-    made = constant_or_traced(self._x) + 0
+    """Return an array with other elements, as ``xpx.at(x)[k].set(y)`` does, which writes to arrays where it can."""
+    written = isinstance(self._x, Handle) and not copy
+    made = self._x if written else constant_or_traced(self._x) + 0
     made[self._idx] = y if in_place_op is None else in_place_op(made[self._idx], y)
     return made
 

@@ -150,6 +150,8 @@ def _recursive(
 def sosfilt(sos: Any, x: Any, axis: Any = -1, zi: Any = None) -> Value | tuple[Value, Value]:
     """Follow `scipy.signal.sosfilt`."""
     sections = as_array(sos, "sos")
+    if sections.ndim == 1:
+        sections = reshape(sections, (1, sections.size))
     if sections.ndim != 2 or sections.shape[1] != 6:
         raise ValueError("sos array must be shape (n_sections, 6)")
     if sections.data is not None and not sections.tags and not (sections.data[:, 3] == 1).all():
