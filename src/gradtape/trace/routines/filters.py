@@ -225,6 +225,32 @@ def _quadratic(d: Any) -> Any:
     return np.where(d < 0.5, 0.75 - d**2, np.where(d < 1.5, (d - 1.5) ** 2 / 2, 0.0))
 
 
+# Spectra
+
+
+@stands_for("scipy.signal._spectral_py._fft_helper")
+def spectra(x: Any, win: Any, detrend_func: Any, nperseg: int, noverlap: int, nfft: int, sides: str) -> Any:
+    """Return the Fourier transforms of segments that overlap."""
+    segments = detrend_func(_segments(x, nperseg, nperseg - noverlap)) * win
+    fft = sys.modules["scipy.fft"]
+    if sides == "twosided":
+        return fft.fft(segments, n=nfft)
+    return fft.rfft(np.real(segments), n=nfft)
+
+
+def _segments(x: Any, size: int, step: int) -> Any:
+    """Return segments that begin after each step, made of the parts of the array that are as long as a step."""
+    count = (x.shape[-1] - size) // step + 1
+    parts = -(-size // step)
+    if parts > min(count, 16):
+        return np.lib.stride_tricks.sliding_window_view(x, size, axis=-1)[..., ::step, :]
+    missing = max((count + parts - 1) * step - x.shape[-1], 0)
+    whole = np.concatenate([x, np.zeros((*x.shape[:-1], missing), x.dtype)], axis=-1) if missing else x
+    rows = whole[..., : (count + parts - 1) * step].reshape(*x.shape[:-1], count + parts - 1, step)
+    beside = [rows[..., k : k + count, :] for k in range(parts)]
+    return np.concatenate(beside, axis=-1)[..., :size]
+
+
 # Peaks
 
 
