@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.coverage.measure import check_jit, check_tape, outcome
+from tests.coverage.measure import CHECKS, outcome
 from tests.coverage.namespaces.table import NAMESPACES
 from tests.coverage.page import page
 
@@ -17,6 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.coverage", description=__doc__)
     parser.add_argument("namespace", nargs="?", help="measure this one only")
     parser.add_argument("function", nargs="*", help="and of it these only")
+    parser.add_argument("--ways", default="jit,tape", help="of jit, tape, vmap and single, with commas")
     parser.add_argument("--write", action="store_true", help="write docs/coverage.md, and measure nothing")
     arguments = parser.parse_args()
     if arguments.write:
@@ -32,7 +33,7 @@ def main() -> None:
                 if arguments.function and name not in arguments.function:
                     continue
                 for case in cases:
-                    for check in (check_jit, check_tape):
+                    for check in [CHECKS[way] for way in arguments.ways.split(",")]:
                         found = outcome(
                             lambda case, check=check, constant=constant: check(case, constant=constant), case
                         )

@@ -129,6 +129,57 @@ def check_tape(case: Case, *, constant: bool = False) -> None:
     _check_gradients("tape", case, [None] * len(arrays) if left else tape.gradient(value, watched), constant)
 
 
+def check_vmap(case: Case, *, constant: bool = False) -> None:
+    """Raise unless the values and gradients of a batch of two are those of its elements."""
+    function = objective(case.function)
+    moved = [a + 1e-3 * direction for a, direction in zip(case.arrays, directions(case.arrays), strict=True)]
+    elements = (case.arrays, moved)
+    batch = [np.stack(pair) for pair in zip(*elements, strict=True)]
+    shares = (0.7, -0.4)
+
+    def total(*batch: Any) -> Any:
+        return np.sum(gt.vmap(function)(*batch) * np.array(shares))
+
+    value, gradients = gt.value_and_grad(total, argnums=tuple(range(len(batch))))(*batch)
+    plain = [float(np.real(np.asarray(function(*element)))) for element in elements]
+    expected = sum(share * each for share, each in zip(shares, plain, strict=True))
+    compare("value of a batch", float(value), expected, 1e-9)
+    for k, direction in enumerate(directions(case.arrays)):
+        if case.arrays[k].dtype.kind == "c":
+            continue
+        slopes = [0.0 if constant else slope(function, element, k, direction) for element in elements]
+        expected = sum(share * each for share, each in zip(shares, slopes, strict=True))
+        compare(f"gradient of a batch in argument {k}", along(gradients[k], direction), expected, case.rtol)
+
+
+def check_single(case: Case, *, constant: bool = False) -> None:
+    """Raise unless values and gradients of single precision are those of double precision up to rounding, and have the function's dtype."""
+    function, double = objective(case.function), case.arrays
+    arrays = [array.astype(np.complex64 if array.dtype.kind == "c" else np.float32) for array in double]
+    try:
+        plain = [np.asarray(leaf) for leaf in leaves_of(case.function(*arrays))]
+    except Exception:
+        return  # the function itself does not take it
+    ours = leaves_of(gt.jit(case.function)(*arrays))
+    kinds = [np.asarray(leaf).dtype for leaf in ours]
+    if kinds != [leaf.dtype for leaf in plain]:
+        raise Mismatch(f"dtypes {kinds} instead of {[leaf.dtype for leaf in plain]}")
+    expected = float(np.real(np.asarray(function(*double))))
+    off = abs(float(np.real(np.asarray(function(*arrays)))) - expected)
+    numbers = tuple(range(len(arrays)))
+    value, gradients = gt.value_and_grad(function, argnums=numbers)(*arrays)
+    compare("value in single precision", float(value), expected, max(2e-3, 3 * off))
+    for k, direction in enumerate(directions(double)):
+        expected = 0.0 if constant else slope(function, double, k, direction)
+        compare(
+            f"gradient in single precision in argument {k}", along(gradients[k], direction), expected, 2e-2
+        )
+
+
+CHECKS = {"jit": check_jit, "tape": check_tape, "vmap": check_vmap, "single": check_single}
+"""The ways in which cases are measured."""
+
+
 def _check_gradients(way: str, case: Case, gradients: Sequence[Any], constant: bool) -> None:
     function = objective(case.function)
     for k, direction in enumerate(directions(case.arrays)):

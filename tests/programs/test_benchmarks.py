@@ -271,3 +271,14 @@ def test_adjoints_in_c_are_the_derivatives(monkeypatch: pytest.MonkeyPatch, name
     assert np.float64(5e-324) * np.float64(1.0) > 0.0, (
         "the library flushes the subnormal numbers of the process"
     )
+
+
+def test_filters_stand_beside_those_of_scipy() -> None:
+    environment = dict(os.environ, PYTHONPATH=str(Path(gradtape.__file__).parents[1]))
+    command = [sys.executable, str(BENCHMARKS / "filters.py"), "--works", "ndimage.correlate,correlate"]
+    done = subprocess.run(
+        [*command, "--rounds", "1"], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert not done.returncode, done.stderr
+    body = [line for line in done.stdout.splitlines() if is_row(line)][2:]
+    assert [float(line.strip("|").split("|")[-1]) < 1e-12 for line in body] == [True, True]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value, constant
+from gradtape.ir.types import FLOAT64
 from gradtape.kinds.arguments import as_array, as_int, one_axis
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import HOOKS, borrows
@@ -262,7 +263,7 @@ for _inverse in (False, True):
 
 def _hankel(a: Any, dln: Any, mu: Any, offset: Any, bias: Any, inverse: bool) -> Value:
     """Multiply the spectrum by coefficients (J. D. Talman, 1978; A. J. S. Hamilton, 2000)."""
-    x = _floats(a)
+    x = convert(as_array(a, "a"), FLOAT64)
     n = x.shape[-1]
     numbers = (dln, mu, offset, bias)
     function = _hankel_factors if any(isinstance(number, Value) for number in numbers) else _hankel_numbers

@@ -161,9 +161,8 @@ def _symmetric(k: Any, cs: Any, rsq: Any, omega: Any) -> Any:
     k = np.abs(k)
     size = np.sqrt(rsq) ** k
     if omega == 0.0 or omega == math.pi:
-        c0 = cs**2 * (1 + rsq) / (1 - rsq) ** 3
         signs = 1 if omega == 0.0 else 1 - 2 * (k % 2)
-        return c0 * size * (1 + (1 - rsq) / (1 + rsq) * k) * signs
+        return cs**2 * (1 + rsq) / (1 - rsq) ** 3 * size * (1 + (1 - rsq) / (1 + rsq) * signs * k)
     c0 = cs**2 * (1 + rsq) / (1 - rsq) / (1 - 2 * rsq * np.cos(2 * omega) + rsq**2)
     gamma = (1 - rsq) / (1 + rsq) / np.tan(omega)
     return c0 * size * (np.cos(omega * k) + gamma * np.sin(omega * k))

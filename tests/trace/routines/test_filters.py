@@ -1,0 +1,105 @@
+"""NumPy code in place of routines of scipy.signal: values are SciPy's where its branches differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.signal as signal
+
+import gradtape as gt
+
+RNG = np.random.default_rng(3)
+
+
+def same(function: Any, *arrays: Any) -> None:
+    """Compare the results of a function in jit, and on a tape, with its own."""
+    expected = function(*arrays)
+    with gt.GradientTape() as tape:
+        watched = function(*[tape.watch(array) for array in arrays])
+    for found in (gt.jit(function)(*arrays), watched):
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_peaks_with_plateaus(seed: int) -> None:
+    x = np.round(np.random.default_rng(seed).normal(size=60).cumsum())
+    peaks, found = signal.find_peaks(
+        x, plateau_size=(None, None), prominence=(None, None), width=(None, None)
+    )
+
+    def all_of(x: Any) -> Any:
+        peaks, found = signal.find_peaks(
+            x, plateau_size=(None, None), prominence=(None, None), width=(None, None)
+        )
+        return [peaks, *found.values()]
+
+    assert len(peaks) and (found["plateau_sizes"] > 1).any()
+    same(all_of, x)
+    same(lambda x: signal.peak_prominences(x, peaks, wlen=9), x)
+
+
+def test_peaks_of_short_and_rising_signals() -> None:
+    for x in (np.array([1.0, 2.0]), np.arange(5.0), np.zeros(4), np.array([0.0, 1.0, 1.0])):
+        assert gt.jit(lambda x: signal.find_peaks(x)[0])(x).size == 0
+
+
+def test_coefficients_of_splines_beyond_the_ends() -> None:
+    c, places = RNG.normal(size=7), np.linspace(-14, 21, 71)
+    same(
+        lambda c, t: [signal.cspline1d_eval(c, t, 0.7, 0.2), signal.qspline1d_eval(c, t, 0.7, 0.2)], c, places
+    )
+
+
+@pytest.mark.parametrize("omega", [0.0, np.pi, 0.4])
+@pytest.mark.parametrize("precision", [-1.0, 1e-3])
+def test_boundary_conditions_of_spline_filters(omega: float, precision: float) -> None:
+    x = RNG.normal(size=(2, 60))
+    same(
+        lambda x: [
+            signal.symiirorder2(x, 0.4, omega, precision),
+            signal.symiirorder1(x, 0.3, 0.2, precision),
+        ],
+        x,
+    )
+
+
+def test_bilinear_transforms_of_unequal_orders() -> None:
+    for b, a in (([1.0], [1.0, 0.4, 2.0]), ([0.0, 1.0, 0.3, 0.2], [2.0, 1.0]), ([1.0, 2.0], [0.5])):
+        same(lambda b, a, fs: signal.bilinear(b, a, fs), np.array(b), np.array(a), np.float64(1.7))
+
+
+def test_segments_of_all_overlaps() -> None:
+    x = RNG.normal(size=(2, 41))
+    for size, overlap in ((8, 0), (8, 3), (8, 7), (1, 0), (41, 5)):
+        same(lambda x, s=size, o=overlap: [signal.stft(x, nperseg=s, noverlap=o)[2]], x)  # type: ignore[misc]
+
+
+def test_repeated_poles() -> None:
+    same(lambda b, a: signal.residue(b, a)[:2], np.array([1.0, 3.0]), np.poly([-1.0, -3.0]))
+    assert [each.size for each in signal.unique_roots([0.5, 0.5001, 2.0])] == [2, 2]
+    found = gt.jit(lambda p: signal.unique_roots(p, rtype="avg")[0])(np.array([0.5, 0.5001, 2.0]))
+    np.testing.assert_allclose(found, [0.50005, 2.0])
+
+
+def test_windows_of_a_short_time_transform_are_protected() -> None:
+    def changed(w: Any) -> Any:
+        w.setflags(write=False)
+        return w.sum()
+
+    assert gt.grad(changed)(np.ones(3)).tolist() == [1, 1, 1]
+    with pytest.raises(gt.errors.InPlaceError, match="setflags"):
+        gt.grad(lambda w: (w.setflags(write=True), w.sum())[1])(np.ones(3))
+
+
+def test_functions_that_are_mapped_are_followed() -> None:
+    def mapped(x: Any, y: Any) -> Any:
+        a, b = map(np.asarray, (x, y))
+        return np.sum(a * b) + sum(c.sum() for c in list(map(np.asarray, (x, y))))
+
+    with gt.GradientTape() as tape:
+        x, y = tape.watch(np.array([1.0, 2.0])), tape.watch(np.array([3.0, 5.0]))
+        z = mapped(x, y)
+    np.testing.assert_allclose(tape.gradient(z, x), [4, 6])
