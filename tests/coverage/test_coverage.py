@@ -9,11 +9,11 @@ import pytest
 
 from tests.coverage.__main__ import PAGE
 from tests.coverage.cases import Case, Namespace
-from tests.coverage.measure import check_jit, check_tape, outcome
+from tests.coverage.measure import CHECKS, check_jit, check_tape, outcome
 from tests.coverage.namespaces.table import NAMESPACES
 from tests.coverage.page import page
 
-CHECKS = (check_jit, check_tape)
+WAYS = (check_jit, check_tape)
 
 
 def every(group: str) -> list[Any]:
@@ -27,21 +27,35 @@ def every(group: str) -> list[Any]:
 
 
 def is_sampled(check: Any, place: int) -> bool:
-    return place == 0 or CHECKS[place % 2] is check
+    return place == 0 or WAYS[place % 2] is check
 
 
 @pytest.mark.parametrize(("case", "place"), every("cases"))
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", WAYS)
 def test_values_and_derivatives(case: Case, place: int, check: Any, exhaustive: bool) -> None:
     if exhaustive or is_sampled(check, place):
         assert not outcome(check, case if exhaustive or place == 0 else case._replace(second=False))
 
 
 @pytest.mark.parametrize(("case", "place"), every("constant"))
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", WAYS)
 def test_constant_functions_work_in_traced_code(case: Case, place: int, check: Any, exhaustive: bool) -> None:
     if exhaustive or is_sampled(check, place):
         assert not outcome(lambda case: check(case, constant=True), case)
+
+
+SAMPLE = 41
+"""Of so many cases one is measured in batches and in single precision, unless the run is exhaustive."""
+
+
+@pytest.mark.parametrize("way", ["vmap", "single"])
+@pytest.mark.parametrize("first", range(SAMPLE))
+def test_batches_and_single_precision(first: int, way: str, exhaustive: bool) -> None:
+    """They are right, or an error says why not: a branch on a number has no answer for a batch."""
+    if exhaustive or first == 0:
+        for param in every("cases")[first::SAMPLE]:
+            found = outcome(CHECKS[way], param.values[0])
+            assert not found.startswith("wrong"), (param.id, found)
 
 
 @pytest.mark.parametrize(("case", "place"), every("refusals"))
