@@ -6,7 +6,7 @@ Bundle adjustment has the sizes of ADBench and GradBench, with numbers of its ow
 n and point i modulo m. By hand means that the pattern is known and written down: per-observation blocks from
 ``gt.vmap(gt.jacfwd(...))`` for bundle adjustment, formulas with `scipy.sparse` otherwise. CasADi evaluates expression graphs (SX)
 in its virtual machine. Times are medians in ms on one core; the first call includes tracing, the pattern, the colouring and
-compiling, with an empty cache.
+compiling, with an empty cache. SPARSE.md has the figures.
 """
 
 from __future__ import annotations
