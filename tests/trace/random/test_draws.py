@@ -295,6 +295,24 @@ def test_threads_share_a_generator() -> None:
     assert sorted(found) == sorted(map(tuple, np.random.default_rng(1).normal(size=(100, 4))))
 
 
+def test_threads_share_a_generator_behind_branches() -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        compiled = gt.jit(lambda x, rng=rng: x * rng.random() if rng.random() < 0.5 else -x * rng.random())
+        found: list[float] = []
+
+        def work(compiled: Any = compiled, found: list[float] = found) -> None:
+            found.extend(abs(float(compiled(1.0))) for _ in range(20))
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        plain = np.random.default_rng(seed)
+        assert len(set(found)) == 60 and set(found) <= set(plain.random(120))
+
+
 def test_callbacks_draw_numbers() -> None:
     rng, plain = twins()
     compiled = gt.jit(lambda x: x if gt.callback(lambda y: y * rng.normal(), 0.0, x) > 0 else -x)

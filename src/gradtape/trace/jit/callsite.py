@@ -365,8 +365,6 @@ class CallSite:
         if specialisation is None or not specialisation.is_translated:
             self.translates = ""
             return None
-            self.translates = ""
-            return None
         captures.tree = GuardTree()
         return specialisation
 

@@ -803,7 +803,7 @@ class CaptureWalk:
         self.contents = [np.array(as_input(thing)) for thing in self.things]
         for array, content in zip(self.arrays, self.contents, strict=True):
             array.value.data = content
-        self.undo = Undo(self.uncopied, [*self.unfollowed, *self.random])
+        self.undo = Undo(self.uncopied, self.unfollowed)
 
     def pin(self, number: int) -> None:
         """Check a hidden input by value from now on, because Python has looked at it."""

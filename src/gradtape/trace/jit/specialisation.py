@@ -146,8 +146,9 @@ class Specialisation:
         elif not (self.graph.guards or self.is_prepared):
             results = self.state.run(self.program.run, arrays, partial(draws.run, generators))
         else:
-            with draws.undone_by_misses(generators):
-                results = self.state.run(self.program.run, arrays, partial(draws.run, generators))
+            with draws.undone_by_misses(generators) as taken:
+                draw = partial(draws.run, generators, taken=taken)
+                results = self.state.run(self.program.run, arrays, draw)
         return self._results(results)
 
     def run_as_traced(self, arrays: list[NDArray]) -> Any:
@@ -212,9 +213,9 @@ class Specialisation:
         not hold. The call that was traced need not be checked."""
         if self.draws is None:
             return self._appended([*given, *self.state.reads()], is_traced_call)
-        with self.draws.undone_by_misses(generators):
+        with self.draws.undone_by_misses(generators) as taken:
             reads = self.state.reads()
-            drawn = self.draws.recorded(generators, [*given, *reads])
+            drawn = self.draws.recorded(generators, [*given, *reads], taken)
             return self._appended([*given, *drawn, *reads], is_traced_call)
 
     def _appended(self, inputs: list[Value], is_traced_call: bool) -> Any:

@@ -326,27 +326,29 @@ class DrawPlan:
             return []
 
     @contextmanager
-    def undone_by_misses(self, generators: Sequence[Any]) -> Iterator[None]:
+    def undone_by_misses(self, generators: Sequence[Any]) -> Iterator[list[Change]]:
         """Set the generators back if a guard misses in the block: then another trace answers the call, and draws anew.
 
-        Meanwhile no other thread draws from them.
+        Meanwhile no other thread draws from them. Yields a list for `run` and `recorded`, of what they take from the trace.
         """
+        taken: list[Change] = []
         used = {id(one): one for step in self.steps if (one := _generator_of(step.source, generators, {}))}
-        first = [change for _, changes in self._first for change in changes]
         with ExitStack() as held:
             for generator in sorted(used.values(), key=id):
                 held.enter_context(_lock_of(generator))
             before = [(one, state_of(one)) for one in used.values()]
             try:
-                yield
+                yield taken
             except (GuardMiss, np.linalg.LinAlgError):
                 for generator, state in before:
                     restore(generator, state)
-                for change in first:  # the call took the numbers of the trace
+                for change in taken:
                     change.undo()
                 raise
 
-    def run(self, generators: Sequence[Any], arrays: Sequence[NDArray]) -> list[NDArray]:
+    def run(
+        self, generators: Sequence[Any], arrays: Sequence[NDArray], taken: list[Change] | None = None
+    ) -> list[NDArray]:
         """Draw for a call.
 
         Parameters
@@ -356,7 +358,9 @@ class DrawPlan:
         arrays : sequence of ndarray
             The other inputs of the program.
         """
-        for numbers, _ in self._take_first():
+        for numbers, changes in self._take_first():
+            if taken is not None:
+                taken += changes
             return numbers
         known = list(arrays)
         fresh: dict[int, Any] = {}
@@ -365,9 +369,14 @@ class DrawPlan:
             known.append(step.drawn(_generator_of(step.source, generators, fresh, make=True), parameters))
         return known[len(arrays) :]
 
-    def recorded(self, generators: Sequence[Any], values: Sequence[Value]) -> list[Value]:
+    def recorded(
+        self, generators: Sequence[Any], values: Sequence[Value], taken: list[Change]
+    ) -> list[Value]:
         """Draw for a call that a tape follows: the numbers are constants of the recording."""
-        first = [numbers for numbers, _ in self._take_first()]
+        first = []
+        for numbers, changes in self._take_first():
+            first.append(numbers)
+            taken += changes
         known = list(values)
         fresh: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
