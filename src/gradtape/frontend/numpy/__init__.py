@@ -9,6 +9,7 @@ for _name in (
     "reductions",
     "elementwise",
     "shapes",
+    "views",
     "joins",
     "histogram",
     "products",

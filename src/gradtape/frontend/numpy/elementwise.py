@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS, implements
 from gradtape.procedures.arrays.indexing import nonzero
+from gradtape.procedures.arrays.nests import store
 from gradtape.procedures.arrays.view import apply, as_expression
 from gradtape.procedures.builder import ProcedureBuilder
 
@@ -24,8 +25,6 @@ for _function in (
     np.fix,
     np.sinc,
     np.i0,
-    np.nan_to_num,
-    np.real,
     np.imag,
     np.angle,
     np.isreal,
@@ -36,8 +35,17 @@ for _function in (
 ):
     _enter(_function)
 
+
+@implements(np.nan_to_num)
+def nan_to_num(build: ProcedureBuilder, x: Any, copy: Any = True, **numbers: Any) -> Any:
+    made = apply(build, np.nan_to_num, x, **numbers)
+    if copy:
+        return made
+    store(x, made)
+    return x
+
+
 METHODS["conj"] = METHODS["conjugate"] = lambda build, x: apply(build, np.conjugate, x)
-ATTRIBUTES["real"] = lambda build, x: apply(build, np.real, x)
 ATTRIBUTES["imag"] = lambda build, x: apply(build, np.imag, x)
 
 

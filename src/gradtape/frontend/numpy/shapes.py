@@ -106,7 +106,10 @@ def broadcast_to(build: ProcedureBuilder, array: Any, shape: Any) -> Any:
 
 @implements(np.diagonal, method="diagonal")
 def diagonal(build: ProcedureBuilder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return shapes.diagonal(as_expression(build, a), offset, axis1, axis2)
+    found = shapes.diagonal(as_expression(build, a), offset, axis1, axis2)
+    if isinstance(found, ArrayView):
+        found.writable = False
+    return found
 
 
 @implements(np.concatenate)

@@ -1,0 +1,118 @@
+"""Functions that return views of their argument: parts of it, turned arrays, and the real part of real numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import UnsupportedFunctionError
+from gradtape.frontend.numpy.registry import ATTRIBUTES, implements
+from gradtape.ir.builder import here
+from gradtape.kinds.arguments import one_axis
+from gradtape.procedures.arrays import shapes
+from gradtape.procedures.arrays.indexing import getitem
+from gradtape.procedures.arrays.view import Expression, apply, as_expression, as_operand
+from gradtape.procedures.builder import ProcedureBuilder
+
+
+def _part(x: Expression, axis: int, key: Any) -> Any:
+    return getitem(x, (*[slice(None)] * axis, key))
+
+
+@implements(np.array_split)
+def array_split(build: ProcedureBuilder, ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
+    x = as_expression(build, ary)
+    place = one_axis(axis, x.ndim)
+    size = x.shape[place]
+    known = isinstance(indices_or_sections, int | Sequence | np.ndarray)
+    if not isinstance(size, int) or not known:
+        raise UnsupportedFunctionError(
+            "an array is split at places that are known when the compiled code runs",
+            where=here.site,
+            remedy="write the parts as slices: x[:n], x[n:]",
+        )
+    ends = np.cumsum([len(part) for part in np.array_split(np.empty(size), indices_or_sections)])
+    if isinstance(indices_or_sections, int):
+        return [_part(x, place, slice(int(a), int(b))) for a, b in pairwise([0, *ends])]
+    marks = [int(mark) for mark in indices_or_sections]
+    return [_part(x, place, slice(a, b)) for a, b in pairwise([0, *marks, size])]
+
+
+@implements(np.split)
+def split(build: ProcedureBuilder, ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
+    size = as_expression(build, ary).shape[axis]
+    if isinstance(indices_or_sections, int) and isinstance(size, int) and size % indices_or_sections:
+        raise ValueError("array split does not result in an equal division")
+    return array_split(build, ary, indices_or_sections, axis)
+
+
+@implements(np.hsplit)
+def hsplit(build: ProcedureBuilder, ary: Any, indices_or_sections: Any) -> Any:
+    return split(build, ary, indices_or_sections, 0 if as_expression(build, ary).ndim == 1 else 1)
+
+
+@implements(np.vsplit)
+def vsplit(build: ProcedureBuilder, ary: Any, indices_or_sections: Any) -> Any:
+    return split(build, ary, indices_or_sections, 0)
+
+
+@implements(np.dsplit)
+def dsplit(build: ProcedureBuilder, ary: Any, indices_or_sections: Any) -> Any:
+    return split(build, ary, indices_or_sections, 2)
+
+
+@implements(np.unstack)
+def unstack(build: ProcedureBuilder, x: Any, *, axis: Any = 0) -> Any:
+    array = as_expression(build, x)
+    place = one_axis(axis, array.ndim)
+    count = array.shape[place]
+    if not isinstance(count, int):
+        raise UnsupportedFunctionError(
+            "as many arrays as the code finds when it runs", where=here.site, remedy="use x[k]"
+        )
+    return tuple([_part(array, place, k) for k in range(count)])
+
+
+@implements(np.rollaxis)
+def rollaxis(build: ProcedureBuilder, a: Any, axis: Any, start: Any = 0) -> Any:
+    x = as_expression(build, a)
+    order = np.rollaxis(np.empty(range(1, x.ndim + 1)), axis, start).shape
+    return shapes.transpose(x, [extent - 1 for extent in order])
+
+
+@implements(np.rot90)
+def rot90(build: ProcedureBuilder, m: Any, k: Any = 1, axes: Any = (0, 1)) -> Any:
+    x = as_expression(build, m)
+    first, second = (one_axis(axis, x.ndim) for axis in axes)
+    turns = k % 4
+    if turns == 0:
+        return x
+    if turns == 2:
+        return shapes.flip(x, (first, second))
+    if turns == 1:
+        return shapes.swapaxes(shapes.flip(x, second), first, second)
+    return shapes.flip(shapes.swapaxes(x, first, second), second)
+
+
+@implements(np.matrix_transpose, np.linalg.matrix_transpose)
+def matrix_transpose(build: ProcedureBuilder, x: Any) -> Any:
+    return shapes.swapaxes(as_expression(build, x), -1, -2)
+
+
+@implements(np.atleast_3d)
+def atleast_3d(build: ProcedureBuilder, x: Any) -> Any:
+    array = as_expression(build, x)
+    return shapes.expand_dims(array, {0: (0, 1, 2), 1: (0, 2), 2: (2,)}.get(array.ndim, ()))
+
+
+@implements(np.real)
+def real(build: ProcedureBuilder, val: Any) -> Any:
+    operand = as_operand(build, val)
+    return apply(build, np.real, operand) if operand.dtype.kind == "c" else operand
+
+
+ATTRIBUTES["real"] = real
+ATTRIBUTES["mT"] = matrix_transpose
