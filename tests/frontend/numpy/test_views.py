@@ -64,3 +64,15 @@ def test_vmap_of_a_function_with_a_loop_by_value_that_writes_to_a_part():
 
     x = 2.0 * np.random.default_rng(0).normal(size=(3, 4))
     np.testing.assert_allclose(gt.vmap(function)(x), [function(row) for row in x])
+
+
+def test_grids_are_copies():
+    def function(x):
+        y = x * 1.0
+        columns, _ = np.meshgrid(y, y)
+        y[0] = 9.0
+        return columns[1] + y
+
+    x = np.array([1.0, 2.0])
+    with gt.config.override(loops="compile"):
+        np.testing.assert_allclose(gt.jit(function)(x), function(x))

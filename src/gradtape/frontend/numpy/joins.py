@@ -21,6 +21,7 @@ from gradtape.procedures.arrays import shapes
 from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.indexing import memories
+from gradtape.procedures.arrays.nests import materialise
 from gradtape.procedures.arrays.view import Expression, Formula, Loads, Place, Shape, apply, as_expression
 from gradtape.procedures.builder import ProcedureBuilder
 
@@ -188,7 +189,7 @@ def meshgrid(
     for part, axis in zip(parts, order, strict=True):
         own = tuple([part.shape[0] if k == axis else 1 for k in range(len(parts))])
         grids.append(part.remapped(own if sparse else tuple(extents), [Place(0, axis)]))
-    return tuple(grids)
+    return tuple([materialise(one) for one in grids] if copy else grids)
 
 
 def grid(build: ProcedureBuilder, key: Any) -> Formula:

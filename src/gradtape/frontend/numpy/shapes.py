@@ -24,7 +24,17 @@ ATTRIBUTES["dtype"] = lambda build, x: x.dtype
 ATTRIBUTES["nbytes"] = lambda build, x: ix.multiply(x.size, x.dtype.itemsize)
 ATTRIBUTES["itemsize"] = lambda build, x: x.dtype.itemsize
 ATTRIBUTES["T"] = lambda build, x: shapes.transpose(x) if x.ndim else x
-ATTRIBUTES["flat"] = lambda build, x: shapes.ravel(x)
+
+
+def flat(build: ProcedureBuilder, x: Any) -> Any:
+    """Return the elements in a row, which are read-only where they are a copy: NumPy's iterator writes to the array."""
+    found = shapes.ravel(x)
+    if found.pointer is not getattr(x, "pointer", None):
+        found.writable = False
+    return found
+
+
+ATTRIBUTES["flat"] = flat
 
 
 @implements(np.transpose)

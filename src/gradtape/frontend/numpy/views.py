@@ -43,25 +43,34 @@ def array_split(build: ProcedureBuilder, ary: Any, indices_or_sections: Any, axi
 
 @implements(np.split)
 def split(build: ProcedureBuilder, ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
-    size = as_expression(build, ary).shape[axis]
+    x = as_expression(build, ary)
+    size = x.shape[one_axis(axis, x.ndim)]
     if isinstance(indices_or_sections, int) and isinstance(size, int) and size % indices_or_sections:
         raise ValueError("array split does not result in an equal division")
     return array_split(build, ary, indices_or_sections, axis)
 
 
+def _with_axes(build: ProcedureBuilder, ary: Any, least: int, name: str) -> Expression:
+    x = as_expression(build, ary)
+    if x.ndim < least:
+        raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
+    return x
+
+
 @implements(np.hsplit)
 def hsplit(build: ProcedureBuilder, ary: Any, indices_or_sections: Any) -> Any:
-    return split(build, ary, indices_or_sections, 0 if as_expression(build, ary).ndim == 1 else 1)
+    x = _with_axes(build, ary, 1, "hsplit")
+    return split(build, x, indices_or_sections, 0 if x.ndim == 1 else 1)
 
 
 @implements(np.vsplit)
 def vsplit(build: ProcedureBuilder, ary: Any, indices_or_sections: Any) -> Any:
-    return split(build, ary, indices_or_sections, 0)
+    return split(build, _with_axes(build, ary, 2, "vsplit"), indices_or_sections, 0)
 
 
 @implements(np.dsplit)
 def dsplit(build: ProcedureBuilder, ary: Any, indices_or_sections: Any) -> Any:
-    return split(build, ary, indices_or_sections, 2)
+    return split(build, _with_axes(build, ary, 3, "dsplit"), indices_or_sections, 2)
 
 
 @implements(np.unstack)
