@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -97,3 +99,9 @@ def test_a_callback_with_a_rule_is_differentiated() -> None:
     x = np.array([0.3, 1.0])
     np.testing.assert_allclose(gt.vmap(gt.grad(sine))(x), np.cos(x))
     np.testing.assert_allclose(gt.jit(sine)(0.3), np.sin(0.3))
+
+
+def test_the_first_print_of_a_process_may_be_in_a_loop() -> None:
+    code = "import gradtape as gt; gt.jit(lambda x: gt.fori_loop(0, 2, lambda i, y: (gt.print(i), y)[1], x))(1.0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("0\n1\n", 0), done.stderr

@@ -24,7 +24,17 @@ from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import flatten_with_none, unflatten
 
-_prints: Final = Variable(np.int64(0), trainable=False, name="count of gt.print")
+
+def _counter() -> Variable:
+    """Return a variable that no trace makes, although this module may be imported in one."""
+    around, contexts.stack = contexts.stack, []
+    try:
+        return Variable(np.int64(0), trainable=False, name="count of gt.print")
+    finally:
+        contexts.stack = around
+
+
+_prints: Final = _counter()
 """How many prints of compiled functions there were; it orders them."""
 
 Emit = Callable[..., None]
