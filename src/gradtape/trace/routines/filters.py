@@ -84,7 +84,7 @@ def minimum_phase(h: Any, method: str = "homomorphic", n_fft: Any = None, *, hal
         window = np.zeros(count)
         window[0], window[1 : count // 2], window[count // 2] = 1, 2, count % 2
         made = np.real(np.fft.ifft(np.exp(np.fft.fft(np.real(np.fft.ifft(logarithm)) * window))))
-    return made[: middle + h.size % 2 if half else h.size]
+    return made[: middle + h.size % 2 if half else h.size].astype(h.dtype if h.dtype.kind == "f" else float)
 
 
 # Waves
@@ -210,9 +210,10 @@ def _mirrored_spline(cj: Any, newx: Any, dx: Any, x0: Any, degree: int) -> Any:
         x = np.abs(x - 2 * last * np.rint(x / (2 * last)))
     first = np.floor(x - (degree + 1) / 2).astype(int) + 1
     bump = _cubic if degree == 3 else _quadratic
-    return sum(
+    found: Any = sum(
         lookup(c, np.clip(first + k, 0, last)) * bump(np.abs(x - (first + k))) for k in range(degree + 1)
     )
+    return found.astype(c.dtype if degree == 3 else x.dtype)
 
 
 def _cubic(d: Any) -> Any:
