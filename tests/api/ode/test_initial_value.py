@@ -172,6 +172,15 @@ def test_what_the_integration_does_not_reach_is_nan() -> None:
     assert np.isnan(gt.jit(decay)(np.nan)).all()
 
 
+def test_times_outside_of_a_traced_interval_and_single_precision() -> None:
+    def ends(b: Any) -> Any:
+        return solve_ivp(lambda t, y: -y, (0, b), np.ones(1, np.float32) * b, t_eval=[0.5, 2.0], **SMALL).y[0]
+
+    found = gt.jit(ends)(np.float32(1.0))
+    np.testing.assert_allclose(found[0], np.exp(-0.5), rtol=1e-5)
+    assert np.isnan(found[1])
+
+
 def free(t: Any, y: Any) -> Any:
     return y[0]
 

@@ -89,8 +89,7 @@ class InitialValueCall:
         options = dict(OPTIONS) | given.get("options", {})
         self.extra = call.extra() if given["args"] is not None else ()
         self.t0, self.t_bound = (_floats(end) for end in given["t_span"])
-        y0 = given["y0"]
-        self.y0 = np.stack([part * 1.0 for part in y0]) if isinstance(y0, list | tuple) else y0 * 1.0
+        self.y0 = _state(given["y0"])
         if np.ndim(self.y0) != 1:
             raise ShapeError(
                 f"scipy.integrate.solve_ivp: y0 has shape {np.shape(self.y0)}",
@@ -157,8 +156,10 @@ class InitialValueCall:
         times = self.call.given["t_eval"]
         if np.ndim(times) != 1:
             raise ShapeError("`t_eval` must be 1-dimensional.", where=user_site())
+        if isinstance(times, list | tuple):
+            times = np.stack([_floats(time) for time in times]) if times else np.zeros(0)
         if any(isinstance(item, Handle) for item in (times, self.t0, self.t_bound)):
-            return times * 1.0
+            return _floats(times)
         times = np.asarray(times, float)
         low, high = sorted((self.t0, self.t_bound))
         if np.any(times < low) or np.any(times > high):
@@ -166,6 +167,13 @@ class InitialValueCall:
         if np.any(np.diff(times) * (1 if self.t_bound > self.t0 else -1) <= 0):
             raise ArgumentError("Values in `t_eval` are not properly sorted.", where=user_site())
         return times
+
+
+def _state(given: Any) -> Any:
+    """Return an initial state as an array of float64 or complex128."""
+    state = np.stack([part * 1.0 for part in given]) if isinstance(given, list | tuple) and given else given
+    plain: Any = state if isinstance(state, Handle) else np.asarray(state)
+    return plain.astype(np.result_type(plain.dtype, np.float64))
 
 
 def method_of(method: Any) -> str:
@@ -212,10 +220,7 @@ def odeint(call: SolverCall) -> Any:
             "it says how LSODA went on, which does not run",
             "leave it out, or call scipy.integrate.solve_ivp",
         )
-    start = given["y0"]
-    start = (
-        np.stack([part * 1.0 for part in start]) if isinstance(start, list | tuple) else start * np.ones(1)
-    )
+    start = _state(given["y0"]) * np.ones(1)
 
     def fun(t: Any, y: Any) -> Any:
         arguments = (t, y, *extra) if given["tfirst"] else (y, t, *extra)

@@ -37,23 +37,27 @@ def solution_at(problem: Problem, method: Method, times: Any) -> tuple[Any, Any]
     Returns
     -------
     y : array of shape (m, n)
-        NaN at times that it has not come to.
+        NaN at times that it has not come to, or that are not in the interval.
     has_come : bool
     """
     start = method.start(problem)
     kind = type(start)
 
     def until(state: Any, t: Any) -> tuple[Any, Any]:
+        goal, bound = stop_gradient(t), stop_gradient(problem.t_bound)
+        ahead = problem.direction * (goal - bound)
+
         def goes_on(*parts: Any) -> Any:
             now = kind(*parts)
-            left = problem.direction * (stop_gradient(t) - stop_gradient(now.t))
-            return (left > 0) & ~now.has_failed
+            left = np.where(ahead < 0, goal, bound) - stop_gradient(now.t)
+            return (problem.direction * left > 0) & ~now.has_failed
 
         state = kind(
             *while_loop(goes_on, lambda *parts: tuple(method.attempt(problem, kind(*parts))), tuple(state))
         )
         y = method.interpolate(problem, state, t)
-        return state, np.where(state.has_failed, np.nan, y)
+        is_outside = (ahead > 0) | (problem.direction * (goal - stop_gradient(problem.t0)) < 0)
+        return state, np.where(state.has_failed | is_outside, np.nan, y)
 
     last, values = scan(lambda state, t: until(kind(*state), t), start, times)
     return values, ~kind(*last).has_failed
