@@ -188,8 +188,6 @@ def free(t: Any, y: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"t_eval": [3.0]}, ArgumentError, "not within"),
-        ({"t_eval": [0.7, 0.5]}, ArgumentError, "not properly sorted"),
         ({"y0": 1.0}, ShapeError, "y0 has shape"),
         ({"y0": [1.0, 2.0], "fun": lambda t, y: y[:1]}, ShapeError, r"shape \(1,\)"),
         ({"method": "BDF", "y0": [1j]}, DtypeError, "complex"),
@@ -206,6 +204,13 @@ def test_what_is_refused(options: dict[str, Any], error: type[Exception], match:
 
     with pytest.raises(error, match=match):
         gt.jit(solved)(1.0)
+
+
+def test_times_that_are_not_in_order() -> None:
+    with pytest.raises(ArgumentError, match="not within"):
+        gt.jit(lambda a: solve_ivp(lambda t, y: a * y, (0, 1), [1.0], t_eval=[3.0]).y)(1.0)
+    with pytest.raises(ArgumentError, match="not properly sorted"):
+        gt.jit(lambda a: solve_ivp(lambda t, y: a * y, (0, 1), [1.0], t_eval=[0.7, 0.5]).y)(1.0)
 
 
 def robertson(t: Any, y: Any, k: Any) -> Any:

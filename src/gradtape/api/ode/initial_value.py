@@ -156,8 +156,8 @@ class InitialValueCall:
         times = self.call.given["t_eval"]
         if np.ndim(times) != 1:
             raise ShapeError("`t_eval` must be 1-dimensional.", where=user_site())
-        if isinstance(times, list | tuple):
-            times = np.stack([_floats(time) for time in times]) if times else np.zeros(0)
+        if isinstance(times, list | tuple) and any(isinstance(time, Handle) for time in times):
+            times = np.stack([_floats(time) for time in times])
         if any(isinstance(item, Handle) for item in (times, self.t0, self.t_bound)):
             return _floats(times)
         times = np.asarray(times, float)
