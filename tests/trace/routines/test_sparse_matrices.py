@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import gradtape as gt
-from gradtape.errors import UnsupportedFunctionError
+from gradtape.errors import ShapeError, UnsupportedFunctionError
 from tests.support.processes import words_printed
 
 RNG = np.random.default_rng(0)
@@ -240,6 +240,15 @@ def test_sparse_derivatives_inside_of_traced_functions():
 def test_what_is_refused(function):
     with pytest.raises(UnsupportedFunctionError, match="not followed"):
         gt.jit(lambda d: dense(function(d)))(D)
+
+
+def test_stacks_and_jacobians_in_matrices_are_refused():
+    for function in (
+        lambda: gt.vmap(lambda x: A * x[0])(np.ones((3, 4))),
+        lambda: gt.jacobian(lambda A: A @ X)(A),
+    ):
+        with pytest.raises(ShapeError, match="cannot hold elements of shape"):
+            function()
 
 
 def test_shapes_that_do_not_fit():

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from gradtape.errors import ShapeError
 from gradtape.ir.graph import constant, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP
@@ -23,6 +24,7 @@ from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.preallocated import to_ndarray
 from gradtape.trace.patching.imports import at_import
 from gradtape.trace.routines.registry import refused, stands_for
+from gradtape.trace.source.sites import user_site
 from gradtape.trees import register_node
 
 BASE: Final = "scipy.sparse._base._spbase."
@@ -675,7 +677,20 @@ class Pattern:
         self._fields = {name: _copied(field) for name, field in vars(matrix).items() if name != "data"}
 
     def filled(self, data: Any) -> Any:
-        """Return a matrix with this pattern."""
+        """Return a matrix with this pattern.
+
+        Raises
+        ------
+        ShapeError
+            For elements that are arrays: the result of `vmap`, or a Jacobian in a matrix.
+        """
+        if getattr(data, "ndim", 1) > 1:
+            raise ShapeError(
+                f"a {self._kind.__name__} cannot hold elements of shape {data.shape}",
+                where=user_site(),
+                why="a sparse matrix has one number for each element of its pattern",
+                remedy="return its elements, A.data, or differentiate in them, and make the matrix from them",
+            )
         matrix = object.__new__(self._kind)
         vars(matrix).update({name: _copied(field) for name, field in self._fields.items()})
         matrix.data = data
