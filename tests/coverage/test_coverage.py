@@ -44,8 +44,10 @@ def test_constant_functions_work_in_traced_code(case: Case, place: int, check: A
         assert not outcome(lambda case: check(case, constant=True), case)
 
 
-SAMPLE = 41
-"""Of so many cases one is measured in batches and in single precision, unless the run is exhaustive."""
+SAMPLE = 17
+"""Of so many cases one is measured in batches and in single precision, unless the run is exhaustive, which measures all namespaces."""
+
+SAMPLED = ("numpy.fft", "scipy.fft", "scipy.signal.windows")
 
 
 @pytest.mark.parametrize("way", ["vmap", "single"])
@@ -53,7 +55,8 @@ SAMPLE = 41
 def test_batches_and_single_precision(first: int, way: str, exhaustive: bool) -> None:
     """They are right, or an error says why not: a branch on a number has no answer for a batch."""
     if exhaustive or first == 0:
-        for param in every("cases")[first::SAMPLE]:
+        params = [p for p in every("cases") if exhaustive or str(p.id).rpartition(".")[0] in SAMPLED]
+        for param in params[first::SAMPLE]:
             found = outcome(CHECKS[way], param.values[0])
             assert not found.startswith("wrong"), (param.id, found)
 
