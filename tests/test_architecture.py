@@ -153,7 +153,7 @@ airy arithmetic array asarray axes axis bessel calculus central comparison compl
 distribution elliptic entropy equation exponential extension extrema fft filter flip float fourier gamma grad grid
 histogram hypergeometric incomplete indexing integer inverse label legendre linalg logistic math moment morphology nan
 ndimage noncentral norm normal numeric numpy orthogonal pad piecewise polynomial power quantile registry root rotation
-scipy sequence shape signal softmax solve sort sorting spline stat statistic trig wave window
+rank scipy sequence shape signal softmax solve sort sorting spline stat statistic trig wave window
 """
 """Words of module names that need no explanation: plain English, Python's, and families of functions by NumPy's names."""
 

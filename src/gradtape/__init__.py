@@ -84,7 +84,7 @@ __version__ = "0.1.0"
 
 
 def _import_solvers(_: object) -> None:
-    for module in ("fmin", "least_squares", "linear_programs", "minimize", "roots"):
+    for module in ("fmin", "least_squares", "linear_programs", "minimize", "rank_statistics", "roots"):
         _importlib.import_module(f"gradtape.api.solvers.{module}")
 
 

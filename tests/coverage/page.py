@@ -14,8 +14,8 @@ argument against differences, second derivatives, in `gt.jit` and on a tape. A t
 
 *Followed* functions have derivatives. *Constant* ones return integers, booleans or steps: they work in traced code, and their derivative is
 zero. *Refused* ones raise an error that names the function and what to do instead; the reasons are below. What is left does not compute
-with numbers (files, types, settings); of `scipy.stats` it is also what is not measured yet: resampling, tables of counts, plots and
-multivariate distributions. The methods of its distributions are tested in `tests/ops/test_distributions.py`.
+with numbers (files, types, settings); of `scipy.stats` it is also tests of tables of counts, random matrices and plots. The methods of its
+distributions are tested in `tests/ops/test_distributions.py`, and `python -m tests.coverage.distributions` measures all of them.
 
 | namespace | functions | with derivatives | followed | of these | constant | refused |
 |---|---:|---:|---:|---:|---:|---:|

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gradtape.kinds.registry import OPAQUE
 
 _IMPLICIT = "its steps solve equations only roughly, and their derivatives would be rough too"
@@ -50,21 +52,19 @@ OPAQUE["scipy.interpolate"] = (
     },
     False,
 )
+RANK_STATISTICS: Final = (
+    "anderson_ksamp",
+    "cramervonmises_2samp",
+    "kendalltau",
+    "logrank",
+    "mannwhitneyu",
+    "ranksums",
+    "somersd",
+    "weightedtau",
+    "wilcoxon",
+)
+"""Functions of `scipy.stats` whose results depend on the order of the numbers only: constants, in compiled code or by branches."""
 OPAQUE["scipy.stats"] = (
-    dict.fromkeys(
-        [
-            "siegelslopes",
-            "shapiro",
-            "weightedtau",
-            "dunnett",
-            "multiscale_graphcorr",
-            "kendalltau",
-            "somersd",
-            "mannwhitneyu",
-            "wilcoxon",
-            "cramervonmises",
-        ],
-        "",
-    ),
+    {**dict.fromkeys([*RANK_STATISTICS, "multiscale_graphcorr"], ""), "dunnett": "its p values are random"},
     False,
 )

@@ -938,13 +938,25 @@ def _encloses_libraries_only(function: FunctionType, outer: tuple[FunctionType, 
         return True
     for _, cell in closure_of(function):
         content = cell.cell_contents if is_filled(cell) else None
-        if is_filled(cell) and (content is None or type(content) in (bool, int, float, str)):
+        if is_filled(cell) and _is_constant(content):
             continue
         if type(content) is not FunctionType or is_user_file(content.__code__.co_filename):
             return False
         if not _encloses_libraries_only(content, (*outer, function)):
             return False
     return True
+
+
+def _is_constant(content: Any) -> bool:
+    """Return whether an object cannot change: a number, a text, a class of a library, a tuple of such, or a dict of flags."""
+    if isinstance(content, type):
+        module = sys.modules.get(content.__module__)
+        return not is_user_file(getattr(module, "__file__", None) or "")
+    if type(content) is tuple:
+        return all(map(_is_constant, content))
+    if type(content) is dict:
+        return all(type(flag) is bool for flag in content.values())
+    return content is None or type(content) in (bool, int, float, str)
 
 
 def _functions_of(item: Any) -> list[FunctionType]:

@@ -5,6 +5,7 @@ Functions of polynomials with a `poly1d` of traced coefficients are called with 
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.preallocated import is_traced
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.functions import Function, hook_function
+from gradtape.trace.source.sites import is_user_file
 
 RETURNING_POLYNOMIALS: Final = ("polyadd", "polysub", "polymul", "polydiv", "polyder", "polyint")
 """Functions whose results are polynomials if an argument is one."""
@@ -97,10 +99,16 @@ MODULES: Final = {
 
 
 def _is_scalar(plain: Function) -> Function:
-    """Return the handler of ``np.isscalar(x)``: what would be a scalar of NumPy's is one."""
+    """Return the handler of ``np.isscalar(x)``: what would be a scalar of NumPy's is one, and to a package all that has no axes, because
+    the number that a user passed to a jitted function may have been one."""
 
     def call(element: Any) -> Any:
-        return (isinstance(element, Array) and element.is_scalar) or plain(element)
+        if not isinstance(element, Array):
+            return plain(element)
+        caller = sys._getframe(
+            3
+        ).f_code.co_filename  # of the function of NumPy's, whose code calls a handler, which calls this one
+        return element.is_scalar or (not element.ndim and not is_user_file(caller))
 
     return call
 

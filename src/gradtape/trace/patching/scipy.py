@@ -25,20 +25,24 @@ from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import RECORDERS
 from gradtape.trace.routines import (
+    array_api,
     distances,
     filters,
     grids,
     hierarchy,
+    multivariate,
     piecewise,
     rotations,
     sparse_equations,
     sparse_matrices,
     splines,
+    statistics,
 )
 from gradtape.trace.routines.registry import ROUTINES
 from gradtape.trace.source.sites import user_site
 
 PACKAGES: Final = (
+    array_api,
     distances,
     filters,
     grids,
@@ -48,6 +52,8 @@ PACKAGES: Final = (
     sparse_matrices,
     sparse_equations,
     splines,
+    multivariate,
+    statistics,
 )
 """The modules that enter themselves in `ROUTINES`."""
 
@@ -249,7 +255,10 @@ def _forwarding(found: Any, handler: Function) -> Function:
 
 
 def _replace_when_imported(name: str, replacement: Function) -> None:
-    when_imported(".".join(name.split(".")[:2]), lambda module: _replace(module, name, replacement))
+    """Replace a routine when its module is imported, as `_hook_when_imported` does."""
+    module, colon, _ = name.partition(":")
+    awaited = module if colon else ".".join(name.split(".")[:2])
+    when_imported(awaited, lambda found: _replace(found, name.replace(":", "."), replacement))
 
 
 for _name, _rule in ROUTINES.items():

@@ -22,7 +22,8 @@ from gradtape.trace.source.sites import user_site
 F = TypeVar("F", bound=Callable[..., Any])
 
 ROUTINES: Final[dict[str, Callable[..., Any]]] = {}
-"""NumPy code by the place in which SciPy looks the routine up: ``scipy.interpolate._ppoly.evaluate``.
+"""NumPy code by the place in which SciPy looks the routine up: ``scipy.interpolate._ppoly.evaluate``. A colon follows the module whose
+import is awaited, if it is not the subpackage.
 
 It takes Arrays among the arguments, and writes results to the arrays that the routine writes to.
 """

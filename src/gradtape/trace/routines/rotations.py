@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.trace.array.handle import Handle
-from gradtape.trace.routines.registry import constant_or_traced, lookup, stands_for
+from gradtape.trace.routines.registry import lookup, stands_for
 
 ROTATIONS = (
     "from_quat from_rotvec from_mrp from_euler from_davenport as_quat as_matrix as_rotvec as_mrp as_euler as_davenport "
@@ -32,17 +31,6 @@ for _package, _names in (("_rotation", ROTATIONS), ("_rigid_transform", TRANSFOR
     for _name in _names.split():
         _place = f"scipy.spatial.transform.{_package}"
         stands_for(f"{_place}_cy.{_name}")(_elsewhere(f"{_place}_xp", _name))
-
-
-@stands_for("scipy._lib.array_api_extra._lib._at.at._op")
-def write_elements(
-    self: Any, at_op: Any, in_place_op: Any, out_of_place_op: Any, y: Any, /, copy: Any, xp: Any
-) -> Any:
-    """Return an array with other elements, as ``xpx.at(x)[k].set(y)`` does, which writes to arrays where it can."""
-    written = isinstance(self._x, Handle) and not copy
-    made = self._x if written else constant_or_traced(self._x) + 0
-    made[self._idx] = y if in_place_op is None else in_place_op(made[self._idx], y)
-    return made
 
 
 @stands_for("scipy.spatial.transform._rotation.Slerp.__call__")

@@ -1,0 +1,154 @@
+"""Functions of samples in `scipy.stats`, in place of private routines that select elements by conditions or are compiled.
+
+Ranks are functions of the order of numbers, which compiled programs sort too. They are steps: their derivative is zero.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.trace.routines.registry import refused, stands_for
+
+
+@stands_for("scipy.stats._stats_py._rankdata")
+def rankdata(x: Any, method: str, return_ties: bool = False, xp: Any = None) -> Any:
+    """Follow the private function: the ranks along the last axis, and how often each number occurs, at its first place in the order.
+
+    The positions in the order that equal numbers share run from the last start of such a group to the next end of one.
+    """
+    count = x.shape[-1]
+    order = np.argsort(x, axis=-1, stable=True)
+    place = np.argsort(order, axis=-1, stable=True)
+    positions = np.broadcast_to(np.arange(count), x.shape)
+    if method == "ordinal":
+        return place + 1
+    ordered = np.take_along_axis(x, order, axis=-1)
+    edge = np.ones((*x.shape[:-1], 1), np.bool_)
+    changes = ordered[..., 1:] != ordered[..., :-1]
+    starts = np.concatenate([edge, changes], axis=-1)
+    ends = np.concatenate([changes, edge], axis=-1)
+    first = np.maximum.accumulate(np.where(starts, positions, 0), axis=-1)
+    last = np.flip(
+        np.minimum.accumulate(np.flip(np.where(ends, positions, count), axis=-1), axis=-1), axis=-1
+    )
+    if method == "dense":
+        ranks = np.cumsum(starts, axis=-1)
+    else:
+        ranks = {"min": first, "max": last, "average": (first + last) / 2}[method] + 1
+    ranks = np.take_along_axis(ranks, place, axis=-1)
+    return (ranks, np.where(starts, last - first + 1, 0) * 1.0) if return_ties else ranks
+
+
+@stands_for("scipy.stats._morestats._log_var")
+def log_variance(logx: Any, xp: Any, axis: Any) -> Any:
+    """Follow the private function: the logarithm of the variance, given logarithms of the numbers, relative to their mean."""
+    count = logx.shape[axis]
+    largest = np.max(logx, axis=axis, keepdims=True)
+    mean = largest + np.log(np.mean(np.exp(logx - largest), axis=axis, keepdims=True))
+    away = np.expm1(logx - mean)
+    return 2 * np.squeeze(mean, axis=axis) + np.log(np.sum(away * away, axis=axis) / count)
+
+
+@stands_for("scipy.stats._stats_mstats_common.siegelslopes_pythran")
+def repeated_medians(y: Any, x: Any, method: str) -> tuple[Any, Any]:
+    """Follow the compiled function: the median over points of the median slopes to the other points."""
+    count = len(x)
+    others = np.arange(count)[:, None] + np.arange(1, count)
+    others = np.where(others >= count, others - count, others)
+    across = np.take(x, others) - x[:, None]
+    if bool(np.any(across == 0)):
+        raise refused("siegelslopes of points that have the same x", "they have no slope", "leave them out")
+    slopes = (np.take(y, others) - y[:, None]) / across
+    slope = np.median(np.median(slopes, axis=1))
+    if method == "hierarchical":
+        return slope, np.median(y - slope * x)
+    starts = (np.take(x, others) * y[:, None] - np.take(y, others) * x[:, None]) / across
+    return slope, np.median(np.median(starts, axis=1))
+
+
+@stands_for("scipy.stats._morestats.swilk")
+def shapiro_wilk(x: Any, a: Any, init: int) -> tuple[Any, Any, int]:
+    """Follow the compiled function: algorithm AS R94, in which the coefficients depend on the size only."""
+    count = x.shape[0]
+    half = np.zeros(count // 2)
+    sys.modules["scipy.stats._morestats"].swilk(np.arange(float(count)), half, 0)
+    coefficients = np.concatenate([-half, np.zeros(count % 2), half[::-1]])
+    coefficients = coefficients - np.mean(coefficients)
+    scaled = x / (x[-1] - x[0])
+    away = scaled - np.mean(scaled)
+    squares, size = np.sum(away * away), np.sum(coefficients * coefficients)
+    product, root = np.sum(coefficients * away), np.sqrt(squares * size)
+    rest = (root - product) * (root + product) / (squares * size)
+    ndtr: Any = sys.modules["scipy.special"].ndtr
+    if count == 3:
+        return 1.0 - rest, 6 / np.pi * (np.arcsin(np.sqrt(1.0 - rest)) - np.pi / 3), 0
+    logarithm = np.log(rest)
+    if count <= 11:
+        bound = 0.459 * count - 2.273
+        mean = np.polyval([-6.714e-4, 0.025054, -0.39978, 0.544], count)
+        spread = np.exp(np.polyval([-0.0020322, 0.062767, -0.77857, 1.3822], count))
+        z = (-np.log(np.where(logarithm < bound, bound - logarithm, 1.0)) - mean) / spread
+        return 1.0 - rest, np.where(logarithm < bound, ndtr(-z), 1e-99), 0
+    mean = np.polyval([0.0038915, -0.083751, -0.31082, -1.5861], np.log(count))
+    spread = np.exp(np.polyval([0.0030302, -0.082676, -0.4803], np.log(count)))
+    return 1.0 - rest, ndtr(-(logarithm - mean) / spread), 0
+
+
+TERMS: Final = np.arange(40.0)
+"""The terms of a series of which SciPy adds up terms until one is small, in front of the numbers that they are functions of."""
+
+
+def _series(terms: Any) -> Any:
+    large = np.concatenate([np.ones((1, *terms.shape[1:]), np.bool_), np.abs(terms[:-1]) >= 1e-7])
+    return np.sum(np.where(np.cumprod(large, axis=0) > 0, terms, 0.0), axis=0)
+
+
+@stands_for("scipy.stats._hypotests._cdf_cvm_inf")
+def cramer_von_mises(x: Any, *, xp: Any = None) -> Any:
+    """Follow the private function: a series, cut off where SciPy does."""
+    special: Any = sys.modules["scipy.special"]
+    k = TERMS.reshape(-1, *(1,) * x.ndim)
+    factor = np.exp(special.gammaln(k + 0.5) - special.gammaln(k + 1)) * np.sqrt(4 * k + 1) / np.pi**1.5
+    q = (4 * k + 1) ** 2 / (16 * x)
+    return _series(factor / np.sqrt(x) * np.exp(-q) * special.kv(0.25, q))
+
+
+@stands_for("scipy.stats._hypotests._psi1_mod")
+def cramer_von_mises_correction(x: Any, *, xp: Any = None) -> Any:
+    """Follow the private function: a series, cut off where SciPy does."""
+    special: Any = sys.modules["scipy.special"]
+
+    def second(y: Any) -> Any:
+        z = y * y / 4
+        bessel = special.kv(0.25, z) + special.kv(0.75, z)
+        return np.exp(-z) * (y / 2) ** 1.5 * bessel / np.sqrt(np.pi)
+
+    def third(y: Any) -> Any:
+        z = y * y / 4
+        bessel = 2 * special.kv(0.25, z) + 3 * special.kv(0.75, z) - special.kv(1.25, z)
+        return np.exp(-z) / np.sqrt(np.pi) * (y / 2) ** 2.5 * bessel
+
+    k = TERMS.reshape(-1, *(1,) * x.ndim)
+    root, near, far = 2 * np.sqrt(x), x**0.75, x**1.25
+    first = special.gamma(k + 0.5)
+    terms = (2 * k + 1) * first * second((4 * k + 3) / root) / (9 * near)
+    terms = terms + first * third((4 * k + 1) / root) / (72 * far)
+    terms = terms + (2 * k + 3) * special.gamma(k + 1.5) * third((4 * k + 5) / root) / (6 * far)
+    ends = second((4 * k + 1) / root) + second((4 * k + 5) / root)
+    terms = terms + 7 * (2 * k + 1) * first * ends / (144 * near)
+    return _series(-terms / (np.pi * special.gamma(k + 1)))
+
+
+@stands_for("scipy.stats._hypotests._cdf_cvm")
+def cramer_von_mises_below(x: Any, n: Any = None, *, xp: Any = None) -> Any:
+    """Follow the private function: the distribution of the statistic of a sample of a size, or of an infinite one."""
+    x = np.asarray(x)
+    if n is None:
+        return cramer_von_mises(x)
+    inside = (x > 1 / (12 * n)) & (x < n / 3)
+    safe = np.where(inside, x, 1 / 6)
+    below = cramer_von_mises(safe) * (1 + 1 / (12 * n)) + cramer_von_mises_correction(safe) / n
+    return np.where(inside, below, np.where(x >= n / 3, 1.0, 0.0))

@@ -1,0 +1,215 @@
+"""The methods of the distributions of `scipy.stats`: what each is called with, and whether value and derivatives are right.
+
+``python -m tests.coverage.distributions [--jit] [names]`` measures them and prints what is not right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats as stats
+from scipy.stats._distr_params import distcont, distdiscrete
+
+import gradtape as gt
+from tests.coverage.measure import Mismatch
+
+LEVELS = np.array([0.15, 0.45, 0.83])
+LOC, SCALE = 0.3, 1.7
+ORDER = 3
+
+CONTINUOUS: dict[str, tuple[Any, ...]] = {name: shapes for name, shapes in distcont if isinstance(name, str)}
+DISCRETE: dict[str, tuple[Any, ...]] = {
+    name: shapes for name, shapes in distdiscrete if isinstance(name, str)
+}
+SHAPES = {**CONTINUOUS, **DISCRETE}
+
+OF_POINTS = ("cdf", "logcdf", "sf", "logsf")
+OF_LEVELS = ("ppf", "isf")
+OF_PARAMETERS = ("entropy", "mean", "median", "var", "std", "stats", "moment", "support")
+METHODS = {
+    "continuous": ("pdf", "logpdf", *OF_POINTS, *OF_LEVELS, *OF_PARAMETERS),
+    "discrete": ("pmf", "logpmf", *OF_POINTS, *OF_LEVELS, *OF_PARAMETERS),
+}
+
+
+class Method(NamedTuple):
+    """A method of a distribution."""
+
+    distribution: str
+    method: str
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether the distribution is one of integers: it has no derivative in its points, and no scale."""
+        return self.distribution in DISCRETE
+
+
+def every() -> Iterator[Method]:
+    """Return all methods of all distributions."""
+    for kind, names in (("continuous", CONTINUOUS), ("discrete", DISCRETE)):
+        for name in names:
+            yield from [Method(name, method) for method in METHODS[kind]]
+
+
+def function_of(case: Method, *, frozen: bool = False) -> Callable[..., Any]:
+    """Return a method as a function of the point or level if it takes one, the shape parameters, loc and the scale."""
+    distribution = getattr(stats, case.distribution)
+    of_numbers = case.method not in OF_PARAMETERS
+
+    def function(*args: Any) -> Any:
+        first, parameters = (args[:1], args[1:]) if of_numbers else ((), args)
+        if case.method == "moment":
+            first = (ORDER,)
+        given = {"moments": "mvsk"} if case.method == "stats" else {}
+        if frozen:
+            found = getattr(distribution(*parameters), case.method)(*first, **given)
+        else:
+            found = getattr(distribution, case.method)(*first, *parameters, **given)
+        return np.stack([np.asarray(part) * 1.0 for part in found]) if isinstance(found, tuple) else found
+
+    return function
+
+
+def arguments(case: Method) -> tuple[list[Any], list[int]]:
+    """Return arguments of a method, and which of them are differentiated: floats other than points of discrete distributions."""
+    name, method = case
+    distribution, shapes = getattr(stats, name), SHAPES[name]
+    if case.is_discrete:
+        given = [*[np.asarray(shape) if np.ndim(shape) else shape for shape in shapes], 2]
+        smooth = [k for k, shape in enumerate(distribution._shape_info()) if not shape.integrality]
+        point = 2 + distribution.ppf(LEVELS, *shapes)
+    else:
+        given = [*map(float, shapes), LOC, SCALE]
+        integers = [k for k, shape in enumerate(distribution._shape_info()) if shape.integrality]
+        smooth = [k for k in range(len(given)) if k not in integers]
+        point = LOC + SCALE * distribution.ppf(LEVELS, *shapes)
+    given = [np.asarray(each, float) if k in smooth else each for k, each in enumerate(given)]
+    if method in OF_PARAMETERS:
+        return given, smooth
+    first = LEVELS if method in OF_LEVELS else point
+    # points of discrete distributions are integers, and levels of theirs have steps
+    others = [1 + k for k in smooth]
+    return [first, *given], others if case.is_discrete else [0, *others]
+
+
+def derivative(function: Callable[..., Any], args: list[Any], place: int) -> tuple[Any, Any]:
+    """Return the derivative of the weighted sum in an argument by differences, and an estimate of their error."""
+    x = np.asarray(args[place], float)
+    size = 1e-3 * np.maximum(np.abs(x), 0.1)
+    direction = np.cos(1.0 + np.arange(x.size)).reshape(x.shape)
+
+    def total(h: Any) -> Any:
+        return objective(function)(*args[:place], x + h * size * direction, *args[place + 1 :])
+
+    def slope(k: float) -> Any:
+        return (total(k) - total(-k)) / (2 * k)
+
+    steps = [2.0**-k for k in range(-1, 7)]
+    slopes = [slope(step) for step in steps]
+    finer = [(4 * b - a) / 3 for a, b in itertools.pairwise(slopes)]
+    gaps = [abs(b - a) for a, b in itertools.pairwise(finer)]
+    best = int(np.nanargmin(gaps)) if np.isfinite(gaps).any() else 0
+    return finer[best + 1], gaps[best], size * direction
+
+
+def objective(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the sum of the results, each with a weight of its own, without those that are infinite."""
+
+    def total(*args: Any) -> Any:
+        found = function(*args)
+        weights = np.cos(0.4 + 1.7 * np.arange(np.size(found))).reshape(np.shape(found))
+        return np.sum(np.where(np.isfinite(found), found, 0.0) * weights)
+
+    return total
+
+
+def check(case: Method, *, compiled: bool, frozen: bool = False) -> None:
+    """Raise unless the value and the derivatives of a method are right."""
+    function = function_of(case, frozen=frozen)
+    args, smooth = arguments(case)
+    with np.errstate(all="ignore"):
+        expected = np.asarray(function(*args), float)
+        if compiled:
+            found = gt.jit(lambda *given: function(*_placed(args, smooth, given)))(*[args[k] for k in smooth])
+            total = gt.value_and_grad(
+                lambda *given: objective(function)(*_placed(args, smooth, given)),
+                argnums=tuple(range(len(smooth))),
+            )
+            slopes = total(*[args[k] for k in smooth])[1] if smooth else ()
+        else:
+            with gt.GradientTape() as tape:
+                given = [tape.watch(args[k]) for k in smooth]
+                found = function(*_placed(args, smooth, given))
+                result = objective(lambda: found)()
+            slopes = tape.gradient(result, given) if isinstance(result, gt.Array) else [None] * len(given)
+        found = np.asarray(found, float)
+        if found.shape != expected.shape:
+            raise Mismatch(f"shape {found.shape} instead of {expected.shape}")
+        if np.any(np.isnan(found) & ~np.isnan(expected)):
+            raise gt.errors.GradtapeError(f"it is NaN instead of {expected}")
+        integrals = ("entropy", "mean", "var", "std", "stats", "moment")  # SciPy's own have errors
+        if not np.allclose(
+            found, expected, rtol=1e-5 if case.method in integrals else 1e-8, atol=1e-12, equal_nan=True
+        ):
+            raise Mismatch(f"value {found} instead of {expected}")
+        for place, gradient in zip(smooth, slopes, strict=True):
+            slope, error, step = derivative(function, args, place)
+            ours = 0.0 if gradient is None else float(np.sum(np.asarray(gradient) * step))
+            scale = max(
+                abs(slope), 1e-3 * float(np.max(np.abs(expected[np.isfinite(expected)]), initial=0.0))
+            )
+            if np.isnan(ours):
+                raise gt.errors.GradtapeError(f"the derivative in argument {place} is NaN instead of {slope}")
+            if not abs(ours - slope) <= 3 * error + 1e-5 * scale + 1e-14:
+                raise Mismatch(f"derivative in argument {place}: {ours} instead of {slope} (+-{error})")
+
+
+def _placed(args: list[Any], smooth: list[int], given: Any) -> list[Any]:
+    placed = list(args)
+    for k, each in zip(smooth, given, strict=True):
+        placed[k] = each
+    return placed
+
+
+def outcome(case: Method, **how: Any) -> str:
+    """Return "" if a method is right, and else what it is: wrong, refused, or an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", gt.errors.GradtapeWarning)
+        try:
+            check(case, **how)
+        except Mismatch as error:
+            return f"wrong: {error}"
+        except (gt.errors.GradtapeError, gt.errors.GradtapeWarning) as error:
+            return f"refused: {error}"
+        except Exception as error:
+            return f"error: {type(error).__name__}: {error}"
+    return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.coverage.distributions", description=__doc__)
+    parser.add_argument("--jit", action="store_true", help="compiled functions, not tapes")
+    parser.add_argument("names", nargs="*", help="distributions")
+    given = parser.parse_args()
+    count = gaps = 0
+    for case in every():
+        if given.names and case.distribution not in given.names:
+            continue
+        count += 1
+        found = outcome(case, compiled=given.jit)
+        if found:
+            gaps += 1
+            print(f"{case.distribution}.{case.method} {' | '.join(found.splitlines())[:300]}", flush=True)
+    print(f"{count - gaps} of {count}")
+    sys.exit(gaps > 0)
+
+
+if __name__ == "__main__":
+    main()
