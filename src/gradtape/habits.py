@@ -23,9 +23,8 @@ def _entries(text: str) -> dict[str, str]:
 _JAX = """
 lax: loops and branches are gt.scan, gt.fori_loop, gt.while_loop, gt.map, gt.cond, gt.switch, gt.associative_scan; the rest is NumPy's, np.*
 numpy jnp np: there is no second namespace; import numpy as np, and call np.* on what gradtape traces
-scipy: call scipy.special, scipy.linalg and the rest of SciPy that docs/reference/numpy.md lists; they are followed as they are
 nn: layers are NumPy code: np.maximum(x, 0), scipy.special.expit, scipy.special.log_softmax
-random: draw with np.random.default_rng(seed) outside of the function, and pass what was drawn as an argument
+random: draw with np.random.default_rng(seed), in the function too: each call draws anew
 tree tree_util tree_map: containers are optree's: import optree; optree.tree_map(f, tree)
 pmap shard_map xmap: there is one device; gt.vmap(f) maps over an axis, and compiled code uses the cores by itself
 make_jaxpr xla_computation: call f once, then print(gt.inspect.graph(f))
@@ -142,7 +141,7 @@ gradient: use gt.grad(f), or tape.gradient(y, x)
 sumsqr: use np.sum(x**2)
 mtimes: use a @ b
 if_else: use np.where(c, a, b), or gt.cond(c, f, g, x)
-nlpsol qpsol Opti rootfinder minimize: give gt.value_and_grad(f) to scipy.optimize.minimize(..., jac=True)
+nlpsol qpsol Opti rootfinder minimize: use gt.scipy.minimize, or call scipy.optimize.minimize as it is
 integrator odeint: call scipy.integrate.solve_ivp or odeint, which are differentiated
 external Callback: give a rule with gt.custom_vjp
 njit: use @gt.jit; an @numba.njit function can be called inside of it
@@ -236,7 +235,7 @@ SGD GradientDescentOptimizer sgd descent: use GradientDescent, or Momentum
 MomentumOptimizer momentum Nesterov NAG: use Momentum
 AdamOptimizer adam AdamW Adamax Nadam: use Adam
 RMSprop RMSProp Adagrad Adadelta Ftrl LAMB Lion adagrad rmsprop: subclass Optimizer, or write the step with gt.grad
-LBFGS BFGS minimize: give gt.value_and_grad(f) to scipy.optimize.minimize(..., jac=True)
+LBFGS BFGS minimize: use gt.scipy.minimize, or call scipy.optimize.minimize as it is
 """)
 
 KEYWORDS: Final = _entries("""

@@ -260,9 +260,8 @@ def test_a_cast_to_real_drops_the_imaginary_part_with_numpys_warning() -> None:
 
 
 def test_derivatives_that_there_are_not() -> None:
-    for function in (np.sign, __import__("scipy.special").special.psi):
-        with pytest.raises(NotDifferentiableError, match="complex"):
-            gt.grad(lambda z, f=function: np.real(f(z)))(Z)
+    with pytest.raises(NotDifferentiableError, match="complex"):
+        gt.grad(lambda z: np.real(np.sign(z)))(Z)
 
 
 def in_place(z: Any) -> Any:

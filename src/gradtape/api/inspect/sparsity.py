@@ -122,9 +122,9 @@ def sparsity(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Sparsit
     <5 x 6, 14 elements (47 %), products: 3 of columns>
     ab....
     abc...
-    a.bc..
+    a.cb..
     a..bc.
-    a...bc
+    a...cb
     """
     transform = function if isinstance(function, SparseTransform) else sparse_jacobian(function)
     return Sparsity(transform.plan(*args, **kwargs))
