@@ -96,7 +96,8 @@ MEASURED: dict[str, list[Case]] = {
     "boxcox_normmax": first(stats.boxcox_normmax, U),
     "yeojohnson": first(lambda a: stats.yeojohnson(a, 0.4), LONG),
     "yeojohnson_llf": first(lambda lam, a: stats.yeojohnson_llf(lam, a), 0.4, LONG),
-    "yeojohnson_normmax": first(stats.yeojohnson_normmax, LONG),
+    # the solvers of SciPy stop before differences of what they return are as exact as derivatives
+    "yeojohnson_normmax": call(stats.yeojohnson_normmax, LONG, second=False, rtol=2e-3),
     "directional_stats": first(lambda a: stats.directional_stats(a).mean_direction, np.stack([U, V], 1)),
     "wasserstein_distance": call(stats.wasserstein_distance, U, V),
     "energy_distance": call(stats.energy_distance, U, V),
@@ -143,7 +144,7 @@ MEASURED: dict[str, list[Case]] = {
         lambda x, v: stats.binned_statistic_dd([x], v, bins=2, range=[(0, 2.5)])[0], U, V
     ),
     "probplot": first(lambda a: stats.probplot(a)[1], U),
-    "ppcc_max": first(stats.ppcc_max, LONG),
+    "ppcc_max": call(stats.ppcc_max, LONG, second=False, rtol=2e-3),
     "epps_singleton_2samp": tested(stats.epps_singleton_2samp, U, V),
     "bayes_mvs": first(lambda a: [list(r) for r in stats.bayes_mvs(a)], U),
     "mvsdist": first(lambda a: [r.mean() for r in stats.mvsdist(a)], U),
@@ -370,7 +371,9 @@ STEPS: dict[str, list[Case]] = {
 REFUSED = because(
     in_jitted_functions_its_bins_are_counted_by_the_numbers_and_on_a_tape_it_is_followed="""binned_statistic binned_statistic_2d
     binned_statistic_dd""",
-    it_searches_with_a_solver="boxcox_normmax yeojohnson_normmax ppcc_max wasserstein_distance_nd",
+    its_code_distinguishes_arrays_from_numbers="boxcox_normmax",
+    in_jitted_functions_it_compares_the_unknown_of_a_solver_and_on_a_tape_it_is_followed="yeojohnson_normmax",
+    the_solution_of_its_linear_program_is_not_unique="wasserstein_distance_nd",
     its_p_values_are_random="dunnett multiscale_graphcorr",
     a_private_ufunc_of_its_distributions_has_no_rule="truncate",
 )

@@ -81,6 +81,10 @@ def limits(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
         low, high = [
             np.stack(end) if isinstance(end, list | tuple) else end for end in (bounds.lb, bounds.ub)
         ]
+    elif len(bounds) == 2 and not any(
+        np.ndim(bound) for bound in bounds
+    ):  # the same for all, as `milp` takes them
+        low, high = bounds
     else:
         low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
         high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])

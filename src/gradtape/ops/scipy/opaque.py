@@ -65,6 +65,10 @@ RANK_STATISTICS: Final = (
 )
 """Functions of `scipy.stats` whose results depend on the order of the numbers only: constants, in compiled code or by branches."""
 OPAQUE["scipy.stats"] = (
-    {**dict.fromkeys([*RANK_STATISTICS, "multiscale_graphcorr"], ""), "dunnett": "its p values are random"},
+    {
+        **dict.fromkeys([*RANK_STATISTICS, "multiscale_graphcorr"], ""),
+        "dunnett": "its p values are random",
+        "boxcox_normmax": "its code distinguishes arrays from numbers",
+    },
     False,
 )
