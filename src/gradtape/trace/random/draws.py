@@ -43,6 +43,25 @@ class Fresh:
         self.seed = deepcopy(seed)  # a SeedSequence changes when it has children
 
 
+class Seeded:
+    """The generators that the body of a loop or branch makes with a seed: in each iteration they draw the same numbers."""
+
+    __slots__ = ("_made",)
+
+    calls: Final[tuple[Draw, ...]] = ()  # what they draw are numbers, which nothing repeats
+
+    def __init__(self) -> None:
+        self._made: dict[int, Any] = {}
+
+    def made(self, generator: Any) -> None:
+        """Note that the body has made a generator."""
+        self._made[id(generator)] = generator
+
+    def knows(self, generator: Any) -> bool:
+        """Return whether the body has made a generator."""
+        return id(generator) in self._made
+
+
 class Draw(NamedTuple):
     """One draw of a trace.
 

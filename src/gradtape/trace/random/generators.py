@@ -29,6 +29,7 @@ from gradtape.trace.random.draws import (
     LEGACY,
     Draws,
     Sampler,
+    Seeded,
     drawn_array,
     is_differentiated,
     warn_of_constant,
@@ -75,7 +76,7 @@ def _hook(method: Any, *args: Any, **kwargs: Any) -> Any:
 def _called(method: Any, generator: Any, *rest: Any, **kwargs: Any) -> Any:
     trace = _trace_around()
     is_any_traced = find_followed((rest, list(kwargs.values()))) is not None
-    if trace is None and not is_any_traced:
+    if not is_any_traced and (trace is None or _has_made(trace, generator)):
         return NotImplemented
     call = Call(_names[method], generator, trace)
     if trace is not None:
@@ -95,6 +96,12 @@ def _called(method: Any, generator: Any, *rest: Any, **kwargs: Any) -> Any:
 def _default_rng(function: Any, seed: Any = None) -> Any:
     """Let a traced function make a generator: with a seed it draws the same numbers in each call, without one new ones."""
     trace = _trace_around() if contexts.stack and not is_own_call() else None
+    if isinstance(trace, InBody) and isinstance(seed, int):
+        with own_calls():
+            generator = without_hook(function)(seed)
+        trace.draws = trace.draws or Seeded()
+        trace.draws.made(generator)
+        return generator
     draws = None if trace is None else trace.draws
     if not isinstance(draws, Draws):
         return NotImplemented
@@ -105,6 +112,11 @@ def _default_rng(function: Any, seed: Any = None) -> Any:
     if not isinstance(seed, np.random.Generator | np.random.BitGenerator | np.random.RandomState):
         draws.made(made, seed)
     return made
+
+
+def _has_made(trace: Trace, generator: Any) -> bool:
+    """Return whether the body of a loop or branch has made a generator with a seed."""
+    return isinstance(trace.draws, Seeded) and trace.draws.knows(generator)
 
 
 def _trace_around() -> Trace | None:

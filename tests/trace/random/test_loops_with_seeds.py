@@ -1,0 +1,33 @@
+"""Generators that the body of a loop makes with a seed draw the same numbers in each iteration, as they do in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+
+
+def step(x: Any) -> Any:
+    rng = np.random.default_rng(5)
+    return x * (0.5 + rng.random()) + rng.normal(size=3)[int(rng.integers(3))]
+
+
+def test_numbers_are_those_of_numpy() -> None:
+    expected = step(step(2.0))
+    loop = gt.jit(lambda x: gt.fori_loop(0, 2, lambda _, c: step(c), x))
+    np.testing.assert_allclose(loop(2.0), expected, rtol=1e-14)
+    np.testing.assert_allclose(gt.grad(loop)(2.0), (0.5 + np.random.default_rng(5).random()) ** 2, rtol=1e-14)
+
+
+@pytest.mark.parametrize("seed", [None, "outside"])
+def test_numbers_that_differ_are_refused(seed: Any) -> None:
+    outside = np.random.default_rng(3)
+
+    def body(_: Any, c: Any) -> Any:
+        return c + (np.random.default_rng() if seed is None else outside).random()
+
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match="one draw would stand for all"):
+        gt.fori_loop(0, 2, body, 1.0)
