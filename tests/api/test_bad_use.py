@@ -122,7 +122,6 @@ def test_calls_that_want_ndarrays_say_what_to_write(tmp_path: Any) -> None:
             "write shortest_path with NumPy's functions",
         ),
         (names["filled"], "np.full(n, a, like=a)"),
-        (lambda x: np.random.default_rng(0).normal([x[0], x[1]]), "np.stack([a, b])"),
     ):
         expect(errors.ConcretizationError, lambda body=body: gt.jit(body)(PAIR), advice)
 

@@ -16,6 +16,7 @@ from gradtape.ops.core.reductions import reduce_any
 from gradtape.runtime.interpret import interpret
 from gradtape.trace.jit.guards import abstract_of, trace_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.random.observation import own_calls
 from gradtape.transforms.basis import LinearMap
 
 SHOWN = 5
@@ -25,6 +26,7 @@ DRAWS = 3
 """How often numbers are drawn for what has none: positive ones, negative ones, and both."""
 
 
+@own_calls()  # the numbers of probes are no draws of the user's
 def check_rows(linear: LinearMap, caller: str) -> None:
     """Raise ArgumentError where row r of the source influences another row of the target.
 
