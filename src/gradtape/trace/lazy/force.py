@@ -31,6 +31,7 @@ from gradtape.trace.lazy.pending import (
     live_pending,
 )
 from gradtape.trace.lazy.region import Region, region_of
+from gradtape.trace.random.observation import own_calls
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.locks import computing
@@ -86,7 +87,7 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
         _release_again(values)
         return arrays  # type: ignore[return-value]
     while True:
-        with computing:
+        with computing, own_calls():  # what ops draw, such as estimators of norms, is no draw of the user's
             pending = [value for value in values if value.data is None]
             if pending and not _run_call(pending):
                 _release(_run_pending(pending))
