@@ -96,6 +96,16 @@ def a_gradient_of_two_numbers() -> None:
     gt.grad(np.sin)(PAIR)
 
 
+@raises("SingularJacobianError")
+def a_root_of_equations_that_depend_on_each_other() -> None:
+    from scipy.optimize import fsolve
+
+    def root(p: Any) -> Any:
+        return np.sum(fsolve(lambda x: np.array([x[0] + x[1] - p, 2 * x[0] + 2 * x[1] - 2 * p]), np.zeros(2)))
+
+    gt.grad(root)(1.0)
+
+
 @raises("UnsupportedFunctionError")
 def an_object_function_in_jit() -> None:
     gt.jit(lambda x: np.frompyfunc(abs, 1, 1)(x))(PAIR)

@@ -85,7 +85,8 @@ def _with_fields(example: Any, fields: dict[str, Any]) -> Any:
         made = type(own)(**{name: fields.get(name, getattr(own, name)) for name in own._fields})
     else:
         made = copy.copy(example)
-        vars(made).update(dict.fromkeys(vars(made)))
+        for name in vars(made):
+            setattr(made, name, None)
     for name, item in fields.items():
         if not isinstance(example, tuple) or name not in example._fields:  # type: ignore[attr-defined]
             setattr(made, name, item)

@@ -31,7 +31,7 @@ from gradtape.trace.lazy.pending import (
     live_pending,
 )
 from gradtape.trace.lazy.region import Region, region_of
-from gradtape.trace.random.observation import own_calls
+from gradtape.trace.random.observation import OWN
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.locks import computing
@@ -87,10 +87,14 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
         _release_again(values)
         return arrays  # type: ignore[return-value]
     while True:
-        with computing, own_calls():  # what ops draw, such as estimators of norms, is no draw of the user's
+        with computing:
             pending = [value for value in values if value.data is None]
-            if pending and not _run_call(pending):
-                _release(_run_pending(pending))
+            around, OWN.active = OWN.active, True  # what ops draw for estimates is no draw of the user's
+            try:
+                if pending and not _run_call(pending):
+                    _release(_run_pending(pending))
+            finally:
+                OWN.active = around
             arrays = [value.data for value in values]
         # While machine code ran, another thread may have changed rows in the memory of one.
         for array in arrays:

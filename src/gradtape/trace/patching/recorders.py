@@ -31,8 +31,9 @@ def before_recording(work: Callable[[], None], *, last: bool = False) -> None:
 
 def enter(recorder: object) -> None:
     """Let hooked functions call their handlers until the recorder leaves."""
-    if install_hooks():
-        RECORDERS.add(id(recorder))
+    if _first and not _install_hooks():
+        return
+    RECORDERS.add(id(recorder))
 
 
 def install_hooks() -> bool:

@@ -39,13 +39,13 @@ class Record:
 
     @contextmanager
     def _active(self, writes: bool) -> Iterator[None]:
-        before = _own.record
+        before = OWN.record
         self._writes, self._next = writes, 0
-        _own.record = self
+        OWN.record = self
         try:
             yield
         finally:
-            _own.record = before
+            OWN.record = before
 
     def drawn(self, draw: Callable[[], Any]) -> Any:
         """Return what a call draws, or has drawn."""
@@ -58,23 +58,24 @@ class Record:
 
 def record_around() -> Record | None:
     """Return the record of the innermost such function around."""
-    return _own.record
+    return OWN.record
 
 
-_own: Final = _Own()
+OWN: Final = _Own()
+"""Set by `own_calls`, and directly where a context manager would cost."""
 
 
 @contextmanager
 def own_calls() -> Iterator[None]:
     """Let calls of generators pass unobserved."""
-    before = _own.active
-    _own.active = True
+    before = OWN.active
+    OWN.active = True
     try:
         yield
     finally:
-        _own.active = before
+        OWN.active = before
 
 
 def is_own_call() -> bool:
     """Return whether calls pass unobserved now."""
-    return _own.active
+    return OWN.active
