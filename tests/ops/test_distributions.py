@@ -155,6 +155,11 @@ def test_what_has_no_derivative_says_so() -> None:
     np.testing.assert_allclose(gt.grad(lambda x: st.kstwo.cdf(x, 10))(0.3), st.kstwo.pdf(0.3, 10))
 
 
+def test_integrals_over_kinks_are_nan_and_not_nearly_right() -> None:
+    assert np.isnan(gt.jit(st.kstwo.std)(10.0)) and np.isnan(gt.jit(st.crystalball.entropy)(2.0, 3.0))
+    np.testing.assert_allclose(gt.jit(st.rice.entropy)(0.8), st.rice.entropy(0.8), rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["gamma", "beta", "t", "nct", "skewnorm"])
 def test_compiled_functions_agree_with_tapes(name: str) -> None:
     for method in ("logpdf", "cdf", "ppf"):
