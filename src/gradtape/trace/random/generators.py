@@ -93,6 +93,18 @@ def _called(method: Any, generator: Any, *rest: Any, **kwargs: Any) -> Any:
     return rule(call, *given, **named)
 
 
+def _raw(method: Any, *args: Any, **kwargs: Any) -> Any:
+    """Refuse raw numbers in a trace: they would be constants of the compiled function."""
+    if is_own_call() or not contexts.stack or _trace_around() is None:
+        return NotImplemented
+    raise UnsupportedFunctionError(
+        "BitGenerator.random_raw is not followed by gradtape",
+        where=user_site(),
+        why="the compiled function would have the numbers of its trace in each call",
+        remedy="draw with a method of the generator: rng.integers(2**63, size=n)",
+    )
+
+
 def _default_rng(function: Any, seed: Any = None) -> Any:
     """Let a traced function make a generator: with a seed it draws the same numbers in each call, without one new ones."""
     trace = _trace_around() if contexts.stack and not is_own_call() else None
@@ -275,6 +287,7 @@ def type_of(generator: Any) -> type:
 def _interpose() -> None:
     interpose(_hook, When.ALWAYS, _names)
     interpose(_default_rng, When.ALWAYS, [np.random.default_rng])
+    interpose(_raw, When.ALWAYS, [np.random.BitGenerator.random_raw])
 
 
 recorders.before_recording(_interpose)

@@ -1,4 +1,4 @@
-"""Generators that the body of a loop makes with a seed draw the same numbers in each iteration, as they do in NumPy."""
+"""Draws that a trace takes as numbers: those of generators that a body makes with a seed, as in NumPy. Raw numbers are refused."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ def test_numbers_that_differ_are_refused(seed: Any) -> None:
 
     with pytest.raises(gt.errors.UnsupportedFunctionError, match="one draw would stand for all"):
         gt.fori_loop(0, 2, body, 1.0)
+
+
+def test_raw_numbers_are_refused_in_compiled_functions() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(
+        gt.errors.UnsupportedFunctionError, match=r"(?s)random_raw is not followed.*rng\.integers"
+    ):
+        gt.jit(lambda x: x + rng.bit_generator.random_raw())(1.0)
+    with gt.GradientTape():
+        assert rng.bit_generator.random_raw() == np.random.default_rng(0).bit_generator.random_raw()
