@@ -115,6 +115,8 @@ def test_a_region_is_planned_while_something_unrelated_is_pending(monkeypatch):
     anew = []
     run_anew = force._run_anew
     monkeypatch.setattr(force, "_run_anew", lambda *given: anew.append(1) or run_anew(*given))
+    leaked = []
+    gt.jit(lambda x: leaked.append(x * 2.0) or x)(np.ones(3))
     x = gt.constant(np.ones(2))
     unrelated = np.cos(x) * 3.0
     for k in range(6):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from gradtape.ir.graph import Node, Value, extract
+from gradtape.trace.jit.guards import Trace
 
 MAX_HANDLES: Final = 4096
 """Handles that are noted: the last ones."""
@@ -45,13 +46,14 @@ def only_requested() -> Iterator[None]:
 
 
 def live_pending() -> list[Value]:
-    """Return the pending values that the user holds."""
+    """Return the pending values that the user holds; those that leaked from a trace never have numbers."""
     return [
         value
         for reference in tuple(live_arrays.handles)  # a destructor may add to it
         if (handle := reference()) is not None
         and (value := handle._current).data is None
         and value._op is not None
+        and not any(isinstance(tag, Trace) and tag.over for tag in value.tags)
     ]
 
 
