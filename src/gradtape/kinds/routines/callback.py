@@ -19,13 +19,10 @@ from gradtape.ir.op import NDArray, Op
 from gradtape.ir.types import Aval, Shape, aval, part_dtype
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import ROWS, register
-
-Outs = Sequence[Value]
-Tangents = Sequence[Value | None]
-Push = Callable[[Tangents], Value | Tangents | None]
+from gradtape.kinds.routines.derivatives import Outs, Push, RoutineDerivatives
 
 
-class Callback(Op):
+class Callback(RoutineDerivatives):
     """A row of the callback kind.
 
     Parameters
@@ -137,27 +134,6 @@ class Callback(Op):
     def _one(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
         made = self.numpy(*arrays, **params)
         return made if isinstance(made, tuple) else (made,)
-
-    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        if self.tangent is None or all(tangent is None for tangent in tangents):
-            return (None,) * len(node.outs)
-        pushed = self.tangent(node.outs, node.inputs, node.params)(tangents)
-        return (pushed,) if pushed is None or isinstance(pushed, Value) else tuple(pushed)
-
-    def transpose(
-        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
-    ) -> tuple[Value | None, ...]:
-        (cotangent,) = cotangents
-        if self.transpose_rule is None or not self.is_linear(linear):
-            raise NotDifferentiableError(f"{self.name} is not linear", where=node.site)
-        parts: list[Value | None] = [None] * len(node.inputs)
-        if cotangent is not None and self.linear_in is not None:
-            parts[self.linear_in] = self.transpose_rule(cotangent, node)
-        return tuple(parts)
-
-    def is_linear(self, flags: Sequence[bool]) -> bool:
-        """Return whether the row is linear in the flagged inputs together."""
-        return all(place == self.linear_in for place, flag in enumerate(flags) if flag)
 
 
 def _stored(x: Value) -> Value:

@@ -7,20 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import NotDifferentiableError
 from gradtape.ir.builder import emit_all
 from gradtape.ir.graph import Node, Value
-from gradtape.ir.op import NDArray, Op
+from gradtape.ir.op import NDArray
 from gradtape.ir.types import Aval, Shape, aval
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import register
+from gradtape.kinds.routines.derivatives import Push, RoutineDerivatives
 from gradtape.records import value_record
 
 Places = dict[str, str]
-
-Outs = Sequence[Value]
-Tangents = Sequence[Value | None]
-Push = Callable[[Tangents], Value | Tangents | None]
 
 
 def _no_places(dtype: np.dtype[Any]) -> Places:
@@ -60,7 +56,7 @@ class Routine:
         return int(n * n * next(iter(others), n) * self.work)
 
 
-class Matrix(Op):
+class Matrix(RoutineDerivatives):
     """A row of the matrix kind. All operands have the same axes in front of those of one matrix.
 
     Parameters
@@ -135,27 +131,6 @@ class Matrix(Op):
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
         results = self.numpy(*arrays, **params)
         return tuple(results) if isinstance(results, tuple) else (results,)
-
-    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        if self.tangent is None or all(tangent is None for tangent in tangents):
-            return (None,) * len(node.outs)
-        pushed = self.tangent(node.outs, node.inputs, node.params)(tangents)
-        return (pushed,) if pushed is None or isinstance(pushed, Value) else tuple(pushed)
-
-    def transpose(
-        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
-    ) -> tuple[Value | None, ...]:
-        (cotangent,) = cotangents
-        if self.transpose_rule is None or not self.is_linear(linear):
-            raise NotDifferentiableError(f"{self.name} is not linear", where=node.site)
-        parts: list[Value | None] = [None] * len(node.inputs)
-        if cotangent is not None and self.linear_in is not None:
-            parts[self.linear_in] = self.transpose_rule(cotangent, node)
-        return tuple(parts)
-
-    def is_linear(self, flags: Sequence[bool]) -> bool:
-        """Return whether the row is linear in the flagged inputs together."""
-        return all(place == self.linear_in for place, flag in enumerate(flags) if flag)
 
 
 def matrix_row(name: str, **facts: Any) -> Matrix:

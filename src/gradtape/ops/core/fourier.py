@@ -11,7 +11,8 @@ from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import part_dtype
 from gradtape.kinds.operands import broadcast_to
-from gradtape.kinds.routines.callback import Callback, Outs, Push, Tangents, callback_row
+from gradtape.kinds.routines.callback import Callback, callback_row
+from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
 

@@ -19,7 +19,8 @@ import numpy as np
 from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import part_dtype
-from gradtape.kinds.routines.matrix import Matrix, Outs, Places, Push, Routine, Tangents, matrix_row
+from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
+from gradtape.kinds.routines.matrix import Matrix, Places, Routine, matrix_row
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
 from gradtape.ops.core.elementwise.logic import less_equal

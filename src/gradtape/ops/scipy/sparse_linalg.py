@@ -15,7 +15,8 @@ from gradtape.ir.graph import Node, Value, constant, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP
 from gradtape.kinds.operands import broadcast_to
-from gradtape.kinds.routines.callback import Outs, Push, callback_row
+from gradtape.kinds.routines.callback import callback_row
+from gradtape.kinds.routines.derivatives import Outs, Push
 from gradtape.ops.core.elementwise.arithmetic import multiply, subtract
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.indexing import gather, put_add

@@ -9,7 +9,8 @@ import numpy as np
 
 from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
-from gradtape.kinds.routines.callback import Callback, Outs, Push, Tangents, callback_row
+from gradtape.kinds.routines.callback import Callback, callback_row
+from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import getitem

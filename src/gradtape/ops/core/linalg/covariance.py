@@ -10,7 +10,8 @@ import numpy as np
 from gradtape.errors import user_level
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
-from gradtape.kinds.routines.callback import Callback, Outs, Push, callback_row
+from gradtape.kinds.routines.callback import Callback, callback_row
+from gradtape.kinds.routines.derivatives import Outs, Push
 from gradtape.ops.core.elementwise.logic import greater
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where

@@ -15,7 +15,8 @@ import numpy as np
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.kinds.registry import FUNCTIONS
-from gradtape.kinds.routines.callback import Callback, Outs, Push, Tangents, callback_row
+from gradtape.kinds.routines.callback import Callback, callback_row
+from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, from_parts, imag, real
 from gradtape.ops.core.elementwise.logic import equal, logical_and, not_equal

@@ -14,7 +14,8 @@ import numpy as np
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import part_dtype
-from gradtape.kinds.routines.callback import Callback, Outs, Push, Tangents, callback_row
+from gradtape.kinds.routines.callback import Callback, callback_row
+from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
 from gradtape.ops.core.elementwise.logic import equal, not_equal

@@ -22,7 +22,8 @@ from gradtape.errors import NotDifferentiableError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray
-from gradtape.kinds.routines.callback import Callback, Outs, Push, Tangents, callback_row
+from gradtape.kinds.routines.callback import Callback, callback_row
+from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.linalg.eigen import apart, complex_dtype
 from gradtape.ops.core.linalg.equations import scipy_function, sylvester, total

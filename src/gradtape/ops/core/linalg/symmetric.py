@@ -10,7 +10,8 @@ import numpy as np
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import part_dtype
-from gradtape.kinds.routines.callback import Callback, Outs, Push, Tangents, callback_row
+from gradtape.kinds.routines.callback import Callback, callback_row
+from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.linalg.bands import between_bands

@@ -11,7 +11,8 @@ from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.kinds.arguments import as_int
 from gradtape.kinds.registry import FUNCTIONS, borrows
-from gradtape.kinds.routines.callback import Callback, Outs, Push, Tangents, callback_row
+from gradtape.kinds.routines.callback import Callback, callback_row
+from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.ops.core.join import join
 from gradtape.ops.core.linalg.equations import scipy_function
