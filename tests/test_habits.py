@@ -57,7 +57,7 @@ def test_what_there_is_needs_no_answer() -> None:
 @pytest.mark.parametrize(
     ("thing", "name", "answer"),
     [
-        (gt.jit(np.sin), "lower", "gt.inspect.llvm(f)"),
+        (gt.jit(np.sin), "compile", "f.lower(x).compile()"),
         (gt.grad(np.sin), "get_concrete_function", "gt.inspect.graph(f)"),
         (gt.GradientTape(), "backward", "tape.gradient(loss, x)"),
         (gt.debug, "print", "GradientsDebugger"),

@@ -56,6 +56,8 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.custom.rules import custom_vjp as custom_vjp
     from gradtape.api.custom.score_function import score_function as score_function
     from gradtape.api.debug.printing import print as print
+    from gradtape.api.export.files import export as export
+    from gradtape.api.export.specs import spec as spec
     from gradtape.api.solvers.callback import callback as callback
     from gradtape.api.solvers.implicit import custom_fixed_point as custom_fixed_point
     from gradtape.api.solvers.implicit import custom_root as custom_root
@@ -114,6 +116,8 @@ _LATER = {
     "custom_vjp": "custom.rules",
     "score_function": "custom.score_function",
     "print": "debug.printing",
+    "export": "export.files",
+    "spec": "export.specs",
     "callback": "solvers.callback",
     "custom_fixed_point": "solvers.implicit",
     "custom_root": "solvers.implicit",

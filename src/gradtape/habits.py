@@ -28,7 +28,8 @@ random: draw with np.random.default_rng(seed), in the function too: each call dr
 tree tree_util tree_map: containers are optree's: import optree; optree.tree_map(f, tree)
 pmap shard_map xmap: there is one device; gt.vmap(f) maps over an axis, and compiled code uses the cores by itself
 make_jaxpr xla_computation: call f once, then print(gt.inspect.graph(f))
-eval_shape ShapeDtypeStruct: call f on arrays of the shape that is meant; gt.inspect.graph(f) shows all shapes
+eval_shape: gt.jit(f).lower(gt.spec((3, 4))).out_specs, without data
+ShapeDtypeStruct: use gt.spec(shape, dtype)
 pure_callback io_callback: use gt.callback(f, result_like, x)
 block_until_ready: results are ready when a jitted function returns; of a tape's array, x.numpy() computes now
 device_put device_get devices local_devices default_device device_count: arrays are NumPy's, in the memory of the host
@@ -42,7 +43,7 @@ fwd_and_bwd: use gt.vjp(f, x)
 debug_nans: use with gt.debug.check_numerics(): ...
 checking_leaks: an array that left its function raises LeakedValueError where it is used
 custom_batching custom_transpose: give a rule with gt.custom_jvp or gt.custom_vjp
-experimental sharding export extend: there is no such namespace; docs/reference/api/index.md lists all names
+experimental sharding extend: there is no such namespace; docs/reference/api/index.md lists all names
 typeof: use x.dtype and x.shape
 """
 
@@ -200,11 +201,12 @@ op graph: gt.debug.explain_gradient(tape, y, x) says how a value was computed
 """)
 
 FUNCTION: Final = _entries("""
-lower compile get_concrete_function: call it once; gt.inspect.graph(f), gt.inspect.llvm(f) and gt.inspect.asm(f) show what was compiled
+compile get_concrete_function: f.lower(x).compile(), or call it once; gt.inspect.graph(f) and gt.inspect.asm(f) show what it is
 inspect_llvm: use gt.inspect.llvm(f)
 inspect_asm: use gt.inspect.asm(f)
 inspect_types inspect_cfg: use gt.inspect.graph(f), or gt.inspect.loops(f)
-trace eval_shape: call it once, then print(gt.inspect.graph(f))
+trace: call it once, then print(gt.inspect.graph(f))
+eval_shape: f.lower(x).out_specs, without data
 clear_cache _clear_cache: make the function again with gt.jit; gt.config.memory_cache bounds what it keeps
 py_func python_function func: use f.__wrapped__
 signatures nopython_signatures overloads: use gt.inspect.explain(f)

@@ -14,7 +14,7 @@ from gradtape.ir.graph import Graph
 from gradtape.kinds.registry import ROWS
 from tests.registry.test_kernels import operands_of, structural_cases
 from tests.support.lowering import assert_same, graph_of, inputs_like, interpret, with_gradient
-from tests.support.numba_kernels import run_by_numba
+from tests.support.other_kernels import run_by_numba
 from tests.support.registry_cases import smooth_cases
 
 STRUCTURAL = structural_cases()

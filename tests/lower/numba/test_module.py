@@ -16,7 +16,7 @@ from gradtape.lower.numba.module import EntryPoint, print_module
 from gradtape.transforms.procedures.ops import procedure, procedure_vjp
 from gradtape.transforms.procedures.reference import reference_to
 from tests.support.lowering import array_input, assert_same, graph_of, inputs_like, interpret
-from tests.support.numba_kernels import NumbaFailed, run_by_numba
+from tests.support.other_kernels import NumbaFailed, run_by_numba
 from tests.support.procedure_samples import array_graph, checked
 from tests.transforms.procedures.samples import newton
 

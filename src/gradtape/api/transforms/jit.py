@@ -135,6 +135,38 @@ class Jitted(FastCallable):
         """
         return low_level_callable(self, count, signature)
 
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Trace the function for one signature, ahead of time.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            The arguments, or descriptions of them: `gradtape.spec` for arrays, ``float`` or ``int`` for Python's numbers.
+
+        Returns
+        -------
+        Lowered
+            Its method ``compile()`` returns the compiled function, which takes this signature alone; ``as_text()`` shows the program.
+
+        Raises
+        ------
+        ArgumentError
+            If the function draws random numbers; for descriptions, if it looks at values (``if x[0] > 0``).
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> lowered = gt.jit(lambda x: np.sum(x**2)).lower(gt.spec(3))
+        >>> compiled = lowered.compile()
+        >>> float(compiled(np.array([1.0, 2.0, 3.0])))
+        14.0
+        """
+        from gradtape.api.export.stages import (
+            lowered,  # late: a process that finds its kernels on disk does not need the compiler
+        )
+
+        return lowered(self, args, kwargs)
+
     def _install(self, specialisation: Specialisation) -> None:
         """Let machine code answer calls like this one, where it can.
 

@@ -60,7 +60,6 @@ def emit_procedure(module: KernelModule, procedure: Procedure) -> str:
     """
     procedure = optimise_procedure(procedure, check=config.verify)
     module.count += 1
-    module.unrolls = False
     symbol = f"procedure{module.count}"
     function = ProcedureEmitter(module, plan_emission(module, procedure), PROCEDURE_EMITTERS, procedure.body)
     module.functions.append(function.whole(symbol, procedure))
@@ -218,10 +217,9 @@ def _iterations(function: ProcedureEmitter, count: str, group: int | None = None
 def _iteration(function: ProcedureEmitter, loop: For) -> None:
     """Append the body of a counted loop."""
     mark = _mark(function, loop)
-    outside = function.inlines, function.in_loop
-    function.inlines, function.in_loop = not _may_be_vectorised(function, loop), True
+    inlines, function.inlines = function.inlines, not _may_be_vectorised(function, loop)
     function.statements_of(loop.body)
-    function.inlines, function.in_loop = outside
+    function.inlines = inlines
     _rewind(function, mark)
 
 
@@ -274,7 +272,6 @@ def _while(function: ProcedureEmitter, loop: While) -> None:
     function.start_block(head)
     function.known.append({})
     mark = _mark(function, loop)
-    outside, function.in_loop = function.in_loop, True
     function.statements_of(loop.test)
     goes_on = function.operand(loop.condition)
     if function.checks:
@@ -284,7 +281,6 @@ def _while(function: ProcedureEmitter, loop: While) -> None:
     function.branch(goes_on, body, end)
     function.start_block(body)
     function.statements_of(loop.body)
-    function.in_loop = outside
     _rewind(function, mark)
     function.known.pop()
     number = function.load("i64", trips)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gradtape.ir.budget import allow
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.kinds.index_map import IndexMap
 from gradtape.lower.procedures.accumulations import separate_accumulations
@@ -16,13 +15,14 @@ from gradtape.passes.procedures.dead import remove_dead_statements
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import fuse_loops
 from gradtape.passes.procedures.interchange import interchange_loops
-from gradtape.passes.procedures.product_blocking import block_products
 from gradtape.passes.rewrite import rewrite
 from gradtape.passes.simplify.algebra import simplify_algebra
 from gradtape.passes.simplify.cse import eliminate_common_subexpressions
 from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.passes.simplify.fold import fold_constants
-from gradtape.procedures.ir import Procedure
+from gradtape.procedures.ir import (
+    Procedure,
+)
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import roots
 from gradtape.procedures.verifier import verify_procedure
@@ -68,7 +68,6 @@ def optimise_procedure(procedure: Procedure, *, check: bool = False) -> Procedur
     VerifyError
         Where a pass broke a rule; it is named.
     """
-    allow(len(extract(roots(procedure))[0]))
     if check:
         verify_procedure(procedure, "the transforms")
     for step in PASSES:
@@ -111,12 +110,6 @@ def divide_parallel_loops(procedure: Procedure) -> Procedure:
     return procedure if divided is procedure else simplify_scalars(divided)
 
 
-def block_products_of_iterations(procedure: Procedure) -> Procedure:
-    """Return the procedure with products of matrices in place of many with vectors."""
-    changed = block_products(procedure)
-    return procedure if changed is procedure else simplify_scalars(changed)
-
-
 def fuse_and_contract(procedure: Procedure) -> Procedure:
     """Return the procedure with loops fused, and without the loads and arrays that hand on what is known."""
     contracted = forward_elements(fuse_loops(procedure))
@@ -134,7 +127,6 @@ PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
     split_complex_procedure,
     simplify_scalars,
     remove_dead_statements,
-    block_products_of_iterations,
     fuse_and_contract,
     interchange_nests,
     divide_parallel_loops,

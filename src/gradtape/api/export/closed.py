@@ -1,0 +1,173 @@
+"""Traces for one signature that are closed: nothing of the process that made them is needed to run them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import optree
+
+from gradtape.api.export.specs import examples
+from gradtape.api.transforms.pickling import Call
+from gradtape.errors import ArgumentError
+from gradtape.ir.graph import Graph, constant
+from gradtape.ir.op import NDArray
+from gradtape.records import record
+from gradtape.trace.jit.callsite import CallSite
+from gradtape.trace.jit.signature import CallArguments
+from gradtape.trace.jit.specialisation import Specialisation
+from gradtape.trace.source.sites import user_site
+
+
+class Traceable(Protocol):
+    """A compiled function."""
+
+    site: CallSite
+    made_by: Call | None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it."""
+
+
+@record
+class TracedCall:
+    """The trace of one call.
+
+    Attributes
+    ----------
+    function : Traceable
+    call : CallArguments
+        The arguments: the user's, or made up from descriptions.
+    specialisation : Specialisation
+    hidden : list of ndarray
+        What the function read from outside of its arguments, as it was then: the last inputs of the graph.
+    """
+
+    function: Traceable
+    call: CallArguments
+    specialisation: Specialisation
+    hidden: list[NDArray]
+
+    @property
+    def name(self) -> str:
+        name: str = self.function.site.name
+        return name
+
+
+def trace_call(function: Traceable, args: Sequence[Any], kwargs: dict[str, Any]) -> TracedCall:
+    """Trace a compiled function for arguments or descriptions of arguments, apart from its other traces.
+
+    Raises
+    ------
+    ArgumentError
+        For random numbers that are drawn, and where the function looks at values and there are none.
+    """
+    site = function.site
+    (given, named), described = examples((tuple(args), kwargs))
+    call = CallArguments(given, named, site.static)
+    own = CallSite(site.function, site.name, site.static)
+    own.prepare(call)
+    found = own.kernel_call(call)
+    if found is None:
+        raise ArgumentError(
+            f"{site.name} cannot be compiled ahead of time here",
+            where=user_site(),
+            why="it reads an array that a tape or another trace follows",
+            remedy="call it outside of the tape",
+        )
+    specialisation, hidden = found
+    if specialisation.draws is not None:
+        raise ArgumentError(
+            f"{site.name} draws random numbers, and cannot be compiled ahead of time",
+            where=user_site(),
+            why="the state of their generator belongs to this process",
+            remedy="pass the random numbers as an argument",
+        )
+    if described and specialisation.guards:
+        guard = specialisation.guards[0]
+        raise ArgumentError(
+            f"{site.name} looks at a value that a description does not have",
+            where=guard.site,
+            why="the way on depends on it",
+            remedy="pass example arrays: the way that they take is compiled; or write np.where or gt.cond in place of the branch",
+        )
+    return TracedCall(function, call, specialisation, [np.array(array) for array in hidden])
+
+
+def closed_graph(traced: TracedCall) -> Graph:
+    """Return the graph of a trace whose outputs are the leaves of the results.
+
+    Raises
+    ------
+    ArgumentError
+        For variables, and results that are no numbers.
+    """
+    specialisation = traced.specialisation
+    state = specialisation.state
+    if state.read or state.assigned:
+        raise ArgumentError(
+            f"{traced.name} reads or assigns variables, and cannot be exported",
+            where=user_site(),
+            why="their content belongs to this process",
+            remedy="write a function that takes what they hold as an argument, and returns it anew",
+        )
+    graph = specialisation.graph
+    outputs = []
+    for output in specialisation.outputs:
+        if isinstance(output, int):
+            outputs.append(graph.outputs[output])
+            continue
+        leaf = output()
+        array = (
+            np.asarray(leaf) if isinstance(leaf, np.ndarray | np.generic | float | int | complex) else None
+        )
+        if array is None or array.dtype.kind not in "biufc":
+            raise ArgumentError(
+                f"{traced.name} returns a {type(leaf).__name__}, which cannot be exported",
+                where=user_site(),
+                remedy="return arrays and numbers, in nested tuples, lists and dicts",
+            )
+        outputs.append(constant(array))
+    return Graph(graph.inputs, graph.nodes, outputs, graph.name, graph.guards)
+
+
+# Names
+
+
+def argument_places(traced: TracedCall) -> list[str]:
+    """Return what each leaf of the arguments is, as one would write it: ``params['w']``."""
+    args, kwargs = traced.call.with_leaves(traced.call.leaves)
+    names = argument_names(traced.function, len(args))
+    places = []
+    arguments: Any = (args, kwargs)
+    for path in optree.tree_paths(arguments):
+        kind, key, *rest = path
+        places.append(place_of(names[key] if kind == 0 else str(key), rest))
+    return places
+
+
+def parameter_places(traced: TracedCall) -> list[str]:
+    """Return the same of the traced leaves alone: the inputs of the kernel."""
+    return traced.call.select(argument_places(traced))
+
+
+def argument_names(function: Callable[..., Any], count: int) -> list[str]:
+    """Return the names of the first positional arguments."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{k}]" for k in range(max(count - len(names), 0))]
+    return (names + [f"x{k}" for k in range(len(names), count)])[: max(count, len(names))]
+
+
+def place_of(name: str, path: Sequence[Any]) -> str:
+    """Return what stands in containers, as one would write it."""
+    return name + "".join([f"[{key!r}]" for key in path])

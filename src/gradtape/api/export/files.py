@@ -1,0 +1,207 @@
+"""Functions as files: C source, libraries, Numba modules, and files that `load` calls."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from gradtape.api.export.closed import (
+    TracedCall,
+    closed_graph,
+    parameter_places,
+    trace_call,
+)
+from gradtape.api.export.labels import result_places
+from gradtape.api.export.toolchain import TARGETS, build
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.jit import Jitted, jit
+from gradtape.errors import ArgumentError
+from gradtape.ir.printer import identifier
+from gradtape.lower.c.module import CFiles, CFunction, Operand, c_names, print_files
+from gradtape.lower.numba.module import EntryPoint, print_module
+from gradtape.trace.source.sites import user_site
+
+SUFFIXES: Final = {
+    "c": (".c",),
+    "object": (".o",),
+    "static": (".a",),
+    "shared": (".so", ".dylib", ".dll"),
+    "numba": (".py",),
+}
+"""The suffixes of each format."""
+
+
+def export(
+    function: Callable[..., Any],
+    *specs: Any,
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    name: str | None = None,
+    blas: bool = False,
+    target: str = "generic",
+    compiler: str | None = None,
+) -> tuple[Path, ...]:
+    """Write a function to a file that does not need its Python code, for arguments of fixed shapes and dtypes.
+
+    Parameters
+    ----------
+    function : callable
+        Any function that `gradtape.jit` compiles, and what `gradtape.grad`, `gradtape.value_and_grad` and the other transforms return.
+        What it reads from outside of its arguments becomes a part of the file, as it is now.
+    *specs
+        The arguments: example arrays and numbers, or descriptions (`gradtape.spec`, ``float``), in nested containers. Where the function
+        looks at values (``if x[0] > 0``) examples are needed: the way that they take is exported, and calls that would take another one
+        end with an error.
+    path : path-like
+        The file. Its suffix says what is written:
+
+        ``.c``
+            C source (C99) with a header of the same name beside it. It needs the C library alone.
+        ``.so``, ``.dylib``, ``.dll``, ``.o``, ``.a``
+            A shared library, an object file or a static library, which the system's C compiler makes of it, with the header.
+        ``.py``
+            A module that needs NumPy and Numba alone, as `gradtape.inspect.numba_source`.
+
+    format : {"c", "shared", "object", "static", "numba"}, optional
+        In place of the suffix.
+    name : str, optional
+        Of the exported function, by default that of `function`.
+    blas : bool, default False
+        Whether exported C leaves products of large matrices to BLAS (``dgemm_``), with which it is linked then.
+    target : {"generic", "native"}, default "generic"
+        The CPU of libraries and object files: any of this architecture, or those like this machine's.
+    compiler : str, optional
+        The C compiler, by default ``$CC``, ``cc``, ``gcc`` or ``clang``.
+
+    Returns
+    -------
+    tuple of pathlib.Path
+        The files that were written.
+
+    Raises
+    ------
+    ArgumentError
+        For a suffix that is not known; if the function reads variables or draws random numbers; if there is no C compiler, or it fails.
+    LoweringError
+        For what C or Numba do not have, by its name: functions of SciPy, some decompositions of LAPACK, calls of Python.
+
+    Notes
+    -----
+    The exported C function takes the leaves of the arguments in their order: numbers by value, arrays by the address of their elements,
+    which are contiguous; then addresses for the leaves of the result, and the workspace. Their names are those of the parameters, with the
+    keys of containers: ``params['w']`` is ``params_w``. The results of `gradtape.value_and_grad` are ``value`` and ``grad_x``, others
+    ``result``. The header says all of it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, gradtape as gt
+    >>> folder = tempfile.mkdtemp()
+    >>> loss = lambda w, x: np.sum(np.tanh(x @ w) ** 2)
+    >>> files = gt.export(gt.value_and_grad(loss), gt.spec(3), gt.spec((5, 3)), path=f"{folder}/loss.c", name="loss")
+    >>> [file.name for file in files]
+    ['loss.c', 'loss.h']
+    >>> [line for line in files[1].read_text().splitlines() if line.startswith("int ")]
+    ['int loss(const double *w, const double *x, double *value, double *grad_w, void *workspace);']
+    """
+    file = Path(path)
+    kind = _format_of(file, format)
+    if target not in TARGETS:
+        raise ArgumentError(
+            f"export: target must be one of {', '.join(TARGETS)}; got {target!r}", where=user_site()
+        )
+    if name is not None and c_names([name]) != [name]:
+        raise ArgumentError(
+            f"export: name must be a name in C; got {name!r}",
+            where=user_site(),
+            remedy=f"name={c_names([name])[0]!r}",
+        )
+    if not file.parent.is_dir():
+        raise ArgumentError(
+            f"export: there is no folder {str(file.parent)!r}", where=user_site(), remedy="make it first"
+        )
+    check_callable(function, "export")
+    traced = trace_call(function if isinstance(function, Jitted) else jit(function), specs, {})
+    name = name or c_names([identifier(traced.name)])[0]
+    if kind == "numba":
+        return (_written(file, _numba_module(traced, name)),)
+    header = file.with_suffix(".h")
+    files = c_files(traced, name, header.name, blas)
+    if kind == "c":
+        return _written(file, files.source), _written(header, files.header)
+    with tempfile.TemporaryDirectory() as folder:
+        source = _written(Path(folder) / f"{name}.c", files.source)
+        _written(source.with_name(header.name), files.header)
+        made = source.with_suffix(SUFFIXES[kind][0] if file.suffix not in SUFFIXES[kind] else file.suffix)
+        build(source, made, libraries=files.libraries, cpu=target, compiler=compiler)
+        _replace(file, made.read_bytes())
+    return file, _written(header, files.header)
+
+
+def _format_of(file: Path, given: str | None) -> str:
+    known = {suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes}
+    if given is not None:
+        if given not in SUFFIXES:
+            raise ArgumentError(
+                f"export: format must be one of {', '.join(SUFFIXES)}; got {given!r}", where=user_site()
+            )
+        return given
+    if file.suffix not in known:
+        raise ArgumentError(
+            f"export: the suffix of {file.name!r} says no format",
+            where=user_site(),
+            remedy=f"end the path with {', '.join(known)}, or pass format=...",
+        )
+    return known[file.suffix]
+
+
+def c_files(traced: TracedCall, name: str, header: str, blas: bool) -> CFiles:
+    """Return the C source and the header of a traced call."""
+    graph = closed_graph(traced)
+    places = [*parameter_places(traced), *result_places(traced)]
+    values = [*graph.inputs[: len(graph.inputs) - len(traced.hidden)], *graph.outputs]
+    operands = [Operand(*facts) for facts in zip(c_names(places), places, values, strict=True)]
+    results = len(graph.outputs)
+    function = CFunction(
+        name,
+        f"{traced.name}, exported by gradtape {_version()}",
+        graph,
+        tuple(operands[: len(operands) - results]),
+        tuple(operands[len(operands) - results :]),
+        tuple(traced.hidden),
+    )
+    return print_files(function, header, blas)
+
+
+def _version() -> str:
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
+
+
+def _numba_module(traced: TracedCall, name: str) -> str:
+    graph = closed_graph(traced)
+    names = c_names(parameter_places(traced))
+    for value, parameter in zip(graph.inputs, names, strict=False):
+        value.name = parameter
+    entry = EntryPoint(name, graph, tuple(range(len(graph.outputs))), tuple(traced.hidden))
+    return print_module([entry])
+
+
+def _written(file: Path, text: str) -> Path:
+    _replace(file, text.encode())
+    return file
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """Write a file, which appears whole or not at all."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, file)
+    except OSError as error:
+        raise ArgumentError(f"{str(file)!r} cannot be written: {error.strerror}", where=user_site()) from None
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Kernels as C source, for programs without Python."""

@@ -1,0 +1,289 @@
+"""C source files: functions that users call, with the loops and routines that they need, and the header."""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.errors import LoweringError
+from gradtape.ir.graph import Graph, Value
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import part_dtype
+from gradtape.loops.workspace import RESERVED, plan_memory
+from gradtape.lower.c.expressions import c_type, constant_text
+from gradtape.lower.c.printer import print_c
+from gradtape.lower.pipeline import schedule_of
+from gradtape.passes.rewrite import closed
+from gradtape.records import value_record
+
+MOST_CONSTANTS: Final = 100_000
+"""Elements of captured arrays that a file spells out."""
+
+INCLUDES: Final = ("math.h", "stdbool.h", "stdint.h", "stdlib.h", "string.h")
+
+_C_WORDS: Final = """
+auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return short
+signed sizeof static struct switch typedef union unsigned void volatile while bool true false
+"""
+_CPP_WORDS: Final = """
+class new delete this template namespace private public protected operator try catch throw using virtual and or not xor
+"""
+KEYWORDS: Final = frozenset([*_C_WORDS.split(), *_CPP_WORDS.split(), "workspace"])
+"""Words that C or C++ keep for themselves, and the name of the last parameter."""
+
+NOTE: Final = "Do not edit: export it again."
+
+_PLACE: Final = re.compile(r"\$\{?(T|dtype|letter|triangle|transposed|unit|form)\}?")
+
+
+@value_record
+class Operand:
+    """A parameter of a C function.
+
+    Attributes
+    ----------
+    name : str
+        In C.
+    place : str
+        What it is for the user: ``params['w']``.
+    value : Value
+        Its type; real numbers of rank 0 that are given are passed by value, all else by its address.
+    """
+
+    name: str
+    place: str
+    value: Value
+
+    @property
+    def is_number(self) -> bool:
+        return not self.value.shape and self.value.dtype.kind != "c"
+
+    @property
+    def type(self) -> str:
+        dtype = self.value.dtype
+        return c_type(part_dtype(dtype) if dtype.kind == "c" else dtype)
+
+    def description(self) -> str:
+        """Return the line of the header about it."""
+        extents = "".join([f"[{extent}]" for extent in self.value.shape])
+        parts = ", each its real and its imaginary part" if self.value.dtype.kind == "c" else ""
+        return f"{self.place}: {self.type}{extents}{parts}"
+
+
+@value_record
+class CFunction:
+    """A function of a C file that users call.
+
+    Attributes
+    ----------
+    name : str
+    title : str
+        What it computes, in a line.
+    graph : Graph
+    parameters, results : tuple of Operand
+        The first inputs of the graph, and its outputs.
+    hidden : tuple of ndarray
+        The last inputs of the graph, which are no parameters: what the function read from outside.
+    """
+
+    name: str
+    title: str
+    graph: Graph
+    parameters: tuple[Operand, ...]
+    results: tuple[Operand, ...]
+    hidden: tuple[NDArray, ...] = ()
+
+    def prototype(self) -> str:
+        """Return the function's head."""
+        given = [
+            f"{one.type} {one.name}" if one.is_number else f"const {one.type} *{one.name}"
+            for one in self.parameters
+        ]
+        made = [f"{one.type} *{one.name}" for one in self.results]
+        return f"int {self.name}({', '.join([*given, *made, 'void *workspace'])})"
+
+
+@value_record
+class CFiles:
+    """A C program.
+
+    Attributes
+    ----------
+    source, header : str
+    workspace : int
+        Bytes that the caller has to give.
+    libraries : tuple of str
+        What it is linked with, as options of the compiler.
+    """
+
+    source: str
+    header: str
+    workspace: int
+    libraries: tuple[str, ...]
+
+
+class CModule:
+    """A C file under construction: functions and constants by name, each after those that it calls."""
+
+    def __init__(self, blas: bool = False) -> None:
+        self.parts: dict[str, str] = {}
+        self.routines = {"gemm": "gemm_blas"} if blas else {}
+        self.calls_blas = False
+
+    def text(self) -> str:
+        """Return the file without its head."""
+        includes = "\n".join([f"#include <{name}>" for name in INCLUDES])
+        return "\n\n".join([includes, *self.parts.values()]) + "\n"
+
+    def helper(self, file: str, /, **places: str) -> str:
+        """Add the functions of a file of the folder ``routines``, for the values of its places; return the name of the last one."""
+        text = _PLACE.sub(lambda match: places[match[1]], _routine(file))
+        self.parts.setdefault(text, text)
+        self.calls_blas |= file in self.routines.values()
+        names: list[str] = re.findall(r"^static [^(\n]*?(\w+)\(", text, re.MULTILINE)
+        return names[-1]
+
+    def add_function(self, function: CFunction) -> int:
+        """Add a function, and return the bytes of workspace that it needs."""
+        graph = closed(function.graph)
+        program = schedule_of(graph)
+        offsets, workspace = plan_memory(program)
+        workspace -= RESERVED
+        captured = [value.data for value in graph.constants() if value.data is not None]
+        constants = [self._constant(function.name, array) for array in (*function.hidden, *captured)]
+        loops = f"{function.name}_loops"
+        self.parts[loops] = print_c(program, loops, offsets, self.helper, self.routines)
+        given = [f"&{one.name}" if one.is_number else one.name for one in function.parameters]
+        made = [one.name for one in function.results]
+        call = f"return {loops}({', '.join([*given, *constants, *made, 'workspace'])});"
+        self.parts[function.name] = f"{function.prototype()}\n{{\n    {call}\n}}"
+        return workspace
+
+    def _constant(self, prefix: str, array: NDArray) -> str:
+        """Add a captured array, flat; return its name."""
+        if array.size > MOST_CONSTANTS:
+            raise LoweringError(
+                f"a captured array of {array.size} elements would have to be spelled out in C",
+                why="the function reads it from outside of its arguments",
+                remedy="make it an argument",
+            )
+        flat: np.ndarray[Any, Any] = np.ascontiguousarray(array).reshape(-1)
+        flat = flat.view(part_dtype(flat.dtype)) if flat.dtype.kind == "c" else flat
+        numbers = [constant_text(number, flat.dtype) for number in flat] or ["0"]
+        name = f"{prefix}_constant{sum('_constant' in part for part in self.parts)}"
+        listed = textwrap.fill(", ".join(numbers), 100, initial_indent="    ", subsequent_indent="    ")
+        self.parts[name] = f"static const {c_type(flat.dtype)} {name}[] = {{\n{listed},\n}};"
+        return name
+
+
+@functools.cache
+def _routine(file: str) -> str:
+    """Return the text of a file of the folder ``routines``; raise FileNotFoundError if there is none."""
+    data = pkgutil.get_data("gradtape.lower.c", f"routines/{file}.c")
+    assert data is not None
+    return data.decode().rstrip()
+
+
+def print_files(function: CFunction, header: str, blas: bool = False) -> CFiles:
+    """Return the source and the header of a function.
+
+    Parameters
+    ----------
+    function : CFunction
+        What is exported.
+    header : str
+        The name of the header's file.
+    blas : bool
+        Whether products of large matrices are left to BLAS.
+
+    Raises
+    ------
+    LoweringError
+        For what C does not have.
+    """
+    module = CModule(blas)
+    workspace = module.add_function(function)
+    head = f'/* {function.name}: {function.title}.\n * {NOTE} */\n#include "{header}"\n\n'
+    libraries = ("-lm", *["-lblas"][: module.calls_blas])
+    return CFiles(head + module.text(), _header(function, workspace, libraries), workspace, libraries)
+
+
+def _header(function: CFunction, workspace: int, libraries: Sequence[str]) -> str:
+    guard = f"{function.name.upper()}_H"
+    size = f"{function.name.upper()}_WORKSPACE"
+    width = max([len(one.name) for one in (*function.parameters, *function.results)], default=0)
+    lines = [
+        f"/* {function.name}: {function.title}.",
+        " *",
+        " * Parameters, whose arrays are contiguous and stored by rows:",
+        *[f" *   {one.name:<{width}}  {one.description()}" for one in function.parameters],
+        " * Results, to which the caller gives memory that overlaps with nothing else:",
+        *[f" *   {one.name:<{width}}  {one.description()}" for one in function.results],
+        f" *   {'workspace':<{width}}  {size} bytes, aligned as malloc's; one for each thread"
+        if workspace
+        else f" *   {'workspace':<{width}}  not used: NULL",
+        " *",
+        " * Returns 0; -1 where an index is out of bounds or a matrix is singular; -2 where there is no memory;",
+        *(
+            [
+                " * a positive number where the values would take another way through the function than those",
+                " * with which it was exported. The results are not to be used then.",
+            ]
+            if function.graph.guards
+            else [" * the results are not to be used then."]
+        ),
+        f" * Link with {' '.join(libraries)}.",
+        f" * {NOTE} */",
+    ]
+    return "\n".join(
+        [
+            *lines,
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "",
+            "#include <stdbool.h>",
+            "#include <stdint.h>",
+            "",
+            f"#define {size} {workspace}",
+            "",
+            "#ifdef __cplusplus",
+            'extern "C" {',
+            "#endif",
+            "",
+            f"{function.prototype()};",
+            "",
+            "#ifdef __cplusplus",
+            "}",
+            "#endif",
+            "",
+            "#endif",
+            "",
+        ]
+    )
+
+
+def c_names(wanted: Sequence[str]) -> list[str]:
+    """Return names in C for names that the user gave: each once, and none that C keeps for itself.
+
+    Examples
+    --------
+    >>> c_names(["x", "double", "x", "params['w']"])
+    ['x', 'double_', 'x_2', 'params_w']
+    """
+    names: list[str] = []
+    for text in wanted:
+        name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_") or "x"
+        name = f"x{name}" if name[0].isdigit() else name
+        name = f"{name}_" if name in KEYWORDS else name
+        unique, count = name, 1
+        while unique in names:
+            count += 1
+            unique = f"{name}_{count}"
+        names.append(unique)
+    return names
