@@ -144,7 +144,7 @@ class Copier:
         return Compute(target, compute.function, compute.body, args, compute.reassociate)
 
     def _wrap(self, wrap: Wrap) -> Wrap | None:
-        return Wrap(wrap.target, self._number(wrap.value), wrap.extent)
+        return Wrap(wrap.target, self._number(wrap.value), wrap.extent, wrap.is_checked)
 
     def _pairs(self, pairs: Sequence[DoubleBuffer]) -> tuple[DoubleBuffer, ...]:
         return tuple(

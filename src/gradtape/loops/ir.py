@@ -142,11 +142,15 @@ class Assign:
 
 @record
 class Wrap:
-    """``target`` is an index read from memory: negatives count from the end, others outside of the extent are errors."""
+    """``target`` is an index read from memory: negatives count from the end, others outside of the extent are errors.
+
+    Unless it `is_checked`, the program knows that the index is inside.
+    """
 
     target: Register
     value: Number
     extent: int
+    is_checked: bool = True
 
 
 @record

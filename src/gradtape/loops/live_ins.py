@@ -81,7 +81,7 @@ class LiveIns:
                 self.visit(statement.body)
             elif isinstance(statement, Load | Compute | Declare | Wrap):
                 self._defined.add(statement.target.name)
-                self.may_fail = self.may_fail or isinstance(statement, Wrap)
+                self.may_fail = self.may_fail or (isinstance(statement, Wrap) and statement.is_checked)
             elif isinstance(statement, Store):
                 self.written.add(statement.buffer)
             elif isinstance(statement, Assign):

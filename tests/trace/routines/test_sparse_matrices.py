@@ -251,6 +251,23 @@ def test_stacks_and_jacobians_in_matrices_are_refused():
             function()
 
 
+def test_wrong_index_arrays_of_scipys_own_are_refused():
+    wrong = A.copy()
+    wrong.indices = wrong.indices + 3
+    with pytest.raises(IndexError, match="outside of 0 to 3"):
+        gt.jit(lambda x: wrong @ x)(X)
+
+
+def test_rows_that_are_empty_or_begin_late():
+    for dense_ in ([[0.0, 0], [1, 2], [0, 0]], [[3.0, 4], [0, 0], [5, 0]], np.zeros((3, 2))):
+        part = sp.csr_array(np.asarray(dense_))
+        np.testing.assert_array_equal(gt.jit(lambda x, part=part: part @ x)(X[:2]), part @ X[:2])
+        single = part.astype(np.float32)
+        found = gt.jit(lambda x, single=single: single @ x)(X[:2].astype(np.float32))
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, single @ X[:2].astype(np.float32), rtol=1e-6)
+
+
 def test_shapes_that_do_not_fit():
     for function in (
         lambda x: A @ x[:3],

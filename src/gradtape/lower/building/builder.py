@@ -11,6 +11,7 @@ from typing import Any
 from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INT64
 from gradtape.kinds.cumulative import Cumulative
+from gradtape.kinds.index_map import is_zero
 from gradtape.kinds.join import starts
 from gradtape.kinds.reduction import Reduction
 from gradtape.loops.affine import Position, Var, affine, flat, interval
@@ -22,10 +23,12 @@ from gradtape.loops.ir import (
     For,
     Guard,
     Index,
+    IndexSwitch,
     Load,
     LoopProgram,
     Number,
     Register,
+    Statement,
     Store,
     const,
 )
@@ -50,6 +53,7 @@ class Builder(ElementBuilder):
         super().__init__(plan, context)
         self._values: dict[LoopNest, list[Position]] = {}
         self._accumulators: dict[LoopNest, tuple[Register, ...]] = {}
+        self._runs: dict[LoopNest, tuple[Register, Register]] = {}
         self._emitters: dict[str, Callable[[LoopNest, Where], None]] = {
             "elementwise": self._elementwise,
             "reduce": self._reduce,
@@ -97,6 +101,7 @@ class Builder(ElementBuilder):
                     self._begin(nest, level)
                 if nest.kind == "scatter" and level == 0:
                     self._copy_base(nest)
+                    self._begin_runs(nest)
             if nest.accumulates_along(level):
                 register = Register(self.fresh("a"), nest.value.dtype)
                 self.emit(Declare(register, const(0, nest.value.dtype)))
@@ -107,6 +112,10 @@ class Builder(ElementBuilder):
         for nest in loop.nests:
             if nest.accumulates_along(level):
                 del self._accumulators[nest]
+            elif nest in self._runs:
+                last, total = self._runs.pop(nest)
+                for statement_ in self._end_of_run(nest, last, total):
+                    self.emit(statement_)
             elif nest.first_reduced() == level and nest.kind not in ("scatter", "join"):
                 self._finish(nest)
             elif nest.trailing_reduced() == level and nest.first_reduced() < level:
@@ -244,6 +253,18 @@ class Builder(ElementBuilder):
         element = self.element(v, index)
         position = self.positions(op.target, index, base.shape, indices, node.params)
         address = flat(position, base.shape)
+        if nest in self._runs:
+            last, total = self._runs[nest]
+            goes_on = self.function(equal, (last, Index(address)), BOOL, here=True)
+            ends = [
+                *self._end_of_run(nest, last, total),
+                Assign(total, self.zero(v)),
+                Assign(last, Index(address)),
+            ]
+            number = self.function(where, (goes_on, const(1, INT64), const(0, INT64)), INT64, here=True)
+            self.emit(IndexSwitch(number, (ends, [])))
+            self.emit(Assign(total, self.function(add, (total, element), v.dtype, here=True)))
+            return
         if op.combine == "add":
             before = Register(self.fresh("s"), nest.value.dtype)
             self.emit(Load(before, storage, address))
@@ -260,6 +281,24 @@ class Builder(ElementBuilder):
             base.shape,
             lambda index: self.emit(Store(storage, flat(index, base.shape), self.element(base, index))),
         )
+
+    def _begin_runs(self, nest: LoopNest) -> None:
+        """Declare the last position and its sum for a scatter to sorted positions: additions in memory would wait for one another."""
+        assert nest.node is not None
+        self._runs.pop(nest, None)
+        base = nest.node.inputs[0]
+        if not nest.node.params.get("is_sorted") or len(nest.axes) != 1 or not is_zero(base):
+            return
+        last, total = Register(self.fresh("a"), INT64), Register(self.fresh("a"), base.dtype)
+        self.emit(Declare(last, const(0, INT64)))
+        self.emit(Declare(total, const(0, base.dtype)))
+        self._runs[nest] = (last, total)
+
+    def _end_of_run(self, nest: LoopNest, last: Register, total: Register) -> list[Statement]:
+        """Return statements that store the sum at the last position."""
+        known = Register(self.fresh("k"), INT64)
+        place = affine(Var(known.name, 0, max(nest.value.size - 1, 1)))
+        return [Compute(known, "identity", None, (last,)), Store(self._memory(nest), place, total)]
 
     def _join(self, nest: LoopNest, values: Where) -> None:
         node, storage = nest.node, self._memory(nest)

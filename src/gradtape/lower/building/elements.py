@@ -160,11 +160,11 @@ class ElementBuilder(ElementInterpreter[Number]):
         self.scopes[depth].statements.append(Compute(target, name, body, args, reassociate))
         return target
 
-    def wrapped(self, element: Number, extent: int) -> Position:
+    def wrapped(self, element: Number, extent: int, is_checked: bool) -> Position:
         depth = self._depth(element)
         target = Register(self.fresh("k"), INT64)
         self.depth_of[target.name] = depth
-        self.scopes[depth].statements.append(Wrap(target, element, extent))
+        self.scopes[depth].statements.append(Wrap(target, element, extent, is_checked))
         return affine(Var(target.name, 0, max(extent - 1, 1)))
 
     def select(self, tests: Sequence[Test], element: Number, value: Value) -> Number:

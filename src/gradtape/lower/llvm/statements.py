@@ -76,11 +76,14 @@ def _assign(function: FunctionEmitter, statement: Assign) -> None:
 
 def _wrap(function: FunctionEmitter, statement: Wrap) -> None:
     """Resolve a negative index; note an index that is out of bounds, and use element 0 in its place."""
-    function.may_fail = True
     dtype = statement.value.dtype
     value = function.number(statement.value)
     if dtype.itemsize < 8:
         value = _as_int64(function, value, dtype)
+    if not statement.is_checked:
+        function.names[statement.target.name] = value
+        return
+    function.may_fail = True
     if dtype.kind == "i":
         negative = function.let(f"icmp slt i64 {value}, 0")
         from_end = function.let(f"add i64 {value}, {statement.extent}")

@@ -219,7 +219,7 @@ class _Analysis(ElementInterpreter[float]):
     def gathered(self, node: Node, element: float, index: Where) -> float:
         return self._noted(node.out, element + GATHER, index)
 
-    def wrapped(self, element: float, extent: int) -> Position:
+    def wrapped(self, element: float, extent: int, is_checked: bool) -> Position:
         self._gathers += 1
         return affine(Var(f"gather{self._gathers}", 0, max(extent - 1, 1)))
 

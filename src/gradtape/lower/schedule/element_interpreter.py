@@ -63,7 +63,7 @@ class ElementInterpreter(ABC, Generic[T]):
         """Return an elementwise function of elements."""
 
     @abstractmethod
-    def wrapped(self, element: T, extent: int) -> Position:
+    def wrapped(self, element: T, extent: int, is_checked: bool) -> Position:
         """Return an integer element as a checked position."""
 
     @abstractmethod
@@ -179,7 +179,7 @@ class ElementInterpreter(ABC, Generic[T]):
             if isinstance(place, Affine) and len(place.terms) == 1 and not place.offset:
                 ((atom, factor),) = place.terms.items()
                 if factor == 1 and isinstance(atom, Var) and atom in raw:
-                    checked.append(self.wrapped(raw[atom], extent))
+                    checked.append(self.wrapped(raw[atom], extent, not params.get("in_bounds")))
                     continue
             checked.append(place)
         return tuple(checked)

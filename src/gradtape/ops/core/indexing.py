@@ -36,26 +36,37 @@ from gradtape.ops.core.index_keys import (
 from gradtape.ops.core.shape import expand, inverse_permutation, permute, reshape, slice_
 
 
-def _gather_source(i: Index, x: Shape, *readers: Any, rows: bool = False) -> Index:
+def _bounds(params: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of the indices."""
+    return {"in_bounds": True} if "in_bounds" in params else {}
+
+
+def _gather_source(i: Index, x: Shape, *readers: Any, rows: bool = False, in_bounds: bool = False) -> Index:
     lead = len(i) - (len(x) - len(readers))
     return (*[read(i[:lead]) for read in readers], *i[lead:])
 
 
 gather_row = index_map(
     "gather",
-    shape=lambda x, *indices, rows=False: (*indices[0], *x[len(indices) :]),
-    evaluate=lambda x, *indices, rows=False: x[indices],
+    shape=lambda x, *indices, rows=False, in_bounds=False: (*indices[0], *x[len(indices) :]),
+    evaluate=lambda x, *indices, rows=False, in_bounds=False: x[indices],
     source=_gather_source,
-    transpose=lambda ct, node: put_add(zeros_like(node.inputs[0]), ct, *node.inputs[1:]),
+    transpose=lambda ct, node: put_add(
+        zeros_like(node.inputs[0]), ct, *node.inputs[1:], **_bounds(node.params)
+    ),
     samples=(
         ((5,), [np.array([0, 3, 3, 1])], {}),
         ((5, 3), [np.array([[4, -1], [0, 2]])], {}),
         ((3, 4, 2), [np.array([0, 2, 2]), np.array([3, 3, -1])], {}),
         ((3, 2), [np.array([], dtype=np.intp)], {}),
         ((5, 3), [np.array([4, -1, 0])], {"rows": True}),
+        ((5,), [np.array([4, 1, 4, 0], np.uint32)], {"in_bounds": True}),
     ),
 )
-"""With ``rows`` it is a gather that the user asked for: the gradient of what it reads can stay a list of rows."""
+"""With ``rows`` it is a gather that the user asked for: the gradient of what it reads can stay a list of rows.
+
+With ``in_bounds`` the indices are known to be neither negative nor too large, so that kernels do not look.
+"""
 
 
 def gather(x: Value, *indices: Value) -> Value:
@@ -69,7 +80,9 @@ def _put(base: NDArray, v: NDArray, *indices: NDArray) -> NDArray:
     return out
 
 
-def _put_add(base: NDArray, v: NDArray, *indices: NDArray) -> NDArray:
+def _put_add(
+    base: NDArray, v: NDArray, *indices: NDArray, is_sorted: bool = False, in_bounds: bool = False
+) -> NDArray:
     out = base.copy()
     np.add.at(out, indices, v)
     return out
@@ -121,7 +134,9 @@ def _put_transpose(ct: Value, node: Node) -> tuple[Value, Value]:
     return put_row(ct, zeros_like(node.inputs[1]), *indices), v
 
 
-def _put_target(j: Index, base: Shape, *readers: Any) -> Index:
+def _put_target(
+    j: Index, base: Shape, *readers: Any, is_sorted: bool = False, in_bounds: bool = False
+) -> Index:
     return _gather_source(j, base, *readers)
 
 
@@ -145,9 +160,15 @@ put_add: Accumulate = accumulate(
     combine="add",
     evaluate=_put_add,
     target=_put_target,
-    transpose=lambda ct, node: (ct, gather(ct, *node.inputs[2:])),
-    samples=_PUT_SAMPLES,
+    transpose=lambda ct, node: (ct, gather_row(ct, *node.inputs[2:], **_bounds(node.params))),
+    samples=(
+        *_PUT_SAMPLES,
+        ((5,), (6,), [np.array([0, 0, 2, 2, 2, 4])], {"is_sorted": True, "in_bounds": True}),
+    ),
 )
+"""With ``is_sorted`` equal indices follow one another, so that kernels add up in a register what belongs to the same element.
+
+With ``in_bounds`` they are known to be inside."""
 
 
 def _update(base: NDArray, v: NDArray, *, starts: Shape, strides: Shape) -> NDArray:

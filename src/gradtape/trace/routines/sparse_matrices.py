@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.errors import ShapeError
-from gradtape.ir.graph import constant, literal
+from gradtape.ir.graph import Value, constant, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import HOOKS
-from gradtape.ops.core.indexing import gather, put_add
+from gradtape.ops.core.indexing import gather_row, put_add
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.preallocated import to_ndarray
@@ -62,12 +62,26 @@ def _elements(array: Any) -> Array:
     return Array(as_value(to_ndarray(array) if isinstance(array, Handle) else np.asarray(array)))
 
 
+def _index(positions: NDArray, extent: int) -> tuple[Value, dict[str, bool]]:
+    """Return positions as an index, of four bytes and no sign where that is enough, and what is known of them.
+
+    Raises
+    ------
+    IndexError
+        For a matrix whose index arrays are wrong: SciPy does not look at them.
+    """
+    if positions.size and not 0 <= positions.min() <= positions.max() < extent:
+        raise IndexError(f"an index array of a sparse matrix has elements outside of 0 to {extent - 1}")
+    return constant(positions.astype(np.uint32 if extent < 2**32 else INTP)), {"in_bounds": True}
+
+
 def _taken(array: Any, positions: NDArray) -> Array:
     """Return elements, or rows, of an array; zero at negative positions."""
     value = fresh_value(_elements(array).value)
     if not value.shape[0]:
         return Array(broadcast_to(literal(0, value.dtype), (len(positions), *value.shape[1:])))
-    found = Array(gather(value, constant(np.maximum(positions, 0).astype(INTP))))
+    index, facts = _index(np.maximum(positions, 0), value.shape[0])
+    found = Array(gather_row(value, index, **facts))
     inside = positions >= 0
     if inside.all():
         return found
@@ -78,7 +92,10 @@ def segment_sums(terms: Any, targets: NDArray, count: int) -> Array:
     """Return the sums of the terms with each target, (count, ...)."""
     value = fresh_value(_elements(terms).value)
     zeros = broadcast_to(literal(0, value.dtype), (count, *value.shape[1:]))
-    return Array(put_add(zeros, value, constant(targets.astype(INTP))))
+    index, facts = _index(np.asarray(targets), count)
+    if np.all(targets[1:] >= targets[:-1]):
+        facts["is_sorted"] = True
+    return Array(put_add(zeros, value, index, **facts))
 
 
 def entries(matrix: Any) -> Entries:
