@@ -238,3 +238,41 @@ def test_von_mises_without_concentration():
     np.testing.assert_allclose(tape.gradient(density, kappa), np.sum(np.cos(x)))
     np.testing.assert_allclose(tape.gradient(below, kappa), np.sum(np.sin(x)) / (2 * np.pi), rtol=1e-9)
     assert tape.gradient(entropy, kappa) == 0.0
+
+
+WRITTEN_OUT = """cauchy skewcauchy laplace loglaplace pareto levy levy_l moyal invweibull johnsonsu johnsonsb rice bradford
+kappa3 lognorm"""
+
+
+@pytest.mark.parametrize("name", WRITTEN_OUT.split())
+def test_logarithms_of_densities_that_are_written_out(name: str) -> None:
+    """They are SciPy's, also at the ends of the support, but do not underflow."""
+    distribution, shapes = getattr(st, name), SHAPES[name]
+    ends = distribution.support(*shapes)
+    x = np.array([*ends, *distribution.ppf(LEVELS, *shapes), -3.0, -1.0, 0.0, 1.0, 2.0, np.inf, np.nan])
+    with np.errstate(all="ignore"):
+        expected = distribution.logpdf(x, *shapes)
+    found = gt.jit(lambda x: distribution.logpdf(x, *shapes))(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    args = arguments(name, "logpdf")
+    check(distribution.logpdf, args, list(range(len(args))))
+
+
+def test_logarithms_of_densities_do_not_underflow() -> None:
+    x = np.array([-1e6, 1e200])
+    np.testing.assert_allclose(gt.jit(lambda x: st.laplace.logpdf(x))(x), -np.abs(x) - np.log(2), rtol=1e-15)
+    np.testing.assert_allclose(gt.jit(lambda x: st.cauchy.logpdf(x))(x), st.cauchy.logpdf(x), rtol=1e-15)
+
+
+def test_quantiles_of_compiled_code_have_a_derivative_in_the_level() -> None:
+    for name in ("ksone", "kstwo"):
+        check(lambda q, name=name: getattr(st, name).ppf(q, 10), [LEVELS], [0])
+        check(lambda q, name=name: getattr(st, name).isf(q, 10), [LEVELS], [0])
+
+
+def test_quantiles_at_the_ends_of_the_support_stay_there() -> None:
+    special: Any = pytest.importorskip("scipy.special")
+    assert gt.grad(special.gammaincinv)(1.1, 0.0) == 0
+    assert gt.grad(special.gammainccinv)(1.1, 1.0) == 0
+    assert gt.grad(special.betaincinv)(2.0, 3.0, 1.0) == 0
+    assert gt.grad(lambda a: st.dgamma.median(a, 0.3, 1.7))(1.1) == 0

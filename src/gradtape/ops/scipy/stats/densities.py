@@ -34,7 +34,6 @@ from gradtape.ops.scipy.stats.implicit import (
     probability_above,
     probability_below,
     quantile_above,
-    quantile_below,
     with_derivatives,
 )
 from gradtape.ops.scipy.stats.quadrature import along_first_axis, integral, moment, rank_of
@@ -83,18 +82,8 @@ def _of_point(name: str) -> None:
         return function_of_point(self, name, x, n)
 
 
-for _name in ("_pdf", "_cdf", "_sf"):
+for _name in ("_pdf", "_cdf", "_sf", "_ppf", "_isf"):
     _of_point(_name)
-
-
-def _quantile(name: str, rule: Rule) -> None:
-    @private_rule(f"ksone_gen.{name}", f"kstwo_gen.{name}")
-    def method(self: Any, q: Any, n: Any) -> Value:
-        return as_array(rule(self, as_array(q), (n,)))
-
-
-_quantile("_ppf", quantile_below)
-_quantile("_isf", quantile_above)
 
 
 def _spline(x: Value, order: int) -> Any:

@@ -59,13 +59,17 @@ def _row(count: int) -> Callback:
 SLOPES: Final = {"_cdf": 1.0, "_sf": -1.0}
 """Methods whose derivatives in the point are the density, times these."""
 
+INVERSE_SLOPES: Final = {"_ppf": 1.0, "_isf": -1.0}
+"""Methods whose derivatives in the level are these, over the density."""
+
 
 def _slope(outs: Sequence[Value], inputs: Sequence[Value], params: dict[str, Any]) -> Callable[..., Any]:
     distribution, method = params["distribution"], params["method"]
 
     def push(tangents: Sequence[Value | None]) -> Value | None:
         place = next(k for k, tangent in reversed(list(enumerate(tangents))) if tangent is not None)
-        if place or method not in SLOPES:
+        known = method in SLOPES or method in INVERSE_SLOPES
+        if place or not known:
             raise NotDifferentiableError(
                 f"scipy.stats.{distribution}.{method[1:]} has no derivative in "
                 f"{'its shape parameters' if place else 'its point'} here",
@@ -73,9 +77,12 @@ def _slope(outs: Sequence[Value], inputs: Sequence[Value], params: dict[str, Any
                 why="SciPy computes it by a search, a recurrence or an integral without a rule",
                 remedy="hold it fixed: gt.stop_gradient(...)",
             )
-        density = _SLOPED[len(inputs) - 1](*inputs, distribution=distribution, method="_pdf")
         assert tangents[0] is not None
-        return tangents[0] * density * SLOPES[method]
+        x = inputs[0] if method in SLOPES else outs[0]
+        density = _SLOPED[len(inputs) - 1](x, *inputs[1:], distribution=distribution, method="_pdf")
+        if method in SLOPES:
+            return tangents[0] * density * SLOPES[method]
+        return tangents[0] / density * INVERSE_SLOPES[method]
 
     return push
 
@@ -101,8 +108,8 @@ def numbers(distribution: Any, method: str, *operands: Any) -> Value:
 
 
 def function_of_point(distribution: Any, method: str, *operands: Any) -> Value:
-    """Return what a private method of a distribution returns; a probability has a derivative in its point, the density, and others none:
-    to ask for them is an error."""
+    """Return what a private method of a distribution returns; a probability has a derivative in its point, the density, and a quantile in
+    its level; others have none: to ask for them is an error."""
     return _called(_SLOPED, distribution, method, operands)
 
 

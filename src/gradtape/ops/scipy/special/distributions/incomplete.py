@@ -14,7 +14,7 @@ import numpy as np
 from gradtape.ir.graph import Value
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.inverse import log
-from gradtape.ops.core.elementwise.logic import greater, less
+from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.scipy.special.entropy import xlog1py, xlogy
 from gradtape.ops.scipy.special.gamma import betaln, gammaln, psi
@@ -56,6 +56,12 @@ def beta_in_second(a: Value, b: Value, x: Value, y: Value | None = None) -> Valu
     return -beta_in_first(b, a, 1.0 - x if y is None else y, x)
 
 
+def _held(slope: Value, density: Value) -> Value:
+    """Return the derivative of a quantile in a parameter: the ends of the support, where the density may be 0 or infinite, stay."""
+    still = equal(slope, 0.0)
+    return where(still, 0.0, -slope / where(still, 1.0, density))
+
+
 SHAPE = ((0.4, 5.0), (0.3, 6.0))
 gammainc = special(
     "gammainc",
@@ -82,7 +88,7 @@ gammaincc = special(
 QUANTILE = ((0.6, 5.0), (0.1, 0.9))
 gammaincinv = special(
     "gammaincinv",
-    lambda z, a, y: -gamma_in_shape(a, z) / gamma_density(a, z),
+    lambda z, a, y: _held(gamma_in_shape(a, z), gamma_density(a, z)),
     lambda z, a, y: 1.0 / gamma_density(a, z),
     domain=QUANTILE,
     edges=((1.0, 0.0), (2.0, 1.0), (nan, 0.5), (1.0, 2.0)),
@@ -90,7 +96,7 @@ gammaincinv = special(
 )
 gammainccinv = special(
     "gammainccinv",
-    lambda z, a, y: -gamma_in_shape(a, z) / gamma_density(a, z),
+    lambda z, a, y: _held(gamma_in_shape(a, z), gamma_density(a, z)),
     lambda z, a, y: -1.0 / gamma_density(a, z),
     domain=QUANTILE,
     edges=((1.0, 0.0), (2.0, 1.0), (nan, 0.5), (1.0, 2.0)),
@@ -121,16 +127,16 @@ betaincc = special(
 )
 betaincinv = special(
     "betaincinv",
-    lambda z, a, b, y: -beta_in_first(a, b, z) / beta_density(a, b, z),
-    lambda z, a, b, y: -beta_in_second(a, b, z) / beta_density(a, b, z),
+    lambda z, a, b, y: _held(beta_in_first(a, b, z), beta_density(a, b, z)),
+    lambda z, a, b, y: _held(beta_in_second(a, b, z), beta_density(a, b, z)),
     lambda z, a, b, y: 1.0 / beta_density(a, b, z),
     domain=((0.6, 4.0), (0.6, 4.0), (0.1, 0.9)),
     edges=((1.0, 2.0, 0.0), (2.0, 3.0, 1.0), (nan, 1.0, 0.5)),
 )
 betainccinv = special(
     "betainccinv",
-    lambda z, a, b, y: -beta_in_first(a, b, z) / beta_density(a, b, z),
-    lambda z, a, b, y: -beta_in_second(a, b, z) / beta_density(a, b, z),
+    lambda z, a, b, y: _held(beta_in_first(a, b, z), beta_density(a, b, z)),
+    lambda z, a, b, y: _held(beta_in_second(a, b, z), beta_density(a, b, z)),
     lambda z, a, b, y: -1.0 / beta_density(a, b, z),
     domain=((0.6, 4.0), (0.6, 4.0), (0.1, 0.9)),
     edges=((1.0, 2.0, 0.0), (2.0, 3.0, 1.0), (nan, 1.0, 0.5)),
