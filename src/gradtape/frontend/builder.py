@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +33,10 @@ class TranslationBuilder(ProcedureBuilder):
         The variables that hold pointers.
     counts : Bounds
         What is known of integers where statements are appended.
+    copied : list of (Pointer, Pointer)
+        Arrays that may be one in Python and are two here, since the contents of one were copied to the other.
+    on_write : callable or None
+        Called with the pointer of each store while there are such arrays.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,6 +45,22 @@ class TranslationBuilder(ProcedureBuilder):
         self._allocated: set[Pointer] = set()
         self.pointed: list[Variable] = []
         self.counts: ix.Bounds = ix.Bounds()
+        self.copied: list[tuple[Pointer, Pointer]] = []
+        self.on_write: Callable[[Pointer], None] | None = None
+
+    def store(self, pointer: Pointer, index: Number, value: Number) -> None:
+        if self.copied and self.on_write is not None:
+            self.on_write(pointer)
+        super().store(pointer, index, value)
+
+    @contextmanager
+    def binding(self) -> Iterator[None]:
+        """Let stores inside bind names to copies: they are no writes of the code's."""
+        before, self.on_write = self.on_write, None
+        try:
+            yield
+        finally:
+            self.on_write = before
 
     def array(self, name: str, shape: Sequence[int], dtype: Any = np.float64) -> Pointer:
         return self._remember(super().array(name, shape, dtype))

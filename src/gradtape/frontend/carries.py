@@ -6,7 +6,7 @@ of its own, or as a pointer. Plans grow until they cover all values that a name 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -156,25 +156,25 @@ class Planner:
                 "what a name holds after a branch or in the next iteration has one number of axes",
             )
         shape = ix.static_shape(first.shape)
-        if first.dtype != second.dtype or self._is_made(first) or self._is_made(second):
+        views = [x for x in (first, second) if isinstance(x, ArrayView)]
+        if first.dtype != second.dtype or not views or any(map(self._is_made, (first, second))):
             if shape is None or ix.static_shape(second.shape) != shape:
                 refuse(
                     "an array that code makes anew in each iteration, or in a branch, changes its shape or dtype",
                     "make an array of the largest size before, and write into slices of it",
                 )
             return Owned(np.promote_types(first.dtype, second.dtype), shape)
-        assert isinstance(first, ArrayView) and isinstance(second, ArrayView)
-        self.build.unify(first.pointer.memory, second.pointer.memory)
+        self.build.unify(views[0].pointer.memory, views[-1].pointer.memory)
         pairs = zip(_numbers(first), _numbers(second), strict=True)
         numbers = tuple([Fixed(x) if _equal(x, y) else self.both(x, y) for x, y in pairs])
-        return Pointed(first.pointer.memory, first.writable and second.writable, numbers)
+        return Pointed(views[0].pointer.memory, all(view.writable for view in views), numbers)
 
     def _is_made(self, x: Expression) -> bool:
         """Return whether an array is made in each iteration, or changes place in it."""
-        if not isinstance(x, ArrayView):
-            return True
         if self.first is None:
             return False
+        if not isinstance(x, ArrayView):
+            return True
         return x.pointer.memory in self.owned or self.build.is_newer(x.pointer, self.first)
 
     def _widen_array(self, plan: Owned | Pointed, value: Expression) -> Plan:
@@ -257,9 +257,11 @@ def rebuilt(kind: type, parts: Sequence[Any]) -> Any:
     return kind(*parts) if make is None else make(parts)
 
 
-def _numbers(view: Expression) -> tuple[Any, ...]:
-    assert isinstance(view, ArrayView)
-    return (view.offset, *view.shape, *view.strides)
+def _numbers(array: Expression) -> tuple[Any, ...]:
+    """Return offset, shape and strides of an array; of an expression those of the array in memory that it is stored as."""
+    if isinstance(array, ArrayView):
+        return (array.offset, *array.shape, *array.strides)
+    return (0, *array.shape, *ix.row_major(array.shape))
 
 
 class Slot:
@@ -317,10 +319,20 @@ class Slot:
             pointer: Pointer = self.build.allocate("none", 0, self.plan.memory.dtype, memory=self.plan.memory)
             numbers: Sequence[Any] = [MISSING] * len(self.parts)
         else:
+            value = self._in_memory(value)
             pointer, numbers = value.pointer, _numbers(value)
         self.build.assign(self.variable, pointer)
         for part, number in zip(self.parts, numbers, strict=True):
             part.assign(number)
+
+    def _in_memory(self, value: Expression) -> ArrayView:
+        """Return an array that a branch makes as one in the memory of the plan."""
+        assert isinstance(self.plan, Pointed)
+        if isinstance(value, ArrayView):
+            return value
+        view = materialise(value, temporary=True)
+        self.build.unify(self.plan.memory, view.pointer.memory)
+        return view
 
     def read(self) -> Any:
         """Append what reads the value, and return it."""
@@ -350,7 +362,42 @@ def assign_all(slots: dict[str, Slot], values: dict[str, Any]) -> None:
     owned = {view.pointer for slot in slots.values() for view in slot.arrays()}
     copied = {name: _apart(slot, values.get(name, MISSING), owned) for name, slot in slots.items()}
     for name, slot in slots.items():
-        slot.assign(copied[name])
+        with slot.build.binding():
+            slot.assign(copied[name])
+    if slots:
+        _note_copies(next(iter(slots.values())).build, slots, values)
+
+
+def _note_copies(build: TranslationBuilder, slots: dict[str, Slot], values: dict[str, Any]) -> None:
+    """Note which arrays are copies of others that Python has one of."""
+    copies = [pair for name, slot in slots.items() for pair in _copies(slot, values.get(name, MISSING))]
+    for place, (copy, view) in enumerate(copies):
+        found = [(copy, view.pointer)]
+        found += [(copy, other) for other, x in copies[:place] if x.pointer.memory is view.pointer.memory]
+        build.copied.extend(found)
+
+
+def _copies(slot: Slot, value: Any) -> Iterator[tuple[Pointer, ArrayView]]:
+    """Yield the arrays of a slot's own with the arrays that are copied to them."""
+    if slot.view is not None:
+        if isinstance(value, ArrayView) and value.pointer is not slot.view.pointer:
+            yield slot.view.pointer, value
+    elif isinstance(slot.plan, Group) and value is not MISSING:
+        for part, item in zip(slot.parts, parts_of(value), strict=True):
+            yield from _copies(part, item)
+
+
+def arrays_of(value: Any) -> Iterator[ArrayView]:
+    """Yield the arrays in memory that a value is, or holds."""
+    if isinstance(value, ArrayView):
+        yield value
+    for item in parts_of(value):
+        yield from arrays_of(item)
+
+
+def holds(value: Any, memory: Memory) -> bool:
+    """Return whether a value is, or holds, an array in a memory."""
+    return any(view.pointer.memory is memory for view in arrays_of(value))
 
 
 def _apart(slot: Slot, value: Any, owned: set[Pointer]) -> Any:

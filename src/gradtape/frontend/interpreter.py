@@ -14,7 +14,7 @@ import numpy as np
 from gradtape.errors import GradtapeError, UnsupportedCodeError
 from gradtape.frontend.blocks import Instruction
 from gradtape.frontend.builder import TranslationBuilder
-from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable
+from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable, holds
 from gradtape.frontend.numpy.calls import call_method
 from gradtape.frontend.numpy.joins import grid
 from gradtape.frontend.operators import (
@@ -66,7 +66,7 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays.indexing import getitem, setitem
 from gradtape.procedures.arrays.nests import materialise, update
 from gradtape.procedures.arrays.view import ArrayView, Expression
-from gradtape.procedures.ir import Check, If, Statement, Variable
+from gradtape.procedures.ir import Check, If, Memory, Pointer, Statement, Variable
 
 MOST_CALLS: Final = 40
 """Calls of one function inside of each other that are interpreted; a deeper recursion is refused."""
@@ -93,6 +93,8 @@ class Frame:
     ----------
     deferred : dict of str
         The temporaries that have held an expression at some time, in this order.
+    place : (Run, int) or None
+        The instruction that is being interpreted; None before the first one.
     """
 
     def __init__(self, tree: Tree, closure: Closure, arguments: Sequence[Any]) -> None:
@@ -103,6 +105,7 @@ class Frame:
         self.names: dict[str, Any] = {}
         self.deferred: dict[str, None] = {}
         self.line = tree.line
+        self.place: tuple[Run, int] | None = None
         self.load_shared()
 
     def lookup(self, name: str) -> Any:
@@ -110,6 +113,18 @@ class Frame:
         if name in self.names:
             return self.names[name]
         return self.closure.lookup(name) if name in self.closure.code.co_freevars else MISSING
+
+    def holders(self, memory: Memory, calling: bool) -> list[str]:
+        """Return the live names that hold an array in a memory.
+
+        Those are the names that the instruction at hand, or one after it, may read. The instruction that calls the function which runs now
+        has read its names.
+        """
+        live: set[str] = set(self.names)
+        if self.place is not None:
+            run, number = self.place
+            live = {name for one in run.instructions[number + calling :] for name in one.names} | run.live
+        return [name for name, value in self.names.items() if name in live and holds(value, memory)]
 
     def owner(self, name: str) -> Frame | None:
         """Return the call whose variable a nonlocal one is; None if that function is not translated."""
@@ -166,6 +181,7 @@ class Interpreter:
 
     def __init__(self, build: TranslationBuilder, captured: Callable[[Any, str], Any]) -> None:
         self.build = build
+        build.on_write = self.check_write
         self.captured = captured
         self.frames: list[Frame] = []
         self.lists: dict[ListReference, tuple[Any, ...]] = {}
@@ -235,8 +251,7 @@ class Interpreter:
             if self.dead:
                 return
             if isinstance(node, Run):
-                for instruction in node.instructions:
-                    self.step(instruction)
+                self.run_instructions(node)
             elif isinstance(node, Branch):
                 self.at(node.line)
                 condition = as_condition(self.value(node.name))
@@ -251,6 +266,33 @@ class Interpreter:
             else:
                 self.at(node.line)
                 self.while_loop(self, node)
+
+    def run_instructions(self, run: Run) -> None:
+        """Interpret straight-line code."""
+        frame = self.frames[-1]
+        for number, instruction in enumerate(run.instructions):
+            frame.place = run, number
+            self.step(instruction)
+
+    def check_write(self, pointer: Pointer) -> None:
+        """Refuse a store to one of two copies that are one array in Python, while names hold both."""
+        for copy, other in self.build.copied:
+            first, second = copy.memory, other.memory
+            if pointer.memory is not first and pointer.memory is not second:
+                continue
+            mine, theirs = self._holders(first), self._holders(second)
+            named = {name for name in mine if name[0] != "$"}
+            if (len(named) > 1) if first is second else (mine and theirs):
+                name = next((one.partition(".")[0] for one in [*mine, *theirs] if one[0] != "$"), "an array")
+                refuse(
+                    f"{name} is written here, and another name may hold the same array on some ways to this line",
+                    "write to a copy (y = y.copy()), or into the array where it is bound anew (y[:] = ...)",
+                    "the array was bound anew in a loop, or in a branch with another dtype, where its contents were copied",
+                )
+
+    def _holders(self, memory: Memory) -> list[str]:
+        found = [name for frame in self.frames for name in frame.holders(memory, frame is not self.frame)]
+        return found + ["a list" for items in self.lists.values() if holds(items, memory)]
 
     def at(self, line: int) -> None:
         """Let what follows belong to a line of the function."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.frontend.carries import Fixed, Held, Plan, Planner, Slot, assign_all
+from gradtape.frontend.carries import Fixed, Held, Plan, Planner, Slot, arrays_of, assign_all, holds
 from gradtape.frontend.interpreter import Interpreter, get_item, in_memory
 from gradtape.frontend.operators import both, counted, either, negated
 from gradtape.frontend.structure import ForLoop, Run, WhileLoop
@@ -35,7 +35,7 @@ from gradtape.ir.types import BOOL, INT64, aval
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
 from gradtape.procedures.builder import integer, leaf
-from gradtape.procedures.ir import For, If, Memory, Pointer, Read, Statement, Variable, While
+from gradtape.procedures.ir import For, If, Pointer, Read, Statement, Variable, While
 from gradtape.procedures.traversal import stored
 from gradtape.records import record
 
@@ -232,6 +232,10 @@ class _Fixpoint:
         self.refuted = interpreter.refuted.setdefault(key, {})
         self.body: list[Statement] = []
         self.bounds: dict[str, tuple[list[Any], list[Any]]] = {}
+        self.aliased: set[tuple[Any, str]] = set()
+        self.entered: list[tuple[Pointer, Pointer]] = []
+        self.ends: dict[Any, Any] = {}
+        self.count: Any = None
 
     def run(self, one_pass: Callable[[_Fixpoint], None]) -> None:
         """Make passes; the statements of the last one are kept."""
@@ -245,6 +249,7 @@ class _Fixpoint:
 
     def _run(self, one_pass: Callable[[_Fixpoint], None], mark: int) -> None:
         interpreter, build = self.interpreter, self.interpreter.build
+        copied = len(build.copied)
         for _ in range(MOST_PASSES):
             statements: list[Statement] = []
             with build.block(statements):
@@ -258,6 +263,7 @@ class _Fixpoint:
                 return
             interpreter.restore(self.before)
             build.forget(mark)
+            del build.copied[copied:]
         refuse("what a loop carries from one iteration to the next does not settle")
 
     def enter(self) -> None:
@@ -278,7 +284,9 @@ class _Fixpoint:
             if not isinstance(plan, Fixed)
         }
         self.bounds = {key: self._bounds(key, entries[key]) for key in self._counters()}
+        copied = len(build.copied)
         assign_all(self.slots, entries)
+        self.entered = build.copied[copied:]
         planner.first = build.next_serial
         planner.owned = {view.pointer.memory for slot in self.slots.values() for view in slot.arrays()}
 
@@ -322,6 +330,10 @@ class _Fixpoint:
                 interpreter.build.counts.limit(value, *self.bounds[key])
             self._put(key, value)
         interpreter.dead = False
+        for key, other in self.aliased:
+            for view in arrays_of(interpreter.names.get(other)):
+                own = self.slots[key].arrays() if key in self.slots else []
+                interpreter.build.copied += [(one.pointer, view.pointer) for one in own]
 
     def _put(self, key: Any, value: Any) -> None:
         if isinstance(key, ListReference):
@@ -353,9 +365,26 @@ class _Fixpoint:
                 self.widened = True
             elif key in self.bounds and isinstance(value, int | np.integer | Value):
                 self._refute(key, value)
+        self._note_aliases(ends)
         if not self.widened and not interpreter.dead:
             self._check_shared(ends)
             assign_all(self.slots, ends)
+            self.ends = ends
+
+    def _note_aliases(self, ends: dict[Any, Any]) -> None:
+        """Note which names hold arrays, at the end of an iteration, of which the next one has copies."""
+        names = self.interpreter.names
+        found = {
+            (key, other)
+            for key, slot in self.slots.items()
+            for view in arrays_of(ends.get(key))
+            if slot.arrays()
+            for other in self.node.live
+            if other != key and holds(names.get(other), view.pointer.memory)
+        }
+        if not found <= self.aliased:
+            self.aliased |= found
+            self.widened = True
 
     def _check_shared(self, ends: dict[Any, Any]) -> None:
         """Refuse arrays that a loop binds anew and also writes to, if another name holds the same one: theirs would be another copy."""
@@ -366,7 +395,7 @@ class _Fixpoint:
             end = ends.get(key)
             others = [value for other, value in ends.items() if other != key]
             if self._is_held(self.before[0].get(key), key) or (
-                isinstance(end, ArrayView) and any(_holds(value, end.pointer.memory) for value in others)
+                isinstance(end, ArrayView) and any(holds(value, end.pointer.memory) for value in others)
             ):
                 refuse(
                     f"the array {_name(key)} is written and also bound anew in a loop, and another name holds it",
@@ -384,24 +413,32 @@ class _Fixpoint:
         live = self.node.live | self.node.live_after
         mine = [value for name, value in self.before[0].items() if name != key and name in live]
         theirs = [value for frame in frames[:-1] for value in frame.names.values()]
-        return any(_holds(value, memory) for value in (*mine, *theirs, *self.before[1].values()))
+        return any(holds(value, memory) for value in (*mine, *theirs, *self.before[1].values()))
 
     def leave(self) -> None:
         """Let names hold what the loop leaves in them."""
         interpreter = self.interpreter
         interpreter.restore(self.before)
         self.begin()
+        if isinstance(self.count, int):
+            rebound = {
+                slot.view.pointer
+                for key, slot in self.slots.items()
+                if slot.view is not None and self._is_rebound(key, slot.view)
+            }
+            for pair in self.entered:
+                if not rebound.isdisjoint(pair):
+                    interpreter.build.copied.remove(pair)
+
+    def _is_rebound(self, key: Any, own: ArrayView) -> bool:
+        """Return whether each iteration lets a name hold another array than at its beginning."""
+        end, entry = self.ends.get(key), self.before[0].get(key)
+        known = [own, *arrays_of(entry)]
+        return isinstance(end, Expression) and not any(holds(end, view.pointer.memory) for view in known)
 
     def stops(self) -> bool:
         """Return whether the loop may end by a jump."""
         return any(not isinstance(self.current[name], Fixed) for name in self.node.stops)
-
-
-def _holds(value: Any, memory: Memory) -> bool:
-    """Return whether a value is, or holds, an array in a memory."""
-    if isinstance(value, tuple):
-        return any(_holds(item, memory) for item in value)
-    return isinstance(value, ArrayView) and value.pointer.memory is memory
 
 
 def _name(key: Any) -> str:
@@ -417,7 +454,7 @@ def _counted_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
     index = Value(aval((), INT64, True))
     statement = For(index, integer(rows.count), [], rows.parallel)
     build.append(statement)
-    loop.body = statement.body
+    loop.body, loop.count = statement.body, rows.count
     with (
         build.block(statement.body),
         build.own_start(statement.body) if rows.parallel else nullcontext(),
@@ -450,6 +487,7 @@ def _stopped_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
     counter = Variable(build.unique("k"), aval((), INT64, True))
     build.assign(counter, 0)
     count = integer(rows.count)
+    loop.count = rows.count
     statement = While(leaf(BOOL))
     build.append(statement)
     with build.block(statement.test):
@@ -500,8 +538,7 @@ def _test(self: Interpreter, node: WhileLoop) -> Any:
     build = self.build
     statements: list[Statement] = []
     with build.block(statements):
-        for instruction in node.test:
-            self.step(instruction)
+        self.run_instructions(Run(node.test, node.live))
         condition = as_condition(self.value(node.name))
         if node.negated:
             condition = negated(condition)

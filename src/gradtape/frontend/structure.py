@@ -29,9 +29,16 @@ NO_NAMES: Final[Names] = frozenset()
 
 @record
 class Run:
-    """Straight-line code."""
+    """Straight-line code.
+
+    Attributes
+    ----------
+    live : frozenset of str
+        The names that are live after it.
+    """
 
     instructions: list[Instruction]
+    live: Names = NO_NAMES
 
 
 @record
@@ -450,6 +457,7 @@ def annotate(nodes: Sequence[Node], live: Names, shared: Shared = NOT_SHARED) ->
     """Fill in the live names of nodes, given those after them; return those before them."""
     for node in reversed(nodes):
         if isinstance(node, Run):
+            node.live = live
             live = _before(node.instructions, live, shared)
         elif isinstance(node, Raise):
             live = live | {node.name} if node.name else live
