@@ -112,3 +112,29 @@ def test_names_are_those_that_python_can_define():
     build.assign(loop, build.read(loop) + y)
     procedure = build.finish([build.read(loop)])
     assert run_procedure(procedure, [1.0, 2.0])[0] == 3.0
+
+
+def test_deep_expressions_are_printed_in_parts():
+    build = ProcedureBuilder("deep")
+    x = build.scalar("x")
+    y = x
+    for _ in range(3000):
+        y = y * 0.999 + x
+    procedure = build.finish([y])
+    expected = 0.5
+    for _ in range(3000):
+        expected = expected * 0.999 + 0.5
+    (actual,) = run_procedure(procedure, [0.5])
+    assert actual == expected
+    assert len(print_procedure(procedure).splitlines()) < 300
+
+
+def test_sums_of_integers_that_share_their_terms_are_printed_at_once():
+    build = ProcedureBuilder("doubled")
+    total = build.variable("n", build.scalar("k", np.int64))
+    number = build.read(total)
+    for _ in range(50):
+        number = number + number
+    build.assign(total, number)
+    (actual,) = run_procedure(build.finish([build.read(total)]), [3])
+    assert actual == 3 << 50

@@ -149,7 +149,7 @@ def test_the_pipeline_follows_the_size() -> None:
     long_block = "".join(line.format(k=k) for k in range(engine.SLP_BLOCK_LIMIT + 1))
     many_blocks = "\n".join(f"b{k}:\n" + line * 100 for k in range(engine.LEAN_MODULE_LIMIT // 100 + 1))
     assert (small.slp, small.interleaved, small.unrolled) == (True, True, True)
-    assert not engine._choose_pipeline(f"{engine.PROCEDURE}1() {{\n}}\n", 3).unrolled
+    assert not engine._choose_pipeline(TWICE, 3, unroll=False).unrolled
     assert not engine._choose_pipeline(long_block + "}\n", 3).slp
     assert not engine._choose_pipeline(many_blocks + "\n}\n", 3).interleaved
 

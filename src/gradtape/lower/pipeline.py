@@ -58,6 +58,8 @@ class LoweredProgram:
         The function of the module that gives back the memory which it keeps between calls.
     polls : bool
         Whether a signal may end a run.
+    unrolls : bool
+        Whether LLVM may unroll loops.
     explain : tuple of str
         What was fused and stored, and why.
     """
@@ -72,6 +74,7 @@ class LoweredProgram:
     estimated_cost: float
     drain: str | None
     polls: bool
+    unrolls: bool
     explain: tuple[str, ...]
 
 
@@ -124,6 +127,7 @@ def _lowered(graph: Graph, program: LoopProgram, plan: Schedule) -> LoweredProgr
         cost,
         DRAIN if module.stacks else None,
         RAISE in module.symbols,
+        module.unrolls,
         tuple(plan.explain),
     )
 
@@ -147,6 +151,7 @@ class ProfiledProgram:
     ir_text: str
     symbols: tuple[str, ...]
     drain: str | None
+    unrolls: bool
     nests: list[NestSummary]
 
 
@@ -157,7 +162,8 @@ def lower_profiled(graph: Graph) -> ProfiledProgram:
     module = emit_module(program, offsets, lower_body, NestTimer(program).around)
     nests = describe_nests(program, context.makers, plan)
     drain = DRAIN if module.stacks else None
-    return ProfiledProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
+    text = counted(module.text(), KERNEL)
+    return ProfiledProgram(text, tuple(module.symbols), drain, module.unrolls, nests)
 
 
 def lower_body(module: KernelModule, body: Body) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Value, extract
 from gradtape.procedures.expansion import expand
 from gradtape.procedures.ir import (
     Apply,
@@ -71,12 +71,8 @@ class Uses:
         value = expand(value, self.expanded)
         found = self._leaves.get(value)
         if found is None:
-            node = value.node
-            if node is None:
-                found = frozenset([value])
-            else:
-                found = frozenset[Content]().union(*[self.leaves(operand) for operand in node.inputs])
-            self._leaves[value] = found
+            _, leaves = extract([value], stop=lambda x: x.node is None)
+            found = self._leaves[value] = frozenset(leaves)
         return found
 
     def written(self, statement: Statement) -> tuple[set[Memory], set[Variable]]:

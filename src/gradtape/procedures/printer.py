@@ -13,7 +13,7 @@ import numpy as np
 from gradtape.errors import VerifyError
 from gradtape.ir.body import Body
 from gradtape.ir.expressions import ATOM, OR, Code, dtype_name, expression, number
-from gradtape.ir.graph import Node, Value
+from gradtape.ir.graph import Node, Value, extract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.procedures.expansion import expand
 from gradtape.procedures.ir import (
@@ -45,6 +45,9 @@ RESERVED: Final = frozenset({*keyword.kwlist, *dir(builtins), "np", "math", "sci
 
 WRAPPING: Final = frozenset({"multiply", "shift_up", "left_shift", "power"})
 """Rows whose integer results leave 64 bits in programs that count on it (hashes, random numbers)."""
+
+MOST_DEPTH: Final = 32
+"""Operations inside of each other in one printed expression: Python's parser takes 200 parentheses."""
 
 
 @record
@@ -153,6 +156,9 @@ class _Printer:
         self._taken: set[str] = {*RESERVED, *taken}
         self._names: dict[Variable | Pointer | Memory | str, str] = {}
         self._scopes = [_Scope()]
+        self._numbers = 0
+        self._shallow = False
+        """Whether the expression that is being written is known not to be deep."""
         self._wrapping = _wrapping_variables(procedure)
 
     def source(self) -> Source:
@@ -192,10 +198,13 @@ class _Printer:
         """Return a name for a value: its own, or the next of t0, t1, ..."""
         if value.name and value.name.isidentifier():
             return self._new(value.name, "t")
-        count = 0
-        while f"t{count}" in self._taken:
-            count += 1
-        return self._new(f"t{count}", "t")
+        return self._new_number()
+
+    def _new_number(self) -> str:
+        """Return the next of t0, t1, ..."""
+        while f"t{self._numbers}" in self._taken:
+            self._numbers += 1
+        return self._new(f"t{self._numbers}", "t")
 
     def _name(self, of: Variable | Pointer) -> str:
         name = self._names.get(of)
@@ -237,7 +246,32 @@ class _Printer:
             return self._content(expanded)
         if content.node is None:
             raise VerifyError(f"{content!r} of {self.procedure.name} is used where it is not known")
+        if not self._shallow:
+            self._cut(content)
         return self._computed(content, content.node)
+
+    def _cut(self, value: Value) -> None:
+        """Give names to the inner values of a deep expression, so that neither this printer nor Python's parser recurses deeply."""
+        depths: dict[Value, int] = {}
+        stack = [value]
+        while stack:
+            top = stack[-1]
+            if top in depths or top.node is None or any(top in scope.codes for scope in self._scopes):
+                depths.setdefault(top, 0)
+                stack.pop()
+                continue
+            operands = [expand(operand, self.uses.expanded) for operand in top.node.inputs]
+            waiting = [operand for operand in operands if operand not in depths]
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            depths[top] = 1 + max((depths[operand] for operand in operands), default=0)
+            if depths[top] == MOST_DEPTH and top is not value:
+                self._shallow = True
+                name = self._named(self._computed(top, top.node)).text
+                self._scopes[-1].codes[top] = Code(name)
+                self._shallow = False
+                depths[top] = 0
 
     def _known(self, content: Content) -> Code | None:
         for scope in reversed(self._scopes):
@@ -271,10 +305,7 @@ class _Printer:
     def _named(self, code: Code) -> Code:
         if code.is_name:
             return code
-        count = 0
-        while f"t{count}" in self._taken:
-            count += 1
-        name = self._new(f"t{count}", "t")
+        name = self._new_number()
         self._write(f"{name} = {code.text}")
         return Code(name)
 
@@ -513,18 +544,16 @@ def _tapes(procedure: Procedure) -> Iterator[Memory | str]:
 
 def _wrapping_variables(procedure: Procedure) -> set[Variable]:
     """Return the int64 variables that hold products or shifts: Python's own integers would not wrap at 64 bits."""
-    found = set()
-    for statement in walk(procedure.body):
-        if isinstance(statement, Assign) and isinstance(statement.value, Value):
-            value = statement.value
-            if value.dtype == np.int64 and value.node is not None and _wraps(value.node):
-                found.add(statement.variable)
-    return found
-
-
-def _wraps(node: Node) -> bool:
-    if not isinstance(node.op, Elementwise):
-        return False
-    return node.op.name in WRAPPING or any(
-        value.node is not None and _wraps(value.node) for value in node.inputs
-    )
+    return {
+        statement.variable
+        for statement in walk(procedure.body)
+        if isinstance(statement, Assign)
+        and isinstance(statement.value, Value)
+        and statement.value.dtype == np.int64
+        and any(
+            node.op.name in WRAPPING
+            for node in extract(
+                [statement.value], follow=lambda node: node.inputs if isinstance(node.op, Elementwise) else ()
+            )[0]
+        )
+    }

@@ -1,6 +1,7 @@
 """Procedures as machine code, against Python and NumPy."""
 
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -367,3 +368,33 @@ def test_calls_at_the_same_time_have_memory_of_their_own():
         assert all(pool.map(check, map(float, range(48))))
     trim_arenas()
     assert check(1.0)
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_mathematics_is_inlined_in_loops_alone(in_loop):
+    build = ProcedureBuilder("straight")
+    total = build.variable("s", build.scalar("x"))
+
+    def body():
+        for _ in range(70):
+            build.assign(total, sin(build.read(total)) + 0.5)
+
+    if in_loop:
+        with build.loop(3):
+            body()
+    else:
+        body()
+    procedure = build.finish([build.read(total)])
+    text = procedure_module(procedure).text()
+    groups = {
+        name: re.search(rf"attributes #(\d+) = {{ {name} }}", text) for name in ("alwaysinline", "noinline")
+    }
+    calls = {name: 0 if group is None else text.count(f") #{group[1]}\n") for name, group in groups.items()}
+    if sum(calls.values()):  # where the machine has what inlined code needs
+        assert calls == (
+            {"alwaysinline": 64, "noinline": 6} if in_loop else {"alwaysinline": 0, "noinline": 70}
+        )
+    expected = 0.3
+    for _ in range(210 if in_loop else 70):
+        expected = math.sin(expected) + 0.5
+    assert abs(compile_procedure(procedure)(np.array(0.3))[0] - expected) < 1e-12

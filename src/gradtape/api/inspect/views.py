@@ -141,13 +141,15 @@ def _entry_point(function: Jitted, args: tuple[Any, ...]) -> EntryPoint:
 
 def llvm(function: Jitted, *args: Any, optimised: bool = True, **kwargs: Any) -> Text:
     """Return the LLVM of a compiled function's kernel, after LLVM's passes or before. Parameters as for `graph`."""
-    text = lower(_specialisation(function, args, kwargs).graph).ir_text
-    return Text(optimised_llvm(text) if optimised else text)
+    lowered = lower(_specialisation(function, args, kwargs).graph)
+    text = lowered.ir_text
+    return Text(optimised_llvm(text, unroll=lowered.unrolls) if optimised else text)
 
 
 def asm(function: Jitted, *args: Any, **kwargs: Any) -> Text:
     """Return the assembly of a compiled function's kernel. Parameters as for `graph`."""
-    return Text(assembly(lower(_specialisation(function, args, kwargs).graph).ir_text))
+    lowered = lower(_specialisation(function, args, kwargs).graph)
+    return Text(assembly(lowered.ir_text, unroll=lowered.unrolls))
 
 
 def explain(function: Jitted) -> Text:

@@ -60,6 +60,7 @@ def emit_procedure(module: KernelModule, procedure: Procedure) -> str:
     """
     procedure = optimise_procedure(procedure, check=config.verify)
     module.count += 1
+    module.unrolls = False
     symbol = f"procedure{module.count}"
     function = ProcedureEmitter(module, plan_emission(module, procedure), PROCEDURE_EMITTERS, procedure.body)
     module.functions.append(function.whole(symbol, procedure))
@@ -217,9 +218,10 @@ def _iterations(function: ProcedureEmitter, count: str, group: int | None = None
 def _iteration(function: ProcedureEmitter, loop: For) -> None:
     """Append the body of a counted loop."""
     mark = _mark(function, loop)
-    inlines, function.inlines = function.inlines, not _may_be_vectorised(function, loop)
+    outside = function.inlines, function.in_loop
+    function.inlines, function.in_loop = not _may_be_vectorised(function, loop), True
     function.statements_of(loop.body)
-    function.inlines = inlines
+    function.inlines, function.in_loop = outside
     _rewind(function, mark)
 
 
@@ -272,6 +274,7 @@ def _while(function: ProcedureEmitter, loop: While) -> None:
     function.start_block(head)
     function.known.append({})
     mark = _mark(function, loop)
+    outside, function.in_loop = function.in_loop, True
     function.statements_of(loop.test)
     goes_on = function.operand(loop.condition)
     if function.checks:
@@ -281,6 +284,7 @@ def _while(function: ProcedureEmitter, loop: While) -> None:
     function.branch(goes_on, body, end)
     function.start_block(body)
     function.statements_of(loop.body)
+    function.in_loop = outside
     _rewind(function, mark)
     function.known.pop()
     number = function.load("i64", trips)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gradtape.ir.budget import allow
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.kinds.index_map import IndexMap
 from gradtape.lower.procedures.accumulations import separate_accumulations
@@ -20,9 +21,7 @@ from gradtape.passes.simplify.algebra import simplify_algebra
 from gradtape.passes.simplify.cse import eliminate_common_subexpressions
 from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.passes.simplify.fold import fold_constants
-from gradtape.procedures.ir import (
-    Procedure,
-)
+from gradtape.procedures.ir import Procedure
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import roots
 from gradtape.procedures.verifier import verify_procedure
@@ -68,6 +67,7 @@ def optimise_procedure(procedure: Procedure, *, check: bool = False) -> Procedur
     VerifyError
         Where a pass broke a rule; it is named.
     """
+    allow(len(extract(roots(procedure))[0]))
     if check:
         verify_procedure(procedure, "the transforms")
     for step in PASSES:

@@ -55,7 +55,7 @@ def compile_procedure(procedure: Procedure) -> Callable[..., list[np.ndarray[Any
     [array(3.)]
     """
     module = procedure_module(procedure)
-    code = compile_object(module.text(), KERNEL)
+    code = compile_object(module.text(), KERNEL, unroll=module.unrolls)
     loaded = LoadedModule(code, KERNEL, imports=addresses_of(module.symbols))
 
     def run(*arrays: Any) -> list[np.ndarray[Any, Any]]:

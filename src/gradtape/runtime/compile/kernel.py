@@ -226,7 +226,7 @@ def compile_graph(graph: Graph, form: CallForm | None) -> CachedObject:
     lowered = lower(graph, kernel_of)
     facts = _facts(lowered, lowered.estimated_cost > GIL_SECONDS, loops, notes)
     text = add_entry(lowered.ir_text, facts.signature(form, graph))
-    return CachedObject(compile_object(text, KERNEL), metadata=facts._asdict())
+    return CachedObject(compile_object(text, KERNEL, unroll=lowered.unrolls), metadata=facts._asdict())
 
 
 def _loop_kernel(symbol: str, graph_of: Callable[[], Graph]) -> Kernel:
@@ -240,7 +240,9 @@ def _compile_loop(graph: Graph, form: CallForm | None) -> CachedObject:
 
     lowered = lower_loop(graph)
     facts = _facts(lowered, heavy=True)
-    return CachedObject(compile_object(lowered.ir_text, "loop"), metadata=facts._asdict())
+    return CachedObject(
+        compile_object(lowered.ir_text, "loop", unroll=lowered.unrolls), metadata=facts._asdict()
+    )
 
 
 def _loop_of(graph_of: Callable[[], Graph], wanted: str) -> Graph:

@@ -68,7 +68,7 @@ def profiled_kernel(graph: Graph, kernel: Kernel) -> ProfiledKernel:
 
     def build() -> CachedObject:
         whole = add_entry(text, signature, profiled=True)
-        return CachedObject(compile_object(whole, KERNEL))
+        return CachedObject(compile_object(whole, KERNEL, unroll=lowered.unrolls))
 
     found = profiled_objects.get(key, lambda: cached_object(key, build))
     counters = np.zeros(FIRST_NEST + len(nests) - 1, np.int64)
