@@ -65,8 +65,17 @@ def batch_or_share(
     stop: Callable[[Value], bool],
 ) -> list[Value | Shared]:
     """Do what `batch` does, and return values that do not depend on the mapped axis as `Shared`."""
-    found: dict[Value, Value | OneHot | Shared] = dict(mapped)
-    nodes, _ = extract(outputs, mapped, stop=lambda value: stop(value) or value.node is None)
+    return batch_more(outputs, dict(mapped), size, stop)
+
+
+def batch_more(
+    outputs: Sequence[Value],
+    found: dict[Value, Value | OneHot | Shared],
+    size: int,
+    stop: Callable[[Value], bool],
+) -> list[Value | Shared]:
+    """Do what `batch_or_share` does, and enter all values that are computed for it in `found`, for the next time."""
+    nodes, _ = extract(outputs, found, stop=lambda value: stop(value) or value.node is None)
     for node in nodes:
         given = [found.get(operand, Shared(operand)) for operand in node.inputs]
         flags = [not isinstance(operand, Shared) for operand in given]

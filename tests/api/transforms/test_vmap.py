@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.interpolate
 
 import gradtape as gt
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, StructureError
@@ -334,3 +335,35 @@ def test_after_an_error_the_values_are_dead() -> None:
         gt.vmap(lambda x: (kept.append(x), 1 // 0))(X)
     with pytest.raises(gt.errors.LeakedValueError):
         float(kept[0][0])
+
+
+def test_python_may_look_at_what_all_elements_agree_in() -> None:
+    points = np.array([[1.0, 2.0, 3.0], [1.5, 2.5, 4.0]])
+
+    def interpolate(x: Any) -> Any:
+        return scipy.interpolate.CubicSpline(x, np.exp(-x))(2.2)
+
+    mapped = gt.vmap(interpolate)
+    np.testing.assert_allclose(mapped(points), [interpolate(x) for x in points])
+    np.testing.assert_allclose(
+        gt.grad(lambda x: np.sum(mapped(x)))(points), [gt.grad(interpolate)(x) for x in points]
+    )
+    with pytest.raises(ValueError, match="increasing"):
+        mapped(points[:, ::-1].copy())
+    with pytest.raises(ConcretizationError, match="do not agree"):
+        mapped(np.stack([points[0], points[1, ::-1]]))
+
+
+def test_a_number_that_elements_agree_in_is_guarded() -> None:
+    trimmed = gt.vmap(np.trim_zeros)
+    np.testing.assert_array_equal(trimmed(np.array([[0.0, 5.0], [0.0, 3.0]])), [[5.0], [3.0]])
+    np.testing.assert_array_equal(trimmed(np.array([[2.0, 5.0], [4.0, 3.0]])), [[2.0, 5.0], [4.0, 3.0]])
+    with pytest.raises(ConcretizationError, match="do not agree"):
+        trimmed(np.array([[2.0, 5.0], [0.0, 3.0]]))
+
+
+def test_nested_maps_ask_all_elements() -> None:
+    roots = gt.vmap(gt.vmap(np.roots))
+    coefficients = np.array([[[1.0, -3.0, 2.0], [1.0, -5.0, 6.0]], [[2.0, 3.0, 1.0], [1.0, 0.0, -4.0]]])
+    expected = [[np.roots(p) for p in row] for row in coefficients]
+    np.testing.assert_allclose(roots(coefficients), expected, atol=1e-12)

@@ -16,7 +16,7 @@ from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
-from gradtape.kinds.batching import from_front, in_front, to_front
+from gradtape.kinds.batching import Shared, from_front, in_front, to_front
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
@@ -27,7 +27,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
-from gradtape.transforms.batch import batch
+from gradtape.transforms.batch import batch, batch_more
 from gradtape.trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
 
 
@@ -61,7 +61,8 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> J
     StructureError
         At a call, where `in_axes` or `out_axes` does not match the arguments or the results.
     ConcretizationError
-        At a call, where the function asks for the number of a mapped value: ``if x > 0`` has no answer for all elements at once.
+        At a call, where the function asks for the number of a mapped value, ``if x > 0``, it cannot be compiled from its code, and the
+        elements do not agree.
 
     See Also
     --------
@@ -163,6 +164,8 @@ class _Mapping:
             if given[k].ndim != 1 and not (axes[k] == 0 and is_c_contiguous(leaves[k])):
                 given[k]._contiguous = False  # which view NumPy's element would be is not known
         arguments, keywords = unflatten(spec, given)
+        substituted = {single: wholes[k] for k, single in singles.items()}
+        tag.whole = _wholes_of(substituted, size, tag)
         moment = moment_now()
         try:
             results = recordable_body(self._function)(*arguments, **keywords)
@@ -174,8 +177,8 @@ class _Mapping:
             values = [None if value is None else next(rolled) for value in values]
             seen = list(rolled)
         finally:
+            tag.whole = None
             tag.finish()
-        substituted = {single: wholes[k] for k, single in singles.items()}
         batched = batch(
             [*[value for value in values if value is not None], *seen],
             substituted,
@@ -258,6 +261,17 @@ class _Mapping:
                 remedy=f"choose an axis from {-whole.ndim} to {whole.ndim - 1}",
             )
         return Array(from_front(whole, axis % whole.ndim))
+
+
+def _wholes_of(substituted: dict[Value, Value], size: int, tag: Mapped) -> Callable[[Value], Value]:
+    """Return the function that computes the values of all elements from those of one."""
+    found: dict[Value, Any] = dict(substituted)
+
+    def whole(value: Value) -> Value:
+        (made,) = batch_more([value], found, size, lambda each: tag not in each.tags)
+        return in_front(made.value, size) if isinstance(made, Shared) else made
+
+    return whole
 
 
 def _result(leaf: Any, caller: str) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+import sys
 from types import FrameType
 from typing import Any
 
@@ -19,17 +20,20 @@ from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
 from gradtape.ops.core.elementwise.cast import convert
-from gradtape.ops.core.elementwise.logic import truth
-from gradtape.ops.core.shape import reshape
+from gradtape.ops.core.elementwise.logic import equal, truth
+from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.reductions import reduce_all
+from gradtape.ops.core.shape import expand, reshape
 from gradtape.ops.numpy.arrays.select import nonzero
 from gradtape.trace.array.handle import Handle, unwrap
-from gradtape.trace.jit.guards import Trace, abstract_of, trace_of
+from gradtape.trace.jit.guards import Mapped, Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.asarray import calling_module
 from gradtape.trace.patching.bytecode import instruction_at
 from gradtape.trace.patching.callers import callee_of
+from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.log import note_exit
-from gradtape.trace.source.sites import Site, site_of, user_frame, user_site
+from gradtape.trace.source.sites import Site, is_followed_file, is_user_file, site_of, user_frame, user_site
 from gradtape.trace.translation.trace_budget import watch_branch
 
 WHY_CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
@@ -202,6 +206,8 @@ def truth_of(value: Value) -> bool:
             if value.size
             else "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
         )
+    if value.tags:
+        value = agreed(value, as_truth=True)
     trace = trace_of(value)
     (data,) = force([value])
     seen = bool(data.item())
@@ -216,10 +222,51 @@ def truth_of(value: Value) -> bool:
     return found
 
 
+def agreed(value: Value, *, as_truth: bool = False) -> Value:
+    """Return the value that all elements of a mapped axis have, for one that Python looks at in a function that is mapped.
+
+    Python then goes on for all of them as for one; outside, the same is guarded. A value that is not mapped is returned as it is. So is
+    one that the user's code looks at before it was tried to compile that code, which serves elements that do not agree as well.
+
+    Raises
+    ------
+    ConcretizationError
+        Where the elements do not agree.
+    """
+    tag = abstract_of(value)
+    if not isinstance(tag, Mapped) or tag.whole is None or value.size != 1 or _may_be_translated():
+        return value
+    one = reshape(value, ())
+    whole = tag.whole(truth(one) if as_truth else one)
+    if whole.shape[0] == 0:
+        return value
+    first = reshape(getitem(whole, slice(0, 1)), ())
+    if not truth_of(reduce_all(equal(whole, expand(first, whole.shape, ())), axes=(0,))):
+        raise ConcretizationError(
+            f"Python asked for the number of an array in {tag.described}, and the elements do not agree",
+            where=user_site(),
+            why=tag.why,
+            remedy=f"{tag.instead}{tag.remedy}",
+        )
+    return agreed(first, as_truth=as_truth)
+
+
+def _may_be_translated() -> bool:
+    """Return whether it is the user's code that looks at a value, and it was not yet tried to compile that code."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not is_followed_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None or not is_user_file(frame.f_code.co_filename):
+        return False
+    return not any(isinstance(context, Trace) and context.translates for context in contexts.stack)
+
+
 def integer_of(value: Value) -> int:
     """Return ``int(x)``; in a trace, guarded."""
     if value.ndim:
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    if value.tags:
+        value = agreed(value)
     trace = trace_of(value)
     if value.tags and trace is None:
         note_exit(value, "int(x)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gradtape.ir.graph import TraceTag, Value
@@ -173,14 +174,17 @@ class Mapped(Abstract):
         The number of contexts around.
     deferred : list
         Pairs of values and a function of their arrays of all elements, which is called when the mapped function has returned.
+    whole : callable or None
+        ``(value) -> Value`` of all elements, the mapped axis in front; None where they are not known while one element is traced.
     """
 
-    __slots__ = ("deferred", "depth")
+    __slots__ = ("deferred", "depth", "whole")
 
     def __init__(self, described: str, remedy: str = "", *, depth: int = 0) -> None:
         super().__init__(described, remedy)
         self.depth = depth
         self.deferred: list[Any] = []
+        self.whole: Callable[[Value], Value] | None = None
 
     why = "one element stands for all elements along the mapped axis, and they need not agree"
     instead = "use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend on values"

@@ -12,9 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.guards import abstract_of
-from gradtape.trace.patching.functions import without_hook
 from gradtape.trace.routines.registry import known_numbers, lookup, stands_for
 
 
@@ -146,20 +143,3 @@ def _refined(c: Any, x: Any, breaks: Any, y: Any, roots: Any) -> Any:
         change = (horner(lookup(c, (slice(None), place)), s) - y) / np.where(slope == 0, 1.0, slope)
         result = np.where(np.isnan(roots) | (slope == 0), roots, result - change)
     return result
-
-
-@stands_for("scipy.interpolate._cubic.prepare_input")
-def prepare_input(x: Any, y: Any, axis: int, dydx: Any = None, xp: Any = None) -> tuple[Any, ...]:
-    """Check and arrange the data of cubic splines. Whether numbers are finite is not asked under `gradtape.vmap`, where they differ."""
-    mapped = [isinstance(a, Handle) and abstract_of(a.value) is not None for a in (x, y, dydx)]
-    if not any(mapped):
-        arranged: tuple[Any, ...] = without_hook(sys.modules["scipy.interpolate._cubic"].prepare_input)(
-            x, y, axis, dydx, xp
-        )
-        return arranged
-    x, y = np.asarray(x) + 0.0, np.asarray(y) + 0.0
-    axis = axis % y.ndim
-    if x.ndim != 1 or x.shape[0] < 2 or x.shape[0] != y.shape[axis]:
-        raise ValueError(f"`x` must be 1-dimensional, and as long as `y` along `axis`={axis}, at least 2.")
-    slopes = None if dydx is None else np.moveaxis(np.asarray(dydx) + 0.0, axis, 0)
-    return x, np.diff(x), np.moveaxis(y, axis, 0), axis, slopes
