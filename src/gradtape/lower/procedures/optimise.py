@@ -16,6 +16,7 @@ from gradtape.passes.procedures.dead import remove_dead_statements
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import fuse_loops
 from gradtape.passes.procedures.interchange import interchange_loops
+from gradtape.passes.procedures.product_blocking import block_products
 from gradtape.passes.rewrite import rewrite
 from gradtape.passes.simplify.algebra import simplify_algebra
 from gradtape.passes.simplify.cse import eliminate_common_subexpressions
@@ -110,6 +111,12 @@ def divide_parallel_loops(procedure: Procedure) -> Procedure:
     return procedure if divided is procedure else simplify_scalars(divided)
 
 
+def block_products_of_iterations(procedure: Procedure) -> Procedure:
+    """Return the procedure with products of matrices in place of many with vectors."""
+    changed = block_products(procedure)
+    return procedure if changed is procedure else simplify_scalars(changed)
+
+
 def fuse_and_contract(procedure: Procedure) -> Procedure:
     """Return the procedure with loops fused, and without the loads and arrays that hand on what is known."""
     contracted = forward_elements(fuse_loops(procedure))
@@ -127,6 +134,7 @@ PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
     split_complex_procedure,
     simplify_scalars,
     remove_dead_statements,
+    block_products_of_iterations,
     fuse_and_contract,
     interchange_nests,
     divide_parallel_loops,

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from gradtape.ir.types import Aval, aval, is_inexact
 from gradtape.passes.procedures.fusion import contract_arrays
+from gradtape.passes.procedures.product_blocking import block_products
 from gradtape.procedures.fingerprint import procedure_digest
 from gradtape.procedures.ir import Procedure
 from gradtape.transforms.procedures.batch import batch_procedure
@@ -137,9 +138,14 @@ def _cotangent_of(
         ("vjp", reference.digest, active, seeded, policy),
         (*reference.types, *seeds),
         (*reference.result_types, *pulled),
-        lambda: vjp_procedure(contract_arrays(reference.procedure), active, seeded, policy),
+        lambda: vjp_procedure(_prepared(reference.procedure, policy), active, seeded, policy),
         reference,
     )
+
+
+def _prepared(procedure: Procedure, policy: Policy) -> Procedure:
+    """Return a procedure with few arrays between its loops, and few passes over matrices; a policy is about the loops that there are."""
+    return contract_arrays(block_products(procedure) if policy in (None, "all") else procedure)
 
 
 @lru_cache(maxsize=MOST)

@@ -1,0 +1,265 @@
+"""Blocking of products of a matrix with a vector: those of many iterations of a loop become products of matrices, by BLAS.
+
+In ``for i in range(n): y[i] = X @ X[i]`` each iteration reads the whole matrix for two operations per element. Where a loop stores neither
+into the matrix nor into that from which the vectors come, it is strip-mined: the vectors of a block of iterations are the columns of a
+panel, the rows of the matrix are cut into tiles, and before the block runs, the products of its panel and of those tiles that it uses
+are computed into a table, from which the iterations take their sums. A block that is not full, or that would use few elements of the
+tiles, computes its sums as they were written. Sums are rounded as BLAS does it.
+
+Sizes follow from the fact that accesses are within their arrays: where each sum runs over `terms` elements that are `stride` apart, the
+first one of them is in the array without its last ``(terms - 1) * stride`` elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from gradtape.ir.body import make_body
+from gradtape.ir.graph import Value, extract, literal, number_of
+from gradtape.ir.types import aval
+from gradtape.ops.core.contract import contract
+from gradtape.ops.core.elementwise.extrema import maximum, minimum
+from gradtape.ops.core.elementwise.integer import floor_divide
+from gradtape.ops.core.elementwise.logic import logical_and
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import absolute
+from gradtape.passes.procedures.matrix_vector import MatrixVectorProduct, RowSums, product_at
+from gradtape.procedures.builder import ProcedureBuilder, integer
+from gradtape.procedures.ir import Allocate, Apply, For, If, Pointer, Procedure, Span, Statement, While
+from gradtape.procedures.rewrite import Rewriter
+from gradtape.procedures.traversal import defines, names, stored, walk
+
+BLOCK: Final = 64
+"""Iterations of a block, and rows of a tile."""
+
+MOST_COPIES: Final = 2
+"""Blocks copy each element of an array of vectors so many times at most; further ones compute their sums as they were written."""
+
+LEAST_USED: Final = 4
+"""A block uses at least one in so many elements that its tiles compute."""
+
+
+def block_products(procedure: Procedure) -> Procedure:
+    """Return the procedure with products of matrices in place of many with vectors; the same procedure where there are none."""
+    blocking = _Blocking(procedure)
+    body = blocking.block(procedure.body)
+    if not blocking.count:
+        return procedure
+    return Procedure(
+        procedure.name,
+        procedure.parameters,
+        procedure.types,
+        body,
+        procedure.results,
+        procedure.result_types,
+    )
+
+
+class _Tables(NamedTuple):
+    """What is allocated for a product: tiles of the matrix, panels of vectors, and the table of sums of one block."""
+
+    tiles: Pointer
+    panels: Pointer
+    table: Pointer
+    rows: int
+    blocks: Value
+    """How many blocks of iterations have a panel; 0 if a number is not finite: zeros times others are no zeros."""
+
+
+class _Blocking:
+    """Rewrites the loops of one procedure.
+
+    Attributes
+    ----------
+    count : int
+        Of the loops that were changed.
+    """
+
+    def __init__(self, procedure: Procedure) -> None:
+        self.count = 0
+        self._build = ProcedureBuilder("blocks", names(procedure))
+        self._sizes: dict[Pointer, int] = {}
+        for content, type_ in zip(procedure.parameters, procedure.types, strict=True):
+            if isinstance(content, Pointer):
+                self._sizes[content] = type_.size
+        for statement in walk(procedure.body):
+            if isinstance(statement, Allocate):
+                size = number_of(statement.size)
+                if size is not None:
+                    self._sizes[statement.out] = int(size)
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return the statements of a block with loops blocked, the outermost ones that have products."""
+        return [new for statement in statements for new in self._statement(statement)]
+
+    def _statement(self, statement: Statement) -> list[Statement]:
+        if isinstance(statement, For):
+            products = [] if statement.parallel else self._products(statement)
+            if products:
+                self.count += 1
+                return self._blocked(statement, products)
+            return [For(statement.index, statement.count, self.block(statement.body), statement.parallel)]
+        if isinstance(statement, If):
+            return [If(statement.condition, self.block(statement.then), self.block(statement.otherwise))]
+        if isinstance(statement, While):
+            return [While(statement.condition, self.block(statement.test), self.block(statement.body))]
+        return [statement]
+
+    def _products(self, loop: For) -> list[MatrixVectorProduct]:
+        """Return the products in the body of a loop that can be computed before it."""
+        count = number_of(loop.count)
+        if count is not None and int(count) < BLOCK:
+            return []
+        own = {content for s in walk(loop.body) for content in defines(s)}
+        changed = {pointer.memory for pointer in stored(loop.body)}
+        found: list[MatrixVectorProduct] = []
+        place = 0
+        while place < len(loop.body):
+            product = product_at(loop.body, place)
+            if product is None or not self._fits(product.sums):
+                place += 1
+                continue
+            sums = product.sums
+            leaves = extract([sums.left_start, sums.start, product.used])[1]
+            if (
+                own.isdisjoint([*leaves, sums.left, sums.right])
+                and changed.isdisjoint([sums.left.memory, sums.right.memory])
+                and loop.index in extract([sums.left_start])[1]
+            ):
+                found.append(product)
+            place += product.extent
+        return found
+
+    def _fits(self, sums: RowSums) -> bool:
+        """Return whether a matrix is large enough, and its copy not much larger than the array that it is in."""
+        if sums.left not in self._sizes or sums.right not in self._sizes:
+            return False
+        size = self._sizes[sums.right]
+        rows = sums.rows(size)
+        return rows >= BLOCK and rows * sums.terms <= MOST_COPIES * size
+
+    def _blocked(self, loop: For, products: Sequence[MatrixVectorProduct]) -> list[Statement]:
+        """Return the statements that take the place of a loop."""
+        build, count = self._build, loop.count
+        statements: list[Statement] = []
+        with build.block(statements):
+            tables = [self._packed(loop, product) for product in products]
+            with build.loop(floor_divide(count + (BLOCK - 1), integer(BLOCK))) as block:
+                gains = [self._multiplied(loop, block, *pair) for pair in zip(products, tables, strict=True)]
+                with build.loop(minimum(integer(BLOCK), count - block * BLOCK)) as number:
+                    copy = Rewriter()
+                    copy.becomes[loop.index] = block * BLOCK + number
+                    build.current.extend(copy.block(self._taken(loop, products, tables, gains, number)))
+        return statements
+
+    def _packed(self, loop: For, product: MatrixVectorProduct) -> _Tables:
+        """Append the copies of a matrix in tiles and of the vectors in panels."""
+        build, one = self._build, product.sums
+        dtype, terms, rows = one.right.dtype, one.terms, one.rows(self._sizes[one.right])
+        odd, largest = build.variable("odd", integer(0)), literal(np.finfo(str(dtype)).max, dtype)
+
+        def copied(source: Pointer, index: Value, packed: Pointer, place: Value) -> None:
+            value = build.load(source, index)
+            build.store(packed, place, value)
+            build.assign(odd, build.read(odd) + where(absolute(value) <= largest, 0, 1))
+
+        tiles = -(-rows // BLOCK)
+        packed = build.allocate("tiles", tiles * BLOCK * terms, dtype, zero=True)
+        if one.unit < one.stride:  # along columns
+            for start, some, wide in ((0, rows // BLOCK, BLOCK), (rows // BLOCK, 1, rows % BLOCK)):
+                if not some or not wide:
+                    continue
+                with build.loop(some) as number, build.loop(terms) as term, build.loop(wide) as k:
+                    row = (number + start) * BLOCK + k
+                    place = ((number + start) * terms + term) * BLOCK + k
+                    copied(one.right, row * one.unit + term * one.stride + one.origin, packed, place)
+        else:
+            with build.loop(rows) as number, build.loop(terms) as term:
+                index = number * one.unit + term * one.stride + one.origin
+                copied(one.right, index, packed, number * terms + term)
+        most = max(1, MOST_COPIES * self._sizes[one.left] // (BLOCK * terms))
+        full = maximum(floor_divide(loop.count, integer(BLOCK)), integer(0))
+        count = minimum(full, integer(most))
+        panels = build.allocate("panels", count * (BLOCK * terms), dtype)
+        by_rows = one.left_stride == 1
+        extents = (BLOCK, terms) if by_rows else (terms, BLOCK)
+        with build.loop(count) as block, build.loop(extents[0]) as x, build.loop(extents[1]) as y:
+            vector, term = (x, y) if by_rows else (y, x)
+            begin = _at(one.left_start, loop.index, block * BLOCK + vector)
+            to = block * (BLOCK * terms) + x * extents[1] + y
+            copied(one.left, begin + term * one.left_stride, panels, to)
+        table = build.allocate("table", tiles * BLOCK * BLOCK, dtype)
+        return _Tables(packed, panels, table, rows, where(build.read(odd) > 0, integer(0), count))
+
+    def _multiplied(self, loop: For, block: Value, product: MatrixVectorProduct, tables: _Tables) -> Value:
+        """Append the products of a block's panel and the tiles that it uses; return whether there are such."""
+        build, one, terms = self._build, product.sums, product.sums.terms
+        low = build.variable("low", integer(tables.rows))
+        high = build.variable("high", integer(0))
+        used = build.variable("used", integer(0))
+        with build.branch(block < tables.blocks), build.loop(BLOCK) as number:
+            index = block * BLOCK + number
+            start, count = (_at(x, loop.index, index) for x in (one.start, product.used))
+            some = count > 0
+            build.assign(low, minimum(build.read(low), where(some, start, integer(tables.rows))))
+            build.assign(high, maximum(build.read(high), where(some, start + count, integer(0))))
+            build.assign(used, build.read(used) + maximum(count, integer(0)))
+        first = floor_divide(build.read(low), integer(BLOCK))
+        behind = floor_divide(build.read(high) + (BLOCK - 1), integer(BLOCK))
+        tiles = maximum(behind - first, integer(0))
+        total = build.read(used)
+        gains = logical_and(total > 0, total * LEAST_USED >= tiles * (BLOCK * BLOCK))
+        by_rows = one.left_stride == 1
+        shapes = (
+            aval((terms, BLOCK) if one.unit < one.stride else (BLOCK, terms), tables.tiles.dtype),
+            aval((BLOCK, terms) if by_rows else (terms, BLOCK), tables.tiles.dtype),
+        )
+        a, b = map(Value, shapes)
+        subscripts = ((1, 0) if one.unit < one.stride else (0, 1), (2, 1) if by_rows else (1, 2))
+        body = make_body([a, b], [contract(a, b, *subscripts, (0, 2))], "product of a tile and a panel")
+        with build.branch(gains), build.loop(tiles) as k:
+            tile = first + k
+            inputs = (
+                Span(tables.tiles, tile * (BLOCK * terms), shapes[0]),
+                Span(tables.panels, block * (BLOCK * terms), shapes[1]),
+            )
+            out = Span(tables.table, tile * (BLOCK * BLOCK), aval((BLOCK, BLOCK), tables.table.dtype))
+            build.append(Apply(body, inputs, (out,)))
+        return gains
+
+    def _taken(
+        self,
+        loop: For,
+        products: Sequence[MatrixVectorProduct],
+        tables: Sequence[_Tables],
+        gains: Sequence[Value],
+        number: Value,
+    ) -> list[Statement]:
+        """Return the body of a loop with sums taken from tables."""
+        build = self._build
+        body: list[Statement] = []
+        done = 0
+        for product, table, condition in zip(products, tables, gains, strict=True):
+            body += loop.body[done : product.place]
+            done = product.place + product.extent
+            branch = If(condition, [], loop.body[product.place : done])
+
+            def element(
+                build: ProcedureBuilder, row: Value, one: RowSums = product.sums, table: _Tables = table
+            ) -> Value:
+                return build.load(table.table, (one.start + row) * BLOCK + number)
+
+            with build.block(branch.then):
+                product.write(build, element)
+            body.append(branch)
+        return [*body, *loop.body[done:]]
+
+
+def _at(value: Value, index: Value, other: Value) -> Value:
+    """Return a value for another number of the iteration."""
+    copy = Rewriter()
+    copy.becomes[index] = other
+    return copy.value(value)
