@@ -7,6 +7,7 @@ array([2., 4.])
 
 import importlib as _importlib
 import importlib.machinery as _machinery
+import importlib.util as _util
 import sys as _sys
 import typing as _typing
 
@@ -37,6 +38,7 @@ from gradtape.trace.variables.variable import Variable as Variable
 from gradtape.transforms.procedures import loop_pullback as _loop_pullback  # noqa: F401 - enters itself
 
 if _typing.TYPE_CHECKING:
+    from gradtape.api import dask as dask
     from gradtape.api import debug as debug
     from gradtape.api import inspect as inspect
     from gradtape.api import optimizers as optimizers
@@ -98,7 +100,7 @@ def _import_integrals(_: object) -> None:
 _when_imported("scipy.optimize", _import_solvers)
 _when_imported("scipy.integrate", _import_integrals)
 
-_NAMESPACES = ("debug", "inspect", "optimizers", "scipy")
+_NAMESPACES = ("dask", "debug", "inspect", "optimizers", "scipy")
 _LATER = {
     "check_grads": "transforms.check",
     "checkpoint": "custom.checkpoint",
@@ -164,4 +166,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_NAMESPACES})
+    # A namespace that needs a package which is not installed is no name to go through: to import it is an error, with the remedy.
+    found = [name for name in _NAMESPACES if name != "dask" or _util.find_spec(name) is not None]
+    return sorted({*globals(), *_LATER, *found})

@@ -1,0 +1,178 @@
+"""Sums over partitions: each partition is evaluated where it is, and results are added in a tree in a fixed order."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from dask.delayed import Delayed, delayed
+
+from gradtape.api.clusters.partitions import partitions, rows
+from gradtape.api.clusters.shared import Shared
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import value_and_grad
+from gradtape.trees import flatten, unflatten
+
+Reduce: TypeAlias = Literal["sum", "mean"] | Callable[[Any], Any]
+
+FAN_IN: Final = 8
+"""Results that one task adds. The tree is the same for any number of workers, and so are the rounding errors."""
+
+
+class Distributed:
+    """A function of the parameters and of data in partitions: what a transform of the user's function gives on each, combined in a tree.
+
+    It is called with the parameters and the data, and with further arguments for the user's function. Made by the functions of ``gt.dask``.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        caller: str,
+        transform: Callable[..., Any],
+        combine: Callable[[str, list[Delayed]], Delayed],
+        *,
+        weighted: bool = False,
+    ) -> None:
+        check_callable(function, caller)
+        self.__wrapped__ = function
+        self.__name__ = f"{caller.rpartition('.')[2]}({getattr(function, '__name__', 'function')})"
+        self._caller = caller
+        self._shared = Shared(transform, function)
+        self._evaluate = _weighted if weighted else _evaluated
+        self.combine = combine
+
+    def __call__(self, params: Any, data: Any, *args: Any) -> Any:
+        """Compute the result by Dask's scheduler: that of the present client, or the threads of this process."""
+        return computed(self.delayed(params, data, *args))
+
+    def delayed(self, params: Any, data: Any, *args: Any) -> Delayed:
+        """Return the result as a `dask.delayed.Delayed`, to be computed later or together with others."""
+        return self.of_blocks(partitions(data, self._caller), params, *args)
+
+    def of_blocks(self, blocks: Sequence[Delayed], params: Any, *args: Any) -> Delayed:
+        """Return the delayed result over blocks."""
+        run = uuid.uuid4().hex
+        # Nodes of their own: the function and the parameters go to each worker once, not into each task.
+        program = _node(self._shared, f"program-{run}")
+        arguments = _node((params, args), f"parameters-{run}")
+        parts = [
+            task(self._evaluate, f"{self.__name__}-{run}-{number}", program, arguments, block)
+            for number, block in enumerate(blocks)
+        ]
+        return self.combine(run, parts)
+
+    def __repr__(self) -> str:
+        return f"<gradtape.dask.{self.__name__}>"
+
+
+class _Content:
+    """What a node holds, hidden from Dask, which would look for collections of its own in containers."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+
+def computed(result: Delayed) -> Any:
+    """Return a delayed result, computed."""
+    compute: Callable[[], Any] = result.compute  # which is not typed
+    return compute()
+
+
+def _node(content: Any, key: str) -> Delayed:
+    node: Delayed = delayed(_Content(content), name=key, pure=False, traverse=False)
+    return node
+
+
+def task(function: Callable[..., Any], key: str, *args: Any) -> Delayed:
+    """Return a delayed call with a key, by the first word of which Dask's dashboard groups tasks."""
+    call: Delayed = delayed(function, pure=False, traverse=False)(*args, dask_key_name=key)
+    return call
+
+
+def _evaluated(program: _Content, arguments: _Content, block: Any) -> Any:
+    params, args = arguments.content
+    return program.content(params, block, *args)
+
+
+def _weighted(program: _Content, arguments: _Content, block: Any) -> Any:
+    count = rows(block)
+    return scaled(_evaluated(program, arguments, block), count), count
+
+
+def in_tree(combine: Callable[..., Any], run: str, parts: list[Delayed]) -> Delayed:
+    """Return the parts combined by a tree."""
+    level = 0
+    while len(parts) > 1:
+        parts = [
+            task(combine, f"{combine.__name__}-{run}-{level}-{first}", *parts[first : first + FAN_IN])
+            for first in range(0, len(parts), FAN_IN)
+        ]
+        level += 1
+    return parts[0]
+
+
+def added(*parts: Any) -> Any:
+    """Return the sum of nested arrays, in their order."""
+    leaves, spec = flatten(parts[0])
+    for part in parts[1:]:
+        leaves = [a + b for a, b in zip(leaves, flatten(part)[0], strict=True)]
+    return unflatten(spec, leaves)
+
+
+def scaled(nest: Any, factor: float) -> Any:
+    """Return nested arrays times a number; those of single precision stay so."""
+    leaves, spec = flatten(nest)
+    return unflatten(spec, [leaf * np.asarray(leaf).dtype.type(factor) for leaf in leaves])
+
+
+def total(run: str, parts: list[Delayed]) -> Delayed:
+    """Add what the partitions give."""
+    return in_tree(added, run, parts)
+
+
+def mean(run: str, parts: list[Delayed]) -> Delayed:
+    """Add what the partitions give, each multiplied by its rows, and divide by all rows."""
+    return task(_divided, f"mean-{run}", in_tree(added, run, parts))
+
+
+def _divided(sums: Any) -> Any:
+    nest, count = sums
+    return scaled(nest, 1.0 / count)
+
+
+def reduced(reduce: Callable[[Any], Any]) -> Callable[[str, list[Delayed]], Delayed]:
+    """Return how values and gradients of partitions are combined by a function of the array of the values."""
+    slopes = Shared(value_and_grad, reduce)
+
+    def combine(run: str, parts: list[Delayed]) -> Delayed:
+        values = [task(_value, f"value-{run}-{number}", part) for number, part in enumerate(parts)]
+        outer = task(_outer, f"reduced-{run}", _node(slopes, f"reduce-{run}"), *values)
+        weighted = [
+            task(_chained, f"chained-{run}-{number}", part, outer, number)
+            for number, part in enumerate(parts)
+        ]
+        return task(_pair, f"value_and_gradient-{run}", outer, in_tree(added, run, weighted))
+
+    return combine
+
+
+def _value(part: Any) -> Any:
+    return part[0]
+
+
+def _outer(slopes: _Content, *values: Any) -> Any:
+    return slopes.content(np.array(values))
+
+
+def _chained(part: Any, outer: Any, number: int) -> Any:
+    """Return the part of the gradient that comes from one partition, by the chain rule."""
+    return scaled(part[1], outer[1][number])
+
+
+def _pair(outer: Any, gradient: Any) -> Any:
+    return outer[0], gradient
