@@ -12,6 +12,7 @@ import numpy as np
 
 import gradtape.frontend.numpy as _tables  # noqa: F401 - the tables enter themselves
 from gradtape.frontend.functions import FUNCTIONS
+from gradtape.frontend.growing_lists import checked_item
 from gradtape.frontend.interpreter import Interpreter, in_memory
 from gradtape.frontend.numpy import calls as numpy_calls
 from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS
@@ -20,6 +21,7 @@ from gradtape.frontend.values import (
     BoundMethod,
     Closure,
     Conflict,
+    GrowingList,
     ListReference,
     RaisedError,
     as_integer,
@@ -30,6 +32,7 @@ from gradtape.frontend.values import (
     shown,
 )
 from gradtape.ir.graph import Value
+from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.view import Expression
 
 PURE_MODULES: Final = frozenset({"math", "cmath", "_operator", "operator"})
@@ -166,12 +169,20 @@ def _method(self: Interpreter, method: BoundMethod, args: tuple[Any, ...], kwarg
 
 
 def _list_method(self: Interpreter, owner: ListReference, name: str, args: tuple[Any, ...]) -> Any:
-    items = list(self.list_items(owner))
     if name == "append":
-        items.append(in_memory(args[0]))
-    elif name == "extend":
-        items.extend(self.items(args[0]) or ())
-    elif name == "copy":
+        self.append(owner, [in_memory(args[0])])
+        return None
+    if name == "extend":
+        self.append(owner, self.items(args[0]) or ())
+        return None
+    grown = self.growing(owner)
+    if grown is not None and name in ("pop", "clear") and not args:
+        last = checked_item(grown, -1) if name == "pop" else None
+        length = ix.subtract(grown.length, 1) if name == "pop" else 0
+        self.lists[owner] = GrowingList(grown.arrays, grown.type, length)
+        return last
+    items = list(self.list_items(owner))
+    if name == "copy":
         return self.new_list(items)
     elif name in ("pop", "insert", "clear", "reverse"):
         given = [as_integer(args[0], "the index"), *args[1:]] if args else []

@@ -16,6 +16,7 @@ from gradtape.frontend.values import (
     MISSING,
     Conflict,
     Enumerated,
+    GrowingList,
     NeedsStaticError,
     RangeValue,
     Reversed,
@@ -37,7 +38,7 @@ from gradtape.procedures.arrays.view import ArrayView, Expression
 from gradtape.procedures.ir import Dtype, Memory, Pointer, Variable
 from gradtape.records import record
 
-RECORDS = (RangeValue, Enumerated, Zipped, Reversed)
+RECORDS = (RangeValue, Enumerated, Zipped, Reversed, GrowingList)
 
 
 @record

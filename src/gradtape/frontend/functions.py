@@ -100,6 +100,9 @@ def to_int(self: Interpreter, x: Any = 0) -> Any:
 
 @runs(bool, operator.truth)
 def to_bool(self: Interpreter, x: Any = False) -> Any:
+    grown = self.growing(x)
+    if grown is not None:
+        return as_condition(binary(self.build, operator.gt, grown.length, 0))
     items = self.items(x)
     return bool(items) if items is not None else as_condition(x)
 
@@ -239,6 +242,7 @@ def _extreme(name: str, compare: Any) -> Callable[..., Any]:
         if kwargs:
             refuse(f"{name} is called with {', '.join(kwargs)}")
         if len(args) == 1:
+            args = (self.as_array(args[0]),)
             items = self.items(args[0])
             if items is None and isinstance(args[0], Expression):
                 return numpy_call(self.build, np.max if name == "max" else np.min, args, {})
@@ -299,6 +303,9 @@ def phase(self: Interpreter, x: Any) -> Any:
 
 @runs(len)
 def length(self: Interpreter, x: Any) -> Any:
+    grown = self.growing(x)
+    if grown is not None:
+        return grown.length
     items = self.items(x)
     if items is not None:
         return len(items)
@@ -359,6 +366,7 @@ def ndenumerate(self: Interpreter, array: Any) -> Any:
 
 @runs(sum)
 def sum_(self: Interpreter, iterable: Any, start: Any = 0) -> Any:
+    iterable = self.as_array(iterable)
     if isinstance(iterable, Expression) and iterable.ndim == 1:
         total = numpy_call(self.build, np.sum, (iterable,), {})
         return (

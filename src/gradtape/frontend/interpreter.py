@@ -15,6 +15,18 @@ from gradtape.errors import GradtapeError, UnsupportedCodeError
 from gradtape.frontend.blocks import Instruction
 from gradtape.frontend.builder import TranslationBuilder
 from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable, holds
+from gradtape.frontend.growing_lists import (
+    Growth,
+    appended,
+    as_array,
+    assign_item,
+    checked_item,
+    item_at,
+    joined,
+    sliced,
+    type_of_items,
+    with_room,
+)
 from gradtape.frontend.numpy.calls import call_method
 from gradtape.frontend.numpy.joins import grid
 from gradtape.frontend.operators import (
@@ -43,7 +55,9 @@ from gradtape.frontend.values import (
     MISSING,
     Closure,
     Conflict,
+    GrowingList,
     ListReference,
+    NeedsStaticError,
     Places,
     RaisedError,
     RangeValue,
@@ -70,6 +84,9 @@ from gradtape.procedures.ir import Check, If, Memory, Pointer, Statement, Variab
 
 MOST_CALLS: Final = 40
 """Calls of one function inside of each other that are interpreted; a deeper recursion is refused."""
+
+MOST_ITEMS: Final = 512
+"""Items of a growing list up to which they can be used one by one."""
 
 MOST_SELECTED: Final = 12.0
 """The cost of what two branches compute up to which both are computed, and one is selected."""
@@ -169,10 +186,16 @@ class Interpreter:
         Which calls and unrolled iterations lead to what is being interpreted.
     plans : dict
         What is known of the carries of loops from earlier passes, by path and loop.
+    growths : dict
+        How lists grow in loops, likewise.
     refuted : dict
         The bounds of integers that loops carry that hold instead of their first values, by path and loop.
     loops : int
         How many loops of the procedure are around.
+    appended : dict of ListReference to int or None
+        How many items may have been appended to a list since the innermost loop began, None where that is not known.
+    roomy : set of ListReference
+        The growing lists that have room for what the loops around append.
     small_loops : int
         How many of the loops around are small, and could be unrolled.
     dead : bool
@@ -184,9 +207,12 @@ class Interpreter:
         build.on_write = self.check_write
         self.captured = captured
         self.frames: list[Frame] = []
-        self.lists: dict[ListReference, tuple[Any, ...]] = {}
+        self.lists: dict[ListReference, Any] = {}
+        self.appended: dict[ListReference, int | None] = {}
+        self.roomy: set[ListReference] = set()
         self.path: tuple[Any, ...] = ()
         self.plans: dict[Any, dict[Any, Plan]] = {}
+        self.growths: dict[Any, dict[ListReference, Growth]] = {}
         self.unrolled: set[Any] = set()
         self.refuted: dict[Any, dict[Any, list[Any]]] = {}
         self.small_loops = 0
@@ -358,9 +384,48 @@ class Interpreter:
         self.lists[reference] = tuple(items)
         return reference
 
+    def append(self, reference: ListReference, items: Sequence[Any]) -> None:
+        """Append items to a list."""
+        content: Any = self.lists[reference]
+        before = self.appended.get(reference, 0)
+        self.appended[reference] = None if before is None else before + len(items)
+        if not isinstance(content, GrowingList):
+            self.lists[reference] = (*self.list_items(reference), *items)
+            return
+        self.settle()
+        for item in items:
+            type_ = joined(content.type, type_of_items((item,)))
+            if reference not in self.roomy or type_ is not content.type:
+                if type_ is None:
+                    refuse(
+                        "the items of a list that grows in a loop are not numbers, arrays or tuples of one type"
+                    )
+                content = with_room(self.build, content, type_, 1)
+            content = appended(content, item)
+        self.lists[reference] = content
+
+    def as_array(self, value: Any) -> Any:
+        """Return a list that grows in a loop as an array; anything else as it is."""
+        content = self.lists.get(value) if isinstance(value, ListReference) else None
+        return as_array(content) if isinstance(content, GrowingList) else value
+
+    def growing(self, value: Any) -> GrowingList | None:
+        """Return the content of a list that grows in a loop, None for anything else."""
+        content = self.lists.get(value) if isinstance(value, ListReference) else None
+        return content if isinstance(content, GrowingList) else None
+
     def list_items(self, reference: ListReference) -> tuple[Any, ...]:
         """Return the items of a list."""
         items: Any = self.lists[reference]
+        if isinstance(items, GrowingList):
+            if not isinstance(items.length, int) or items.length > MOST_ITEMS:
+                raise NeedsStaticError(
+                    "the items of a list that grows in a loop are used one by one",
+                    where=here.site,
+                    why="their number follows from data, or is large",
+                    remedy="make an array of the list: np.array(out)",
+                )
+            return tuple([item_at(items, place) for place in range(items.length)])
         if isinstance(items, Conflict):
             refuse(
                 "a list has other items on one way to this line than on another",
@@ -370,12 +435,14 @@ class Interpreter:
         found: tuple[Any, ...] = items
         return found
 
-    def plain(self, value: Any) -> Any:
-        """Return a value with lists of Python in place of references, also inside of tuples."""
+    def plain(self, value: Any, by_item: bool = False) -> Any:
+        """Return a value with lists of Python in place of references, also inside of tuples; growing lists as arrays, unless `by_item`."""
         if isinstance(value, ListReference):
-            return [self.plain(item) for item in self.list_items(value)]
+            if self.growing(value) is not None and not by_item:
+                return self.as_array(value)
+            return [self.plain(item, by_item) for item in self.list_items(value)]
         if type(value) is tuple:
-            return tuple([self.plain(item) for item in value])
+            return tuple([self.plain(item, by_item) for item in value])
         return value
 
     def items(self, value: Any) -> Sequence[Any] | None:
@@ -429,11 +496,11 @@ class Interpreter:
         for one in going:
             self.build.append(one)  # without assuming that the check holds: what fails goes on
 
-    def state(self) -> tuple[dict[str, Any], dict[ListReference, tuple[Any, ...]]]:
+    def state(self) -> tuple[dict[str, Any], dict[ListReference, Any]]:
         """Return a copy of what names and lists hold."""
         return dict(self.frames[-1].names), dict(self.lists)
 
-    def restore(self, state: tuple[dict[str, Any], dict[ListReference, tuple[Any, ...]]]) -> None:
+    def restore(self, state: tuple[dict[str, Any], dict[ListReference, Any]]) -> None:
         """Let names and lists hold what they held before."""
         self.frames[-1].names = dict(state[0])
         self.lists = dict(state[1])
@@ -673,6 +740,13 @@ def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
         return settled(getitem(owner, self.plain(key)))
     if owner is np.mgrid:
         return grid(self.build, key)
+    grown = self.growing(owner)
+    if grown is not None and isinstance(key, slice):
+        part = self.new_list(())
+        self.lists[part] = sliced(grown, key)
+        return part
+    if grown is not None:
+        return settled(checked_item(grown, key))
     items = self.items(owner)
     if items is not None:
         if self.small_loops and isinstance(settled(key), Value):
@@ -693,6 +767,9 @@ def _setitem(self: Interpreter, one: Instruction) -> None:
     if isinstance(owner, ArrayView):
         self.settle()
         setitem(owner, self.plain(key), self.plain(value))
+    elif (grown := self.growing(owner)) is not None:
+        self.settle()
+        assign_item(grown, as_integer(key, "the index"), self.plain(value))
     elif isinstance(owner, ListReference):
         items = list(self.list_items(owner))
         index = as_integer(key, "the index")
@@ -732,7 +809,7 @@ def _inplace(self: Interpreter, one: Instruction) -> Any:
         update(BINARY[one.detail], x, self.plain(y))
         return x
     if isinstance(x, ListReference) and one.detail is operator.add:
-        self.lists[x] = (*self.list_items(x), *(self.items(y) or ()))
+        self.append(x, self.items(y) or ())
         return x
     return _binary(self, one)
 

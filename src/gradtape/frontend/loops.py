@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.frontend.carries import Fixed, Held, Plan, Planner, Slot, arrays_of, assign_all, holds
+from gradtape.frontend.growing_lists import Growth, item_at, joined, most, type_of_items, with_room
 from gradtape.frontend.interpreter import Interpreter, get_item, in_memory
 from gradtape.frontend.operators import both, counted, either, negated
 from gradtape.frontend.structure import ForLoop, Run, WhileLoop
@@ -17,6 +18,7 @@ from gradtape.frontend.values import (
     MISSING,
     Conflict,
     Enumerated,
+    GrowingList,
     ListReference,
     NeedsStaticError,
     Places,
@@ -109,6 +111,10 @@ def sequence(self: Interpreter, iterable: Any) -> Sequence:
         if not iterable.ndim:
             refuse("iteration over a 0-d array")
         return Sequence(iterable.shape[0], lambda k: get_item(self, iterable, k))
+    grown = self.growing(iterable)
+    if grown is not None:
+        content = grown
+        return Sequence(content.length, lambda k: item_at(content, k))
     items = self.items(iterable)
     if items is None:
         refuse(f"iteration over {shown(iterable)}")
@@ -153,7 +159,7 @@ def for_loop(self: Interpreter, node: ForLoop) -> None:
         return
     before, mark = self.state(), self.build.mark()
     try:
-        _Fixpoint(self, node, key).run(lambda loop: _counted_pass(loop, node, rows))
+        _Fixpoint(self, node, key, rows.count).run(lambda loop: _counted_pass(loop, node, rows))
     except NeedsStaticError:
         if not isinstance(rows.count, int) or rows.count > MOST_UNROLLED:
             raise
@@ -217,9 +223,17 @@ class _Fixpoint:
     node : ForLoop or WhileLoop
     key : object
         Names the loop in all passes over loops around it.
+    count : int, Value or None
+        The trip count, or what it is not above; None if that is not known.
     """
 
-    def __init__(self, interpreter: Interpreter, node: ForLoop | WhileLoop, key: Any) -> None:
+    def __init__(
+        self, interpreter: Interpreter, node: ForLoop | WhileLoop, key: Any, count: Any = None
+    ) -> None:
+        self.count = count
+        self.growths: dict[ListReference, Growth] = interpreter.growths.setdefault(key, {})
+        self.grown: dict[ListReference, GrowingList] = {}
+        self.trip: Any = None
         self.interpreter = interpreter
         self.node = node
         self.plans = interpreter.plans.setdefault(key, {})
@@ -230,28 +244,39 @@ class _Fixpoint:
         self.planner = Planner(interpreter.build)
         self.widened = False
         self.refuted = interpreter.refuted.setdefault(key, {})
+        self.lengths: dict[ListReference, Any] = {}
         self.body: list[Statement] = []
         self.bounds: dict[str, tuple[list[Any], list[Any]]] = {}
         self.aliased: set[tuple[Any, str]] = set()
         self.entered: list[tuple[Pointer, Pointer]] = []
         self.ends: dict[Any, Any] = {}
-        self.count: Any = None
 
     def run(self, one_pass: Callable[[_Fixpoint], None]) -> None:
         """Make passes; the statements of the last one are kept."""
         interpreter, build = self.interpreter, self.interpreter.build
         mark = build.mark()
+        appended, roomy = interpreter.appended, interpreter.roomy
         interpreter.loops += 1
         try:
             self._run(one_pass, mark)
+            inside = interpreter.appended
         finally:
             interpreter.loops -= 1
+            interpreter.appended, interpreter.roomy = appended, roomy
+        trips = most(self.count, build.counts)
+        for key, number in inside.items():
+            before = appended.get(key, 0)
+            if before is None or number is None or trips is None:
+                appended[key] = None
+            else:
+                appended[key] = before + number * max(trips, 0)
 
     def _run(self, one_pass: Callable[[_Fixpoint], None], mark: int) -> None:
-        interpreter, build = self.interpreter, self.interpreter.build
+        interpreter, build, roomy = self.interpreter, self.interpreter.build, self.interpreter.roomy
         copied = len(build.copied)
         for _ in range(MOST_PASSES):
             statements: list[Statement] = []
+            interpreter.appended, interpreter.roomy = {}, set(roomy)
             with build.block(statements):
                 self.enter()
                 one_pass(self)
@@ -272,12 +297,16 @@ class _Fixpoint:
         names, lists = self.before
         self.widened = False
         self.planner = planner = Planner(build, build.next_serial)
-        entries = {name: names.get(name, MISSING) for name in self.names}
+        entries: dict[Any, Any] = {name: names.get(name, MISSING) for name in self.names}
         entries.update((key, lists[key]) for key in self.plans if key in lists)
+        self._enter_growing(lists)
         self.current = {
             key: planner.widen(planner.seed(self.plans.get(key), value), value)
             for key, value in entries.items()
         }
+        lengths = {key: grown.length for key, grown in self.grown.items() if self._step(key) is None}
+        self.current.update(dict.fromkeys(lengths, Held(aval((), INT64, True))))
+        entries.update(lengths)
         self.slots = {
             key: Slot(build, plan, _name(key))
             for key, plan in self.current.items()
@@ -289,6 +318,54 @@ class _Fixpoint:
         self.entered = build.copied[copied:]
         planner.first = build.next_serial
         planner.owned = {view.pointer.memory for slot in self.slots.values() for view in slot.arrays()}
+
+    def _enter_growing(self, lists: dict[ListReference, Any]) -> None:
+        """Append what makes room for the items that the loop appends to lists."""
+        interpreter = self.interpreter
+        counts = interpreter.build.counts
+        self.trip, self.grown = None, {}
+        for key, growth in self.growths.items():
+            content = lists.get(key)
+            if content is None:  # another one stands for it in this pass over a loop around
+                continue
+            if (
+                key in interpreter.roomy
+                and isinstance(content, GrowingList)
+                and joined(content.type, growth.type) is content.type
+            ):
+                self.grown[key] = content
+                continue
+            room = ix.multiply(ix.maximum(self.count, 0, counts), growth.room)
+            self.grown[key] = with_room(interpreter.build, content, growth.type, room)
+            interpreter.roomy.add(key)
+
+    def _step(self, key: ListReference) -> int | None:
+        """Return by how much a list is longer after each iteration, if that is known and no iteration may be the last."""
+        return None if self.stops() else self.growths[key].step
+
+    def _grow(self, key: ListReference, before: Any, after: Any) -> None:
+        """Plan for a list that an iteration leaves with another length."""
+        appended = self.interpreter.appended.get(key, 0)
+        old = self.growths.get(key)
+        type_ = type_of_items(after) if old is None else joined(old.type, type_of_items(after))
+        if before != () and not isinstance(before, GrowingList):
+            type_ = joined(type_of_items(before), type_)
+        small = isinstance(self.count, int) and self.count <= MOST_SMALL
+        if appended is None or self.count is None or type_ is None or (small and old is None):
+            raise NeedsStaticError(
+                "a list grows in a loop whose trip count is not known"
+                if appended is None or self.count is None
+                else "the items that a loop appends to a list have different types",
+                where=here.site,
+                remedy="write into an array: out = np.empty(n); out[i] = x",
+            )
+        grown = ix.difference(_length(after), _length(before)) if not isinstance(after, Conflict) else None
+        step = grown if old is None or old.step == grown else None
+        new = Growth(type_, max(appended, old.room if old else 0), step)
+        if old is None or not (old.type is new.type and old.room == new.room and old.step == new.step):
+            self.growths[key] = new
+            self.plans.pop(key, None)
+            self.widened = True
 
     def _counters(self) -> list[str]:
         """Return the names that hold integers which change."""
@@ -325,15 +402,31 @@ class _Fixpoint:
         """Append what reads the carries, at the beginning of an iteration or after the loop."""
         interpreter = self.interpreter
         for key, plan in self.current.items():
+            if key in self.grown:
+                continue
             value = plan.value if isinstance(plan, Fixed) else self.slots[key].read()
             if key in self.bounds:
                 interpreter.build.counts.limit(value, *self.bounds[key])
             self._put(key, value)
+        self._begin_growing()
         interpreter.dead = False
         for key, other in self.aliased:
             for view in arrays_of(interpreter.names.get(other)):
                 own = self.slots[key].arrays() if key in self.slots else []
                 interpreter.build.copied += [(one.pointer, view.pointer) for one in own]
+
+    def _begin_growing(self) -> None:
+        """Let growing lists have the length that they have at the beginning of an iteration, or after the loop."""
+        for key, grown in self.grown.items():
+            step = self._step(key)
+            if step is None:
+                length = self.slots[key].read()
+                first = ix.polynomial(ix.extent(0))
+                self.interpreter.build.counts.limit(length, [first], [])
+            else:
+                length = ix.add(grown.length, ix.multiply(self.trip, step))
+            self.interpreter.lists[key] = GrowingList(grown.arrays, grown.type, length)
+            self.lengths[key] = length
 
     def _put(self, key: Any, value: Any) -> None:
         if isinstance(key, ListReference):
@@ -347,7 +440,14 @@ class _Fixpoint:
         ends: dict[Any, Any] = {name: interpreter.names.get(name, MISSING) for name in self.names}
         for key, items in self.before[1].items():
             after = interpreter.lists.get(key, items)
-            if key in self.current or not same(items, after):
+            if key in self.grown:
+                before = GrowingList(self.grown[key].arrays, self.grown[key].type, self.lengths[key])
+                self._grow(key, before, after)
+                if self._step(key) is None and isinstance(after, GrowingList):
+                    ends[key] = after.length
+            elif not same(items, after) and _grows(items, after):
+                self._grow(key, items, after)
+            elif key in self.current or not same(items, after):
                 ends[key] = after
         if interpreter.dead:
             ends = {}
@@ -356,7 +456,7 @@ class _Fixpoint:
             new = self.planner.widen(old, value)
             if isinstance(key, ListReference) and isinstance(new, Fixed) and isinstance(new.value, Conflict):
                 raise NeedsStaticError(
-                    "a list grows in a loop whose trip count is not known",
+                    "the items of a list have other types after an iteration",
                     where=here.site,
                     remedy="write into an array: out = np.empty(n); out[i] = x",
                 )
@@ -419,6 +519,7 @@ class _Fixpoint:
         """Let names hold what the loop leaves in them."""
         interpreter = self.interpreter
         interpreter.restore(self.before)
+        self.trip = None if self.count is None else ix.maximum(self.count, 0, interpreter.build.counts)
         self.begin()
         if isinstance(self.count, int):
             rebound = {
@@ -441,6 +542,17 @@ class _Fixpoint:
         return any(not isinstance(self.current[name], Fixed) for name in self.node.stops)
 
 
+def _grows(before: Any, after: Any) -> bool:
+    """Return whether the length of a list differs between the beginning and the end of an iteration, or may differ."""
+    if isinstance(before, Conflict):
+        return False
+    return isinstance(after, GrowingList | Conflict) or _length(before) != _length(after)
+
+
+def _length(content: Any) -> Any:
+    return content.length if isinstance(content, GrowingList) else len(content)
+
+
 def _name(key: Any) -> str:
     return "list" if isinstance(key, ListReference) else "t" if key[0] == "$" else key.partition(".")[0]
 
@@ -454,12 +566,13 @@ def _counted_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
     index = Value(aval((), INT64, True))
     statement = For(index, integer(rows.count), [], rows.parallel)
     build.append(statement)
-    loop.body, loop.count = statement.body, rows.count
+    loop.body = statement.body
     with (
         build.block(statement.body),
         build.own_start(statement.body) if rows.parallel else nullcontext(),
         _counting(build, index, statement.count),
     ):
+        loop.trip = index
         loop.begin()
         small = isinstance(rows.count, int) and rows.count <= MOST_SMALL
         self.small_loops += small
@@ -487,7 +600,6 @@ def _stopped_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
     counter = Variable(build.unique("k"), aval((), INT64, True))
     build.assign(counter, 0)
     count = integer(rows.count)
-    loop.count = rows.count
     statement = While(leaf(BOOL))
     build.append(statement)
     with build.block(statement.test):

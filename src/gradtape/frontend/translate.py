@@ -143,7 +143,7 @@ class _Translator:
         result = call(self.interpreter, self.function, abstract, named)
         if result is MISSING or isinstance(result, Conflict):
             refuse("the function does not return the same kind of thing on all ways")
-        result = self.result(self.interpreter.plain(result))
+        result = self.result(self.interpreter.plain(result, by_item=True))
         mutated = self.mutated(parameters)
         self.copy_written()
         procedure = self.build.finish(self.results, self.types)

@@ -64,6 +64,25 @@ class ListReference:
 
 
 @record
+class GrowingList:
+    """The content of a list that a loop appends to; see `gradtape.frontend.growing_lists`.
+
+    Attributes
+    ----------
+    arrays : ArrayView, or tuple of such
+        With a row for each item and for each one that the loop may append; a tuple for items that are tuples.
+    type : Aval, or tuple of such
+        Of an item.
+    length : int or Value
+        The number of items.
+    """
+
+    arrays: Any
+    type: Any
+    length: Any
+
+
+@record
 class Closure:
     """A function that the translated code defines.
 
@@ -294,7 +313,9 @@ def same(first: Any, second: Any) -> bool:
             and same(first.defaults, second.defaults)
             and same(first.keywords, second.keywords)
         )
-    if isinstance(first, RangeValue | Enumerated | Zipped | Reversed | Unrolled | Places | BoundMethod):
+    if isinstance(
+        first, RangeValue | Enumerated | Zipped | Reversed | Unrolled | Places | BoundMethod | GrowingList
+    ):
         return all(same(getattr(first, name), getattr(second, name)) for name in first.__match_args__)
     if type(first) is Literal:
         return same(settled(first), settled(second))

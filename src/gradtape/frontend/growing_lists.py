@@ -1,0 +1,194 @@
+"""Growing lists: lists of Python to which a loop appends. Their items stand in arrays that have room for all that the loop may append."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gradtape.frontend.builder import TranslationBuilder
+from gradtape.frontend.values import Conflict, GrowingList, is_number, joined_type, number_type, typed, weak
+from gradtape.ir.graph import Value
+from gradtape.ir.types import Aval, aval
+from gradtape.procedures.arrays import index_arithmetic as ix
+from gradtape.procedures.arrays.creation import stacked
+from gradtape.procedures.arrays.indexing import getitem, setitem
+from gradtape.procedures.arrays.nests import materialise, new_array
+from gradtape.procedures.arrays.view import ArrayView, Expression, Formula
+from gradtape.records import record
+
+ItemType: TypeAlias = Aval | tuple[Any, ...] | None
+"""Of a number, of an array of a static shape, or of a tuple of such; None for anything else."""
+
+
+@record
+class Growth:
+    """How a loop lets a list grow.
+
+    Attributes
+    ----------
+    type : ItemType
+        Of all items.
+    room : int
+        The number of items that an iteration may append.
+    step : int or None
+        The number of items by which the list is longer after each iteration, if it is the same for all.
+    """
+
+    type: ItemType
+    room: int
+    step: int | None
+
+
+def type_of_items(content: Any) -> ItemType:
+    """Return the type that the items of a list have in common, on all ways that its content may have come."""
+    if isinstance(content, GrowingList):
+        type_: ItemType = content.type
+        return type_
+    if isinstance(content, Conflict):
+        first, second = type_of_items(content.first), type_of_items(content.second)
+        if content.first == () or content.second == ():
+            return second if content.first == () else first
+        return joined(first, second)
+    if not isinstance(content, tuple) or not content:
+        return None
+    result = _type_of(content[0])
+    for item in content[1:]:
+        result = joined(result, _type_of(item))
+    return result
+
+
+def _type_of(item: Any) -> ItemType:
+    if is_number(item):
+        dtype, is_weak = number_type(item)
+        return aval((), dtype, is_weak)
+    if isinstance(item, Expression):
+        shape = ix.static_shape(item.shape)
+        return None if shape is None or not shape else aval(shape, item.dtype)
+    if type(item) is tuple and item:
+        parts = tuple(map(_type_of, item))
+        return None if None in parts else parts
+    return None
+
+
+def joined(first: ItemType, second: ItemType) -> ItemType:
+    """Return the type of what holds items of either type, None if there is none."""
+    if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
+        parts = tuple(map(joined, first, second))
+        if all(one is other for one, other in zip(parts, first, strict=True)):
+            return first
+        return None if None in parts else parts
+    if not isinstance(first, Aval) or not isinstance(second, Aval) or first.shape != second.shape:
+        return None
+    dtype, is_weak = joined_type([(one.dtype, one.weak) for one in (first, second)])
+    return first if (dtype, is_weak) == (first.dtype, first.weak) else aval(first.shape, dtype, is_weak)
+
+
+def with_room(build: TranslationBuilder, content: Any, type_: ItemType, room: Any) -> GrowingList:
+    """Return a list as a growing one in new arrays, with room for more items."""
+    length = content.length if isinstance(content, GrowingList) else len(content)
+    arrays = _new_arrays(build, type_, ix.add(length, room))
+    if not isinstance(content, GrowingList):
+        grown = GrowingList(arrays, type_, 0)
+        for item in content:
+            grown = appended(grown, item)
+        return grown
+    with build.loop(length) as place:
+        _store(arrays, place, item_at(content, place))
+    return GrowingList(arrays, type_, length)
+
+
+def _new_arrays(build: TranslationBuilder, type_: ItemType, rows: Any) -> Any:
+    if isinstance(type_, tuple):
+        return tuple([_new_arrays(build, one, rows) for one in type_])
+    assert type_ is not None
+    return new_array(build, (rows, *type_.shape), type_.dtype, name="list")
+
+
+def appended(grown: GrowingList, item: Any) -> GrowingList:
+    """Append the store of one more item, for which there is room."""
+    _store(grown.arrays, grown.length, item)
+    return GrowingList(grown.arrays, grown.type, ix.add(grown.length, 1))
+
+
+def _store(arrays: Any, place: Any, item: Any) -> None:
+    if isinstance(arrays, tuple):
+        for array, part in zip(arrays, item, strict=True):
+            _store(array, place, part)
+    elif arrays.ndim == 1:
+        arrays.store((ix.extent(place),), typed(item, aval((), arrays.dtype)))
+    else:
+        setitem(arrays, place, item)
+
+
+def item_at(grown: GrowingList, place: Any) -> Any:
+    """Return the item at a place that is in range."""
+    return _read(grown.arrays, grown.type, lambda array: getitem(array, place))
+
+
+def checked_item(grown: GrowingList, index: Any) -> Any:
+    """Return the item at an index that may be negative, or out of range."""
+    return _read(grown.arrays, grown.type, lambda array: getitem(_filled(array, grown.length), index))
+
+
+def assign_item(grown: GrowingList, index: Any, item: Any) -> None:
+    """Append ``list[index] = item``."""
+    _assign(grown.arrays, grown.length, index, item)
+
+
+def _assign(arrays: Any, length: Any, index: Any, item: Any) -> None:
+    if isinstance(arrays, tuple):
+        for array, part in zip(arrays, item, strict=True):
+            _assign(array, length, index, part)
+    else:
+        setitem(_filled(arrays, length), index, item)
+
+
+def _read(arrays: Any, type_: ItemType, read: Callable[[ArrayView], Any]) -> Any:
+    if isinstance(arrays, tuple):
+        assert isinstance(type_, tuple)
+        return tuple([_read(array, one, read) for array, one in zip(arrays, type_, strict=True)])
+    assert isinstance(type_, Aval)
+    item = read(arrays)
+    return weak(item) if type_.weak and isinstance(item, Value) else item
+
+
+def _filled(array: ArrayView, length: Any) -> ArrayView:
+    return ArrayView(
+        array.build, array.pointer, array.offset, (ix.extent(length), *array.shape[1:]), array.strides
+    )
+
+
+def sliced(grown: GrowingList, key: slice) -> GrowingList:
+    """Return ``list[key]``, a copy."""
+    arrays = _sliced(grown.arrays, grown.length, key)
+    first = arrays
+    while isinstance(first, tuple):
+        first = first[0]
+    return GrowingList(arrays, grown.type, first.shape[0])
+
+
+def _sliced(arrays: Any, length: Any, key: slice) -> Any:
+    if isinstance(arrays, tuple):
+        return tuple([_sliced(array, length, key) for array in arrays])
+    return materialise(getitem(_filled(arrays, length), key))
+
+
+def as_array(grown: GrowingList) -> Expression:
+    """Return ``np.asarray(list)``, to be read before the list changes."""
+    if isinstance(grown.arrays, tuple):
+        parts = [
+            as_array(GrowingList(*one, grown.length)) for one in zip(grown.arrays, grown.type, strict=True)
+        ]
+        return stacked(parts[0].build, parts, axis=1)
+    view = _filled(grown.arrays, grown.length)
+    return Formula(view.build, view.shape, view.dtype, view.element, [view.pointer.memory])
+
+
+def most(number: Any, counts: Any) -> int | None:
+    """Return a number that an integer is not above, if one is known."""
+    if isinstance(number, int | np.integer):
+        return int(number)
+    lowest = None if number is None else ix.lowest(ix.multiply(number, -1), counts)
+    return None if lowest is None else -lowest
