@@ -97,6 +97,11 @@ def _import_integrals(_: object) -> None:
     _importlib.import_module("gradtape.api.ode.initial_value")
 
 
+def _import_exponentials(_: object) -> None:
+    _importlib.import_module("gradtape.api.solvers.exponentials")
+
+
+_when_imported("scipy.sparse.linalg", _import_exponentials)
 _when_imported("scipy.optimize", _import_solvers)
 _when_imported("scipy.integrate", _import_integrals)
 

@@ -94,6 +94,12 @@ CASES = {
     "copy": lambda d, x: made(d).copy() @ x,
     "dia @ x": lambda d, x: sp.dia_array((np.ones((1, 4)), [0]), shape=(4, 4)) @ x,
     "lil @ x": lambda d, x: A.tolil() @ x,
+    "maximum": lambda d, x: made(d).maximum(B * 0.5),
+    "minimum": lambda d, x: B.minimum(made(d)),
+    "clipped": lambda d, x: made(d).minimum(0.0),
+    "norm": lambda d, x: spla.norm(made(d)) * spla.norm(made(d), 1) * spla.norm(made(d), np.inf),
+    "norms": lambda d, x: spla.norm(made(d), axis=1) * spla.norm(made(d), 1, axis=1),
+    "inv": lambda d, x: spla.inv((made(d).T @ made(d) + sp.eye_array(4)).tocsc()),
     "of dense": lambda d, x: sp.csr_array(np.outer(x, x)),
 }
 
@@ -149,6 +155,8 @@ SYSTEMS = {
     "factorized": lambda d, b: spla.factorized(square(d).tocsc())(b),
     "cg": lambda d, b: spla.cg(square(d) @ square(d).T, b, **TIGHT)[0],
     "gmres": lambda d, b: spla.gmres(square(d), b, **TIGHT)[0],
+    "of a dense matrix": lambda d, b: spla.bicgstab(square(d).toarray(), b, **TIGHT)[0],
+    "of a wrapped matrix": lambda d, b: spla.gmres(spla.aslinearoperator(S), b, **TIGHT)[0],
 }
 
 
@@ -228,12 +236,15 @@ def test_sparse_derivatives_inside_of_traced_functions():
 @pytest.mark.parametrize(
     "function",
     [
-        lambda d: made(d).maximum(B),
+        lambda d: made(d).maximum(d[0]),
+        lambda d: made(d).max(axis=0),
+        lambda d: made(d).setdiag(d[:4]),
+        lambda d: spla.expm(square(E * d[0])),
+        lambda d: spla.spilu(square(E * d[0]).tocsc()).solve(R),
         lambda d: made(d).tolil(),
         lambda d: made(d) / B,
         lambda d: sp.csr_array((D, (d > 0.5) * 1, A.indptr)),
         lambda d: spla.splu(square(d[:1] * np.ones(len(E))).tocsc()).L,
-        lambda d: spla.cg(square(E), R, x0=d[:N]),
         lambda d: gt.vmap(lambda A: A @ X)(made(d)),
     ],
 )
@@ -277,3 +288,96 @@ def test_shapes_that_do_not_fit():
     ):
         with pytest.raises(ValueError, match=r"shape|dimension|length"):
             gt.jit(lambda x, f=function: dense(f(x)))(X)
+
+
+T = (sp.random_array((9, 5), density=0.6, format="csr", rng=RNG) + sp.eye_array(9, 5)).tocsr()
+EXACT = {"atol": 1e-14, "btol": 1e-14}
+SCALED = sp.diags_array(1 / S.diagonal()).tocsr()
+OPERATOR = spla.LinearOperator((N, N), matvec=lambda x: SCALED @ x, rmatvec=lambda x: SCALED @ x)
+
+
+def symmetric(d):
+    return (square(d) + square(d).T + sp.diags_array(2.0 * np.arange(N))) / 2
+
+
+def tall(d):
+    return sp.csr_array((d, T.indices, T.indptr), shape=T.shape)
+
+
+def low_rank(d, b):
+    u, s, vh = spla.svds(tall(d), k=2, v0=np.ones(5))
+    return u * s @ vh
+
+
+ITERATIONS: list[int] = []
+
+FUNCTIONS = {
+    "eigsh": (lambda d, b: spla.eigsh(symmetric(d), k=2, v0=np.ones(N))[0], E, R),
+    "eigenvectors": (lambda d, b: spla.eigsh(symmetric(d), 2, v0=np.ones(N))[1] ** 2, E, R),
+    "near sigma": (
+        lambda d, b: spla.eigsh(symmetric(d), 3, sigma=0.1, v0=np.ones(N), return_eigenvectors=False),
+        E,
+        R,
+    ),
+    "svds": (lambda d, b: spla.svds(tall(d), k=2, v0=np.ones(5), return_singular_vectors=False), T.data, R),
+    "low rank": (low_rank, T.data, R),
+    "spsolve_triangular": (lambda d, b: spla.spsolve_triangular(sp.tril(square(d)).tocsr(), b), E, R),
+    "unit diagonal": (
+        lambda d, b: spla.spsolve_triangular(sp.triu(square(d)).tocsr(), b, lower=False, unit_diagonal=True),
+        E,
+        R,
+    ),
+    "lsqr": (lambda d, b: spla.lsqr(tall(d), b, **EXACT)[0], T.data, RNG.random(9)),
+    "residual": (lambda d, b: spla.lsqr(tall(d), b, **EXACT)[3], T.data, RNG.random(9)),
+    "lsmr": (lambda d, b: spla.lsmr(tall(d), b, 0.5, **EXACT)[0], T.data, RNG.random(9)),
+    "start and callback": (
+        lambda d, b: spla.cg(
+            square(d) @ square(d).T, b, x0=np.ones(N), callback=lambda x: ITERATIONS.append(1), **TIGHT
+        )[0],
+        E,
+        R,
+    ),
+    "preconditioner": (lambda d, b: spla.gmres(square(d), b, M=SCALED, **TIGHT)[0], E, R),
+    "operator": (lambda d, b: spla.bicgstab(square(d), b, M=OPERATOR, **TIGHT)[0], E, R),
+    "expm_multiply": (lambda d, b: spla.expm_multiply(-square(d), np.outer(b, b)), E, R),
+    "times": (lambda d, b: spla.expm_multiply(square(d) / 9, b, start=b[0], stop=2.0, num=4), E, R),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_sparse_matrices_are_differentiated(name):
+    function, d, b = FUNCTIONS[name]
+    expected = function(d, b)
+    np.testing.assert_allclose(gt.jit(function)(d, b), expected, rtol=1e-8, atol=1e-10)
+    gt.check_grads(function, (d, b), order=2 if name in ("eigsh", "lsqr", "expm_multiply") else 1)
+    mapped = gt.vmap(function, in_axes=(0, None))(np.stack([d, 1.1 * d]), b)
+    np.testing.assert_allclose(mapped[1], function(1.1 * d, b), rtol=1e-8, atol=1e-10)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(d)
+        cost = np.sum(function(watched, b) ** 2)
+    compiled = gt.grad(lambda d: np.sum(function(d, b) ** 2))(d)
+    np.testing.assert_allclose(tape.gradient(cost, watched).numpy(), compiled, rtol=1e-6, atol=1e-9)
+
+
+def test_callbacks_of_krylov_methods_are_called():
+    function, d, b = FUNCTIONS["start and callback"]
+    ITERATIONS.clear()
+    gt.jit(function)(d, b)
+    assert len(ITERATIONS) > 2
+
+
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [
+        (lambda d, b: spla.eigsh(symmetric(d), k=2, M=sp.eye_array(N))[0], "M="),
+        (lambda d, b: spla.eigsh(symmetric(d), k=N)[0], "6 pairs"),
+        (lambda d, b: spla.lsqr(square(d)[:3], b[:3])[0], "3 equations with 6 unknowns"),
+        (lambda d, b: spla.lsmr(square(d), b, d[0])[0], "damp="),
+        (lambda d, b: spla.svds(square(d), k=2, rng=np.random.default_rng(0))[1], "rng="),
+        (lambda d, b: spla.cg(square(d), b, M=square(d))[0], "M="),
+        (lambda d, b: spla.cg(square(E), b, x0=d[:N])[0], "x0="),
+    ],
+)
+def test_functions_that_are_refused(function, match):
+    with pytest.raises(UnsupportedFunctionError, match=match):
+        gt.jit(function)(E, R)

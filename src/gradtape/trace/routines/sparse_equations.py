@@ -1,7 +1,8 @@
-"""Systems of equations with sparse matrices: direct and iterative solvers of `scipy.sparse.linalg`."""
+"""Systems of equations, least squares and eigenpairs of sparse matrices: the solvers of `scipy.sparse.linalg`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,17 +11,44 @@ import numpy as np
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import INTP
 from gradtape.kinds.registry import MAKERS, SOLVERS
-from gradtape.ops.scipy.sparse_linalg import sparse_iterate, sparse_iterate_info, sparse_solve
+from gradtape.kinds.routines.host import enter_function
+from gradtape.ops.scipy.sparse_linalg import (
+    sparse_eigenpairs,
+    sparse_iterate,
+    sparse_iterate_info,
+    sparse_iterate_locally,
+    sparse_iterate_locally_info,
+    sparse_least_squares,
+    sparse_solve,
+)
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.preallocated import holds_traced
-from gradtape.trace.routines.registry import constant_or_traced, refused
-from gradtape.trace.routines.sparse_matrices import entries, is_sparse
+from gradtape.trace.routines.registry import constant_or_traced, known_numbers, refused
+from gradtape.trace.routines.sparse_matrices import (
+    Entries,
+    absolute,
+    assembled,
+    entries,
+    is_sparse,
+    multiply,
+    product,
+    taken,
+    total,
+    transpose,
+)
 
 HOME: Final = "scipy.sparse.linalg."
 
 ITERATIVE: Final = ("bicg", "bicgstab", "cg", "cgs", "gmres", "lgmres", "minres", "qmr", "gcrotmk", "tfqmr")
 """The Krylov methods for square systems."""
+
+
+EIGEN_OPTIONS: Final = (
+    *("sigma", "which", "v0", "ncv", "maxiter", "tol"),
+    *("return_eigenvectors", "Minv", "OPinv", "mode", "rng"),
+)
+"""The arguments of `eigsh` after the matrices."""
 
 
 class Factored:
@@ -64,14 +92,23 @@ class Factored:
         )
 
 
-def _system(matrix: Any, name: str) -> tuple[Value, Value, Value]:
-    """Return the elements of a square matrix sorted by columns, with their rows and columns."""
-    if not is_sparse(matrix):
+def _matrix_given(A: Any, name: str) -> Any:
+    """Return the sparse matrix that a function gets."""
+    A = getattr(A, "A", A) if type(A).__name__ == "MatrixLinearOperator" else A
+    if isinstance(A, Handle | np.ndarray):
+        return sys.modules["scipy.sparse"].csr_array(A)
+    if not is_sparse(A):
         raise refused(
-            f"{name} of a {type(matrix).__name__} with traced arrays",
+            f"{name} of a {type(A).__name__} with traced arrays",
             "the derivative needs the elements of the matrix",
             "pass a csc_array, csr_array or coo_array",
         )
+    return A
+
+
+def _system(matrix: Any, name: str) -> tuple[Value, Value, Value]:
+    """Return the elements of a square matrix sorted by columns, with their rows and columns."""
+    matrix = _matrix_given(matrix, name)
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"{name}: matrix must be square, got shape {matrix.shape}")
     found = entries(matrix.tocsc())
@@ -127,25 +164,30 @@ def _iterative(method: str) -> Callable[[Any, Any, Any], Any]:
         def solve(
             A: Any, b: Any, x0: Any = None, *, M: Any = None, callback: Any = None, **options: Any
         ) -> Any:
-            for name, given in (("x0", x0), ("M", M), ("callback", callback)):
-                if given is not None:
-                    raise refused(
-                        f"{method}({name}=) with traced arrays",
-                        "the compiled function calls it with numbers",
-                        f"leave {name} out, or use spsolve",
-                    )
+            if holds_traced(M):
+                raise refused(
+                    f"{method}(M=) with traced arrays",
+                    "the preconditioner has no derivative",
+                    "make M of numbers, outside of the traced function",
+                )
             if any(isinstance(option, Handle) for option in options.values()):
                 raise refused(
                     f"{method} with traced options",
                     "they decide how many iterations it takes",
                     "give numbers",
                 )
+            iterate, info_row = sparse_iterate, sparse_iterate_info
+            if not (x0 is None and M is None and callback is None):
+                start = None if x0 is None else known_numbers(x0, f"{method}(x0=)")
+                extra: Any = (start, M, callback)
+                options["local"] = enter_function(lambda: extra)
+                iterate, info_row = sparse_iterate_locally, sparse_iterate_locally_info
             pairs = tuple(sorted(options.items()))
             system = _system(A, method)
             row = {"method": method, "options": pairs, "transposed": False}
-            x = _solved(system, b, lambda *given: sparse_iterate(*given, **row))
+            x = _solved(system, b, lambda *given: iterate(*given, **row))
             right = np.reshape(constant_or_traced(b), (-1, 1))
-            info = Array(sparse_iterate_info(*system, _floats(right), **row))
+            info = Array(info_row(*system, _floats(right), **row))
             return x, info
 
         return solve(*args, **kwargs)
@@ -153,6 +195,233 @@ def _iterative(method: str) -> Callable[[Any, Any, Any], Any]:
     return rule
 
 
+def _triangular(plain: Any, args: Any, kwargs: Any) -> Any:
+    def spsolve_triangular(
+        A: Any,
+        b: Any,
+        lower: bool = True,
+        overwrite_A: bool = False,
+        overwrite_b: bool = False,
+        unit_diagonal: bool = False,
+    ) -> Any:
+        _system(A, "spsolve_triangular")
+        found = entries(A)
+        beside = found.rows > found.columns if lower else found.rows < found.columns
+        if not np.all(beside | (found.rows == found.columns)):
+            raise np.linalg.LinAlgError(
+                "A is not triangular: an element is on the other side of the diagonal"
+            )
+        kept = np.flatnonzero(beside if unit_diagonal else beside | (found.rows == found.columns))
+        data: Any = taken(found.data, kept)
+        rows, columns = found.rows[kept], found.columns[kept]
+        if unit_diagonal:
+            order = np.arange(A.shape[0])
+            data = np.concatenate([data, np.ones(len(order), data.dtype)])
+            rows, columns = np.concatenate([rows, order]), np.concatenate([columns, order])
+        whole = assembled(Entries(rows, columns, data), A.shape, "csc", array=True)
+        system = _system(whole, "spsolve_triangular")
+        return _solved(system, b, lambda *given: sparse_solve(*given, transposed=False))
+
+    return spsolve_triangular(*args, **kwargs)
+
+
+def _frozen(name: str, options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return options as parameters of a node."""
+    pairs: list[tuple[str, Any]] = []
+    for option, given in sorted(options.items()):
+        if isinstance(given, np.ndarray | list | Handle):
+            pairs.append((option, tuple(np.ravel(known_numbers(given, f"{name}({option}=)")).tolist())))
+        elif given is None or isinstance(given, str | bool | int | float):
+            pairs.append((option, given))
+        else:
+            raise refused(
+                f"{name}({option}={given!r}) with traced arrays",
+                "options of compiled functions are numbers, strings and arrays",
+                f"leave {option} out, or call {name} outside of the traced function",
+            )
+    return tuple(pairs)
+
+
+def _pairs(name: str, found: Entries, size: int, height: int, count: int, options: Any) -> tuple[Any, Any]:
+    """Return eigenvalues, and eigenvectors by rows."""
+    data = _floats(found.data)
+    if data.dtype.kind == "c":
+        raise refused(
+            f"{name} of a complex matrix", "derivatives are those of real ones", "np.linalg.eigh or svd"
+        )
+    index = [constant(np.asarray(part, INTP)) for part in (found.rows, found.columns)]
+    row = {"size": size, "height": height, "count": int(count), "options": _frozen(name, options)}
+    w, vectors = sparse_eigenpairs.results(data, *index, **row)
+    return Array(w), Array(vectors)
+
+
+def _eigsh(plain: Any, args: Any, kwargs: Any) -> Any:
+    def eigsh(
+        A: Any, k: int = 6, M: Any = None, *rest: Any, return_eigenvectors: bool = True, **options: Any
+    ) -> Any:
+        options.update(zip(EIGEN_OPTIONS, rest, strict=False))
+        with_vectors = options.pop("return_eigenvectors", return_eigenvectors)
+        for name in ("M", "Minv", "OPinv"):
+            if (M if name == "M" else options.pop(name, None)) is not None:
+                raise refused(
+                    f"eigsh({name}=) with traced arrays",
+                    "derivatives are those of A v = w v",
+                    "scipy.linalg.eigh(a, b) for generalised problems",
+                )
+        matrix = _matrix_given(A, "eigsh")
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"expected square matrix (shape={matrix.shape})")
+        if not 0 < k < matrix.shape[0]:
+            raise refused(
+                f"eigsh of {k} pairs", f"k must be from 1 to {matrix.shape[0] - 1}", "np.linalg.eigh"
+            )
+        w, vectors = _pairs("eigsh", entries(matrix), matrix.shape[0], 0, k, options)
+        return (w, np.transpose(vectors)) if with_vectors else w
+
+    return eigsh(*args, **kwargs)
+
+
+def _svds(plain: Any, args: Any, kwargs: Any) -> Any:
+    def svds(A: Any, k: int = 6, *rest: Any, return_singular_vectors: Any = True, **options: Any) -> Any:
+        names = (
+            "ncv",
+            "tol",
+            "which",
+            "v0",
+            "maxiter",
+            "return_singular_vectors",
+            "solver",
+            "rng",
+            "options",
+        )
+        options.update(zip(names, rest, strict=False))
+        wanted = options.pop("return_singular_vectors", return_singular_vectors)
+        matrix = _matrix_given(A, "svds")
+        m, n = matrix.shape
+        found = entries(matrix)
+        rows, columns = np.asarray(found.rows, np.int64), np.asarray(found.columns, np.int64)
+        whole = Entries(
+            np.concatenate([rows, columns + m]),
+            np.concatenate([columns + m, rows]),
+            np.concatenate([found.data, found.data]),
+        )
+        s, vectors = _pairs("svds", whole, m + n, m, k, options)
+        if wanted is False:
+            return s
+        u, vh = np.transpose(vectors[:, :m]) * np.sqrt(2.0), vectors[:, m:] * np.sqrt(2.0)
+        return u if wanted != "vh" else None, s, vh if wanted != "u" else None
+
+    return svds(*args, **kwargs)
+
+
+def _least_squares(method: str) -> Callable[[Any, Any, Any], Any]:
+    def rule(plain: Any, args: Any, kwargs: Any) -> Any:
+        def solve(A: Any, b: Any, damp: Any = 0.0, *rest: Any, **options: Any) -> Any:
+            names = {
+                "lsqr": ("atol", "btol", "conlim", "iter_lim", "show", "calc_var", "x0"),
+                "lsmr": ("atol", "btol", "conlim", "maxiter", "show", "x0"),
+            }
+            options.update(zip(names[method], rest, strict=False))
+            if isinstance(damp, Handle):
+                raise refused(
+                    f"{method}(damp=) of a traced number",
+                    "its derivative is not followed",
+                    "append damp * identity to A, and zeros to b: vstack([A, damp * eye_array(n)])",
+                )
+            matrix = _matrix_given(A, method)
+            m, n = matrix.shape
+            right = constant_or_traced(b)
+            if right.shape not in ((m,), (m, 1)):
+                raise ValueError(f"{method}: A has shape {(m, n)}, and b has shape {right.shape}")
+            if m < n and not damp:
+                raise refused(
+                    f"{method} of {m} equations with {n} unknowns",
+                    "there are many solutions",
+                    f"A.T @ spsolve(A @ A.T, b), the smallest one, or {method}(damp=)",
+                )
+            found = entries(matrix)
+            rows, columns = (constant(np.asarray(part, INTP)) for part in (found.rows, found.columns))
+            b = np.reshape(right, (-1,))
+            x, numbers, variances = map(
+                Array,
+                sparse_least_squares.results(
+                    _floats(found.data),
+                    rows,
+                    columns,
+                    _floats(b),
+                    width=n,
+                    method=method,
+                    damp=float(damp),
+                    options=_frozen(method, options),
+                ),
+            )
+            r = b - product(matrix, x)
+            slope = product(transpose(matrix), r) - damp**2 * x
+            short, size = np.linalg.norm(r), np.linalg.norm(x)
+            whole = np.sqrt(short**2 + (damp * size) ** 2)
+            integers = [numbers[place].astype(int) for place in (0, 1)]
+            if method == "lsqr":
+                ends = [short, whole, numbers[4], numbers[5], np.linalg.norm(slope), size, variances]
+            else:
+                ends = [whole, np.linalg.norm(slope), numbers[4], numbers[5], size]
+            return (x, *integers, *ends)
+
+        return solve(*args, **kwargs)
+
+    return rule
+
+
+def _norm(plain: Any, args: Any, kwargs: Any) -> Any:
+    def norm(x: Any, ord: Any = None, axis: Any = None) -> Any:
+        if not is_sparse(x) or ord not in (None, "fro", "f", 1, np.inf, 2) or (ord == 2 and axis is None):
+            return NotImplemented
+        if axis is None or isinstance(axis, tuple):
+            if ord in (1, np.inf):
+                return np.max(total(absolute(x), axis=0 if ord == 1 else 1))
+            return np.linalg.norm(entries(x.tocsr()).data)
+        parts = absolute(x)
+        if ord == np.inf:
+            return NotImplemented
+        if ord == 1:
+            return np.reshape(total(parts, axis), (-1,))
+        return np.sqrt(np.reshape(total(multiply(parts, parts), axis), (-1,)))
+
+    return norm(*args, **kwargs)
+
+
+def _inv(plain: Any, args: Any, kwargs: Any) -> Any:
+    def inv(A: Any) -> Any:
+        system = _system(A, "inv")
+        dense = _solved(system, np.eye(A.shape[0]), lambda *given: sparse_solve(*given, transposed=False))
+        return type(A.tocsc())(dense)
+
+    return inv(*args, **kwargs)
+
+
+def _refused(name: str, why: str, remedy: str) -> Callable[[Any, Any, Any], Any]:
+    def rule(plain: Any, args: Any, kwargs: Any) -> Any:
+        raise refused(f"{name} of a matrix with traced elements", why, remedy)
+
+    return rule
+
+
+SOLVERS[HOME + "norm"] = _norm
+SOLVERS[HOME + "inv"] = _inv
+SOLVERS[HOME + "expm"] = _refused(
+    "scipy.sparse.linalg.expm",
+    "the exponential is dense in general",
+    "scipy.linalg.expm(A.toarray()), or expm_multiply(A, B) for its product with B",
+)
+SOLVERS[HOME + "spilu"] = _refused(
+    "spilu",
+    "an incomplete factorisation is a preconditioner, which has no derivative",
+    "make it of numbers, outside of the traced function, and pass M=",
+)
+SOLVERS[HOME + "spsolve_triangular"] = _triangular
+SOLVERS[HOME + "eigsh"] = _eigsh
+SOLVERS[HOME + "svds"] = _svds
+for _method in ("lsqr", "lsmr"):
+    SOLVERS[HOME + _method] = _least_squares(_method)
 SOLVERS[HOME + "spsolve"] = _spsolve
 SOLVERS[HOME + "splu"] = _splu
 SOLVERS[HOME + "factorized"] = _factorized

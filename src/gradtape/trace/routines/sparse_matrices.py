@@ -75,7 +75,7 @@ def _index(positions: NDArray, extent: int) -> tuple[Value, dict[str, bool]]:
     return constant(positions.astype(np.uint32 if extent < 2**32 else INTP)), {"in_bounds": True}
 
 
-def _taken(array: Any, positions: NDArray) -> Array:
+def taken(array: Any, positions: NDArray) -> Array:
     """Return elements, or rows, of an array; zero at negative positions."""
     value = fresh_value(_elements(array).value)
     if not value.shape[0]:
@@ -135,7 +135,7 @@ def assembled(found: Entries, shape: tuple[int, int], kind: str, array: bool) ->
     elif np.array_equal(inverse, np.arange(len(keys))):
         data = _elements(found.data)
     else:
-        data = _taken(found.data, np.argsort(inverse))
+        data = taken(found.data, np.argsort(inverse))
     width = shape[1] if kind == "csr" else shape[0]
     height = shape[0] if kind == "csr" else shape[1]
     counts = np.bincount(unique // max(width, 1), minlength=height)
@@ -182,9 +182,9 @@ def _moved(matrix: Any, operation: Callable[[Any], Any]) -> Any:
             raise refused(
                 "a sparse array of one dimension", "its elements are traced", "index a slice: A[i:i+1]"
             )
-        return _like(made, entries(made)._replace(data=_taken(data, entries(made).data - 1)), made.shape)
+        return _like(made, entries(made)._replace(data=taken(data, entries(made).data - 1)), made.shape)
     places = np.asarray(made)
-    found = _taken(data, places.reshape(-1) - 1)
+    found = taken(data, places.reshape(-1) - 1)
     return np.reshape(found, places.shape)
 
 
@@ -305,7 +305,7 @@ def diagonal(self: Any, k: int = 0) -> Any:
     m, n = self.shape
     count = max(min(m + min(k, 0), n - max(k, 0)), 0)
     chosen = np.flatnonzero(columns - rows == k)
-    return segment_sums(_taken(data, chosen), (rows[chosen] + min(k, 0)), count)
+    return segment_sums(taken(data, chosen), (rows[chosen] + min(k, 0)), count)
 
 
 @stands_for(BASE + "trace")
@@ -318,6 +318,29 @@ def getitem(self: Any, key: Any) -> Any:
     if self.format == "coo":
         raise TypeError(f"{type(self).__name__} is not subscriptable with traced elements: use tocsr()")
     return _moved(self, lambda plain: plain[key])
+
+
+@stands_for(COMPRESSED + "eliminate_zeros", COORDINATES + "eliminate_zeros")
+def keep_zeros(self: Any) -> None:
+    """Keep the pattern: which elements are zero is known only when a compiled function runs."""
+
+
+@stands_for(COMPRESSED + "setdiag", BASE + "setdiag")
+def refuse_diagonal(self: Any, values: Any, k: int = 0) -> Any:
+    raise refused(
+        "setdiag() of a sparse matrix",
+        "its pattern would depend on what is written",
+        "add a matrix: A + diags_array(values - A.diagonal())",
+    )
+
+
+@stands_for("scipy.sparse._data._minmax_mixin._min_or_max_axis")
+def refuse_extremum(self: Any, *args: Any, **kwargs: Any) -> Any:
+    raise refused(
+        "max(axis=) or min(axis=) of a sparse matrix",
+        "its pattern would depend on numbers",
+        "A.toarray().max(axis=...)",
+    )
 
 
 @stands_for("scipy.sparse._index.IndexMixin.__setitem__", COORDINATES + "__setitem__")
@@ -337,6 +360,11 @@ def _map_elements(function: Callable[[Any], Any]) -> Callable[..., Any]:
         return with_data(self, function(_elements(entries(self).data)))
 
     return operate
+
+
+def absolute(matrix: Any) -> Any:
+    """Return the matrix of absolute values."""
+    return with_data(matrix, np.abs(_elements(entries(matrix).data)))
 
 
 for _name, _operation in {
@@ -402,7 +430,7 @@ def _combined(first: Any, second: Any) -> tuple[NDArray, NDArray, Any, Any]:
         place = np.full(len(union), -1)
         place[np.searchsorted(union, own)] = np.arange(len(own))
         places.append(place)
-    data = [_taken(part.data, place) for part, place in zip(parts, places, strict=True)]
+    data = [taken(part.data, place) for part, place in zip(parts, places, strict=True)]
     return union // n, union % n, *data
 
 
@@ -449,12 +477,12 @@ def multiply(self: Any, other: Any) -> Any:
             *[np.asarray(part.rows, np.int64) * n + part.columns for part in (found, entries(other))]
         )
         kept = np.flatnonzero(np.isin(rows * n + columns, common))
-        return _like(self, Entries(rows[kept], columns[kept], _taken(a * b, kept)), self.shape)
+        return _like(self, Entries(rows[kept], columns[kept], taken(a * b, kept)), self.shape)
     if _is_scalar(other):
         return with_data(self, data * other)
     whole = np.broadcast_to(other, self.shape) if np.shape(other) != self.shape else other
     flat = np.asarray(found.rows, np.int64) * self.shape[1] + found.columns
-    return with_data(self, data * _taken(np.reshape(whole, (-1,)), flat))
+    return with_data(self, data * taken(np.reshape(whole, (-1,)), flat))
 
 
 @stands_for(BASE + "__truediv__")
@@ -468,9 +496,29 @@ def divide(self: Any, other: Any) -> Any:
     return multiply(self, 1.0 / other)
 
 
+def _extremum(name: str, of_two: Callable[..., Any]) -> Callable[..., Any]:
+    def extremum(self: Any, other: Any) -> Any:
+        if is_sparse(other):
+            if other.shape != self.shape:
+                raise ValueError(f"inconsistent shapes {self.shape} and {other.shape}")
+            rows, columns, a, b = _combined(self, other)
+            return _like(self, Entries(rows, columns, of_two(a, b)), self.shape)
+        if isinstance(other, Handle) or np.ndim(other) or of_two(other, 0) != 0:
+            raise refused(
+                f"{name}() of a sparse matrix and {other!r}",
+                "what is not stored would not stay zero",
+                f"np.{name}(A.toarray(), other)",
+            )
+        return with_data(self, of_two(_elements(entries(self).data), other))
+
+    return extremum
+
+
+for _name, _of_two in (("maximum", np.maximum), ("minimum", np.minimum)):
+    stands_for(BASE + _name)(_extremum(_name, _of_two))
+
+
 @stands_for(
-    BASE + "maximum",
-    BASE + "minimum",
     BASE + "__rtruediv__",
     BASE + "__eq__",
     BASE + "__lt__",
@@ -525,7 +573,7 @@ def product(self: Any, other: Any) -> Any:
     if np.ndim(other) > 2 or np.shape(other)[0] != self.shape[1]:
         raise ValueError(f"dimension mismatch: {self.shape} @ {np.shape(other)}")
     rows, columns, data = entries(self)
-    picked = _taken(other, columns)
+    picked = taken(other, columns)
     data = _elements(data)
     terms = data * picked if np.ndim(other) == 1 else data[:, None] * picked
     return segment_sums(terms, rows, self.shape[0])
@@ -560,7 +608,7 @@ def _sparse_product(first: Any, second: Any) -> Any:
     starts, lengths = by_row.indptr[:-1][inner], np.diff(by_row.indptr)[inner]
     left = np.repeat(np.arange(len(inner)), lengths)
     right = np.arange(int(lengths.sum())) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
-    terms = _taken(a, left) * _taken(by_row.data, right)
+    terms = taken(a, left) * taken(by_row.data, right)
     kind = "csc" if first.format == "csc" else "csr"
     shape = first.shape[0], second.shape[1]
     return assembled(Entries(rows[left], by_row.indices[right], terms), shape, kind, _is_array(first))
@@ -575,7 +623,7 @@ def kron(A: Any, B: Any, format: Any = None) -> Any:
     a, b = entries(first), entries(second)
     (m, n), (p, q) = first.shape, second.shape
     left, right = np.repeat(np.arange(len(a.rows)), len(b.rows)), np.tile(np.arange(len(b.rows)), len(a.rows))
-    data = _taken(a.data, left) * _taken(b.data, right)
+    data = taken(a.data, left) * taken(b.data, right)
     found = Entries(
         np.asarray(a.rows, np.int64)[left] * p + np.asarray(b.rows)[right],
         np.asarray(a.columns, np.int64)[left] * q + np.asarray(b.columns)[right],
