@@ -12,6 +12,7 @@ import gradtape.ops
 from gradtape.ir.graph import Value
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.routines.matrix import Matrix
+from gradtape.ops.core.linalg.bands import band_lu
 from gradtape.ops.core.matrices import lu
 from tests.support.graphs import check_derivatives, input_like, run
 from tests.support.lowering import Compiled, graph_of
@@ -21,6 +22,13 @@ from tests.support.programs.matrices import RNG, STACK, A, Array, B, Function, b
 def takes_factors(row: Any) -> bool:
     """Whether the second and third operand of a row are the factors and pivots of the first."""
     return "pivots" in row.shapes.__code__.co_varnames
+
+
+def factored(name: str, a: Value, params: dict[str, Any]) -> Any:
+    """Return the factors and pivots that a row takes."""
+    if name == "band_lu_solve":
+        return band_lu.results(a, lower=params["lower"], upper=params["upper"])
+    return lu.results(a)
 
 
 @pytest.mark.parametrize("dtype", ["f", "d"])
@@ -33,7 +41,7 @@ def test_the_routine_of_a_row_does_what_its_evaluation_does(name: str, dtype: st
             arrays[0] = definite(arrays[0]).astype(dtype)
         if takes_factors(row):
             a = input_like(arrays[0])
-            arrays[1:3] = run(lu.results(a), [a], arrays[:1])
+            arrays[1:3] = run(factored(name, a, params), [a], arrays[:1])
         inputs = [input_like(array) for array in arrays]
         outs = row.results(*inputs, **params)
         expected = run(outs, inputs, arrays)
@@ -54,7 +62,7 @@ def test_results_that_nobody_reads_need_not_be_outputs(name: str) -> None:
         arrays[0] = definite(arrays[0])
     if takes_factors(row):
         a = input_like(arrays[0])
-        arrays[1:3] = run(lu.results(a), [a], arrays[:1])
+        arrays[1:3] = run(factored(name, a, params), [a], arrays[:1])
     inputs = [input_like(array) for array in arrays]
     outs = row.results(*inputs, **params)
     for out, expected in zip(outs, run(outs, inputs, arrays), strict=True):
@@ -76,7 +84,7 @@ def test_a_row_is_differentiated_in_both_directions(name: str) -> None:
             matrix = matrix + _transposed(inputs[0]) + np.broadcast_to(8 * np.eye(shapes[0][-1]), shapes[0])
         operands = [matrix, *inputs[1:]]
         if takes_factors(row):
-            operands[1:3] = lu.results(matrix)
+            operands[1:3] = factored(name, matrix, params)
         if row.tangent is not None:
             check_derivatives(list(row.results(*operands, **params)), inputs, arrays)
 

@@ -231,6 +231,37 @@ def test_a_stiff_problem() -> None:
     np.testing.assert_allclose(gt.jit(lambda k: left(k, "BDF"))(1.0), left(1.0, "BDF"), rtol=1e-5)
 
 
+def heat(t: Any, y: Any, k: Any) -> Any:
+    """Diffusion and reactions of two substances, each in a half of the state, so that its order is to be found."""
+    u, v = y[: len(y) // 2], y[len(y) // 2 :]
+    left, right = np.append(u[1:], u[-1]), np.append(u[0], u[:-1])
+    return np.concatenate([k * 400.0 * (left - 2 * u + right) - u * v, u**2 - k * v])
+
+
+@pytest.mark.parametrize("options", [{}, {"jac_sparsity": np.ones((24, 24))}])
+def test_a_stiff_problem_with_many_unknowns(options: dict[str, Any]) -> None:
+    start = np.concatenate([np.linspace(0, 1, 12) ** 2, np.ones(12)])
+
+    def end(k: Any) -> Any:
+        given = {"method": "Radau", "rtol": 1e-6, "atol": 1e-8, **options}
+        return np.sum(solve_ivp(heat, (0, 1), start, t_eval=[0.1, 1.0], args=(k,), **given).y ** 2)
+
+    value, slope = gt.value_and_grad(end)(0.7)
+    np.testing.assert_allclose(value, end(0.7), rtol=1e-8)
+    np.testing.assert_allclose(slope, (end(0.701) - end(0.699)) / 0.002, rtol=1e-4)
+
+
+def test_a_sparsity_of_another_shape() -> None:
+    with pytest.raises(ShapeError, match="jac_sparsity"):
+        gt.jit(
+            lambda k: (
+                solve_ivp(
+                    heat, (0, 1), np.ones(24), args=(k,), method="Radau", t_eval=[1.0], jac_sparsity=np.eye(3)
+                ).y
+            )
+        )(1.0)
+
+
 def test_odeint() -> None:
     times = np.linspace(0, 3, 4)
 

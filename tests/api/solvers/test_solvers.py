@@ -252,3 +252,18 @@ def test_a_gradient_that_is_nan_where_a_method_stops_is_reported(method: str) ->
 
     with pytest.warns(gt.errors.GradtapeWarning, match="the residual is nan"):
         gt.jit(solve)(np.ones(1))
+
+
+def test_a_solver_in_a_loop() -> None:
+    """Its rule runs when the body of the loop is differentiated, before there are numbers."""
+    solve = gt.custom_root(
+        lambda x, p: x**3 + p * x - 1, lambda init, p: so.brentq(lambda x: x**3 + p * x - 1, 0, 2)
+    )
+
+    def repeated(p: Any) -> Any:
+        return gt.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, solve(0.0, p + x)), (0, 0.0 * p))[1]
+
+    h = 1e-5
+    difference = (repeated(2 + h) - repeated(2 - h)) / (2 * h)
+    np.testing.assert_allclose(gt.grad(repeated)(2.0), difference, rtol=1e-6)
+    np.testing.assert_allclose(gt.jvp(repeated, (2.0,), (1.0,))[1], difference, rtol=1e-6)

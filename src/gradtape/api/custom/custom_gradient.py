@@ -30,6 +30,7 @@ from gradtape.kinds.control import followed
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import local_names
+from gradtape.trace.source.contexts import in_rule
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import flatten_with_none
@@ -93,7 +94,7 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
         operands = Operands(args)
 
         def again(values: Sequence[Value]) -> Callable[..., Any]:
-            with operands.snapshot.restored():
+            with operands.snapshot.restored(), in_rule():
                 return _split(body(*operands.filled(values), **kwargs), name)[1]
 
         outputs, grad_fn = _split(operands.run(body, kwargs), name)

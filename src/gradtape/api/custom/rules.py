@@ -32,6 +32,7 @@ from gradtape.ir.types import is_inexact
 from gradtape.kinds.control import followed
 from gradtape.trace.array.array import Array
 from gradtape.trace.jit.guards import Trace
+from gradtape.trace.source.contexts import in_rule
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import TreeSpec, flatten, flatten_with_none, unflatten
 
@@ -309,7 +310,7 @@ class _TangentRule(ForwardRule):
         self.refuse_captured(node, [tangent is not None for tangent in tangents])
         count = len(self.operands.values)
         primals = self.operands.filled(followed(node)[:count])
-        with self.operands.snapshot.restored():  # rules like to call the function itself
+        with self.operands.snapshot.restored(), in_rule():  # rules like to call the function itself
             returned = self._rule(*self._fixed, primals, self.operands.tangents(tangents[:count]))
         here.site = node.site
         what = f"the tangent that the rule of {self.name} returned"
@@ -351,7 +352,7 @@ class _CotangentRule(ReverseRule):
         # What the call left is good for the call itself. What is made now is not kept: another derivative
         # may be taken while other tapes record.
         known = self._residuals if operands.are(values) else []
-        with operands.snapshot.restored():
+        with operands.snapshot.restored(), in_rule():
             known = known or [self._forward(*operands.filled(values))[1]]
         upstream = [
             Array(zeros_for(out) if cotangent is None else conjugated(cotangent))

@@ -1,7 +1,8 @@
 """The Radau IIA method of order 5 with SciPy's coefficients and control of the step size, for stiff problems.
 
-The stages of a step solve equations, by Newton's method with the compiled Jacobian of the right-hand side, at the beginning of each step.
-Derivatives are those of the accepted steps, by the implicit function theorem: as exact as if the equations had been solved exactly.
+The stages of a step solve equations, by Newton's method with the compiled Jacobian of the right-hand side. The Jacobian and the factors
+are those of earlier steps as long as SciPy would keep them. Derivatives are those of the accepted steps, by the implicit function
+theorem: as exact as if the equations had been solved exactly.
 
 References
 ----------
@@ -11,12 +12,15 @@ E. Hairer, G. Wanner, Solving Ordinary Differential Equations II, 2nd ed., Sprin
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.api.control.branches import cond
 from gradtape.api.control.loops import while_loop
 from gradtape.api.custom.rules import custom_jvp
+from gradtape.api.ode.factors import SMALLEST_SPARSE, LinearSystems, linear_systems
 from gradtape.api.ode.problem import (
     LARGEST_FACTOR,
     Problem,
@@ -26,9 +30,13 @@ from gradtape.api.ode.problem import (
     rejected_factor,
     smallest_step,
 )
-from gradtape.api.solvers.implicit import ORDER
+from gradtape.api.solvers.closure import ClosedFunction
+from gradtape.api.sparsity.transform import jacobian_pattern
 from gradtape.api.tape.create import stop_gradient
-from gradtape.api.transforms.functional import jacobian
+from gradtape.api.transforms.gradient import jvp
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.operands import as_value
+from gradtape.trace.array.array import Array
 
 MOST_ITERATIONS = 6
 
@@ -44,10 +52,21 @@ class State(NamedTuple):
         Those before the last step.
     changes : array of shape (3, n)
         The stages of the last step, less `y_old`.
-    size, last_size, last_error : scalar
-        The size of the next step, that of the last, and its error; 0 before the first.
-    was_rejected, has_failed : bool
-        Whether the last attempt was; whether steps would be smaller than rounding errors.
+    size, planned_size : scalar
+        The size of the next attempt, and that of the first attempt at this step.
+    last_size, last_error : scalar
+        The planned size of the last step, and its error; 0 before the first.
+    is_retry, was_too_long, is_cut, has_failed : bool
+        Whether the last attempt was rejected; whether the error of one at this step was too large; whether the planned size was out of
+        bounds; whether steps would be smaller than rounding errors.
+    slopes_are_old, slopes_are_current, factors_are_old : bool
+        Whether the Jacobian is to be computed; whether it is that at `t`; whether the factors are to be computed.
+    slopes : array
+        The elements of the Jacobian.
+    factored_size : scalar
+        The size of the step for which the factors are.
+    real, real_pivots, pair, pair_pivots : array
+        The factors for the real eigenvalue of the coefficients, and for the complex pair.
     """
 
     t: Any
@@ -56,10 +75,22 @@ class State(NamedTuple):
     y_old: Any
     changes: Any
     size: Any
+    planned_size: Any
     last_size: Any
     last_error: Any
-    was_rejected: Any
+    is_retry: Any
+    was_too_long: Any
+    is_cut: Any
     has_failed: Any
+    slopes_are_old: Any
+    slopes_are_current: Any
+    factors_are_old: Any
+    slopes: Any
+    factored_size: Any
+    real: Any
+    real_pivots: Any
+    pair: Any
+    pair_pivots: Any
 
 
 class Newton(NamedTuple):
@@ -74,91 +105,146 @@ class Newton(NamedTuple):
 
 
 class Radau:
-    """The method."""
+    """The method. It is made for one problem."""
 
     def __init__(self) -> None:
         self.table: Any = importlib.import_module("scipy.integrate._ivp.radau")
 
     def start(self, problem: Problem) -> State:
         """Return the state at the beginning."""
-        size = first_step_size(problem, problem.fun(problem.t0, problem.y0), 3)
+        like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
+        closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")
+        self._apply = closed.apply
+        self._parameters = tuple(map(Array, closed.captured))
+        n, pattern = len(problem.y0), problem.jac_sparsity
+        if pattern is None and n >= SMALLEST_SPARSE:
+            pattern = jacobian_pattern(lambda y: self._fun(0.0, y), np.zeros(n))
+        self._systems: LinearSystems = linear_systems(self._apply, pattern, n)
+        self._stages = _stages(self._apply, self._systems, self.table.C, self._matrix)
+        size = first_step_size(problem, self._fun(problem.t0, problem.y0), 3)
         t = problem.t0 + 0.0 * size
         zero, no = 0.0 * size, np.isinf(t)
-        return State(t, problem.y0, t, problem.y0, np.stack([0.0 * problem.y0] * 3), size, zero, zero, no, no)
+        slopes = 0.0 * stop_gradient(self._systems.jacobian(t, problem.y0, *self._parameters))
+        real, real_pivots, pair, pair_pivots = (
+            stop_gradient(one * 0) for one in self._factors(slopes, 1.0 + zero)
+        )
+        return State(
+            t=t,
+            y=problem.y0,
+            t_old=t,
+            y_old=problem.y0,
+            changes=np.stack([0.0 * problem.y0] * 3),
+            size=size,
+            planned_size=zero,
+            last_size=zero,
+            last_error=zero,
+            is_retry=no,
+            was_too_long=no,
+            is_cut=no,
+            has_failed=no,
+            slopes_are_old=~no,
+            slopes_are_current=~no,
+            factors_are_old=~no,
+            slopes=slopes,
+            factored_size=zero,
+            real=real,
+            real_pivots=real_pivots,
+            pair=pair,
+            pair_pivots=pair_pivots,
+        )
+
+    def _fun(self, t: Any, y: Any) -> Any:
+        return self._apply(t, y, *self._parameters)
 
     def attempt(self, problem: Problem, state: State) -> State:
         """Return the state after an attempt at a step."""
         table, numbers = self.table, State(*map(stop_gradient, state))
         t, y, direction = numbers.t, numbers.y, problem.direction
         smallest = smallest_step(t, direction)
-        is_cut = ~numbers.was_rejected & ((numbers.size > problem.max_step) | (numbers.size < smallest))
+        is_out = (numbers.size > problem.max_step) | (numbers.size < smallest)
         within = np.minimum(np.maximum(numbers.size, smallest), problem.max_step)
-        size = np.where(is_cut, within, numbers.size)
+        size = np.where(numbers.is_retry, numbers.size, within)
+        is_cut = np.where(numbers.is_retry, numbers.is_cut, is_out)
+        planned_size = np.where(numbers.is_retry, numbers.planned_size, numbers.size)
         fails = ~(size >= smallest)
         t_new, moving = limited(problem, state.t, size)
         h = stop_gradient(moving)
-        steering = problem._replace(fun=lambda t, y: stop_gradient(problem.fun(t, y)))
-        slope = steering.fun(t, y)
-        matrix = stop_gradient(jacobian(lambda y: problem.fun(t, y))(y))
-        real, pair = self._inverses(matrix, h)
+        slopes = cond(
+            numbers.slopes_are_old,
+            lambda: stop_gradient(self._systems.jacobian(t, y, *self._parameters)),
+            lambda: numbers.slopes,
+        )
+        kept = numbers.factored_size, numbers.real, numbers.real_pivots, numbers.pair, numbers.pair_pivots
+        factored_size, *factors = cond(
+            numbers.factors_are_old, lambda: (h, *self._factors(slopes, h)), lambda: kept
+        )
+        matrices = self._matrices(slopes, factored_size)
+
+        def by_real(right: Any) -> Any:
+            return self._systems.solve(matrices[0], factors[:2], right[None])[0]
+
+        def by_pair(right: Any) -> Any:
+            return self._systems.solve(matrices[1], factors[2:], right)
+
+        def fun(t: Any, y: Any) -> Any:
+            return stop_gradient(self._fun(t, y))
+
         guess = np.where(
             numbers.t == numbers.t_old, 0.0, np.stack([self._within(numbers, t + h * c) - y for c in table.C])
         )
-        newton = self._solve(steering, t, y, h, guess, real, pair)
+        newton = self._solve(problem, fun, t, y, h, guess, by_real, by_pair)
         changes = stop_gradient(table.T @ newton.stages)
         start = (table.E @ changes) / h
         scale = problem.scale(y, y + changes[2])
-        error = real @ (slope + start)
-        again = real @ (steering.fun(t, y + error) + start)
-        first = norm(error / scale)
-        size_of_error = np.where(numbers.was_rejected & (first > 1), norm(again / scale), first)
+        error = by_real(fun(t, y) + start)
+        size_of_error = norm(error / scale)
+        size_of_error = cond(
+            numbers.was_too_long & (size_of_error > 1),
+            lambda: norm(by_real(fun(t, y + error) + start) / scale),
+            lambda: size_of_error,
+        )
+        converges, is_current = newton.has_converged, numbers.slopes_are_current | numbers.slopes_are_old
         safety = 0.9 * (2 * MOST_ITERATIONS + 1) / (2 * MOST_ITERATIONS + newton.count)
         factor = safety * _predicted(h, size_of_error, numbers, is_cut)
-        is_accepted = (size_of_error <= 1) & newton.has_converged & ~fails
-        growth = np.where(is_accepted, np.minimum(LARGEST_FACTOR, factor), rejected_factor(factor))
-        growth = np.where(
-            newton.has_converged, np.where(is_accepted & (growth > 1) & (growth < 1.2), 1.0, growth), 0.5
+        is_accepted = (size_of_error <= 1) & converges & ~fails
+        wants_slopes = (newton.count > 2) & (newton.rate > 1e-3)
+        growth = np.minimum(LARGEST_FACTOR, factor)
+        keeps = ~wants_slopes & (growth < 1.2)
+        accepted_growth = np.where(keeps, 1.0, growth)
+        rejected_growth = np.where(converges, rejected_factor(factor), np.where(is_current, 0.5, 1.0))
+        exact = cond(
+            is_accepted,
+            lambda: self._stages(changes, state.t, state.y, moving, *self._parameters),
+            lambda: state.changes,
         )
-
-        def residual(changes: Any) -> Any:
-            slopes = [problem.fun(state.t + moving * c, state.y + changes[k]) for k, c in enumerate(table.C)]
-            return changes - moving * (self._matrix @ np.stack(slopes))
-
-        exact = _with_derivative(changes, self._chord(problem, state, moving, changes, residual))
 
         def chosen(new: Any, old: Any) -> Any:
             return np.where(is_accepted, new, old)
 
         return State(
-            chosen(t_new, state.t),
-            chosen(state.y + exact[2], state.y),
-            chosen(state.t, state.t_old),
-            chosen(state.y, state.y_old),
-            chosen(exact, state.changes),
-            np.abs(h) * growth,
-            chosen(np.abs(h), numbers.last_size),
-            chosen(np.maximum(size_of_error, 1e-10), numbers.last_error),
-            ~is_accepted,
-            fails,
+            t=chosen(t_new, state.t),
+            y=chosen(state.y + exact[2], state.y),
+            t_old=chosen(state.t, state.t_old),
+            y_old=chosen(state.y, state.y_old),
+            changes=exact,
+            size=np.abs(h) * chosen(accepted_growth, rejected_growth),
+            planned_size=planned_size,
+            last_size=chosen(planned_size, numbers.last_size),
+            last_error=chosen(np.maximum(size_of_error, 1e-10), numbers.last_error),
+            is_retry=~is_accepted,
+            was_too_long=~is_accepted & ((numbers.is_retry & numbers.was_too_long) | converges),
+            is_cut=is_cut,
+            has_failed=fails,
+            slopes_are_old=chosen(wants_slopes, ~converges & ~is_current),
+            slopes_are_current=~is_accepted & is_current,
+            factors_are_old=chosen(~keeps, True),
+            slopes=slopes,
+            factored_size=factored_size,
+            real=factors[0],
+            real_pivots=factors[1],
+            pair=factors[2],
+            pair_pivots=factors[3],
         )
-
-    def _chord(self, problem: Problem, state: State, h: Any, changes: Any, residual: Any) -> Any:
-        """Return the stages after steps of the chord method from the solution: each makes one more derivative right."""
-        numbers, size = State(*map(stop_gradient, state)), stop_gradient(h)
-        slopes = np.stack(
-            [
-                jacobian(lambda y, t=numbers.t + size * c: problem.fun(t, y))(numbers.y + changes[k])
-                for k, c in enumerate(self.table.C)
-            ]
-        )
-        blocks = self._matrix[:, :, None, None] * slopes
-        matrix = np.eye(changes.size) - size * np.reshape(
-            np.transpose(blocks, (0, 2, 1, 3)), (changes.size,) * 2
-        )
-        inverse = stop_gradient(np.linalg.inv(matrix))
-        for _ in range(ORDER):
-            changes = changes - np.reshape(inverse @ np.reshape(residual(changes), -1), changes.shape)
-        return changes
 
     @property
     def _matrix(self) -> Any:
@@ -172,19 +258,23 @@ class Radau:
             ]
         )
 
-    def _inverses(self, matrix: Any, h: Any) -> tuple[Any, Any]:
-        """Return the inverses for the real eigenvalue of the coefficients, and for the complex pair, in real numbers."""
-        eye = np.eye(matrix.shape[0])
+    def _matrices(self, slopes: Any, h: Any) -> tuple[Any, Any]:
+        """Return the matrices for the real eigenvalue of the coefficients, and for the complex pair, in real numbers."""
         mu = self.table.MU_COMPLEX
-        block, turn = mu.real / h * eye - matrix, mu.imag / h * eye
-        pair = np.concatenate(
-            [np.concatenate([block, -turn], axis=1), np.concatenate([turn, block], axis=1)], axis=0
-        )
-        return np.linalg.inv(self.table.MU_REAL / h * eye - matrix), np.linalg.inv(pair)
+        turn = np.array([[mu.real, -mu.imag], [mu.imag, mu.real]])
+        real = self._systems.matrix(np.full((1, 1), self.table.MU_REAL) / h, np.ones((1, 1)), slopes[None])
+        return real, self._systems.matrix(turn / h, np.eye(2), np.stack([slopes] * 2))
 
-    def _solve(self, problem: Problem, t: Any, y: Any, h: Any, guess: Any, real: Any, pair: Any) -> Newton:
+    def _factors(self, slopes: Any, h: Any) -> tuple[Any, Any, Any, Any]:
+        """Return the factors and pivots of both matrices."""
+        real, pair = self._matrices(slopes, h)
+        return (*self._systems.factors(real), *self._systems.factors(pair))
+
+    def _solve(
+        self, problem: Problem, fun: Any, t: Any, y: Any, h: Any, guess: Any, by_real: Any, by_pair: Any
+    ) -> Newton:
         """Return the stages of a step, transformed, by Newton's method."""
-        table, n = self.table, y.size
+        table = self.table
         scale = problem.scale(y)
         rtol = np.min(problem.rtol)
         tolerance = np.maximum(10 * np.finfo(float).eps / rtol, np.minimum(0.03, rtol**0.5))
@@ -193,15 +283,15 @@ class Radau:
         def iterate(*parts: Any) -> tuple[Any, ...]:
             now = Newton(*parts)
             W, Z = now.stages, table.T @ now.stages
-            F = np.stack([problem.fun(t + h * c, y + Z[k]) for k, c in enumerate(table.C)])
+            F = np.stack([fun(t + h * c, y + Z[k]) for k, c in enumerate(table.C)])
             G = table.TI @ F
             right = [
                 G[0] - table.MU_REAL / h * W[0],
                 G[1] - (mu.real * W[1] - mu.imag * W[2]) / h,
                 G[2] - (mu.real * W[2] + mu.imag * W[1]) / h,
             ]
-            both = pair @ np.concatenate(right[1:])
-            dW = np.stack([real @ right[0], both[:n], both[n:]])
+            both = by_pair(np.stack(right[1:]))
+            dW = np.stack([by_real(right[0]), both[0], both[1]])
             change = norm(np.reshape(dW / scale, -1))
             is_first = now.count == 0
             rate = np.where(is_first, 0.0, change / np.where(is_first, 1.0, now.change))
@@ -232,15 +322,37 @@ class Radau:
         return self._within(state, t)
 
 
-@custom_jvp
-def _with_derivative(value: Any, other: Any) -> Any:
-    """Return a value, with the derivative of another computation of it, which runs for derivatives only."""
-    return value
+def _stages(fun: Callable[..., Any], systems: LinearSystems, nodes: Any, coefficients: Any) -> Any:
+    """Return a function that gives the stages of a step, as a constant, the derivatives of their equations.
 
+    It takes the stages less the state before the step, (3, n), the time and state before, the size of the step, and the parameters of the
+    right-hand side.
+    """
 
-@_with_derivative.defjvp
-def _(primals: Any, tangents: Any) -> Any:
-    return _with_derivative(*primals), tangents[1]
+    @custom_jvp
+    def stages(changes: Any, t: Any, y: Any, h: Any, *parameters: Any) -> Any:
+        return changes
+
+    @stages.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        x, inputs = stages(*primals), list(primals[1:])
+        free = [place for place, one in enumerate(inputs) if is_inexact(one.dtype)]
+
+        def increments(*given: Any) -> Any:
+            for place, one in zip(free, given, strict=True):
+                inputs[place] = one
+            t, y, h, *parameters = inputs
+            slopes = [fun(t + h * c, y + x[k], *parameters) for k, c in enumerate(nodes)]
+            return h * (coefficients @ np.stack(slopes))
+
+        at = tuple([inputs[place] for place in free])
+        _, change = jvp(increments, at, tuple([tangents[place + 1] for place in free]))
+        t, y, h, *parameters = primals[1:]
+        slopes = [systems.jacobian(t + h * c, y + x[k], *parameters) for k, c in enumerate(nodes)]
+        matrix = systems.matrix(np.eye(3), h * coefficients, np.stack(slopes))
+        return x, systems.solve(matrix, systems.factors(matrix), change)
+
+    return stages
 
 
 def _predicted(h: Any, error: Any, state: State, is_cut: Any) -> Any:

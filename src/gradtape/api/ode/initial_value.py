@@ -127,7 +127,8 @@ class InitialValueCall:
         if not isinstance(rtol, Handle):
             rtol = np.maximum(rtol, 100 * np.finfo(float).eps)
         limits = own["max_step"], own["first_step"]
-        return Problem(self.fun, self.t0, self.t_bound, self.y0, rtol, own["atol"], *limits)
+        sparsity = own.get("jac_sparsity")
+        return Problem(self.fun, self.t0, self.t_bound, self.y0, rtol, own["atol"], *limits, sparsity)
 
     def solve(self, times: Any) -> tuple[Any, Any]:
         """Return the states at times, of shape (n, m), and whether the integration has come that far."""

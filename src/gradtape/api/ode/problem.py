@@ -28,6 +28,8 @@ class Problem(NamedTuple):
     max_step : float
     first_step : float or None
         The size of the first step; None lets the method choose.
+    jac_sparsity : sparse matrix or None
+        Where the Jacobian of the right-hand side may be different from zero; None if that is to be found.
     """
 
     fun: Callable[[Any, Any], Any]
@@ -38,6 +40,7 @@ class Problem(NamedTuple):
     atol: Any
     max_step: Any
     first_step: Any
+    jac_sparsity: Any = None
 
     @property
     def direction(self) -> Any:

@@ -96,7 +96,14 @@ class FlatMaps:
 
     def pattern(self) -> IndexSets:
         """Return the pattern of the matrix, rows for the elements of the targets."""
-        found = map_pattern(self.forward(), Known(self._numbers, self._nonzero, self._nonzero_matrix))
+        return self._pattern(Known(self._numbers, self._nonzero, self._nonzero_matrix))
+
+    def pattern_by_constants(self) -> IndexSets:
+        """Return a pattern for which nothing but constants of the program is looked at: it holds for all other numbers, without a guard."""
+        return self._pattern(Known(_constant, _nonzero_constant, _nonzero_constant))
+
+    def _pattern(self, known: Known) -> IndexSets:
+        found = map_pattern(self.forward(), known)
         columns = self.shape[1]
         return stacked(
             [
@@ -153,6 +160,14 @@ class FlatMaps:
         (data,) = force([value])
         is_sparse = SPARSE_MATRIX * np.count_nonzero(data) < data.size
         return _looked_at(truth(value)) if is_sparse else None
+
+
+def _constant(value: Value) -> NDArray | None:
+    return None if value.tags else value.data
+
+
+def _nonzero_constant(value: Value) -> NDArray | None:
+    return None if value.tags or value.data is None else np.asarray(value.data != 0)
 
 
 def _looked_at(value: Value) -> NDArray | None:

@@ -15,7 +15,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import target_value
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import differentiable, named, recordable_body, split_aux, zeros_like
-from gradtape.errors import ArgumentError, DtypeError, NonScalarOutputError, ShapeError
+from gradtape.errors import ArgumentError, DtypeError, GradtapeError, NonScalarOutputError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, constant, literal
 from gradtape.ir.types import INTP
@@ -258,6 +258,36 @@ def sparse_hessian(
     return _transform(
         function, argnums, argnames, has_aux, "hessian", pattern, "sparse_hessian", chunk_size, memory
     )
+
+
+def jacobian_pattern(function: Callable[..., Any], x: Any) -> Any:
+    """Return where the Jacobian of a function may be different from zero, whatever is an argument or a parameter of it.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(x)``: an array.
+    x : array_like
+        An argument, of which only the type counts.
+
+    Returns
+    -------
+    scipy.sparse.csr_array or None
+        Of booleans; None if it is not known.
+    """
+    tag = TraceTag()
+    moment = moment_now()
+    start = differentiable(x, tag, "jacobian_pattern")
+    target = target_value(function(placeholder(start, x)), "jacobian_pattern")
+    tag.recording = False
+    (target,), _ = with_loops(moment, [target], None, [start])
+    maps = FlatMaps([target], [start], tag, "jacobian_pattern", False)
+    try:
+        return maps.pattern_by_constants()
+    except GradtapeError:
+        return None
+    finally:
+        tag.end()
 
 
 def _transform(

@@ -63,7 +63,7 @@ def scaled_columns(x: Value, factors: Value) -> Value:
     return x * expand(factors, x.shape, (*range(x.ndim - 2), x.ndim - 1))
 
 
-def _each(function: Callable[..., Sequence[NDArray]], *stacks: NDArray) -> tuple[NDArray, ...]:
+def each_matrix(function: Callable[..., Sequence[NDArray]], *stacks: NDArray) -> tuple[NDArray, ...]:
     """Apply a function with several results to each matrix of some stacks, which have the same axes in front."""
     lead = stacks[0].shape[:-2]
     found = [function(*[stack[place] for stack in stacks]) for place in np.ndindex(*lead)]
@@ -73,7 +73,8 @@ def _each(function: Callable[..., Sequence[NDArray]], *stacks: NDArray) -> tuple
     return tuple([np.stack(parts).reshape(*lead, *parts[0].shape) for parts in zip(*found, strict=True)])
 
 
-def _lapack(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
+def lapack_routine(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
+    """Return SciPy's wrapper of a routine."""
     import scipy.linalg.lapack as lapack  # late: it takes a while, and compiled programs do without it
 
     routine: Callable[..., Any] = getattr(lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + name)
@@ -87,12 +88,12 @@ def _solve_triangular(t: NDArray, b: NDArray, *, lower: bool, transposed: bool, 
     def one(t: NDArray, b: NDArray) -> tuple[NDArray]:
         if not b.size:
             return (b,)
-        x, info = _lapack("trtrs", t.dtype)(t, b, lower=lower, trans=transposed, unitdiag=unit)
+        x, info = lapack_routine("trtrs", t.dtype)(t, b, lower=lower, trans=transposed, unitdiag=unit)
         if info > 0:
             raise np.linalg.LinAlgError(f"singular matrix: resolution failed at diagonal {info - 1}")
         return (np.ascontiguousarray(x),)
 
-    return _each(one, t, b)[0]
+    return each_matrix(one, t, b)[0]
 
 
 def _triangle(n: int, lower: bool, unit: bool) -> NDArray:
@@ -165,10 +166,10 @@ def _lu(a: NDArray) -> tuple[NDArray, ...]:
     def one(a: NDArray) -> tuple[NDArray, NDArray]:
         if not a.size:
             return a, np.zeros(0, INT32)
-        factors, pivots, _ = _lapack("getrf", a.dtype)(a)
+        factors, pivots, _ = lapack_routine("getrf", a.dtype)(a)
         return factors.T, (pivots + 1).astype(INT32)
 
-    return _each(one, a)
+    return each_matrix(one, a)
 
 
 lu: Matrix = matrix_row(

@@ -20,6 +20,7 @@ from gradtape.errors import (
     GradtapeError,
     InPlaceError,
     InternalError,
+    LeakedValueError,
     SideEffectWarning,
     TraceLimitWarning,
     warn,
@@ -61,7 +62,7 @@ from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
 from gradtape.trace.patching.bytecode import raises_explicitly
 from gradtape.trace.patching.recorders import install_hooks
 from gradtape.trace.random.draws import Draws
-from gradtape.trace.source.contexts import Scope, inside, running_trace
+from gradtape.trace.source.contexts import Scope, contexts, inside, running_trace
 from gradtape.trace.source.sites import Site, is_user_file, user_site
 from gradtape.trace.translation.mode import inner_codes, run_function, translating
 from gradtape.trace.translation.trace_budget import TranslationWanted, watched
@@ -160,6 +161,11 @@ class CallSite:
             return self._computed(call, captures, hidden, generators)
         except OutcomeFailed:
             return self.run_recorded(call, keep_arrays=call.arrays)
+        except LeakedValueError:
+            if not contexts.rules:
+                raise
+            # the rule of a node in the body of a loop, which is differentiated before there are numbers
+            return self.run_recorded(call, keep_arrays=True)
 
     def _computed(
         self, call: CallArguments, captures: CaptureSet, hidden: list[Any], generators: list[Any]

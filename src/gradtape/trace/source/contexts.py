@@ -108,12 +108,15 @@ class _Contexts(threading.local):
         The contents that are pending, by the serial numbers of their variables.
     replays : list of dict
         For each replayed call around: the contents that replace those of variables.
+    rules : int
+        How many derivative rules of users are running, one in the other.
     """
 
     def __init__(self) -> None:
         self.stack: list[Context] = []
         self.pending: dict[int, Content] = {}
         self.replays: list[dict[Content, Content]] = []
+        self.rules = 0
 
 
 contexts = _Contexts()
@@ -148,6 +151,16 @@ def inside(*added: Context) -> Iterator[None]:
             for context in added:
                 leave(stack, context, user)
             raise
+
+
+@contextmanager
+def in_rule() -> Iterator[None]:
+    """Take note that a derivative rule runs in this block: what it computes with may be a part of a program, without numbers."""
+    try:
+        contexts.rules += 1
+        yield
+    finally:
+        contexts.rules -= 1
 
 
 @contextmanager

@@ -11,12 +11,13 @@ from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.kinds.routines.callback import Callback, callback_row
 from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
+from gradtape.kinds.routines.matrix import Matrix, Places, Routine, matrix_row
 from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import join
 from gradtape.ops.core.linalg.equations import common_dtypes, scipy_function, total
-from gradtape.ops.core.matrices import transposed
+from gradtape.ops.core.matrices import INT32, each_matrix, lapack_routine, transposed
 from gradtape.ops.core.shape import expand, reshape
 from gradtape.ops.numpy.linalg.products import matmul
 
@@ -57,12 +58,17 @@ def bands_of(x: Value, lower: int, upper: int) -> Value:
     return picked(reshape(x, (*x.shape[:-2], n * n)), places)
 
 
+def _transposed_places(rows: int, n: int, lower: int, upper: int) -> NDArray:
+    """Return where the elements of the bands of transposes stand in those of the matrices, flat; -1 for none."""
+    row, j = np.indices((rows, n))
+    i = row - lower + j  # of the transpose, whose bands these are: it has `lower` bands above
+    return np.where((i >= 0) & (i < n), (upper + j - i) * n + i, -1)
+
+
 def transposed_bands(bands: Value, lower: int, upper: int) -> Value:
     """Return the bands of the transposes."""
     rows, n = bands.shape[-2:]
-    row, j = np.indices((rows, n))
-    i = row - lower + j  # of the transpose, whose bands these are: it has `lower` bands above
-    places = np.where((i >= 0) & (i < n), (upper + j - i) * n + i, -1)
+    places = _transposed_places(rows, n, lower, upper)
     return picked(reshape(bands, (*bands.shape[:-2], rows * n)), places)
 
 
@@ -135,6 +141,121 @@ banded_solve: Callback = callback_row(
     prepare=_dominant,
 )
 """The solution with a matrix in bands; where it is definite, its bands are those of a whole Hermitian matrix."""
+
+
+def _band_lu(bands: NDArray, *, lower: int, upper: int) -> tuple[NDArray, ...]:
+    def one(bands: NDArray) -> tuple[NDArray, NDArray]:
+        room = np.zeros((lower, bands.shape[1]), bands.dtype)
+        wide = np.concatenate([room, bands])
+        factors, pivots, _ = lapack_routine("gbtrf", bands.dtype)(wide, lower, upper)
+        return factors.T, (pivots + 1).astype(INT32)
+
+    return each_matrix(one, bands)
+
+
+def _band_places(lower: int, upper: int, **others: Any) -> Places:
+    return {"lower": str(lower), "upper": str(upper), "width": str(2 * lower + upper + 1), **others}
+
+
+band_lu: Matrix = matrix_row(
+    "band_lu",
+    shapes=lambda bands, lower, upper: (
+        (*bands[:-2], bands[-1], 2 * lower + upper + 1),
+        (*bands[:-2], bands[-1]),
+    ),
+    dtypes=lambda dtype: (dtype, INT32),
+    evaluate=_band_lu,
+    routine=Routine(
+        0.1,
+        extents=2,
+        is_rectangular=True,
+        places=lambda dtype, lower, upper: _band_places(lower, upper),
+    ),
+    tangent=None,
+    samples=(((3, 4), {"lower": 1, "upper": 1}), ((2, 4, 5), {"lower": 2, "upper": 1})),
+)
+"""The factors of matrices in bands, in columns with room for exchanges as LAPACK stores them, and the pivots, counted from one."""
+
+
+def _band_lu_solve(
+    bands: NDArray,
+    factors: NDArray,
+    pivots: NDArray,
+    b: NDArray,
+    *,
+    columns: int,
+    lower: int,
+    transposed: bool,
+    upper: int,
+) -> NDArray:
+    def one(bands: NDArray, b: NDArray) -> tuple[NDArray]:
+        try:
+            return (np.asarray(scipy_function("solve_banded")((lower, upper), bands, b)),)
+        except np.linalg.LinAlgError:
+            return (np.full_like(b, np.nan),)
+
+    if transposed:
+        rows, n = bands.shape[-2:]
+        places = _transposed_places(rows, n, lower, upper)
+        flat = np.reshape(bands, (*bands.shape[:-2], rows * n))
+        bands = np.where(places >= 0, flat[..., np.maximum(places, 0)], 0)
+        lower, upper = upper, lower
+    return each_matrix(one, bands, b)[0]
+
+
+def _band_lu_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+    (x,), (bands, factors, pivots, _) = outs, inputs
+    lower, upper = params["lower"], params["upper"]
+
+    def push(tangents: Tangents) -> Value | None:
+        moved, _, _, db = tangents
+        effect = None
+        if moved is not None and params["transposed"]:
+            effect = -bands_times(transposed_bands(moved, lower, upper), x, upper, lower)
+        elif moved is not None:
+            effect = -bands_times(moved, x, lower, upper)
+        change = total(effect, db)
+        return None if change is None else band_lu_solve(bands, factors, pivots, change, **params)
+
+    return push
+
+
+def _band_lu_transpose(ct: Value, node: Node) -> Value:
+    bands, factors, pivots, _ = node.inputs
+    params = {**node.params, "transposed": not node.params["transposed"]}
+    return band_lu_solve(bands, factors, pivots, ct, **params)
+
+
+band_lu_solve: Matrix = matrix_row(
+    "band_lu_solve",
+    shapes=lambda bands, factors, pivots, b, **params: (b,),
+    evaluate=_band_lu_solve,
+    routine=Routine(
+        0.1,
+        spare=lambda rows, n: n,
+        extents=2,
+        is_rectangular=True,
+        places=lambda dtype, columns, lower, transposed, upper: _band_places(
+            lower, upper, columns=str(columns), transposed="T" if transposed else "N"
+        ),
+    ),
+    tangent=_band_lu_tangent,
+    transpose=_band_lu_transpose,
+    linear_in=3,
+    reads=(1, 2, 3),
+    samples=tuple(
+        (
+            *((*lead, lower + upper + 1, n), (*lead, n, 2 * lower + upper + 1), (*lead, n), (*lead, n, k)),
+            {"columns": k, "lower": lower, "transposed": transposed, "upper": upper},
+        )
+        for lead, n, lower, upper, k, transposed in (
+            ((), 4, 1, 1, 1, False),
+            ((), 5, 2, 1, 3, True),
+            ((2,), 4, 0, 2, 2, False),
+        )
+    ),
+)
+"""The solution of a x = b (of a.T x = b where transposed) with the factors and pivots of a matrix in bands."""
 
 
 # Toeplitz

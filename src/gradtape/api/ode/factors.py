@@ -1,0 +1,192 @@
+"""The linear systems of implicit methods: Jacobians of right-hand sides, dense or in bands, and factors of matrices made of them.
+
+The matrices are ``D x 1 - C x J``: k by k blocks, each a multiple of the identity and of a Jacobian, one Jacobian for each column of
+blocks. A sparse Jacobian is computed by few products; its unknowns are put in an order in which the elements are near to the diagonal
+(Cuthill and McKee), those of all blocks side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from gradtape.api.sparsity.plan import Plan, jacobian_plan
+from gradtape.api.transforms.functional import jacobian
+from gradtape.errors import ShapeError
+from gradtape.ir.op import NDArray
+from gradtape.kinds.operands import as_value
+from gradtape.ops.core.linalg.bands import band_lu, band_lu_solve
+from gradtape.ops.core.matrices import lu, lu_solve
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import unwrap
+from gradtape.trace.source.sites import user_site
+
+SMALLEST_SPARSE: Final = 12
+"""Unknowns from which on a pattern is looked for."""
+
+BAND: Final = 0.3
+"""Which part of a matrix its bands may be."""
+
+RightHandSide = Callable[..., Any]
+
+
+class LinearSystems(Protocol):
+    """How a Jacobian is computed and stored, and systems with it are solved."""
+
+    def jacobian(self, t: Any, y: Any, *parameters: Any) -> Any:
+        """Return the elements of the Jacobian, in one array."""
+
+    def matrix(self, D: Any, C: Any, jacobians: Any) -> Any:
+        """Return ``D x 1 - C x J``.
+
+        Parameters
+        ----------
+        D, C : array of shape (k, k)
+        jacobians : array of shape (k, ...)
+            The elements of the Jacobian of each column of blocks.
+        """
+
+    def factors(self, matrix: Any) -> tuple[Any, Any]:
+        """Return the factors of a matrix, and the pivots."""
+
+    def solve(self, matrix: Any, factors: tuple[Any, Any], right: Any) -> Any:
+        """Return the solution, (k, n), for the right-hand sides of k blocks."""
+
+
+class DenseSystems:
+    """Systems with dense matrices.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(t, y, *parameters)``.
+    """
+
+    def __init__(self, fun: RightHandSide) -> None:
+        self._fun = fun
+
+    def jacobian(self, t: Any, y: Any, *parameters: Any) -> Any:
+        return jacobian(lambda y: self._fun(t, y, *parameters))(y)
+
+    def matrix(self, D: Any, C: Any, jacobians: Any) -> Any:
+        k, n = len(D), jacobians.shape[-1]
+        blocks = D[:, :, None, None] * np.eye(n) - C[:, :, None, None] * jacobians
+        return np.reshape(np.transpose(blocks, (0, 2, 1, 3)), (k * n, k * n))
+
+    def factors(self, matrix: Any) -> tuple[Any, Any]:
+        factors, pivots = lu.results(as_value(unwrap(matrix)))
+        return Array(factors), Array(pivots)
+
+    def solve(self, matrix: Any, factors: tuple[Any, Any], right: Any) -> Any:
+        column = np.reshape(right, (-1, 1))
+        operands = [as_value(unwrap(one)) for one in (matrix, *factors, column)]
+        return np.reshape(Array(lu_solve(*operands, transposed=False)), right.shape)
+
+
+class BandedSystems:
+    """Systems with matrices in bands.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(t, y, *parameters)``.
+    plan : Plan
+        How the Jacobian is computed by forward products.
+    order : array of int, shape (n,)
+        The unknowns in their new order.
+    """
+
+    def __init__(self, fun: RightHandSide, plan: Plan, order: NDArray) -> None:
+        self._fun, self._plan, self._order = fun, plan, order
+        self._rank = np.argsort(order)
+        self._rows, self._columns = self._rank[plan.rows()], self._rank[plan.indices]
+        self.lower, self.upper = _bandwidths(self._rows, self._columns)
+        colours = np.arange(plan.products[0])
+        self._seeds = (plan.column_colours == colours[:, None]).astype(float)
+
+    def jacobian(self, t: Any, y: Any, *parameters: Any) -> Any:
+        # The products with the seeds are the derivative in their weights, which are traced as the time is.
+        moved = jacobian(lambda weights: self._fun(t, y + weights @ self._seeds, *parameters), mode="fwd")
+        weights = np.zeros(len(self._seeds)) * t
+        return np.reshape(moved(weights).T, -1)[self._plan.positions]
+
+    def _widths(self, k: int) -> tuple[int, int]:
+        """Return how many bands there are below and above the diagonal for k by k blocks."""
+        return k * self.lower + k - 1, k * self.upper + k - 1
+
+    def matrix(self, D: Any, C: Any, jacobians: Any) -> Any:
+        k, n, count = len(D), len(self._order), self._plan.nnz
+        lower, upper = self._widths(k)
+        to, of = (block.reshape(-1, 1) for block in np.indices((k, k)))
+        shape = lower + upper + 1, k * n
+
+        def places(rows: NDArray, columns: NDArray) -> NDArray:
+            """Return which element of the blocks stands at each place of the bands; the last one is zero."""
+            i, j = k * rows + to, k * columns + of
+            found = np.full(shape, i.size)
+            found[upper + i - j, j] = np.arange(i.size).reshape(i.shape)
+            return found
+
+        zero = np.zeros(1)
+        diagonal = np.arange(n)
+        weights = np.reshape(np.broadcast_to(np.reshape(D, (-1, 1)), (k * k, n)), -1)
+        elements = np.reshape(np.reshape(C, (k, k, 1)) * np.reshape(jacobians, (1, k, count)), -1)
+        identity = np.concatenate([weights, zero])[places(diagonal, diagonal)]
+        return identity - np.concatenate([elements, zero])[places(self._rows, self._columns)]
+
+    def factors(self, matrix: Any) -> tuple[Any, Any]:
+        lower, upper = self._widths(matrix.shape[1] // len(self._order))
+        factors, pivots = band_lu.results(as_value(unwrap(matrix)), lower=lower, upper=upper)
+        return Array(factors), Array(pivots)
+
+    def solve(self, matrix: Any, factors: tuple[Any, Any], right: Any) -> Any:
+        lower, upper = self._widths(len(right))
+        column = np.reshape(right[:, self._order].T, (-1, 1))
+        operands = [as_value(unwrap(one)) for one in (matrix, *factors, column)]
+        found = band_lu_solve(*operands, columns=1, lower=lower, transposed=False, upper=upper)
+        return np.reshape(Array(found), right.shape[::-1]).T[:, self._rank]
+
+
+def linear_systems(fun: RightHandSide, pattern: Any, n: int) -> LinearSystems:
+    """Return how systems with the Jacobian of a right-hand side are solved.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(t, y, *parameters)``.
+    pattern : sparse matrix, array or None
+        Where its Jacobian may be different from zero; None if that is not known.
+    n : int
+        The number of unknowns.
+    """
+    if pattern is None:
+        return DenseSystems(fun)
+    from scipy.sparse import csr_array  # late: it takes a while, and few problems are sparse
+    from scipy.sparse.csgraph import (
+        reverse_cuthill_mckee,
+    )  # late: it takes a while, and few problems are sparse
+
+    given = csr_array(pattern)
+    if given.shape != (n, n):
+        raise ShapeError(
+            f"scipy.integrate.solve_ivp: jac_sparsity has shape {given.shape}, and there are {n} unknowns",
+            where=user_site(),
+            remedy="it has a row for each equation, and a column for each unknown; leave it out to have it found",
+        )
+    if n < SMALLEST_SPARSE:
+        return DenseSystems(fun)
+    known = csr_array((np.ones(given.nnz, bool), given.indices, given.indptr), given.shape)
+    known.sum_duplicates()
+    plan = jacobian_plan(known, "fwd")
+    both = known + known.T
+    orders = [np.arange(n), reverse_cuthill_mckee(both.tocsr(), symmetric_mode=True)]
+    systems = [BandedSystems(fun, plan, np.asarray(order, np.intp)) for order in orders]
+    best = min(systems, key=lambda system: system.lower + system.upper)
+    return best if best.lower + best.upper + 1 <= BAND * n else DenseSystems(fun)
+
+
+def _bandwidths(rows: NDArray, columns: NDArray) -> tuple[int, int]:
+    distance = rows - columns
+    return int(max(distance.max(initial=0), 0)), int(max(-distance.min(initial=0), 0))
