@@ -58,6 +58,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.custom.rules import custom_vjp as custom_vjp
     from gradtape.api.custom.score_function import score_function as score_function
     from gradtape.api.debug.printing import print as print
+    from gradtape.api.export.archive import load as load
     from gradtape.api.export.files import export as export
     from gradtape.api.export.specs import spec as spec
     from gradtape.api.solvers.callback import callback as callback
@@ -124,6 +125,7 @@ _LATER = {
     "score_function": "custom.score_function",
     "print": "debug.printing",
     "export": "export.files",
+    "load": "export.archive",
     "spec": "export.specs",
     "callback": "solvers.callback",
     "custom_fixed_point": "solvers.implicit",

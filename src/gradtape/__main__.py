@@ -1,20 +1,30 @@
-"""``python -m gradtape``: what this installation is, what its disk cache holds, and where a script's time goes."""
+"""``python -m gradtape``: what this installation is, what its disk cache holds, where a script's time goes, and functions as files."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
+import operator
 import os
 import platform
+import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.export.files import export
+from gradtape.api.export.specs import parse_specs
+from gradtape.api.export.toolchain import TARGETS
 from gradtape.api.inspect.script import ORDERS, run_profiled
+from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.config import config
+from gradtape.errors import ArgumentError, GradtapeError, counted
 from gradtape.lower.target.host import cpu_name, vector_bytes, vector_functions
-from gradtape.runtime.compile.cache import cache_clear, cache_info, cache_path
+from gradtape.progress import progress
+from gradtape.runtime.compile.cache import cache_clear, cache_info, cache_path, disk
 
 _PACKAGES: Final = ("gradtape", "numpy", "scipy", "numba", "llvmlite", "optree")
 
@@ -23,12 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m gradtape",
-        description="Look at gradtape's installation and at its cache of compiled programs, and profile scripts.",
+        description="Look at gradtape's installation and at its cache of compiled programs, profile scripts, and export functions.",
     )
-    commands = parser.add_subparsers(title="commands", metavar="{info,cache,profile}", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="{info,cache,profile,export}", required=True)
     commands.add_parser("info", help="versions, CPU, libraries, settings").set_defaults(run=_info)
     cache = commands.add_parser("cache", help="the compiled programs on disk")
-    actions = cache.add_subparsers(title="actions", metavar="{info,clear,path}", required=True)
+    actions = cache.add_subparsers(title="actions", metavar="{list,info,clear,verify,path}", required=True)
+    actions.add_parser("list", help="each program: when it was used last, its size, its key").set_defaults(
+        run=_cache_list
+    )
+    verify = actions.add_parser(
+        "verify", help="check the checksum of each program; the exit status is 1 if one is damaged"
+    )
+    verify.add_argument("--remove", action="store_true", help="remove what is damaged")
+    verify.set_defaults(run=_cache_verify)
     actions.add_parser("info", help="how many programs there are and what they take").set_defaults(
         run=_cache_info
     )
@@ -37,6 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_profile(
         commands.add_parser(
             "profile", help="run a script, and show where its compiled functions spend their time"
+        )
+    )
+    _add_export(
+        commands.add_parser(
+            "export", help="write a function, or its value and gradient, as C, a library, or a file to load"
         )
     )
     given = parser.parse_args(arguments)
@@ -57,6 +80,85 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", help="the script, or with -m the module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
     parser.set_defaults(run=_profile)
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Write a function of a module for arguments of fixed shapes and dtypes to a file that does not need its Python code. "
+        "The exit status is 1 where that cannot be done."
+    )
+    parser.epilog = (
+        'example: python -m gradtape export model:loss --specs "f8[100],f8[50,100],float" -o loss.c --grad'
+    )
+    parser.add_argument("function", help="module:function, as one would import it from the current folder")
+    parser.add_argument(
+        "--specs",
+        required=True,
+        help="the arguments: dtypes with extents, or Python's types, with commas between",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the file; its suffix says what is written: .c, .so, .o, .a, .py, .gradtape",
+    )
+    parser.add_argument("--grad", action="store_true", help="export the value and the gradient")
+    parser.add_argument(
+        "--argnums", type=int, nargs="+", metavar="N", help="in which arguments the gradient is (the first)"
+    )
+    parser.add_argument("--name", help="of the exported function (its own)")
+    parser.add_argument("--blas", action="store_true", help="leave large products to BLAS")
+    parser.add_argument(
+        "--target", choices=TARGETS, default="generic", help="the CPU of libraries and object files (generic)"
+    )
+    parser.set_defaults(run=_export)
+
+
+def _export(given: argparse.Namespace) -> int:
+    try:
+        function = _imported(given.function)
+        if given.argnums is not None and not given.grad:
+            raise ArgumentError("--argnums says in what the gradient is", remedy="add --grad")
+        if given.grad:
+            chosen = given.argnums and (given.argnums[0] if len(given.argnums) == 1 else tuple(given.argnums))
+            function = value_and_grad(function, chosen)
+        name = given.name or given.function.rpartition(":")[2].replace(".", "_")
+        files = export(
+            function,
+            *parse_specs(given.specs),
+            path=given.output,
+            name=name,
+            blas=given.blas,
+            target=given.target,
+        )
+    except GradtapeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for file in files:
+        print(file)
+    return 0
+
+
+def _imported(path: str) -> Any:
+    """Return what a path such as ``package.module:function`` names."""
+    module, colon, name = path.partition(":")
+    if not (module and colon and name):
+        raise ArgumentError(f"{path!r} names no function", remedy="module:function")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise ArgumentError(
+            f"there is no module {module!r}", remedy="run the command in its folder"
+        ) from None
+    try:
+        return operator.attrgetter(name)(found)
+    except AttributeError:
+        raise ArgumentError(f"the module {module!r} has no function {name!r}") from None
 
 
 def _profile(given: argparse.Namespace) -> int:
@@ -111,6 +213,26 @@ def _scipy_blas() -> str:
 
 def _cache_info(_: argparse.Namespace) -> None:
     print(cache_info())
+
+
+def _cache_list(_: argparse.Namespace) -> None:
+    entries = disk.entries()
+    for key, size, used in entries:
+        print(f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(used))} {size:>10} {key}")
+    print(f"{counted(len(entries), 'program')} in {cache_path()}")
+
+
+def _cache_verify(given: argparse.Namespace) -> int:
+    entries = disk.entries()
+    sizes = [size for _, size, _ in entries]
+    damaged = [key for key, _, _ in progress(entries, "checking", sizes, "byte") if not disk.is_whole(key)]
+    for key in damaged:
+        print(f"damaged: {key}")
+        if given.remove:
+            disk.discard(key)
+    removed = ", removed" if damaged and given.remove else ""
+    print(f"{counted(len(entries), 'program')} checked, {len(damaged)} damaged{removed}")
+    return 1 if damaged and not given.remove else 0
 
 
 def _cache_clear(_: argparse.Namespace) -> None:

@@ -107,7 +107,7 @@ manual_seed set_seed seed: seed the generator: np.random.default_rng(seed)
 cuda device cpu mps: arrays are NumPy's, in the memory of the host
 gradcheck: use gt.check_grads(f, args)
 detect_anomaly: use with gt.debug.check_numerics(): ...
-save load: use np.save and np.load, or pickle: arrays and variables can be pickled
+save: gt.export(f, x, path=p) for functions; np.save and np.load, or pickle: arrays and variables can be pickled
 set_default_dtype get_default_dtype: dtypes are NumPy's: float64 unless the arguments are something else
 vhp: use gt.hvp(f, (x,), (v,)): a Hessian is symmetric
 """

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from gradtape.api.export.archive import pack_function
 from gradtape.api.export.closed import (
     TracedCall,
     closed_graph,
@@ -31,6 +32,7 @@ SUFFIXES: Final = {
     "static": (".a",),
     "shared": (".so", ".dylib", ".dll"),
     "numba": (".py",),
+    "gradtape": (".gradtape",),
 }
 """The suffixes of each format."""
 
@@ -65,8 +67,10 @@ def export(
             A shared library, an object file or a static library, which the system's C compiler makes of it, with the header.
         ``.py``
             A module that needs NumPy and Numba alone, as `gradtape.inspect.numba_source`.
+        ``.gradtape``
+            A file that `gradtape.load` calls, on any machine.
 
-    format : {"c", "shared", "object", "static", "numba"}, optional
+    format : {"c", "shared", "object", "static", "numba", "gradtape"}, optional
         In place of the suffix.
     name : str, optional
         Of the exported function, by default that of `function`.
@@ -129,6 +133,9 @@ def export(
     name = name or c_names([identifier(traced.name)])[0]
     if kind == "numba":
         return (_written(file, _numba_module(traced, name)),)
+    if kind == "gradtape":
+        _replace(file, pack_function(traced, traced.name, _version()))
+        return (file,)
     header = file.with_suffix(".h")
     files = c_files(traced, name, header.name, blas)
     if kind == "c":

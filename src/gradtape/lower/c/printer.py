@@ -247,6 +247,8 @@ class _Printer:
             if statement.target.name not in self.used:
                 return ""
             return f"{statement.target.name} = {self.number(statement.value)};"
+        if isinstance(statement, Wrap) and not statement.is_checked:
+            return self._defined(statement.target, f"(int64_t){self.number(statement.value)}")
         if isinstance(statement, Wrap):
             self.fails = True
             helper = self.helper("inside" if statement.value.dtype.kind == "u" else "wrapped")

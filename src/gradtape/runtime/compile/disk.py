@@ -196,6 +196,20 @@ class DiskCache:
         files = list(_files(cache_path()))
         return len(files), sum(file.size for file in files)
 
+    def entries(self) -> list[tuple[str, int, float]]:
+        """Return the key, the bytes and the time of the last use of each entry of the folder, the latest first."""
+        files = sorted(_files(cache_path()), reverse=True)
+        return [(file.path.name.removesuffix(_SUFFIX), file.size, file.used) for file in files]
+
+    def is_whole(self, key: str) -> bool:
+        """Return whether the file of an entry has its own checksum and key; one that was removed meanwhile has."""
+        try:
+            return unpack(_file_of(key).read_bytes(), key) is not None
+        except FileNotFoundError:
+            return True
+        except (OSError, ValueError, KeyError):
+            return False
+
     def _make_room(self, folder: Path, added: int) -> None:
         """Evict the least recently used entries if the folder is too large."""
         if self._measured is None or self._measured[0] != folder:

@@ -1,0 +1,185 @@
+"""Graphs as data of JSON, and back: what is read is checked, and no code is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.errors import GradtapeError, LoweringError
+from gradtape.ir.body import Body
+from gradtape.ir.builder import emit_all
+from gradtape.ir.graph import Graph, Literal, Node, Value
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import aval
+from gradtape.kinds.control import barrier
+from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.callback import calls_locally
+from gradtape.passes.rewrite import closed
+from gradtape.passes.simplify.annotations import inline_custom_calls
+from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
+
+STRUCTURES: Final[dict[str, Op]] = {op.name: op for op in (barrier, repeat, scan, switch, while_loop)}
+"""The operations that are no rows."""
+
+
+class Unreadable(ValueError):
+    """Data that describe no graph."""
+
+
+class Encoder:
+    """Writes graphs; their arrays are in a list.
+
+    Attributes
+    ----------
+    arrays : list of ndarray
+    """
+
+    def __init__(self) -> None:
+        self.arrays: list[NDArray] = []
+
+    def graph(self, graph: Graph) -> dict[str, Any]:
+        """Return a graph; derivatives that the user gave are left out, and their computations kept."""
+        return self._nodes(closed(inline_custom_calls(graph)))
+
+    def _nodes(self, graph: Graph) -> dict[str, Any]:
+        numbers: dict[Value, int] = {value: number for number, value in enumerate(graph.inputs)}
+        count, leaves, nodes = len(graph.inputs), [], []
+
+        def number_of(value: Value) -> int:
+            nonlocal count
+            if value not in numbers:
+                leaves.append([count, isinstance(value, Literal), value.aval.weak, self._array(value.data)])
+                numbers[value] = count
+                count += 1
+            return numbers[value]
+
+        for node in graph.nodes:
+            operands = [number_of(value) for value in node.inputs]
+            nodes.append([_name(node), operands, self.value(node.params), count])
+            for out in node.outs:
+                numbers[out] = count
+                count += 1
+        return {
+            "name": graph.name,
+            "inputs": [[value.dtype.str, list(value.shape), value.aval.weak] for value in graph.inputs],
+            "leaves": leaves,
+            "nodes": nodes,
+            "outputs": [number_of(value) for value in graph.outputs],
+            "guards": [[number_of(value), expected] for value, expected in graph.guards],
+        }
+
+    def _array(self, array: Any) -> int:
+        self.arrays.append(np.ascontiguousarray(array).reshape(np.shape(array)))
+        return len(self.arrays) - 1
+
+    def value(self, value: Any) -> Any:
+        """Return a parameter, or containers of arguments and results."""
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) in (float, complex):
+            return {"number": self._array(value)}
+        if type(value) in (tuple, list):
+            return {type(value).__name__: [self.value(item) for item in value]}
+        if type(value) is dict:
+            return {"dict": [[self.value(key), self.value(item)] for key, item in value.items()]}
+        if isinstance(value, np.dtype):
+            return {"dtype": value.str}
+        if isinstance(value, np.ndarray):
+            return {"array": self._array(value)}
+        if isinstance(value, Body):
+            return {"body": self._nodes(value)}
+        raise _refused(
+            f"a {type(value).__name__}",
+            "the file holds arrays, numbers, texts, and plain tuples, lists and dicts",
+        )
+
+
+def _name(node: Node) -> str:
+    known = ROWS.get(node.op.name, STRUCTURES.get(node.op.name))
+    if known is not node.op or calls_locally(node):
+        raise _refused(node.op.name, "it is a function of this process, or was compiled from its source")
+    return node.op.name
+
+
+def _refused(what: str, why: str) -> LoweringError:
+    return LoweringError(
+        f"{what} cannot be written to a .gradtape file",
+        why=why,
+        remedy="pickle the function that gt.jit returned, for processes that have its code, or compute this outside of it",
+    )
+
+
+class Decoder:
+    """Reads graphs; each operation infers its types, so that what does not fit is found."""
+
+    def __init__(self, arrays: Sequence[NDArray]) -> None:
+        self.arrays = arrays
+
+    def graph(self, data: Any, kind: type[Graph] = Graph) -> Graph:
+        """Return a graph.
+
+        Raises
+        ------
+        Unreadable
+            For data that describe none.
+        """
+        try:
+            return self._graph(data, kind)
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            AssertionError,
+            GradtapeError,
+        ) as error:
+            raise Unreadable(str(error)) from error
+
+    def _graph(self, data: Any, kind: type[Graph]) -> Graph:
+        inputs = [Value(aval(tuple(shape), np.dtype(dtype), weak)) for dtype, shape, weak in data["inputs"]]
+        values: dict[int, Value] = dict(enumerate(inputs))
+        for number, is_literal, weak, place in data["leaves"]:
+            array = self.arrays[place]
+            made = Literal if is_literal else Value
+            values[number] = made(aval(array.shape, array.dtype, weak), data=array)
+        nodes = []
+        for name, operands, params, first in data["nodes"]:
+            op = ROWS[name] if name in ROWS else STRUCTURES[name]
+            outs = emit_all(op, [values[number] for number in operands], **self.value(params))
+            values.update(enumerate(outs, first))
+            node = outs[0].node
+            assert node is not None
+            nodes.append(node)
+        outputs = [values[number] for number in data["outputs"]]
+        if kind is Body:
+            return Body(inputs, nodes, outputs, data["name"])
+        return Graph(
+            inputs,
+            nodes,
+            outputs,
+            data["name"],
+            [(values[number], expected) for number, expected in data["guards"]],
+        )
+
+    def value(self, data: Any) -> Any:
+        """Return a parameter, or containers."""
+        if data is None or type(data) in (bool, int, str):
+            return data
+        ((kind, content),) = data.items()
+        if kind in ("tuple", "list"):
+            items = [self.value(item) for item in content]
+            return tuple(items) if kind == "tuple" else items
+        if kind == "dict":
+            return {self.value(key): self.value(item) for key, item in content}
+        if kind == "dtype":
+            return np.dtype(content)
+        if kind == "array":
+            return self.arrays[content]
+        if kind == "number":
+            return self.arrays[content].item()
+        if kind == "body":
+            return self.graph(content, Body)
+        raise Unreadable(f"it holds {kind!r}")
