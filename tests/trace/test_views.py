@@ -350,3 +350,67 @@ def test_iterators(function):
 def test_iterators_that_are_refused_say_what():
     with pytest.raises(gt.errors.UnsupportedFunctionError, match="external_loop"):
         gt.jit(lambda x: list(np.nditer(x, flags=["external_loop"])))(np.ones(3))
+
+
+def set_own(x):
+    y = x * 2
+    y.shape = (2, -1)
+    y[0] += 1
+    return np.sum(y * np.arange(3.0))
+
+
+def set_view(x):
+    z = x.copy()
+    v = z[:4]
+    v.shape = 2, 2
+    v[1] = 7 * v[0]
+    return np.sum(z**2)
+
+
+def set_created(x):
+    z = np.zeros(6)
+    z[:] = x
+    z.shape = (1, *z.shape)
+    return np.sum(z.T @ z * z)
+
+
+@pytest.mark.parametrize("program", [set_own, set_view, set_created])
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+def test_the_shape_can_be_set(program, loops, monkeypatch):
+    monkeypatch.setattr(gt.config, "loops", loops)
+    x, h = np.arange(1.0, 7.0), 1e-6
+    value, gradient = gt.value_and_grad(program)(x)
+    np.testing.assert_allclose(value, program(x))
+    slopes = [(program(x + h * row) - program(x - h * row)) / (2 * h) for row in np.eye(6)]
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-5)
+    with gt.GradientTape() as tape:
+        watched = gt.constant(x)
+        tape.watch(watched)
+        total = program(watched)
+    np.testing.assert_allclose(tape.gradient(total, watched), slopes, rtol=1e-5)
+
+
+def test_a_shape_that_cannot_be_set():
+    x = gt.constant(np.arange(6.0))
+    with pytest.raises(ValueError, match="reshape"):
+        x.shape = (4, 2)
+    columns = gt.constant(np.ones((2, 3))).T
+    with pytest.raises(AttributeError, match="Incompatible shape"):
+        columns.shape = 6
+    x.shape = (6,)
+    part = x[1:]
+    with pytest.raises(gt.errors.InPlaceError, match=r"x\.reshape"):
+        x.shape = (2, 3)
+    assert part.shape == (5,)
+    with pytest.raises(AttributeError, match="Variable"):
+        gt.Variable(np.ones(6)).shape = (2, 3)
+
+
+def test_a_traced_extent_of_a_reshape_is_guarded():
+    @gt.jit
+    def rows(n, m, x):
+        return np.sum(x.reshape(n * m).reshape(m, n)[0])
+
+    x = np.arange(6.0)
+    assert rows(2, 3, x.reshape(2, 3)) == 1.0
+    assert rows(3, 2, x.reshape(2, 3)) == 3.0

@@ -97,7 +97,9 @@ def as_shape(shape: Any) -> Shape:
     """Return a shape as a tuple of integers."""
     if isinstance(shape, Value):
         shape = concrete(shape, "shape")
-    if hasattr(shape, "tolist"):  # an ndarray, or a preallocated array
+    if (
+        hasattr(shape, "tolist") and shape.ndim
+    ):  # an ndarray, or a preallocated array; not a number, which may be traced
         shape = shape.tolist()
     if isinstance(shape, Sequence):
         return tuple(as_int(extent, "shape") for extent in shape)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from gradtape.ir.body import make_body
 from gradtape.ir.graph import Value
+from gradtape.ir.types import aval
+from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.exponential import sin
-from gradtape.procedures.builder import ProcedureBuilder
-from gradtape.procedures.ir import Push
+from gradtape.procedures.builder import ProcedureBuilder, integer
+from gradtape.procedures.ir import Apply, Pointer, Push, Span
 from gradtape.procedures.traversal import walk
 from tests.transforms.procedures.samples import cholesky, gauss_seidel, histogram, pendulum, triangular
 from tests.transforms.procedures.test_vjp import check_adjoint, pullback
@@ -61,3 +65,38 @@ def test_a_record_is_not_much_larger_than_the_state():
     procedure = build.finish([build.read(angle)])
     assert list(depths(pullback(procedure).body)) == [(1, 2)]
     check_adjoint(procedure, [9.8, 1.0, 0.5])
+
+
+def test_what_an_iteration_allocates_is_not_restored():
+    """Each iteration has a product of its own, which the reverse sweep reaches by a pointer."""
+    build = ProcedureBuilder("products")
+    x = build.array("x", (4, 6, 6))
+    total = build.variable("total", 0.0)
+    a = Value(aval((6, 6), np.dtype(float)))
+    body = make_body([a], [sin(contract(a, a, (0, 1), (1, 2), (0, 2)))])
+    with build.loop(4) as i:
+        y = build.allocate("y", 36)
+        build.append(Apply(body, (Span(x, i * 36, a.aval),), (Span(y, integer(0), a.aval),)))
+        with build.loop(36) as k:
+            build.assign(total, build.read(total) + build.load(y, k))
+    procedure = build.finish([build.read(total)])
+    pulled = pullback(procedure)
+    pushed = [value for s in walk(pulled.body) if isinstance(s, Push) for value in s.values]
+    assert pushed and all(isinstance(value, Pointer) for value in pushed)
+    numbers = np.random.default_rng(0).normal(size=(4, 6, 6))
+    check_adjoint(procedure, [numbers])
+
+
+def test_what_is_allocated_before_a_loop_is_restored():
+    """The second loop overwrites what the first iteration's product has left, which the reverse sweep needs."""
+    build = ProcedureBuilder("products")
+    x = build.array("x", (4, 6, 6))
+    total = build.variable("total", 0.0)
+    a = Value(aval((6, 6), np.dtype(float)))
+    body = make_body([a], [contract(a, a, (0, 1), (1, 2), (0, 2))])
+    y = build.allocate("y", 36)
+    with build.loop(4) as i:
+        build.append(Apply(body, (Span(x, i * 36, a.aval),), (Span(y, integer(0), a.aval),)))
+        with build.loop(36) as k:
+            build.assign(total, build.read(total) + sin(build.load(y, k)))
+    check_adjoint(build.finish([build.read(total)]), [np.random.default_rng(0).normal(size=(4, 6, 6))])

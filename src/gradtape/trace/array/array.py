@@ -16,6 +16,7 @@ from gradtape.habits import Missing
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
+from gradtape.ir.types import Shape
 from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.kinds.registry import HOOKS
 from gradtape.ops.core.indexing import Basic, getitem, parse_index, setitem, truth_index
@@ -26,7 +27,7 @@ from gradtape.trace.array.layout import is_c_contiguous, layout_of_operand, layo
 from gradtape.trace.array.masked import Selection, is_traced_mask, write_selection
 from gradtape.trace.array.methods import Methods
 from gradtape.trace.array.operators import Operators
-from gradtape.trace.array.view_functions import ALWAYS_C, KEEPING, ODD, VIEWING, view_of
+from gradtape.trace.array.view_functions import ALWAYS_C, KEEPING, ODD, VIEWING, set_shape, view_of
 from gradtape.trace.array.views import (
     ImaginaryPart,
     Part,
@@ -118,6 +119,18 @@ class Array(Operators, Methods, Attributes, Handle):
     @name.setter
     def name(self, name: str | None) -> None:
         self.value.name = name
+
+    @property
+    def shape(self) -> Shape:
+        """The extents. Others can be set, where NumPy need not move elements for it."""
+        return self._current.aval.shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        here.site = user_site(via="x.shape")
+        if type(self) is not Array:
+            raise AttributeError(f"the shape of a {type(self).__name__} stays as it is; use x.reshape(...)")
+        set_shape(self, shape)
 
     def __len__(self) -> int:
         if not self.ndim:

@@ -5,6 +5,7 @@ Whether a reshape is a view depends on the order of the elements in memory (`gra
 
 from __future__ import annotations
 
+import gc
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -13,18 +14,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import UnsupportedFunctionError
+from gradtape.errors import InPlaceError, ShapeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import as_shape
 from gradtape.kinds.operands import number_dtype
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.ops.numpy.arrays.edit import trimmed
+from gradtape.ops.numpy.arrays.shape import complete_shape
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import fortran, layout_of_result, memory_order, reshaped_view, shadow_of
 from gradtape.trace.array.views import ImaginaryPart, ReadOnly, RealPart, Rearranged, Selected, Uncertain
 from gradtape.trace.dispatch.dispatch import call_function, public_name
 from gradtape.trace.dispatch.op_cache import cached_call, not_set, reshape_template
+from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import force
 
 Arguments = tuple[Any, ...]
@@ -120,6 +123,44 @@ def reshape(source: Any, shape: Any, order: str = "C", copy: Any = None) -> Any:
 
     see = partial(_reshape_without_copy, shape=wanted, order=order)
     return source.rearranged(Rearranged(rearrange, see), contiguous=view.flags.c_contiguous)
+
+
+def set_shape(array: Any, shape: Any) -> None:
+    """Follow ``array.shape = shape``: the array becomes a view of what it was, which nobody else has."""
+    wanted, seen = complete_shape(as_shape(shape), array.size), shadow_of(array)
+    if array.shape == wanted:
+        return
+    if math.prod(wanted) != array.size:
+        raise ShapeError(
+            f"cannot reshape array of size {array.size} into shape {wanted}",
+            where=here.site,
+            remedy=f"the product of the extents must be {array.size}",
+        )
+    if not array.ndim or seen is None or any(_is_view_of(x, array) for x in gc.get_referrers(array)):
+        raise InPlaceError(
+            f"x.shape = {wanted} of a traced array of shape {array.shape}",
+            where=here.site,
+            why="it is a number, or it has views, or the order of its elements in memory is not known here",
+            remedy="write x = x.reshape(...)",
+        )
+    if reshaped_view(seen, wanted, "C") is None:
+        raise AttributeError(
+            "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape."
+        )
+    prediction.materialise(array.value)
+    was = object.__new__(type(array))
+    was._base, was._contiguous = array._base, array._contiguous
+    if array._base is not None:
+        was._view, was._derived = array._view, array._derived
+    was._hold(array._current)
+    made = reshape(was, wanted)
+    array._base, array._view, array._derived = was, made._view, made._derived
+    array._contiguous = made._contiguous
+    array._hold(made._current)
+
+
+def _is_view_of(other: Any, array: Any) -> bool:
+    return isinstance(other, Handle) and other._base is array
 
 
 def _reshape_without_copy(array: Any, shape: Any, order: str) -> Any:

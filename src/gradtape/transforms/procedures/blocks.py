@@ -243,8 +243,8 @@ class BlockTree:
             position = block.place
         return False
 
-    def may_precede(self, a: Place, b: Place) -> bool:
-        """Return whether one place may be reached before another one is."""
+    def may_precede(self, a: Place, b: Place, home: Block | None = None) -> bool:
+        """Return whether one place may be reached before another one is; with `home`, in one run of that block, not at the same time."""
         path = list(a.block.around())
         positions = {
             block: a.position if block is a.block else path[i - 1].place for i, block in enumerate(path)
@@ -252,8 +252,10 @@ class BlockTree:
         position = b.position
         for block in b.block.around():
             if block in positions:
-                common = [outer for outer in block.around() if outer.is_loop]
-                return bool(common) or positions[block] <= position
+                around = set() if home is None else set(home.around())
+                common = [outer for outer in block.around() if outer.is_loop and outer not in around]
+                is_same = a.block is b.block and a.position == b.position
+                return bool(common) or positions[block] <= position - (home is not None and is_same)
             position = block.place
         raise AssertionError("places of different procedures")
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.ir import (
+    Allocate,
     Apply,
     Assign,
     Content,
@@ -273,13 +274,13 @@ class Planner:
             for location in written(statement):
                 if location not in restored or not (
                     any(
-                        read is location and self._overwrites(statement, place, access, where)
+                        read is location and self._overwrites(location, statement, place, access, where)
                         for read, access, where in readers
                     )
                     or any(
                         read is location
                         and loop not in block.around()
-                        and self._overwrites(statement, place, access, where)
+                        and self._overwrites(location, statement, place, access, where)
                         for read, access, where, loop in self._again
                     )
                 ):
@@ -473,13 +474,23 @@ class Planner:
         if not isinstance(access, Load | Store):
             return self._tree.is_changed_after(location, place)
         return any(
-            self._overwrites(statement, where, access, place)
+            self._overwrites(location, statement, where, access, place)
             for statement, where in self._stores.get(location, ())
         )
 
-    def _overwrites(self, statement: Statement, where: Place, access: Statement, place: Place) -> bool:
+    def _overwrites(
+        self, location: Location, statement: Statement, where: Place, access: Statement, place: Place
+    ) -> bool:
+        """Return whether a statement, at `where`, may overwrite in a location what an access at `place` reads before that."""
         if isinstance(statement, Store) and isinstance(access, Load | Store):
             return self._dependence.overwrites(statement, where, access, place)
+        pointers = {x for each in (statement, access) for x in uses(each) if isinstance(x, Pointer)}
+        pointers = {x for x in pointers if x.memory is location}
+        if len(pointers) == 1:
+            (pointer,) = pointers
+            home = self._tree.places.get(pointer)
+            if home is not None and isinstance(self._definitions.get(pointer), Allocate):
+                return self._tree.may_precede(place, where, home.block)
         return self._tree.may_precede(place, where)
 
 
