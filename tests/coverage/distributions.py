@@ -50,6 +50,28 @@ class Method(NamedTuple):
         return self.distribution in DISCRETE
 
 
+GAPS: dict[str, str] = {
+    "it is an integral of an integral, which SciPy computes in compiled code": "studentized_range",
+    "SciPy computes the density by a recurrence, and its own derivative has no rule": "ksone:pdf,logpdf kstwo:pdf,logpdf",
+    "SciPy raises an error itself": "levy_stable:entropy",
+    "the moment is infinite, and NaN here": "pareto:moment",
+    "an integral over a density with a kink is NaN": "crystalball:entropy kstwo:std",
+}
+"""Reasons of methods that are refused or NaN: distributions with their methods after a colon, or all but the support."""
+
+
+def gaps() -> dict[Method, str]:
+    """Return the methods that are not followed, with the reasons."""
+    found = {}
+    for reason, names in GAPS.items():
+        for each in names.split():
+            distribution, _, methods = each.partition(":")
+            kind = "discrete" if distribution in DISCRETE else "continuous"
+            for method in methods.split(",") if methods else METHODS[kind][:-1]:
+                found[Method(distribution, method)] = reason
+    return found
+
+
 def every() -> Iterator[Method]:
     """Return all methods of all distributions."""
     for kind, names in (("continuous", CONTINUOUS), ("discrete", DISCRETE)):
@@ -153,10 +175,15 @@ def check(case: Method, *, compiled: bool, frozen: bool = False) -> None:
             raise Mismatch(f"shape {found.shape} instead of {expected.shape}")
         if np.any(np.isnan(found) & ~np.isnan(expected)):
             raise gt.errors.GradtapeError(f"it is NaN instead of {expected}")
-        integrals = ("entropy", "mean", "var", "std", "stats", "moment")  # SciPy's own have errors
-        if not np.allclose(
-            found, expected, rtol=1e-5 if case.method in integrals else 1e-8, atol=1e-12, equal_nan=True
-        ):
+        is_integral = case.method in (
+            "entropy",
+            "mean",
+            "var",
+            "std",
+            "stats",
+            "moment",
+        )  # SciPy's have errors
+        if not np.allclose(found, expected, rtol=1e-5 if is_integral else 1e-8, atol=1e-12, equal_nan=True):
             raise Mismatch(f"value {found} instead of {expected}")
         for place, gradient in zip(smooth, slopes, strict=True):
             slope, error, step = derivative(function, args, place)
@@ -166,7 +193,7 @@ def check(case: Method, *, compiled: bool, frozen: bool = False) -> None:
             )
             if np.isnan(ours):
                 raise gt.errors.GradtapeError(f"the derivative in argument {place} is NaN instead of {slope}")
-            if not abs(ours - slope) <= 3 * error + 1e-5 * scale + 1e-14:
+            if not abs(ours - slope) <= 3 * error + (3e-4 if is_integral else 1e-5) * scale + 1e-14:
                 raise Mismatch(f"derivative in argument {place}: {ours} instead of {slope} (+-{error})")
 
 

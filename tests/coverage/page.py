@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tests.coverage.cases import Namespace
+from tests.coverage.distributions import CONTINUOUS, DISCRETE, Method, every, gaps
 
 HEAD = """# Which functions are followed
 
@@ -15,7 +16,7 @@ argument against differences, second derivatives, in `gt.jit` and on a tape. A t
 *Followed* functions have derivatives. *Constant* ones return integers, booleans or steps: they work in traced code, and their derivative is
 zero. *Refused* ones raise an error that names the function and what to do instead; the reasons are below. What is left does not compute
 with numbers (files, types, settings); of `scipy.stats` it is also tests of tables of counts, random matrices and plots. The methods of its
-distributions are tested in `tests/ops/test_distributions.py`, and `python -m tests.coverage.distributions` measures all of them.
+distributions have [a table of their own](#methods-of-the-distributions-of-scipystats).
 
 | namespace | functions | with derivatives | followed | of these | constant | refused |
 |---|---:|---:|---:|---:|---:|---:|
@@ -25,7 +26,7 @@ distributions are tested in `tests/ops/test_distributions.py`, and `python -m te
 def page(namespaces: Iterable[Namespace]) -> str:
     """Return the page."""
     namespaces = list(namespaces)
-    rows, gaps = [], []
+    rows, lines = [], []
     for space in namespaces:
         followed, refused = len(space.cases), len(space.refused)
         smooth = followed + refused
@@ -34,10 +35,52 @@ def page(namespaces: Iterable[Namespace]) -> str:
             f"| `{space.name}` | {len(space.public)} | {smooth} | {followed} | {share} | {len(space.constant)} | {refused} |"
         )
         if space.refused:
-            gaps.append(f"## `{space.name}`\n")
+            lines.append(f"## `{space.name}`\n")
             by_reason: dict[str, list[str]] = {}
             for name, reason in sorted(space.refused.items()):
                 by_reason.setdefault(reason, []).append(f"`{name}`")
-            gaps += [f"- {', '.join(names)}: {reason}." for reason, names in by_reason.items()]
-            gaps.append("")
-    return HEAD + "\n".join(rows) + "\n\n" + "\n".join(gaps).rstrip() + "\n"
+            lines += [f"- {', '.join(names)}: {reason}." for reason, names in by_reason.items()]
+            lines.append("")
+    return HEAD + "\n".join(rows) + "\n\n" + "\n".join(lines) + "\n" + _distributions()
+
+
+DISTRIBUTIONS = """## Methods of the distributions of `scipy.stats`
+
+{methods}.
+
+They are called with traced points or levels, shape parameters, `loc` and `scale`; values are compared with
+SciPy's and derivatives in each float argument with differences, on a tape and in `gt.jit`. `python -m tests.coverage.distributions gamma t`
+measures two distributions, with `--jit` in compiled functions; a test measures a sample, and all of them in an exhaustive run.
+
+| distributions | methods | followed | of these |
+|---|---:|---:|---:|
+"""
+
+
+def _distributions() -> str:
+    """Return the section on the methods of distributions."""
+    missing, methods = gaps(), list(every())
+
+    def line(what: str, names: Iterable[str]) -> str:
+        of = [method for method in methods if method.distribution in names]
+        right = sum(method not in missing for method in of)
+        return f"| {what} | {len(of)} | {right} | {100 * right / len(of):.1f} % |"
+
+    partly = sorted({method.distribution for method in missing})
+    rows = [line("continuous", CONTINUOUS), line("discrete", DISCRETE)]
+    rows += [line(f"`{name}`", [name]) for name in partly]
+    whole = sorted(name for name in {**CONTINUOUS, **DISCRETE} if name not in partly)
+    text = DISTRIBUTIONS.format(
+        methods=", ".join(f"`{name}`" for name in dict.fromkeys(m.method for m in methods))
+    )
+    text += "\n".join(rows) + "\n\nWhole are " + ", ".join(f"`{name}`" for name in whole) + ".\n\n"
+    by_reason: dict[str, list[Method]] = {}
+    for method, reason in missing.items():
+        by_reason.setdefault(reason, []).append(method)
+    for reason, those in by_reason.items():
+        named: dict[str, list[str]] = {}
+        for distribution, name in those:
+            named.setdefault(distribution, []).append(name)
+        parts = [f"`{distribution}` ({', '.join(names)})" for distribution, names in named.items()]
+        text += f"- {', '.join(parts)}: {reason}.\n"
+    return text

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.coverage import distributions
 from tests.coverage.__main__ import PAGE
 from tests.coverage.cases import Case, Namespace
 from tests.coverage.measure import CHECKS, check_jit, check_tape, outcome
@@ -59,6 +60,27 @@ def test_batches_and_single_precision(first: int, way: str, exhaustive: bool) ->
         for param in params[first::SAMPLE]:
             found = outcome(CHECKS[way], param.values[0])
             assert not found.startswith("wrong"), (param.id, found)
+
+
+METHODS = list(distributions.every())
+METHOD_SAMPLE = 211
+"""Of so many methods of distributions one is measured, on a tape or compiled, unless the run is exhaustive."""
+
+
+@pytest.mark.parametrize("first", range(METHOD_SAMPLE))
+def test_methods_of_distributions(first: int, exhaustive: bool) -> None:
+    """They are right, unless a reason is known why not: then they are refused, or NaN, or SciPy has no value to compare with."""
+    if not exhaustive and first != 7:
+        return
+    known = distributions.gaps()
+    for place, method in enumerate(METHODS[first::METHOD_SAMPLE]):
+        for compiled in (False, True) if exhaustive else (place % 2 == 1,):
+            found = distributions.outcome(method, compiled=compiled)
+            assert not found or (method in known and not found.startswith("wrong")), (method, compiled, found)
+
+
+def test_gaps_are_methods_of_distributions() -> None:
+    assert distributions.gaps().keys() <= set(METHODS)
 
 
 @pytest.mark.parametrize(("case", "place"), every("refusals"))

@@ -276,3 +276,17 @@ def test_quantiles_at_the_ends_of_the_support_stay_there() -> None:
     assert gt.grad(special.gammainccinv)(1.1, 1.0) == 0
     assert gt.grad(special.betaincinv)(2.0, 3.0, 1.0) == 0
     assert gt.grad(lambda a: st.dgamma.median(a, 0.3, 1.7))(1.1) == 0
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1.8, -0.5), (1.0, 0.4), (0.8, 0.0)])
+def test_stable_distributions(alpha: float, beta: float) -> None:
+    x, loc, scale = np.array([-0.7, 0.4, 1.9]), np.float64(0.3), np.float64(1.7)
+    smooth = [0, 3, 4] if alpha == 1 else [0, 1, 2, 3, 4]
+    for method in (st.levy_stable.pdf, st.levy_stable.cdf):
+        check(method, [x, np.float64(alpha), np.float64(beta), loc, scale], smooth)
+
+
+def test_integrals_over_narrow_peaks_and_supports_with_an_end() -> None:
+    for name in ("mielke", "rel_breitwigner"):
+        check(getattr(st, name).entropy, [*map(np.float64, SHAPES[name])], list(range(len(SHAPES[name]))))
+    check(st.pearson3.sf, [np.array([-1.2, 0.3]), np.float64(-2.0)], [0, 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def logpdf(self: Any, x: Any, *args: Any, **kwds: Any) -> Value:
     return _density(z, given, inside if is_number(given.scale, 1) else inside - log(given.scale), -np.inf)
 
 
-def _of_probability(name: str, at_low: float, at_high: float) -> None:
+def _of_probability(name: str, at_low: float, at_high: float) -> Callable[..., Value]:
     @borrows(f"scipy.stats.rv_continuous.{name}")
     def method(self: Any, x: Any, *args: Any, **kwds: Any) -> Value:
         given = parameters(self, args, kwds)
@@ -63,8 +64,10 @@ def _of_probability(name: str, at_low: float, at_high: float) -> None:
         result = where(greater_equal(z, given.high), at_high, result)
         return finish(where(isnan(z), np.nan, result), given, z)
 
+    return method
 
-_of_probability("cdf", 0.0, 1.0)
+
+cdf = _of_probability("cdf", 0.0, 1.0)
 _of_probability("logcdf", -np.inf, 0.0)
 _of_probability("sf", 1.0, 0.0)
 _of_probability("logsf", 0.0, -np.inf)

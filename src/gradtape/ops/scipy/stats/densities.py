@@ -36,7 +36,7 @@ from gradtape.ops.scipy.stats.implicit import (
     quantile_above,
     with_derivatives,
 )
-from gradtape.ops.scipy.stats.quadrature import along_first_axis, integral, moment, rank_of
+from gradtape.ops.scipy.stats.quadrature import BREAKS, along_first_axis, integral, moment, rank_of
 
 Rule = Callable[..., Any]
 SQRT_2PI: Final = math.sqrt(2 * math.pi)
@@ -165,6 +165,9 @@ def gausshyper(self: Any, x: Any, a: Any, b: Any, c: Any, z: Any) -> Value:
 def gausshyper_moment(self: Any, n: Any, *shapes: Any) -> Value:
     """Follow the method: the integral, which has derivatives in all parameters."""
     return moment(self, n, *shapes)
+
+
+BREAKS["rel_breitwigner"] = as_array
 
 
 # The noncentral t: a normal variable over a chi variable s, of which the mixture is an integral.

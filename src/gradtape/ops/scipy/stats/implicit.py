@@ -26,7 +26,7 @@ from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.shape import reshape
-from gradtape.ops.scipy.stats.quadrature import integral, rank_of
+from gradtape.ops.scipy.stats.quadrature import integral, rank_of, support
 
 NOT_FOLLOWED: Final = (UnsupportedFunctionError, ConcretizationError)
 """Errors of private methods that call compiled code without a rule."""
@@ -150,7 +150,7 @@ def with_derivatives(value: Value, mass: Value) -> Value:
 
 def probability_below(distribution: Any, x: Value, shapes: tuple[Any, ...]) -> Value:
     """Return the probability up to x: SciPy's value, with the derivatives of the integral of the density."""
-    low, high = HOOKS.call(distribution._get_support, *shapes)
+    low, high = support(distribution, shapes)
     value = numbers(distribution, "_cdf", x, *shapes)
     inside = where(x > low, where(x < high, x, high), low)
     return with_derivatives(value, _mass(distribution, low, inside, shapes))
@@ -158,7 +158,7 @@ def probability_below(distribution: Any, x: Value, shapes: tuple[Any, ...]) -> V
 
 def probability_above(distribution: Any, x: Value, shapes: tuple[Any, ...]) -> Value:
     """Return the probability from x on, as `probability_below`."""
-    low, high = HOOKS.call(distribution._get_support, *shapes)
+    low, high = support(distribution, shapes)
     value = numbers(distribution, "_sf", x, *shapes)
     inside = where(x > low, where(x < high, x, high), low)
     return with_derivatives(value, _mass(distribution, inside, high, shapes))

@@ -19,6 +19,7 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.scipy.stats.densities import private_rule, special
 from gradtape.ops.scipy.stats.implicit import probability_above, probability_below
+from gradtape.ops.scipy.stats.quadrature import SUPPORTS
 
 NEAR: Final = 0.03
 TERMS: Final = 14
@@ -195,6 +196,16 @@ def pearson3(self: Any, x: Any, skew: Any) -> Value:
     fourth = square * (2.0 - square) / 16.0 - 1.0 / 48.0
     series = -0.5 * x * x - 0.5 * math.log(2 * math.pi) + small * third + small * small * fourth
     return where(near, series, where(inside, far, -np.inf))
+
+
+def _pearson3_support(skew: Any) -> tuple[Value, Value]:
+    skew = as_array(skew)
+    near = less(fabs(skew), SKEW)
+    end = -2.0 / where(near, 1.0, skew)
+    return where(near | less(skew, 0.0), -np.inf, end), where(near | less(0.0, skew), np.inf, end)
+
+
+SUPPORTS["pearson3"] = _pearson3_support
 
 
 @private_rule("pearson3_gen._ppf")

@@ -10,6 +10,7 @@ H. Takahasi and M. Mori, "Double exponential formulas for numerical integration"
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,8 +21,9 @@ from gradtape.ir.op import NDArray
 from gradtape.kinds.arguments import as_array
 from gradtape.kinds.operands import broadcast_shapes
 from gradtape.kinds.registry import HOOKS, borrows
+from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.ops.core.elementwise.floats import isfinite, isinf
-from gradtape.ops.core.elementwise.logic import not_equal
+from gradtape.ops.core.elementwise.logic import greater, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.indexing import getitem
@@ -143,9 +145,48 @@ def rank_of(*operands: Any) -> int:
     return len(broadcast_shapes([x.shape if isinstance(x, Value) else np.shape(x) for x in operands]))
 
 
-def _support(distribution: Any, shapes: tuple[Any, ...]) -> tuple[Any, Any]:
-    low, high = HOOKS.call(distribution._get_support, *shapes)
+SUPPORTS: Final[dict[str, Callable[..., tuple[Any, Any]]]] = {}
+"""Supports, as functions of the shapes, of distributions whose ``_get_support`` is larger: a density jumps inside of it."""
+
+
+BREAKS: Final[dict[str, Callable[..., Any]]] = {}
+"""A point, as a function of the shapes, at which to divide the integral over the support of a distribution: the place of a narrow peak."""
+
+NEGLIGIBLE: Final = 1e-100
+"""Below this the derivatives of an integrand are left out: SciPy's formulas overflow in them before the density is zero."""
+
+
+def _over_support(distribution: Any, function: Callable[[Value], Any], shapes: tuple[Any, ...]) -> Value:
+    """Return the integral of a function over the support."""
+    low, high = support(distribution, shapes)
+    if distribution.name == "vonmises":
+        low, high = -np.pi, np.pi
+    at = BREAKS.get(distribution.name)
+    ends = [low, high] if at is None else [low, at(*shapes), high]
+    parts = [
+        integral(_without_zeros(function), start, end, rank_of(*shapes), TOLERANCE_OF_VALUES)
+        for start, end in itertools.pairwise(ends)
+    ]
+    return sum(parts[1:], parts[0])
+
+
+def support(distribution: Any, shapes: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Return where the density of a standard distribution is positive."""
+    own = SUPPORTS.get(distribution.name)
+    low, high = HOOKS.call(distribution._get_support, *shapes) if own is None else own(*shapes)
     return low, high
+
+
+def _without_zeros(function: Callable[[Value], Any]) -> Callable[[Value], Value]:
+    """Return the function, without derivatives where it is negligible or infinite: where powers overflow, those are no numbers."""
+
+    def guarded(x: Value) -> Value:
+        values = as_array(function(x))
+        inner = isfinite(values) & greater(absolute(values), NEGLIGIBLE)
+        middle = getitem(x, (x.shape[0] // 2,))
+        return where(inner, as_array(function(where(inner, x, middle))), stop_gradient(values))
+
+    return guarded
 
 
 @borrows("scipy.stats.rv_continuous._entropy")
@@ -155,7 +196,7 @@ def entropy(self: Any, *shapes: Any) -> Value:
     def integrand(x: Value) -> Value:
         return entr(as_array(HOOKS.call(self._pdf, x, *shapes)))
 
-    return integral(integrand, *_support(self, shapes), rank_of(*shapes), TOLERANCE_OF_VALUES)
+    return _over_support(self, integrand, shapes)
 
 
 def moment(self: Any, n: Any, *shapes: Any) -> Value:
@@ -164,8 +205,7 @@ def moment(self: Any, n: Any, *shapes: Any) -> Value:
     def integrand(x: Value) -> Value:
         return x ** int(n) * as_array(HOOKS.call(self._pdf, x, *shapes))
 
-    low, high = (-np.pi, np.pi) if self.name == "vonmises" else _support(self, shapes)
-    return integral(integrand, low, high, rank_of(*shapes), TOLERANCE_OF_VALUES)
+    return _over_support(self, integrand, shapes)
 
 
 @borrows("scipy.stats.rv_continuous._cdf")
@@ -175,5 +215,5 @@ def cdf(self: Any, x: Any, *shapes: Any) -> Value:
     def integrand(t: Value) -> Value:
         return as_array(HOOKS.call(self._pdf, t, *shapes))
 
-    low, _ = _support(self, shapes)
+    low, _ = support(self, shapes)
     return integral(integrand, low, as_array(x), rank_of(x, low, *shapes), TOLERANCE_OF_VALUES)
