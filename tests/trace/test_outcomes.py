@@ -1,7 +1,8 @@
-"""Errors of linear algebra that code is prepared for: ``except np.linalg.LinAlgError`` with a fallback."""
+"""Errors that code is prepared for: ``except np.linalg.LinAlgError`` with a fallback, and those of `math`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,3 +117,59 @@ def test_a_map_leaves_errors_to_the_run() -> None:
     )
     with pytest.raises(np.linalg.LinAlgError):
         gt.vmap(in_a_caller)(np.stack([GOOD, BAD]))
+
+
+def roots(x):
+    total = 0.0
+    for i in range(4):
+        try:
+            total += math.sqrt(x[i])
+        except ValueError:
+            total += 10.0 * x[i]
+    return total
+
+
+def until_it_fails(x):
+    total = 0.0
+    try:
+        for i in range(4):
+            total += math.log(x[i])
+    except Exception:
+        total += 1.0
+    finally:
+        total *= 2.0
+    return total
+
+
+def helped(x):
+    def inner(y):
+        return math.exp(1000.0 * y) + math.pow(y, 0.5)
+
+    try:
+        return inner(x[0])
+    except OverflowError:
+        return 5.0 * x[0]
+    except ValueError:
+        return 7.0 * x[0]
+
+
+@pytest.mark.parametrize("function", [roots, until_it_fails, helped], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "x", [[0.3, 0.5, 0.7, 0.9], [0.3, 0.5, -0.7, 0.9], [-0.3, -0.5, 0.7, 0.9], [2.0, 0.0, 1.0, 1.0]]
+)
+def test_errors_of_math_that_the_code_catches_are_raised(function, x):
+    x = np.array(x)
+    expected = function(x)
+    compiled = gt.jit(function)
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(x), expected, rtol=1e-12)
+    np.testing.assert_allclose(compiled(x[::-1]), function(x[::-1]), rtol=1e-12)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        value = function(watched) + 0.0 * watched[0]
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    np.testing.assert_allclose(tape.gradient(value, watched), gt.grad(function)(x), rtol=1e-12)
+
+
+def test_a_function_of_math_without_try_is_not_asked():
+    assert np.isnan(gt.jit(lambda x: math.sqrt(x[0]))(np.array([-1.0])))

@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.array.preallocated import Preallocated
 from gradtape.trace.dispatch.dispatch import call_function
+from gradtape.trace.jit.outcomes import is_handled
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.asarray import is_followed
 from gradtape.trace.patching.creation import HOOKED
@@ -184,14 +185,64 @@ def _number(x: Any, kind: type = float) -> Any:
     return x if isinstance(x, int | float | complex | np.generic) else None
 
 
-def _mathematical(function: Function, kind: type = float) -> Function:
+def _mathematical(function: Function, kind: type = float, invalid: Invalid | None = None) -> Function:
     def run(*args: Any, **kwargs: Any) -> Any:
         if find_followed(args) is None:
             return NotImplemented
         given = [_number(argument, kind) for argument in args]
-        return NotImplemented if None in map(type_or_none, given) else function(*given, **kwargs)
+        if None in map(type_or_none, given):
+            return NotImplemented
+        if invalid is not None and is_handled(sys._getframe(2)) and bool(invalid.holds(*given)):
+            raise invalid.error(invalid.message)
+        return function(*given, **kwargs)
 
     return run
+
+
+class Invalid(NamedTuple):
+    """The error that a function of `math` raises where NumPy's result is NaN or infinite.
+
+    Attributes
+    ----------
+    holds : callable
+        Whether it raises the error for arguments.
+    error : type
+    message : str
+    """
+
+    holds: Callable[..., Any]
+    error: type[Exception] = ValueError
+    message: str = "math domain error"
+
+
+def _overflow(largest: float) -> Invalid:
+    return Invalid(lambda x: (np.abs(x) > largest) & np.isfinite(x), OverflowError, "math range error")
+
+
+_EXPONENT: Final = Invalid(
+    lambda x: (x > 709.782712893384) & np.isfinite(x), OverflowError, "math range error"
+)
+_POSITIVE: Final = Invalid(lambda x, base=None: x <= 0.0)
+
+_INVALID: Final[dict[str, Invalid]] = {
+    "sqrt": Invalid(lambda x: x < 0.0),
+    "log": _POSITIVE,
+    "log2": _POSITIVE,
+    "log10": _POSITIVE,
+    "log1p": Invalid(lambda x: x <= -1.0),
+    "acos": Invalid(lambda x: np.abs(x) > 1.0),
+    "asin": Invalid(lambda x: np.abs(x) > 1.0),
+    "acosh": Invalid(lambda x: x < 1.0),
+    "atanh": Invalid(lambda x: np.abs(x) >= 1.0),
+    "fmod": Invalid(lambda x, y: y == 0.0),
+    "pow": Invalid(lambda x, y: ((x < 0.0) & (y != np.floor(y))) | ((x == 0.0) & (y < 0.0))),
+    "exp": _EXPONENT,
+    "expm1": _EXPONENT,
+    "sinh": _overflow(710.4758600739439),
+    "cosh": _overflow(710.4758600739439),
+}
+"""The errors of functions of `math`, by name. In other code the result is NaN or infinite, as Numba's; where user code may catch an error,
+a traced number is asked whether it is valid."""
 
 
 def type_or_none(x: Any) -> type | None:
@@ -310,7 +361,7 @@ _functions: Final[dict[Any, Function]] = {
     np.arange: _arange,
     np.nditer: _iterator,
     **{
-        getattr(math, name): _mathematical(function)
+        getattr(math, name): _mathematical(function, invalid=_INVALID.get(name))
         for name, function in _MATH.items()
         if hasattr(math, name)
     },
