@@ -30,7 +30,7 @@ def test_numbers_that_differ_are_refused(seed: Any) -> None:
         return c + (np.random.default_rng() if seed is None else outside).random()
 
     with pytest.raises(gt.errors.UnsupportedFunctionError, match="one draw would stand for all"):
-        gt.fori_loop(0, 2, body, 1.0)
+        gt.while_loop(lambda _, c: c < 9.0, lambda k, c: (k + 1, body(k, c)), (0, 1.0))
 
 
 def test_raw_numbers_are_refused_in_compiled_functions() -> None:

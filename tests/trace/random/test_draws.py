@@ -270,7 +270,9 @@ def test_other_processes_draw_from_their_own_generators() -> None:
         (lambda x, rng: x * len(rng.bytes(3)), "bytes"),
         (lambda x, rng: x + rng.random(out=np.empty(3)), "random"),
         (lambda x, rng: x + rng.spawn(1)[0].normal(), "spawn"),
-        (lambda x, rng: gt.fori_loop(0, 3, lambda k, y: y + rng.normal(), x), "fori_loop"),
+        (lambda x, rng: gt.while_loop(lambda y: y < 3, lambda y: (y + rng.random(),), (x,)), "while_loop"),
+        (lambda x, rng: gt.fori_loop(0, 3, lambda k, y: y + rng.gamma(y), x), "gamma"),
+        (lambda x, rng: gt.fori_loop(0, 3, lambda k, y: y + rng.gamma(x), 0 * x), "gamma"),
         (lambda x, rng: gt.cond(x > 0, lambda: rng.normal(), lambda: 0.0), "cond"),
     ],
 )

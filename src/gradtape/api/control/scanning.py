@@ -31,6 +31,8 @@ from gradtape.kinds.operands import broadcast_to
 from gradtape.trace.array.array import Array
 from gradtape.trace.jit.bodies import BodyInput, BodyTracer, TracedBody, definition_site
 from gradtape.trace.jit.guards import InLoop
+from gradtape.trace.random.draws import LoopDraws
+from gradtape.trace.random.generators import loop_draws
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import Policy
 from gradtape.transforms.loops.ops import scan as scan_node
@@ -174,6 +176,7 @@ class ScanTracer:
     unroll = 1
     policy: Policy = None
     length = 0
+    draws: LoopDraws | None = None
 
     def __init__(
         self,
@@ -221,12 +224,16 @@ class ScanTracer:
             if self._pair
             else "carry it, and return it",
         )
+        tag.draws = self.draws = loop_draws()
         index = Value(aval((), INT64, True), tags=(tag,))
         carries = placeholders(types, tag)
         elements = placeholders(element_types(self.elements.values), tag)
         carry = self.init.with_arrays(carries)
         given = (carry, self.elements.with_arrays(elements)) if self._pair else (index, carry)
-        return tracing.run(self.body, self._written, tag, [index, *carries, *elements], *given)
+        traced = tracing.run(self.body, self._written, tag, [index, *carries, *elements], *given)
+        if self.draws is not None:
+            traced.inputs = (*traced.inputs, *[draw.value for draw in self.draws.calls])
+        return traced
 
     def _carries(self, traced: TracedBody) -> list[Value]:
         """Return the next carries of a run of the body."""
@@ -259,7 +266,9 @@ class ScanTracer:
 
     def _emitted(self, body: Body, consts: Sequence[BodyInput], carries: list[Value]) -> list[Value]:
         shared = [operand(place) for place in consts]
-        arrays = self.elements.values
+        arrays = [*self.elements.values]
+        if self.length and self.draws is not None:
+            arrays += self.draws.stacks(self.length, self.reverse)
         if self.length == 0:
             ys = body.outputs[len(carries) :]
             return [*carries, *[broadcast_to(literal(0, y.dtype), (0, *y.shape)) for y in ys]]

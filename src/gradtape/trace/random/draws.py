@@ -8,9 +8,11 @@ computed first, by a program of its own. No number is part of a program, and a p
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -46,11 +48,10 @@ class Fresh:
 class Seeded:
     """The generators that the body of a loop or branch makes with a seed: in each iteration they draw the same numbers."""
 
-    __slots__ = ("_made",)
-
-    calls: Final[tuple[Draw, ...]] = ()  # what they draw are numbers, which nothing repeats
+    __slots__ = ("_made", "calls")
 
     def __init__(self) -> None:
+        self.calls: list[Draw] = []  # what they draw are numbers, which nothing repeats
         self._made: dict[int, Any] = {}
 
     def made(self, generator: Any) -> None:
@@ -207,6 +208,96 @@ class Draws:
             )
         numbers = [draw.value.data for draw in self.calls]
         return DrawPlan(steps, numbers, list(self._changes.values()))  # type: ignore[arg-type]
+
+
+class LoopDraws(Seeded):
+    """The draws in the body of a loop with known trip count: all iterations draw before the loop, and it reads their numbers.
+
+    Parameters
+    ----------
+    draws : Draws, LoopDraws or None
+        Those of the trace around the loop; None where it runs at once.
+    around : Trace or None
+        That trace.
+    """
+
+    __slots__ = ("_around", "_draws")
+
+    def __init__(self, draws: Draws | LoopDraws | None, around: Trace | None) -> None:
+        super().__init__()
+        self._draws = draws
+        self._around = around
+
+    def can_draw(self, generator: Any) -> bool:
+        """Return whether it is known where later calls find a generator."""
+        if isinstance(self._draws, LoopDraws):
+            return self._draws.can_draw(generator)
+        return self._draws is None or self._draws.knows(generator)
+
+    def draw(
+        self,
+        trace: Trace,
+        generator: Any,
+        sampler: Sampler,
+        parameters: Sequence[Value],
+        warning: Callable[[], None] | None,
+    ) -> Value:
+        """Return a value that stands for the numbers of each iteration."""
+        assert not parameters
+        with own_calls():
+            copy = deepcopy(generator)
+        array, is_plain = drawn_array(sampler, copy, [])
+        value = Value(aval(array.shape, array.dtype, is_plain), tags=(trace,))
+        self.calls.append(Draw(generator, sampler, (), value, 0, warning))
+        return value
+
+    def stacks(self, length: int, reverse: bool) -> list[Value]:
+        """Draw for all iterations, and return the numbers of each call along a first axis."""
+        groups: dict[int, IterationDraws] = {}
+        for draw in self.calls:
+            groups.setdefault(id(draw.source), IterationDraws(length, reverse)).samplers.append(draw.sampler)
+        found: dict[int, list[Value]] = {}
+        for draw in self.calls:
+            done = found.setdefault(id(draw.source), [])
+            sampler = partial(groups[id(draw.source)], len(done))
+            if self._draws is None or self._around is None:
+                done.append(constant(drawn_array(sampler, draw.source, [])[0]))
+            else:
+                done.append(self._draws.draw(self._around, draw.source, sampler, (), None))
+        return [found[id(draw.source)].pop(0) for draw in self.calls]
+
+
+class IterationDraws:
+    """The calls of one generator in the iterations of a loop, in NumPy's order: the first call draws for all of them.
+
+    Parameters
+    ----------
+    length : int
+        The trip count.
+    reverse : bool
+        Whether the last element of what a loop reads belongs to the first iteration.
+
+    Attributes
+    ----------
+    samplers : list of Sampler
+        The calls.
+    """
+
+    __slots__ = ("_drawn", "_length", "_reverse", "samplers")
+
+    def __init__(self, length: int, reverse: bool) -> None:
+        self.samplers: list[Sampler] = []
+        self._length = length
+        self._reverse = reverse
+        self._drawn = threading.local()
+
+    def __call__(self, place: int, generator: Any) -> NDArray:
+        """Return the numbers of one of the calls, (length, ...)."""
+        if place == 0:
+            rounds = [[one(generator) for one in self.samplers] for _ in range(self._length)]
+            self._drawn.arrays = [np.asarray(numbers) for numbers in zip(*rounds, strict=True)]
+        numbers: NDArray = self._drawn.arrays[place]
+        return np.ascontiguousarray(numbers[::-1]) if self._reverse else numbers
 
 
 class Step:

@@ -28,6 +28,7 @@ from gradtape.trace.random.distributions import REPARAMETERISED
 from gradtape.trace.random.draws import (
     LEGACY,
     Draws,
+    LoopDraws,
     Sampler,
     Seeded,
     drawn_array,
@@ -126,6 +127,14 @@ def _default_rng(function: Any, seed: Any = None) -> Any:
     return made
 
 
+def loop_draws() -> LoopDraws | None:
+    """Return where the draws in the body of a loop are entered that the user calls here; None where they are refused."""
+    trace = _trace_around()
+    if trace is None:
+        return LoopDraws(None, None)
+    return LoopDraws(trace.draws, trace) if isinstance(trace.draws, Draws | LoopDraws) else None
+
+
 def _has_made(trace: Trace, generator: Any) -> bool:
     """Return whether the body of a loop or branch has made a generator with a seed."""
     return isinstance(trace.draws, Seeded) and trace.draws.knows(generator)
@@ -203,13 +212,14 @@ class Call:
     def check(self) -> None:
         """Raise an error where a trace cannot repeat the call."""
         trace = self.trace
-        if isinstance(trace, InBody):
+        if isinstance(trace, InBody) and not isinstance(trace.draws, LoopDraws):
             raise self.refusal(
                 f"it is called in {trace.described}, which runs once in Python: one draw would stand for all",
-                "draw before the loop or branch: z = rng.standard_normal((n, ...)), and let the body read z[i]",
+                "draw before the loop or branch: z = rng.standard_normal((n, ...)), "
+                "and let the body read z[i]; bodies of gt.scan, gt.map and gt.fori_loop between integers may draw",
             )
         draws = None if trace is None else trace.draws
-        if not isinstance(draws, Draws):
+        if not isinstance(draws, Draws | LoopDraws):
             raise self.refusal(
                 "it is called in a function that is traced without its arguments", "draw outside"
             )
@@ -218,7 +228,8 @@ class Call:
                 "the compiled function would have what it returns in the trace, or change the generator there only",
                 "call it outside of the compiled function",
             )
-        if not draws.knows(self.generator):
+        known = draws.knows if isinstance(draws, Draws) else draws.can_draw
+        if not known(self.generator):
             raise self.refusal(
                 "where the generator comes from is not known, so that later calls could not find it",
                 "make it outside, and pass it as an argument or read it from a closure or global variable",
@@ -269,7 +280,12 @@ class Call:
                     note_exit(value, f"{self.name}(...)", data, meant=False)
             array, _ = drawn_array(sampler, self.generator, numbers)
             return array if array.ndim else array[()]
-        draws: Draws = self.trace.draws
+        draws: Draws | LoopDraws = self.trace.draws
+        if isinstance(draws, LoopDraws) and parameters:
+            raise self.refusal(
+                "its numbers depend on a parameter in another way than by a formula, and all iterations draw before the loop",
+                "draw before the loop: z = rng.standard_gamma(shape, n), and let the body read z[i]",
+            )
         value = draws.draw(self.trace, self.generator, sampler, parameters, warning)
         if value.dtype.kind not in "biufc":
             raise self.refusal(
