@@ -58,8 +58,9 @@ def run(command: Sequence[str]) -> str:
 class CKernels:
     """Graphs as functions of one C file."""
 
-    def __init__(self, folder: Path, blas: bool = False) -> None:
+    def __init__(self, folder: Path, blas: bool = False, options: Sequence[str] = ("-O1",)) -> None:
         self.folder = folder
+        self.options = options
         self.module = CModule(blas)
         self.graphs: list[tuple[Graph, int]] = []
         self._library: Any = None
@@ -88,7 +89,7 @@ class CKernels:
             declared = "".join([f"{head};\n" for head in heads])
             source.write_text(text.replace("\n\n", f"\n\n{declared}\n", 1))
             assert COMPILER is not None
-            run([COMPILER, *WARNINGS, "-O1", "-shared", "-fPIC", str(source), "-o", str(made), "-lm"])
+            run([COMPILER, *WARNINGS, *self.options, "-shared", "-fPIC", str(source), "-o", str(made), "-lm"])
             self._library = ctypes.CDLL(str(made))
         return self._library
 

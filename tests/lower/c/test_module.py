@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.api.export.closed import TracedCall, closed_graph, trace_call
+from gradtape.api.export.toolchain import FLAGS
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Graph, constant
 from gradtape.kinds.registry import ROWS
@@ -29,8 +31,8 @@ def traced_call(function: Any, *args: Any) -> TracedCall:
 class Compared:
     """Graphs that run as C and by the interpreter."""
 
-    def __init__(self, folder: Path) -> None:
-        self.kernels = CKernels(folder)
+    def __init__(self, folder: Path, options: Sequence[str]) -> None:
+        self.kernels = CKernels(folder, options=options)
         self.pending: list[tuple[int, Graph, Any, str]] = []
 
     def add(self, graph: Graph, arrays: Any, what: str) -> None:
@@ -46,9 +48,16 @@ class Compared:
             assert_same(outputs, interpret(graph, arrays), 1e-10, what)
 
 
+VECTORS = [option for option in FLAGS if option.startswith(("-D", "-f"))]
+both = pytest.mark.parametrize(
+    "options", [["-O1"], ["-O2", "-ftree-vectorize", *VECTORS]], ids=["plain", "vectors"]
+)
+
+
 @needs_c
-def test_rows_and_their_gradients(tmp_path: Path, exhaustive: bool) -> None:
-    compared = Compared(tmp_path)
+@both
+def test_rows_and_their_gradients(tmp_path: Path, exhaustive: bool, options: list[str]) -> None:
+    compared = Compared(tmp_path, options)
     step = 1 if exhaustive else STEP
     for case in structural_cases()[::step]:
         row, sample = case.values
@@ -120,6 +129,8 @@ PROGRAMS = [
     (gt.value_and_grad(solves, argnums=(0, 1)), (RNG.normal(size=(4, 4)), RNG.normal(size=(4, 2)))),
     (gt.value_and_grad(mixed), (RNG.normal(size=9), np.array([0, -1, 4]))),
     (gt.value_and_grad(special), (np.array([0.2, 1.4616, 1.47, 2.0, 7.5, 30.0]),)),
+    (gt.value_and_grad(lambda x: np.sum(np.exp(np.sin(x)) / (2.0 + x[::-1] ** 2)) + np.mean(np.log1p(x * x))), (RNG.normal(size=300),)),
+    (gt.value_and_grad(lambda x: np.sum(np.cumsum(x) * np.max(x)) + np.prod(x[:20])), (RNG.normal(size=100),)),
     (gt.jit(lambda z: np.exp(z) * z.conj()), (np.array([0.5 + 1j, -0.2j]),)),
     (gt.grad(lambda x, y: np.sum(np.tanh(x @ y))), (RNG.normal(size=(90, 70)), RNG.normal(size=(70, 80)))),
     (gt.grad(lambda x: np.sum((x.T @ x) ** 2)), (RNG.normal(size=(70, 66)).astype("f4"),)),
@@ -129,8 +140,9 @@ PROGRAMS = [
 
 
 @needs_c
-def test_programs(tmp_path: Path) -> None:
-    kernels = CKernels(tmp_path)
+@both
+def test_programs(tmp_path: Path, options: list[str]) -> None:
+    kernels = CKernels(tmp_path, options=options)
     made = []
     for function, args in PROGRAMS:
         traced = traced_call(function, *args)

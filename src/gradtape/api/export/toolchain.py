@@ -12,7 +12,10 @@ from typing import Final
 
 from gradtape.errors import ArgumentError
 
-FLAGS: Final = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC")
+FLAGS: Final = (
+    *("-std=gnu11", "-O3", "-fPIC"),
+    *("-DGRADTAPE_VECTORS", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"),
+)
 """Options that keep NumPy's results: none lets NaN, infinities, signed zeros or the order of other sums than the marked ones go."""
 
 TARGETS: Final = ("generic", "native")

@@ -146,7 +146,7 @@ class CModule:
         text = _PLACE.sub(lambda match: places[match[1]], _routine(file))
         self.parts.setdefault(text, text)
         self.calls_blas |= file in self.routines.values()
-        names: list[str] = re.findall(r"^static [^(\n]*?(\w+)\(", text, re.MULTILINE)
+        names: list[str] = re.findall(r"^(?:static [^(\n]*?|#define )(\w+)\(", text, re.MULTILINE)
         return names[-1]
 
     def add_function(self, function: CFunction) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gradtape.errors import LoweringError
+from gradtape.kinds.elementwise import Instruction
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.loops.affine import Affine, Position
@@ -49,6 +51,9 @@ RAN_OUT: Final = -2
 """The status where there is no memory."""
 
 INDENT: Final = "    "
+
+LEAST_LANES: Final = 8
+"""Iterations of a loop for which vectors pay."""
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
@@ -154,6 +159,9 @@ class _Printer:
         inner = indent + INDENT
         if isinstance(statement, For):
             var = statement.var
+            lanes = _lanes(statement)
+            if lanes is not None:
+                yield f"{indent}{self.helper('lanes') and lanes}"
             yield f"{indent}for (int64_t {var.name} = {var.low}; {var.name} < {var.high + 1}; {var.name}++) {{"
             yield from self.block(statement.body, inner)
             yield f"{indent}}}"
@@ -336,6 +344,44 @@ class _Printer:
     def place(self, place: Place) -> str:
         buffer, position = place
         return buffer.name if position == 0 else f"{buffer.name} + {self.position(position)}"
+
+
+def _lanes(loop: For) -> str | None:
+    """Return the pragma of an innermost loop whose iterations may be the lanes of vectors, in which its sums are taken; None for others."""
+    body = loop.body
+    stored = {statement.buffer: statement.index for statement in body if isinstance(statement, Store)}
+    sums = {s.target.name: s.value for s in body if isinstance(s, Assign)}
+    added: dict[str, Compute] = {s.target.name: s for s in body if isinstance(s, Compute)}
+    uses = Counter(number.name for s in body for number in numbers_of(s) if isinstance(number, Register))
+    if loop.trip_count < LEAST_LANES:
+        return None
+    for statement in body:
+        if isinstance(statement, Load | Store):
+            index = stored.get(statement.buffer, statement.index)
+            if index != statement.index:
+                return None
+            if isinstance(statement, Store) and (isinstance(index, int) or loop.var not in index.terms):
+                return None
+        elif not isinstance(statement, Compute | Assign):
+            return None
+    for name, value in sums.items():
+        made = added.get(value.name) if isinstance(value, Register) else None
+        if (
+            made is None
+            or not (made.reassociate and _is_sum(made, name))
+            or uses[name] != 1
+            or uses[made.target.name] != 1
+        ):
+            return None
+    return f"SUM_LANES({', '.join(sums)})" if sums else "LANES"
+
+
+def _is_sum(made: Compute, name: str) -> bool:
+    """Return whether an addition of floats has an accumulator as an operand."""
+    is_addition = (
+        isinstance(made.body, Instruction) and made.body.real == "fadd" and made.target.dtype.kind == "f"
+    )
+    return is_addition and any(isinstance(arg, Register) and arg.name == name for arg in made.args)
 
 
 def _pairs_swapped(pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
