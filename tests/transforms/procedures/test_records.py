@@ -8,13 +8,14 @@ import pytest
 from gradtape.ir.body import make_body
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
+from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.exponential import sin
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.ir import Apply, Pointer, Push, Span
 from gradtape.procedures.traversal import walk
 from tests.transforms.procedures.samples import cholesky, gauss_seidel, histogram, pendulum, triangular
-from tests.transforms.procedures.test_vjp import check_adjoint, pullback
+from tests.transforms.procedures.test_vjp import check_adjoint, pullback, seeds_of
 
 
 def depths(statements, depth=0):
@@ -84,7 +85,9 @@ def test_what_an_iteration_allocates_is_not_restored():
     pushed = [value for s in walk(pulled.body) if isinstance(s, Push) for value in s.values]
     assert pushed and all(isinstance(value, Pointer) for value in pushed)
     numbers = np.random.default_rng(0).normal(size=(4, 6, 6))
-    check_adjoint(procedure, [numbers])
+    (cotangent,) = check_adjoint(procedure, [numbers])
+    compiled = compile_procedure(pulled)(numbers, *seeds_of(procedure))
+    np.testing.assert_allclose(compiled[1], cotangent, rtol=1e-12)
 
 
 def test_what_is_allocated_before_a_loop_is_restored():
