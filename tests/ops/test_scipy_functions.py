@@ -15,7 +15,6 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import norm
 
 import gradtape as gt
-from gradtape.errors import UnsupportedFunctionError
 from tests.support.programs.matrices import A, Array, B, Function, bent, check_program, definite
 
 PROGRAMS: dict[str, tuple[Function, tuple[Array, ...]]] = {
@@ -80,9 +79,12 @@ def test_complex_systems() -> None:
         np.testing.assert_allclose(gt.jit(function)(x), function(x), rtol=1e-8, atol=1e-9)
 
 
-def test_what_is_not_followed_says_so() -> None:
-    with pytest.raises(UnsupportedFunctionError, match="what to do"):
-        gt.jit(lambda x: logsumexp(x, return_sign=True))(X)
+def test_logarithms_of_sums_with_signs() -> None:
+    factors = np.array([1.0, -0.4, -2.0])
+    for x in (X, X + 1j * X**2):
+        expected = logsumexp(x, b=factors, return_sign=True)
+        found = gt.jit(lambda x: logsumexp(x, b=factors, return_sign=True))(x)
+        np.testing.assert_allclose(found, expected)
 
 
 # Names

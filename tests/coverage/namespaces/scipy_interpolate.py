@@ -25,6 +25,11 @@ PLACES = np.array([[0.3, 0.2], [1.7, 1.2], [2.5, 1.9]])
 POINTS = np.random.default_rng(0).uniform(size=(12, 2))
 HEIGHTS = np.sin(3 * POINTS[:, 0]) + POINTS[:, 1] ** 2
 INNER = np.array([[0.4, 0.5], [0.6, 0.3]])
+LONG = np.arange(12.0)
+ROUGH = np.sin(LONG) + 0.3 * np.cos(7 * LONG)
+AT = np.linspace(0.3, 10.6, 6)
+MANY = np.random.default_rng(1).uniform(size=(30, 2))
+MANY_HEIGHTS = np.sin(3 * MANY[:, 0]) * MANY[:, 1] + MANY[:, 0]
 
 
 def first(function: Callable[..., Any], *arrays: Any) -> list[Case]:
@@ -136,13 +141,18 @@ CASES: dict[str, list[Case]] = {
     "UnivariateSpline": [
         *first(lambda y, q: interpolate.UnivariateSpline(X, y, s=0)(q), Y, Q),
         *first(lambda q: interpolate.UnivariateSpline(X, Y, s=0.01)(q), Q),
+        *first(lambda y, q: interpolate.UnivariateSpline(LONG, y, s=0.4)(q), ROUGH, AT),
+        *first(lambda x, y, w: interpolate.UnivariateSpline(x, y, w, k=2)(AT), LONG, ROUGH, 1 + ROUGH**2),
     ],
     "InterpolatedUnivariateSpline": [
         *first(lambda y, q: interpolate.InterpolatedUnivariateSpline(X, y).derivative()(q), Y, Q),
         *first(lambda y, a: interpolate.InterpolatedUnivariateSpline(X, y).integral(a, 2.0), Y, 0.3),
     ],
     "LSQUnivariateSpline": first(lambda y, q: interpolate.LSQUnivariateSpline(X, y, [1.8])(q), Y, Q),
-    "splrep": first(lambda y, q: interpolate.splev(q, interpolate.splrep(X, y)), Y, Q),
+    "splrep": [
+        *first(lambda y, q: interpolate.splev(q, interpolate.splrep(X, y)), Y, Q),
+        *call(lambda y, s: interpolate.splev(AT, interpolate.splrep(LONG, y, s=s)), ROUGH, 0.4, rtol=1e-4),
+    ],
     "splev": first(
         lambda c, q: interpolate.splev(q, (T, c, 3), der=1), np.concatenate([C, np.zeros(4)]), Q * 0.79
     ),
@@ -151,7 +161,29 @@ CASES: dict[str, list[Case]] = {
     "splint": first(lambda y, a, b: interpolate.splint(a, b, interpolate.splrep(X, y)), Y, 0.3, 2.0),
     "spalde": first(lambda y, q: interpolate.spalde(q, interpolate.splrep(X, y)), Y, 1.2),
     "insert": first(lambda y: interpolate.insert(1.2, interpolate.splrep(X, y))[1][:7], Y),
-    "splprep": first(lambda x, y: interpolate.splprep([x, y], s=0)[0][1], X, Y),
+    "splprep": [
+        *first(lambda x, y: interpolate.splprep([x, y], s=0)[0][1], X, Y),
+        *first(lambda x, y: interpolate.splprep([x, y], s=0.5)[0][1], LONG, ROUGH),
+    ],
+    "sproot": first(lambda y: interpolate.sproot(interpolate.splrep(X, y - 1.0)), Y),
+    "FloaterHormannInterpolator": first(
+        lambda x, y, q: interpolate.FloaterHormannInterpolator(x, y, d=2)(q), X, Y, Q
+    ),
+    "SmoothBivariateSpline": [
+        *first(lambda z, q: interpolate.SmoothBivariateSpline(*MANY.T, z)(q, q), MANY_HEIGHTS, [0.3, 0.6]),
+        *first(
+            lambda z, w: interpolate.SmoothBivariateSpline(*MANY.T, z, w, kx=2, ky=1)(*INNER.T, grid=False),
+            MANY_HEIGHTS,
+            1 + MANY_HEIGHTS**2,
+        ),
+    ],
+    "LSQBivariateSpline": first(
+        lambda z: interpolate.LSQBivariateSpline(*MANY.T, z, [0.5], [0.5], kx=1, ky=2)(*INNER.T, grid=False),
+        MANY_HEIGHTS,
+    ),
+    "bisplrep": first(
+        lambda z: interpolate.bisplev([0.3, 0.6], [0.2, 0.5], interpolate.bisplrep(*MANY.T, z)), MANY_HEIGHTS
+    ),
     "bisplev": first(
         lambda a, b: interpolate.bisplev(a, b, (T, T, np.sin(np.arange(36.0)), 3, 3)), [0.3, 1.7], [0.2, 1.2]
     ),
@@ -189,22 +221,23 @@ CASES: dict[str, list[Case]] = {
     "approximate_taylor_polynomial": first(
         lambda a: interpolate.approximate_taylor_polynomial(lambda z: np.exp(a * z), 0.0, 3, 1.0)(Q), 0.4
     ),
-    "make_splrep": first(lambda y, q: interpolate.make_splrep(X, y, s=0)(q), Y, Q),
-    "make_splprep": first(lambda a, b: interpolate.make_splprep([a, b], s=0)[0]([0.2, 0.5]), Y, SLOPES),
+    "make_splrep": [
+        *first(lambda y, q: interpolate.make_splrep(X, y, s=0)(q), Y, Q),
+        *first(lambda y, q: interpolate.make_splrep(LONG, y, s=0.5)(q), ROUGH, AT),
+    ],
+    "make_splprep": [
+        *first(lambda a, b: interpolate.make_splprep([a, b], s=0)[0]([0.2, 0.5]), Y, SLOPES),
+        *first(lambda a, b: interpolate.make_splprep([a, b], s=0.5)[0]([0.2, 0.5]), LONG, ROUGH),
+    ],
 }
 REFUSED = {
     "AAA": "it chooses its points by the numbers, and has singular vectors of matrices that are nearly singular",
     "CloughTocher2DInterpolator": "its gradients at the points come from iterations in compiled code",
-    "FloaterHormannInterpolator": "which points it is asked at decides how it computes",
-    "sproot": "in jitted functions the number of roots depends on the numbers; on a tape it is followed",
     **dict.fromkeys(
         [
-            "LSQBivariateSpline",
             "LSQSphereBivariateSpline",
             "RectSphereBivariateSpline",
-            "SmoothBivariateSpline",
             "SmoothSphereBivariateSpline",
-            "bisplrep",
         ],
         "it fits in compiled code of FITPACK",
     ),
@@ -215,7 +248,6 @@ REFUSALS = {
         lambda v: interpolate.CloughTocher2DInterpolator(POINTS, v)(INNER), HEIGHTS
     ),
     "AAA": call(lambda y: interpolate.AAA(X, y)(Q), Y),
-    "sproot": call(lambda y: interpolate.sproot(interpolate.splrep(X, y - 1.0)), Y),
 }
 OTHERS = {
     "BivariateSpline": "the base class of splines of two variables",

@@ -10,6 +10,7 @@ J. Makhoul, "A fast cosine transform in one and two dimensions", 1980.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -154,12 +155,21 @@ def _floats(x: Any) -> Value:
     return value if value.dtype.kind in "fc" else convert(value, np.dtype(float))
 
 
-def _checked(kind: Any, norm: Any, orthogonalize: Any) -> tuple[int, bool]:
+@functools.cache
+def _scales_complex_numbers() -> bool:
+    """Return whether `orthogonalize` counts for complex numbers: SciPy 1.17 does not pass it on with them."""
+    import scipy.fft
+
+    return bool(scipy.fft.dct([1j], orthogonalize=True)[0] != scipy.fft.dct([1j])[0])
+
+
+def _checked(kind: Any, norm: Any, orthogonalize: Any, x: Value) -> tuple[int, bool]:
     if kind not in (1, 2, 3, 4):
         raise ValueError(f"invalid type {kind}")
     if norm not in _SWAPPED:
         raise ValueError(f'Invalid norm value {norm!r}; should be "backward", "ortho" or "forward".')
-    return int(kind), norm == "ortho" if orthogonalize is None else bool(orthogonalize)
+    by_norm = orthogonalize is None or (x.dtype.kind == "c" and not _scales_complex_numbers())
+    return int(kind), norm == "ortho" if by_norm else bool(orthogonalize)
 
 
 def _of_one_axis(name: str, sine: bool, inverse: bool) -> None:
@@ -175,7 +185,7 @@ def _of_one_axis(name: str, sine: bool, inverse: bool) -> None:
         orthogonalize: Any = None,
     ) -> Value:
         value = _floats(x)
-        kind, ortho = _checked(type, norm, orthogonalize)
+        kind, ortho = _checked(type, norm, orthogonalize, value)
         count = None if n is None else as_int(n, "n")
         return _along(
             value,
@@ -199,7 +209,7 @@ def _of_axes(name: str, sine: bool, inverse: bool) -> None:
         orthogonalize: Any = None,
     ) -> Value:
         value = _floats(x)
-        kind, ortho = _checked(type, norm, orthogonalize)
+        kind, ortho = _checked(type, norm, orthogonalize, value)
         counts, places = _places(value, s, axes)
         for count, place in zip(counts, places, strict=True):
             value = _along(

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import UnsupportedFunctionError
-from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.arguments import NO_VALUE, as_array, kept_shape, reduced_axes
@@ -23,6 +21,7 @@ from gradtape.ops.core.elementwise.inverse import log, log2
 from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.logistic import logaddexp, logaddexp2
 from gradtape.ops.core.elementwise.select import where as select
+from gradtape.ops.core.elementwise.signs import absolute, sign
 from gradtape.ops.core.join import full
 from gradtape.ops.core.reductions import reduce_max, reduce_sum
 from gradtape.ops.core.shape import reshape, spread
@@ -111,14 +110,8 @@ implements_method("logaddexp2", "reduce", samples=SUMS, dtypes="qfD")(_reduce(lo
 @borrows("scipy.special.logsumexp")
 def logsumexp(
     a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
-) -> Value:
+) -> Any:
     """Return the logarithm of the sum of the exponentials, with factors `b`, as `scipy.special.logsumexp`."""
-    if return_sign:
-        raise UnsupportedFunctionError(
-            "scipy.special.logsumexp with return_sign=True is not followed",
-            where=here.site,
-            remedy="sum what is positive and what is negative apart",
-        )
     x = as_array(a)
     x = x if is_inexact(x.dtype) else convert(x, np.dtype(float))
     factor = None
@@ -128,8 +121,19 @@ def logsumexp(
         factor = add(factor, full(shape, 0, x.dtype))
         x = select(equal(factor, 0), convert(as_array(-np.inf), x.dtype), x)
     axes = reduced_axes(axis, x.ndim)
-    result = log_sum(x, axes, exp, log, factor)
-    return reshape(result, kept_shape(x.shape, axes)) if keepdims else result
+    results = _log_and_sign(x, axes, factor) if return_sign else (log_sum(x, axes, exp, log, factor),)
+    found = tuple([reshape(r, kept_shape(x.shape, axes)) if keepdims else r for r in results])
+    return found if return_sign else found[0]
+
+
+def _log_and_sign(x: Value, axes: tuple[int, ...], factor: Value | None) -> tuple[Value, Value]:
+    """Return the logarithm of the size of the sum, and its sign (of complex numbers, its direction)."""
+    largest = spread(largest_of(x, axes), x.shape, axes)
+    terms = exp(below(x, largest))
+    total = reduce_sum(terms if factor is None else terms * factor, axes=axes)
+    size = absolute(total)
+    shift = reduce_max(real(largest) if x.dtype.kind == "c" else largest, axes=axes)
+    return shift + log(size), sign(total)
 
 
 @borrows("scipy.special.softmax")

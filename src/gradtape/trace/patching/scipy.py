@@ -33,6 +33,7 @@ from gradtape.trace.routines import (
     multivariate,
     piecewise,
     rotations,
+    smoothing,
     sparse_equations,
     sparse_matrices,
     splines,
@@ -52,6 +53,7 @@ PACKAGES: Final = (
     sparse_matrices,
     sparse_equations,
     splines,
+    smoothing,
     multivariate,
     statistics,
 )

@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.routines.registry import known_numbers, lookup, refused, stands_for
-
-SMOOTHING = (
-    "how many knots there are, and where, depends on the numbers",
-    "choose the knots: scipy.interpolate.make_lsq_spline, or s=0",
-)
-"""Why smoothing splines of FITPACK are not followed in their data, and what to do."""
+from gradtape.trace.routines.registry import computed, lookup, refused, stands_for
 
 
 def knot_of(t: Any, k: int, points: Any) -> Any:
@@ -224,7 +218,7 @@ def insert_knot(xval: Any, t: Any, c: Any, k: int, periodic: bool = False) -> tu
 # FITPACK: (t, c, k), in which c is as long as t
 
 
-def _padded(c: Any, t: Any) -> Any:
+def padded(c: Any, t: Any) -> Any:
     missing = t.shape[0] - c.shape[0]
     return np.concatenate([c, np.zeros((missing, *c.shape[1:]))]) if missing > 0 else c
 
@@ -236,77 +230,16 @@ def _each(function: Any, c: Any) -> Any:
     return None
 
 
-@stands_for("scipy.interpolate._fitpack_impl.splrep")
-def splrep(
-    x: Any,
-    y: Any,
-    w: Any = None,
-    xb: Any = None,
-    xe: Any = None,
-    k: int = 3,
-    task: int = 0,
-    s: Any = None,
-    t: Any = None,
-    full_output: int = 0,
-    per: int = 0,
-    quiet: int = 1,
-) -> Any:
-    """Follow `scipy.interpolate.splrep` for splines that interpolate, and for given knots."""
-    x, y = np.atleast_1d(x), np.atleast_1d(y)
-    smooth = t is None and (s is not None or w is not None) and not (isinstance(s, int | float) and s == 0)
-    if per or smooth or full_output or task == 1:
-        raise refused(
-            "scipy.interpolate.splrep with smoothing, per or full_output, of traced arrays", *SMOOTHING
-        )
-    knots = _interpolating_knots(x, k, xb, xe) if t is None else _knots_around(x, t, k, xb, xe)
-    w = np.ones(x.shape[0]) if w is None or t is None else w
-    matrix = collocation(knots, k, x)
-    c = solved_along_first(matrix, y) if t is None else fitted_along_first(matrix, y, w)
-    return knots, _padded(c, knots), k
-
-
-def _knots_around(x: Any, inner: Any, k: int, xb: Any, xe: Any) -> Any:
+def knots_around(x: Any, inner: Any, k: int, xb: Any, xe: Any) -> Any:
     first = x[:1] if xb is None else np.reshape(xb, (1,))
     last = x[-1:] if xe is None else np.reshape(xe, (1,))
     return np.concatenate([first] * (k + 1) + [np.asarray(inner)] + [last] * (k + 1))
 
 
-def _interpolating_knots(x: Any, k: int, xb: Any = None, xe: Any = None) -> Any:
+def interpolating_knots(x: Any, k: int, xb: Any = None, xe: Any = None) -> Any:
     half = k // 2
     inner = x[half + 1 : -half - 1] if k % 2 else (x[half : -half - 1] + x[half + 1 : -half]) / 2
-    return _knots_around(x, inner, k, xb, xe)
-
-
-@stands_for("scipy.interpolate._fitpack_impl.splprep")
-def splprep(
-    x: Any,
-    w: Any = None,
-    u: Any = None,
-    ub: Any = None,
-    ue: Any = None,
-    k: int = 3,
-    task: int = 0,
-    s: Any = None,
-    t: Any = None,
-    full_output: int = 0,
-    nest: Any = None,
-    per: int = 0,
-    quiet: int = 1,
-) -> Any:
-    """Follow `scipy.interpolate.splprep` for curves that interpolate."""
-    if task or per or full_output or t is not None or not (isinstance(s, int | float) and s == 0):
-        raise refused(
-            "scipy.interpolate.splprep with smoothing, per or full_output, of traced arrays", *SMOOTHING
-        )
-    points = np.stack([np.asarray(part) + 0.0 for part in x])
-    if u is None:
-        steps = np.sqrt(np.sum(np.diff(points, axis=1) ** 2, axis=0))
-        length = np.concatenate([np.zeros(1), np.cumsum(steps)])
-        u = length / length[-1]
-    u = np.asarray(u)
-    knots = _interpolating_knots(u, k, ub, ue)
-    c = solved_along_first(collocation(knots, k, u), points.T)
-    return (knots, [c[:, column] for column in range(c.shape[1])], k), u
+    return knots_around(x, inner, k, xb, xe)
 
 
 @stands_for("scipy.interpolate._fitpack_impl.splev")
@@ -355,10 +288,14 @@ def sproot(tck: Any, mest: int = 10) -> Any:
     t, c, k = tck
     if (several := _each(lambda part: sproot((t, part, k), mest), c)) is not None:
         return several
-    what = "the roots of a spline"
-    numbers = known_numbers(t, what), known_numbers(c, what), k
-    roots: Any = sys.modules["scipy.interpolate._fitpack_impl"].sproot(numbers, mest)
-    for _ in range(2 if roots.size else 0):
+
+    def find(t: Any, c: Any) -> tuple[Any, Any]:
+        found = sys.modules["scipy.interpolate._fitpack_impl"].sproot((t, c, k), mest)
+        return np.pad(found, (0, mest - found.shape[0])), np.array(found.shape[0])
+
+    roots, count = computed(find, (np.zeros(mest), np.array(1)), t, c)
+    roots = roots[: int(count)]
+    for _ in range(2 if roots.shape[0] else 0):
         roots = roots - splev(roots, tck) / splev(roots, tck, 1)
     return roots
 
@@ -384,32 +321,15 @@ def insert(x: Any, tck: Any, m: int = 1, per: int = 0) -> Any:
     c = c[: t.shape[0] - k - 1]
     for _ in range(m):
         t, c = insert_knot(x, t, c, k, bool(per))
-    return t, _padded(c, t), k
+    return t, padded(c, t), k
 
 
-def _set_spline(spline: Any, x: Any, y: Any, k: int, knots: Any, c: Any) -> None:
-    full = _padded(c, knots)
+def set_spline(spline: Any, x: Any, y: Any, k: int, knots: Any, c: Any, residual: Any = 0.0) -> None:
+    """Write a fit to an object of `scipy.interpolate.UnivariateSpline`."""
+    full = padded(c, knots)
     spline._eval_args = knots, full, k
     nothing = [None] * 4
-    spline._data = (x, y, None, None, None, k, 0.0, knots.shape[0], knots, full, 0.0, *nothing[:3], -1)
-
-
-@stands_for("scipy.interpolate._fitpack2.UnivariateSpline.__init__")
-def univariate_spline(
-    self: Any,
-    x: Any,
-    y: Any,
-    w: Any = None,
-    bbox: Any = (None, None),
-    k: int = 3,
-    s: Any = None,
-    ext: Any = 0,
-    check_finite: bool = False,
-) -> None:
-    """Follow the constructor of `scipy.interpolate.UnivariateSpline` for splines that interpolate."""
-    if not (isinstance(s, int | float) and s == 0):
-        raise refused("scipy.interpolate.UnivariateSpline with s > 0 of traced data", *SMOOTHING)
-    interpolated_spline(self, x, y, w, bbox, k, ext, check_finite)
+    spline._data = (x, y, None, None, None, k, 0.0, knots.shape[0], knots, full, residual, *nothing[:3], -1)
 
 
 @stands_for("scipy.interpolate._fitpack2.InterpolatedUnivariateSpline.__init__")
@@ -425,8 +345,8 @@ def interpolated_spline(
 ) -> None:
     """Follow the constructor of `scipy.interpolate.InterpolatedUnivariateSpline`."""
     x, y, _, _, self.ext = self.validate_input(x, y, w, np.array([None, None]), k, 0, ext, check_finite)
-    knots = _interpolating_knots(x, k, *bbox)
-    _set_spline(self, x, y, k, knots, solved_along_first(collocation(knots, k, x), y))
+    knots = interpolating_knots(x, k, *bbox)
+    set_spline(self, x, y, k, knots, solved_along_first(collocation(knots, k, x), y))
 
 
 @stands_for("scipy.interpolate._fitpack2.LSQUnivariateSpline.__init__")
@@ -443,9 +363,9 @@ def least_squares_spline(
 ) -> None:
     """Follow the constructor of `scipy.interpolate.LSQUnivariateSpline`."""
     x, y, w, _, self.ext = self.validate_input(x, y, w, np.array([None, None]), k, None, ext, check_finite)
-    knots = _knots_around(x, t, k, *bbox)
+    knots = knots_around(x, t, k, *bbox)
     w = np.ones(x.shape[0]) if w is None else w
-    _set_spline(self, x, y, k, knots, fitted_along_first(collocation(knots, k, x), y, w))
+    set_spline(self, x, y, k, knots, fitted_along_first(collocation(knots, k, x), y, w))
 
 
 # Splines of two variables
@@ -465,13 +385,17 @@ def rectangular_spline(
 ) -> None:
     """Follow the constructor of `scipy.interpolate.RectBivariateSpline` for splines that interpolate."""
     if not (isinstance(s, int | float) and s == 0):
-        raise refused("scipy.interpolate.RectBivariateSpline with s > 0 of traced data", *SMOOTHING)
+        raise refused(
+            "scipy.interpolate.RectBivariateSpline with s > 0 of traced data",
+            "how many knots there are, and where, depends on the numbers",
+            "use s=0, or scipy.interpolate.SmoothBivariateSpline",
+        )
     x, y, z = np.ravel(x), np.ravel(y), np.asarray(z)
     if not ((np.diff(x) > 0.0).all() and (np.diff(y) > 0.0).all()):
         raise ValueError("x and y must be strictly increasing")
     if z.shape != (x.shape[0], y.shape[0]):
         raise ValueError("z must have as many rows as x has elements, and as many columns as y")
-    tx, ty = _interpolating_knots(x, kx, *bbox[:2]), _interpolating_knots(y, ky, *bbox[2:])
+    tx, ty = interpolating_knots(x, kx, *bbox[:2]), interpolating_knots(y, ky, *bbox[2:])
     half = solved_along_first(collocation(tx, kx, x), z)
     c = solved_along_first(collocation(ty, ky, y), half.T).T
     self.fp, self.tck, self.degrees = 0.0, (tx, ty, c.reshape(-1)), (kx, ky)
