@@ -1,6 +1,6 @@
 """Measures the gradients of loops written as code: first call, time against Numba's primal, memory, adjoints by hand in C.
 
-    python benchmarks/loops.py [--works cholesky,thomas] [--all] [--plain]
+    python benchmarks/loops.py [--works cholesky,thomas] [--all] [--plain] [--threads 2]
 
 The programs are those of tests/programs/loops, at their large sizes. Each runs in a process of its own on one core, with an empty cache:
 imports are not counted, and Numba compiles its primal after the first gradient. `memory` is what a gradient adds to the memory in use
@@ -47,6 +47,9 @@ TEN = (
 )
 """Those of the design."""
 
+PARALLEL = ("pair_energy", "smooth_rows", "asian_option")
+"""Loops by `numba.prange`; Numba's primal is compiled with ``parallel=True``. Measured with `--threads` of more than one."""
+
 FLAGS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-c")
 SAMPLE_SECONDS = 0.5
 
@@ -83,7 +86,7 @@ def scalar(function: Callable[..., Any], case: LoopProgram) -> Callable[..., Any
     return function if np.ndim(result) == 0 else lambda *args: np.sum(function(*args))
 
 
-def measure(name: str, plain: bool) -> dict[str, Any]:
+def measure(name: str, plain: bool, threads: int = 1) -> dict[str, Any]:
     """Return the figures of one program, in this process."""
     import numba
     import numba.core.compiler
@@ -92,7 +95,10 @@ def measure(name: str, plain: bool) -> dict[str, Any]:
 
     case = PROGRAMS[name]
     arguments = case.arguments(case.large)
-    primal = numba.njit(case.function)
+    gt.config.num_threads = threads
+    primal = numba.njit(case.function, parallel=threads > 1)
+    if threads > 1:
+        numba.set_num_threads(threads)
     function = scalar(case.function if plain else primal, case)
     both = gt.value_and_grad(function, argnums=case.active)
     before = time.perf_counter()
@@ -165,7 +171,7 @@ def by_hand(name: str, arguments: tuple[Any, ...]) -> tuple[Callable[[], float],
     return run, gradients
 
 
-def run(name: str, plain: bool, timeout: float) -> dict[str, Any]:
+def run(name: str, plain: bool, timeout: float, threads: int = 1) -> dict[str, Any]:
     """Measure in processes of their own: times, then memory."""
     environment = {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     measured: dict[str, Any] = {}
@@ -179,6 +185,7 @@ def run(name: str, plain: bool, timeout: float) -> dict[str, Any]:
                 "--one",
                 name,
                 *(["--plain"] if plain else []),
+                *(["--threads", str(threads)] if threads > 1 else []),
             ]
             try:
                 done = subprocess.run(
@@ -231,19 +238,24 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for a program")
     parser.add_argument("--memory", action="store_true", help="with --one, instead of the times")
     parser.add_argument("--one", help="measure in this process")
+    parser.add_argument("--threads", type=int, default=1, help="for loops by prange")
     options = parser.parse_args()
     if options.one:
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        figures = measure_memory if options.memory else measure
-        print(json.dumps(figures(options.one, options.plain)))
+        if options.threads == 1:
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        if options.memory:
+            print(json.dumps(measure_memory(options.one, options.plain)))
+        else:
+            print(json.dumps(measure(options.one, options.plain, options.threads)))
         return
-    works = options.works.split(",") if options.works else PROGRAMS if options.all else TEN
+    usual = TEN + PARALLEL if options.threads == 1 else PARALLEL
+    works = options.works.split(",") if options.works else PROGRAMS if options.all else usual
     print(
         "| program | first gradient s | Numba's primal ms | gradient ms | ratio | C ms | ratio to C | memory MB | remarks |\n"
         "|---|---:|---:|---:|---:|---:|---:|---:|---|"
     )
     for name in works:
-        print(row(name, run(name, options.plain, options.timeout)), flush=True)
+        print(row(name, run(name, options.plain, options.timeout, options.threads)), flush=True)
 
 
 if __name__ == "__main__":

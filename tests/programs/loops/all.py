@@ -8,6 +8,7 @@ from tests.programs.loops import (  # noqa: F401 - they enter their programs
     grids,
     iterations,
     linear_algebra,
+    parallel,
     recurrences,
 )
 from tests.programs.loops.cases import PROGRAMS
