@@ -22,6 +22,7 @@ from gradtape.api.inspect.script import ORDERS, run_profiled
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.config import config
 from gradtape.errors import ArgumentError, GradtapeError, counted
+from gradtape.lower.c.module import function_name
 from gradtape.lower.target.host import cpu_name, vector_bytes, vector_functions
 from gradtape.progress import progress
 from gradtape.runtime.compile.cache import cache_clear, cache_info, cache_path, disk
@@ -123,7 +124,7 @@ def _export(given: argparse.Namespace) -> int:
         if given.grad:
             chosen = given.argnums and (given.argnums[0] if len(given.argnums) == 1 else tuple(given.argnums))
             function = value_and_grad(function, chosen)
-        name = given.name or given.function.rpartition(":")[2].replace(".", "_")
+        name = given.name or function_name(given.function.rpartition(":")[2])
         files = export(
             function,
             *parse_specs(given.specs),

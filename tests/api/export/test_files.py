@@ -138,6 +138,16 @@ def test_names(tmp_path: Path) -> None:
     assert "double *grad_v, double *grad_u, double *aux, void" in header.read_text()
 
 
+@needs_c
+def test_names_that_c_keeps_for_itself(tmp_path: Path) -> None:
+    def f(NAN: Any, unix: Any, exp: Any) -> Any:
+        return {"a */": np.exp(NAN) + unix["*/"] + exp}
+
+    gt.export(f, float, {"*/": float}, gt.spec(2), path=tmp_path / "f.so")
+    _, header = gt.export(np.sin, gt.spec(2), path=tmp_path / "s.so")
+    assert "int sin_(const double *" in header.read_text()
+
+
 def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
     path = tmp_path / "f.c"
     x = gt.spec(3)
@@ -147,8 +157,10 @@ def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
         gt.export(np.sin, x, path=path, format="cpp")
     with pytest.raises(ArgumentError, match="target must be one of generic, native"):
         gt.export(np.sin, x, path=path, target="haswell")
-    with pytest.raises(ArgumentError, match=r"(?s)name must be a name in C; got 'a b'.*name='a_b'"):
+    with pytest.raises(ArgumentError, match=r"(?s)name must be a name in C .*; got 'a b'.*name='a_b'"):
         gt.export(np.sin, x, path=path, name="a b")
+    with pytest.raises(ArgumentError, match=r"(?s)that its library does not have; got 'exp'.*name='exp_'"):
+        gt.export(np.sin, x, path=path, name="exp")
     with pytest.raises(ArgumentError, match="there is no folder"):
         gt.export(np.sin, x, path=tmp_path / "none" / "f.c")
     with pytest.raises(ArgumentError, match="looks at a value that a description does not have"):

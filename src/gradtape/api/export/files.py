@@ -22,7 +22,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit
 from gradtape.errors import ArgumentError
 from gradtape.ir.printer import identifier
-from gradtape.lower.c.module import CFiles, CFunction, Operand, c_names, print_files
+from gradtape.lower.c.module import CFiles, CFunction, Operand, c_names, function_name, print_files
 from gradtape.lower.numba.module import EntryPoint, print_module
 from gradtape.trace.source.sites import user_site
 
@@ -73,7 +73,7 @@ def export(
     format : {"c", "shared", "object", "static", "numba", "gradtape"}, optional
         In place of the suffix.
     name : str, optional
-        Of the exported function, by default that of `function`.
+        Of the exported function, by default that of `function` (with an underscore if C has a function of this name).
     blas : bool, default False
         Whether exported C leaves products of large matrices to BLAS (``dgemm_``), with which it is linked then.
     target : {"generic", "native"}, default "generic"
@@ -118,11 +118,11 @@ def export(
         raise ArgumentError(
             f"export: target must be one of {', '.join(TARGETS)}; got {target!r}", where=user_site()
         )
-    if name is not None and c_names([name]) != [name]:
+    if name is not None and function_name(name) != name:
         raise ArgumentError(
-            f"export: name must be a name in C; got {name!r}",
+            f"export: name must be a name in C that its library does not have; got {name!r}",
             where=user_site(),
-            remedy=f"name={c_names([name])[0]!r}",
+            remedy=f"name={function_name(name)!r}",
         )
     if not file.parent.is_dir():
         raise ArgumentError(
@@ -130,7 +130,7 @@ def export(
         )
     check_callable(function, "export")
     traced = trace_call(function if isinstance(function, Jitted) else jit(function), specs, {})
-    name = name or c_names([identifier(traced.name)])[0]
+    name = name or function_name(identifier(traced.name))
     if kind == "numba":
         return (_written(file, _numba_module(traced, name)),)
     if kind == "gradtape":

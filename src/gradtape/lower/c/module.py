@@ -34,8 +34,23 @@ signed sizeof static struct switch typedef union unsigned void volatile while bo
 _CPP_WORDS: Final = """
 class new delete this template namespace private public protected operator try catch throw using virtual and or not xor
 """
-KEYWORDS: Final = frozenset([*_C_WORDS.split(), *_CPP_WORDS.split(), "workspace"])
-"""Words that C or C++ keep for themselves, and the name of the last parameter."""
+_MACROS: Final = (
+    "NULL NAN INFINITY HUGE_VAL EOF LANES SUM_LANES INT64_MIN INT64_C UINT64_C linux unix i386 workspace"
+)
+KEYWORDS: Final = frozenset([*_C_WORDS.split(), *_CPP_WORDS.split(), *_MACROS.split()])
+"""Words that C or C++ keep for themselves, macros, and the name of the last parameter."""
+
+_MATH: Final = """
+acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp gamma
+hypot ilogb isfinite isinf isnan j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter
+nexttoward pow remainder remquo rint round scalbln scalbn signbit signgam sin sinh sqrt tan tanh tgamma trunc y0 y1 yn
+"""
+_LIBRARY: Final = """
+abort abs atexit atof atoi bsearch calloc div exit free getenv labs main malloc memchr memcmp memcpy memmove memset mktemp qsort rand
+random realloc select srand strcat strchr strcmp strcpy strlen strtod strtol system index psi reserve
+"""
+LIBRARY_NAMES: Final = frozenset([*_MATH.split(), *[f"{name}f" for name in _MATH.split()], *_LIBRARY.split()])
+"""Functions of the C library and of the folder ``routines``, of which an exported function cannot have the name."""
 
 NOTE: Final = "Do not edit: export it again."
 
@@ -73,7 +88,7 @@ class Operand:
         """Return the line of the header about it."""
         extents = "".join([f"[{extent}]" for extent in self.value.shape])
         parts = ", each its real and its imaginary part" if self.value.dtype.kind == "c" else ""
-        return f"{self.place}: {self.type}{extents}{parts}"
+        return f"{self.place}: {self.type}{extents}{parts}".replace("*/", "* /")
 
 
 @value_record
@@ -266,6 +281,18 @@ def _header(function: CFunction, workspace: int, libraries: Sequence[str]) -> st
             "",
         ]
     )
+
+
+def function_name(wanted: str) -> str:
+    """Return a name in C for an exported function.
+
+    Examples
+    --------
+    >>> function_name("loss"), function_name("grad(f)"), function_name("sin")
+    ('loss', 'grad_f', 'sin_')
+    """
+    (name,) = c_names([wanted])
+    return f"{name}_" if name in LIBRARY_NAMES else name
 
 
 def c_names(wanted: Sequence[str]) -> list[str]:
