@@ -96,6 +96,7 @@ def _import_solvers(_: object) -> None:
 def _import_integrals(_: object) -> None:
     _importlib.import_module("gradtape.api.solvers.quadratures")
     _importlib.import_module("gradtape.api.ode.initial_value")
+    _importlib.import_module("gradtape.api.ode.boundary_value")
 
 
 def _import_exponentials(_: object) -> None:

@@ -231,11 +231,23 @@ INTEGRATE = Namespace(
                 0.7,
             )
         ],
+        "solve_bvp": [
+            case._replace(second=False)  # which takes long to compile
+            for case in call(
+                lambda c: integrate.solve_bvp(
+                    lambda x, y: np.stack([y[1], -c * y[0]]),
+                    lambda first, last: np.stack([first[0] - 1, last[1]]),
+                    [0.0, 1.0],
+                    np.zeros((2, 2)),
+                    tol=1e-9,
+                ).y[0, -1],
+                0.7,
+            )
+        ],
         "nsum": first(lambda p: integrate.nsum(lambda k: 1 / k**p, 1, np.inf).sum, 2.7),
     },
     refused={
         "qmc_quad": "it calls the function with numbers, at random points",
-        "solve_bvp": "it calls the function with numbers; its rule is for later",
     },
     refusals={
         "qmc_quad": call(

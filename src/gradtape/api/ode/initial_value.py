@@ -13,7 +13,7 @@ from gradtape.api.ode.events import Event, as_events, settled_times, times_on_ho
 from gradtape.api.ode.explicit import DormandPrince8, ExplicitMethod
 from gradtape.api.ode.implicit_method import Radau
 from gradtape.api.ode.problem import Problem
-from gradtape.api.ode.solution import Method, solution_at
+from gradtape.api.ode.solution import EndsOnly, Method, Unknown, solution_at
 from gradtape.api.solvers.leibniz import array_of, called
 from gradtape.api.solvers.solution import SolverCall, result_of, solver
 from gradtape.api.tape.create import stop_gradient
@@ -33,47 +33,11 @@ METHODS: dict[str, Callable[[], Method]] = {
 }
 """BDF and LSODA are methods of variable order, whose steps hang together; Radau takes their place, with the same tolerances."""
 
+UNKNOWN_STEPS = Unknown(
+    "scipy.integrate.solve_ivp without t_eval in a compiled function", "steps", "pass t_eval="
+)
+
 OPTIONS = {"rtol": 1e-3, "atol": 1e-6, "max_step": np.inf, "first_step": None}
-
-
-class EndsOnly:
-    """The times or states of steps whose number is not known in a compiled function: the first and the last.
-
-    Parameters
-    ----------
-    ends : Array
-        Those, along the last axis.
-    name : str
-        The attribute of the result, for errors.
-    """
-
-    def __init__(self, ends: Any, name: str) -> None:
-        self._ends, self._name = ends, name
-
-    def __getitem__(self, key: Any) -> Any:
-        keys = key if isinstance(key, tuple) else (key,)
-        *others, last = keys
-        is_end = isinstance(last, int) and last in (0, -1)
-        if not is_end or (len(keys) != self._ends.ndim and Ellipsis not in others):
-            raise self._refusal(f"{self._name}[{key!r}]")
-        return self._ends[key]
-
-    def __getattr__(self, name: str) -> Any:
-        raise self._refusal(f"{self._name}.{name}")
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise self._refusal(self._name)
-
-    def __iter__(self) -> Any:
-        raise self._refusal(self._name)
-
-    def _refusal(self, what: str) -> Exception:
-        end = "[-1]" if self._name == "t" else "[:, -1]"
-        return refused(
-            f"{what} of scipy.integrate.solve_ivp without t_eval in a compiled function",
-            "the number of steps is not known before it runs",
-            f"pass t_eval=, or read the last step alone: {self._name}{end}",
-        )
 
 
 class InitialValueCall:
@@ -298,7 +262,7 @@ def _in_compiled_function(initial: InitialValueCall) -> Any:
             y, has_come = initial.solve(np.where(is_before, stop_gradient(end), times))
             y = np.stack([initial.y0 + 0.0 * y[:, 0], np.where(is_before, y_end, y[:, -1])], axis=1)
             times = np.stack([times[0], t_end])
-        result.t, result.y = EndsOnly(times, "t"), EndsOnly(y, "y")
+        result.t, result.y = EndsOnly(times, "t", UNKNOWN_STEPS), EndsOnly(y, "y", UNKNOWN_STEPS)
     result.success = has_come
     result.status = np.where(has_come, np.where(is_before, 1, 0) if y_end is not None else 0, -1)
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from gradtape.api.control.loops import while_loop
 from gradtape.api.control.scanning import scan
 from gradtape.api.ode.problem import Problem
 from gradtape.api.tape.create import stop_gradient
+from gradtape.trace.routines.registry import refused
 
 
 class Method(Protocol):
@@ -23,6 +24,57 @@ class Method(Protocol):
 
     def interpolate(self, problem: Problem, state: Any, t: Any) -> Any:
         """Return the solution at a time in the last step."""
+
+
+class Unknown(NamedTuple):
+    """What is not known of a result before the program runs: of which call, how many of which things, and how to do without it."""
+
+    call: str
+    things: str
+    remedy: str
+
+
+class EndsOnly:
+    """The positions or states of steps or nodes whose number is not known in a compiled function: the first and the last.
+
+    Parameters
+    ----------
+    ends : Array
+        Those, along the last axis.
+    name : str
+        The attribute of the result, for errors.
+    unknown : Unknown
+        What is not known.
+    """
+
+    def __init__(self, ends: Any, name: str, unknown: Unknown) -> None:
+        self._ends, self._name, self._unknown = ends, name, unknown
+
+    def __getitem__(self, key: Any) -> Any:
+        keys = key if isinstance(key, tuple) else (key,)
+        *others, last = keys
+        is_end = isinstance(last, int) and last in (0, -1)
+        if not is_end or (len(keys) != self._ends.ndim and Ellipsis not in others):
+            raise self._refusal(f"{self._name}[{key!r}]")
+        return self._ends[key]
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._refusal(f"{self._name}.{name}")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._refusal(self._name)
+
+    def __iter__(self) -> Any:
+        raise self._refusal(self._name)
+
+    def _refusal(self, what: str) -> Exception:
+        end = "[-1]" if self._ends.ndim == 1 else "[:, -1]"
+        unknown = self._unknown
+        return refused(
+            f"{what} of {unknown.call}",
+            f"the number of {unknown.things} is not known before it runs",
+            f"{unknown.remedy}, or read the last one alone: {self._name}{end}",
+        )
 
 
 def solution_at(problem: Problem, method: Method, times: Any) -> tuple[Any, Any]:

@@ -24,6 +24,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import jacobian
 from gradtape.api.transforms.gradient import jvp
 from gradtape.errors import ArgumentError, ConcretizationError, ShapeError
+from gradtape.ir.body import bodies_of
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import as_value
 from gradtape.ops.core.linalg.equations import regular
@@ -61,6 +62,7 @@ def attach_derivative(residual: Callable[[Any], Any], root: Any, *, elementwise:
     except ConcretizationError:
         return _chord(residual, root, elementwise)
     equations = closed.apply
+    has_loops = any(bodies_of(node) for node in closed.body.nodes)
 
     @custom_jvp
     def solution(root: Any, *parameters: Any) -> Any:
@@ -72,15 +74,26 @@ def attach_derivative(residual: Callable[[Any], Any], root: Any, *, elementwise:
         free = [place for place, value in enumerate(parameters) if is_inexact(value.dtype)]
 
         def of_free(*given: Any) -> Any:
-            for place, value in zip(free, given, strict=True):
-                parameters[place] = value
-            return equations(x, *parameters)
+            moving = dict(zip(free, given, strict=True))
+            return equations(x, *[moving.get(place, value) for place, value in enumerate(parameters)])
 
         at = tuple([parameters[place] for place in free])
-        _, change = jvp(of_free, at, tuple([tangents[place + 1] for place in free]))
+        moved = tuple([tangents[place + 1] for place in free])
+        change = _product(of_free, at, moved) if has_loops else jvp(of_free, at, moved)[1]
         return x, -_solved(lambda x: equations(x, *primals[1:]), x, change, elementwise)
 
     return solution(root, *map(Array, closed.captured))
+
+
+def _product(function: Callable[..., Any], at: tuple[Any, ...], moved: tuple[Any, ...]) -> Any:
+    """Return the change of a function in which there are loops, by the matrix of its derivative.
+
+    A loop that pushes tangents computes numbers too: it is not linear, and cannot be transposed. To compute the matrix takes no longer than
+    to compute that of the equations.
+    """
+    parts = jacobian(function, argnums=tuple(range(len(at))))(*at)
+    terms = [np.tensordot(part, one, one.ndim) for part, one in zip(parts, moved, strict=True)]
+    return sum(terms[1:], terms[0])
 
 
 def _solved(residual: Callable[[Any], Any], x: Any, change: Any, elementwise: bool) -> Any:
