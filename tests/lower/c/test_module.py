@@ -20,7 +20,7 @@ from tests.support.lowering import array_input, assert_same, graph_of, inputs_li
 from tests.support.other_kernels import CKernels, needs_c
 from tests.support.registry_cases import cases, smooth_cases
 
-STEP = 17
+STEP = 31
 """Of so many cases of the registry one runs where time matters."""
 
 
@@ -80,7 +80,7 @@ def test_rows_and_their_gradients(tmp_path: Path, exhaustive: bool, options: lis
         total = ROWS["reduce_sum"](case.apply(*inputs), axes=(0,))
         chosen = [inputs[k] for k in case.smooth_positions()]
         compared.add(graph_of(inputs, with_gradient(chosen, total).outputs), arrays, f"{case}'")
-    assert len(compared.pending) > 40
+    assert len(compared.pending) > 25
     compared.check()
 
 
