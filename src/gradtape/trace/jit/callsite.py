@@ -560,7 +560,7 @@ class CallSite:
         computed = [*traced, *stored]
         wanted = [*computed, *[guard.value for guard in trace.guards]]
         draws = trace.draws.plan(trace.inputs, trace, lambda value: _is_captured(value, trace))
-        drawn = [draw.value for draw in trace.draws.calls]
+        drawn = [] if draws is None else draws.inputs
         first_content = len(call.positions) + len(trace.hidden)
         inputs = [*trace.inputs[:first_content], *drawn, *trace.inputs[first_content:]]
         nodes, captured = extract(wanted, inputs, stop=lambda value: _is_captured(value, trace))

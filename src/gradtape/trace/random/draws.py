@@ -18,10 +18,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.errors import GradtapeWarning, warn
-from gradtape.ir.graph import Graph, TraceTag, Value, constant, extract
+from gradtape.ir.graph import Graph, TraceTag, Value, constant, extract, next_serial
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import aval, is_inexact
 from gradtape.ops.core.elementwise.cast import stop_gradient
+from gradtape.ops.core.indexing import getitem
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.jit.guards import Guard, Trace
 from gradtape.trace.lazy.force import force
@@ -34,6 +35,10 @@ Sampler = Callable[..., Any]
 
 LEGACY: Final = np.random.mtrand._rand
 """The generator of the functions ``np.random.normal`` and so on."""
+
+
+PACKED: Final = 16
+"""Draws of one type from which on they are elements of one input."""
 
 
 class Fresh:
@@ -95,7 +100,10 @@ def drawn_array(sampler: Sampler, generator: Any, parameters: Sequence[NDArray])
     with own_calls():
         found = sampler(generator, *[array if array.ndim else array[()] for array in parameters])
     array = np.asarray(found)
-    return np.require(array, np.dtype(array.dtype.type), ("C", "A")), type(found) in (float, int, bool)
+    is_plain = type(found) in (float, int, bool)
+    if not is_plain:
+        array = np.require(array, np.dtype(array.dtype.type), ("C", "A"))
+    return array, is_plain
 
 
 class Change:
@@ -133,13 +141,14 @@ class Draws:
         In the order of the calls.
     """
 
-    __slots__ = ("_changes", "_kept", "_sources", "calls")
+    __slots__ = ("_changes", "_kept", "_moments", "_sources", "calls")
 
     def __init__(self, captured: Sequence[Any]) -> None:
         self.calls: list[Draw] = []
         self._sources: dict[int, Any] = {id(LEGACY): LEGACY}
         self._sources.update((id(generator), number) for number, generator in enumerate(captured))
         self._kept = list(captured)
+        self._moments: list[tuple[int, int]] = []  # for the nodes that read a draw in place of the input
         self._changes: dict[int, Change] = {}
 
     def knows(self, generator: Any) -> bool:
@@ -168,6 +177,7 @@ class Draws:
             self._changes[id(generator)].note()
         value = Value(aval(array.shape, array.dtype, is_plain), data=array, tags=(trace,))
         self.calls.append(Draw(source, sampler, tuple(parameters), value, len(trace.guards), warning))
+        self._moments.append((next_serial(), next_serial()))
         return value
 
     def restore(self) -> None:
@@ -175,6 +185,7 @@ class Draws:
         for change in self._changes.values():
             change.undo()
         self.calls.clear()
+        self._moments.clear()
 
     def plan(self, inputs: Sequence[Value], trace: Trace, stop: Callable[[Value], bool]) -> DrawPlan | None:
         """Return the plan of the draws; None where there are none.
@@ -193,21 +204,53 @@ class Draws:
         steps = []
         known = [*inputs]
         for draw in self.calls:
+            type_ = draw.value.aval
+            if not draw.parameters:
+                known.append(draw.value)
+                steps.append(
+                    Step(draw.source, draw.sampler, (), None, type_.shape, type_.dtype, draw.warning)
+                )
+                continue
             guards = [(guard.value, guard.expected) for guard in trace.guards[: draw.guards]]
-            ends = [*draw.parameters, *[value for value, _ in guards]] if draw.parameters else []
+            ends = [*draw.parameters, *[value for value, _ in guards]]
             nodes, leaves = extract(ends, known, stop)
             force(leaves)
             met = {value for node in nodes for value in node.inputs} | set(ends)
             needed = tuple([place for place, value in enumerate(known) if value in met])
             own = [known[place] for place in needed]
-            graph = Graph(own, nodes, draw.parameters, "parameters", guards) if draw.parameters else None
+            graph = Graph(own, nodes, draw.parameters, "parameters", guards)
             known.append(draw.value)
-            type_ = draw.value.aval
             steps.append(
                 Step(draw.source, draw.sampler, needed, graph, type_.shape, type_.dtype, draw.warning)
             )
         numbers = [draw.value.data for draw in self.calls]
-        return DrawPlan(steps, numbers, list(self._changes.values()))  # type: ignore[arg-type]
+        return DrawPlan(steps, numbers, list(self._changes.values()), self._packed(trace))  # type: ignore[arg-type]
+
+    def _packed(self, trace: Trace) -> list[Pack]:
+        """Return the inputs of the program: of many draws of one type there is one, and each is an element, so that a loop can be found."""
+        alike: dict[Any, list[int]] = {}
+        for place, draw in enumerate(self.calls):
+            alike.setdefault(draw.value.aval if len(self.calls) >= PACKED else place, []).append(place)
+        found = []
+        for places in alike.values():
+            values = [self.calls[place].value for place in places]
+            if len(values) < PACKED:
+                found += [Pack((place,), False, value) for place, value in zip(places, values, strict=True)]
+                continue
+            one = values[0].aval
+            whole = Value(aval((len(values), *one.shape), one.dtype), tags=(trace,))
+            for number, value in enumerate(values):
+                element = getitem(whole, number)
+                value.aval = element.aval
+                value.node, value.index = element.node, 0
+                node = element.node
+                assert node is not None
+                node.adopt(value, (element.aval,))
+                first = node.inputs[0].node
+                assert first is not None
+                first.serial, node.serial = self._moments[places[number]]
+            found.append(Pack(tuple(places), True, whole))
+        return found
 
 
 class LoopDraws(Seeded):
@@ -298,6 +341,30 @@ class IterationDraws:
             self._drawn.arrays = [np.asarray(numbers) for numbers in zip(*rounds, strict=True)]
         numbers: NDArray = self._drawn.arrays[place]
         return np.ascontiguousarray(numbers[::-1]) if self._reverse else numbers
+
+
+class Pack(NamedTuple):
+    """An input of the program that holds draws.
+
+    Attributes
+    ----------
+    places : tuple of int
+        Which draws.
+    is_stack : bool
+        Whether they are its elements along a first axis; else it is a single draw.
+    value : Value
+        The input.
+    """
+
+    places: tuple[int, ...]
+    is_stack: bool
+    value: Value
+
+    def filled(self, drawn: Sequence[NDArray]) -> NDArray:
+        """Return its numbers, given those of all draws."""
+        if self.is_stack:
+            return np.stack([drawn[place] for place in self.places])
+        return drawn[self.places[0]]
 
 
 class Step:
@@ -409,7 +476,7 @@ class DrawPlan:
         What this has done to its generators.
     """
 
-    __slots__ = ("_first", "steps")
+    __slots__ = ("_first", "_packs", "inputs", "steps")
 
     def number_guards(self, first: int, guards: Sequence[Guard]) -> list[Guard]:
         """Let the guards before draws have numbers from `first`, after those of the program; return them."""
@@ -419,8 +486,12 @@ class DrawPlan:
             guards[: max([0, *[len(step.graph.guards) for step in self.steps if step.graph is not None]])]
         )
 
-    def __init__(self, steps: Sequence[Step], numbers: list[NDArray], changes: list[Change]) -> None:
+    def __init__(
+        self, steps: Sequence[Step], numbers: list[NDArray], changes: list[Change], packs: Sequence[Pack]
+    ) -> None:
         self.steps = tuple(steps)
+        self._packs = tuple([pack._replace(value=Value(pack.value.aval)) for pack in packs])
+        self.inputs = [pack.value for pack in packs]
         self._first: list[tuple[list[NDArray], list[Change]]] = [(numbers, changes)]
 
     def give_up_first(self) -> None:
@@ -471,13 +542,16 @@ class DrawPlan:
         for numbers, changes in self._take_first():
             if taken is not None:
                 taken += changes
-            return numbers
+            return self._filled(numbers)
         known = list(arrays)
         fresh: dict[int, Any] = {}
         for step in self.steps:
             parameters = step.parameters(known)
             known.append(step.drawn(_generator_of(step.source, generators, fresh, make=True), parameters))
-        return known[len(arrays) :]
+        return self._filled(known[len(arrays) :])
+
+    def _filled(self, drawn: Sequence[NDArray]) -> list[NDArray]:
+        return [pack.filled(drawn) for pack in self._packs]
 
     def recorded(
         self, generators: Sequence[Any], values: Sequence[Value], taken: list[Change]
@@ -488,15 +562,17 @@ class DrawPlan:
             first.append(numbers)
             taken += changes
         known = list(values)
+        drawn: list[NDArray] = []
         fresh: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
             parameters = step.recorded(known)
             if first:
-                known.append(constant(first[0][number]))
-                continue
-            generator = _generator_of(step.source, generators, fresh, make=True)
-            known.append(constant(step.drawn(generator, parameters)))
-        return known[len(values) :]
+                drawn.append(first[0][number])
+            else:
+                generator = _generator_of(step.source, generators, fresh, make=True)
+                drawn.append(step.drawn(generator, parameters))
+            known.append(constant(drawn[-1]))
+        return [constant(array) for array in self._filled(drawn)]
 
 
 def _generator_of(
