@@ -53,8 +53,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "inner function": lambda a: lowest(lambda x: (lambda y: a * y)(x)),
     "list": lambda a: lowest(lambda x, c: c[0] * x, ([a, 1.0],)),
     "ode": lambda a: si.ode(lambda t, y: -a * y).set_initial_value(1.0).integrate(1.0)[0],
-    "lsqr": lambda a: sl.lsqr(A, B * a)[0][0],
-    "expm_multiply": lambda a: sl.expm_multiply(A, B * a)[0],
+    "onenormest": lambda a: sl.onenormest(A * a),
+    "eigs": lambda a: sl.eigs(A * a, k=1, v0=np.ones(A.shape[0]))[0][0].real,
 }
 
 
