@@ -290,3 +290,31 @@ def test_integrals_over_narrow_peaks_and_supports_with_an_end() -> None:
     for name in ("mielke", "rel_breitwigner"):
         check(getattr(st, name).entropy, [*map(np.float64, SHAPES[name])], list(range(len(SHAPES[name]))))
     check(st.pearson3.sf, [np.array([-1.2, 0.3]), np.float64(-2.0)], [0, 1])
+
+
+def test_probabilities_of_boxes_have_second_derivatives() -> None:
+    """A bound is infinite, where second derivatives of the normal distribution function are no numbers."""
+
+    def one(x: Any, v: Any) -> Any:
+        return st.multivariate_normal.cdf(x, 0.5, v)
+
+    def two(x: Any, v: Any) -> Any:
+        return st.multivariate_normal.cdf(np.stack([x, 0.3 * x]), [0.5, 0.1], np.eye(2) * v + 0.4)
+
+    for function in (one, two):
+        x, v, h = 1.0, 2.0, 1e-4
+        for place in (0, 1):
+            first = gt.grad(function, argnums=place)
+            expected = (first(x, v + h) - first(x, v - h)) / (2 * h)
+            np.testing.assert_allclose(gt.grad(first, argnums=1)(x, v), expected, rtol=1e-6)
+
+
+def test_functions_of_samples_keep_single_precision() -> None:
+    x, y = np.float32([0.3, 1.2, 0.7, 2.1, 1.6]), np.float32([1.1, 0.4, 0.2, 1.9, 0.8])
+    for function in (st.tmean, st.tstd, st.tsem):
+        found = gt.jit(lambda x, function=function: function(x))(x)
+        assert np.asarray(found).dtype == np.float32
+        np.testing.assert_allclose(found, function(x), rtol=1e-6)
+    result = gt.jit(lambda x, y: st.mannwhitneyu(x, y).statistic)(x, y)
+    assert np.asarray(result).dtype == np.float32
+    assert result == st.mannwhitneyu(x, y).statistic

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.ir.types import FLOAT64, aval
+from gradtape.ir.types import FLOAT64, Aval, aval
 from gradtape.kinds.registry import SOLVERS
 from gradtape.kinds.routines.host import call_host, enter_function
 from gradtape.ops.core.elementwise.cast import stop_gradient
@@ -46,19 +46,33 @@ def _rank_statistic(name: str) -> Function:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             example = with_numbers(
-                *[sample.reshape(value.shape) for sample, value in zip(samples, values, strict=True)]
+                *[
+                    sample.reshape(value.shape).astype(value.dtype)
+                    for sample, value in zip(samples, values, strict=True)
+                ]
             )
         fields = [field for field in FIELDS if hasattr(example, field)]
 
         def call(*arrays: Any) -> tuple[Any, ...]:
             result = with_numbers(*arrays)
-            return tuple([np.asarray(getattr(result, field), np.float64) for field in fields])
+            return tuple(
+                [
+                    np.asarray(getattr(result, field), type_.dtype)
+                    for field, type_ in zip(fields, types, strict=True)
+                ]
+            )
 
-        types = [aval(np.shape(getattr(example, field)), FLOAT64) for field in fields]
+        types = [_type_of(getattr(example, field)) for field in fields]
         outs = call_host(enter_function(call), types, [stop_gradient(value) for value in values])
         return _with_fields(example, dict(zip(fields, map(Array, outs), strict=True)))
 
     return run
+
+
+def _type_of(number: Any) -> Aval:
+    """Return the type of a number of a result: of single precision if SciPy computes in it."""
+    array = np.asarray(number)
+    return aval(array.shape, array.dtype if array.dtype == np.float32 else FLOAT64)
 
 
 def _handles(item: Any) -> Iterator[Handle]:

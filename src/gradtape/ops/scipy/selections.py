@@ -39,9 +39,10 @@ def apply_where(
         result = as_array(HOOKS.call(f1, *operands))
     else:
         other = fill_value if f2 is None else HOOKS.call(f2, *operands)
-        result = as_array(other)
-        if not _is_known(cond, False):
-            result = where(as_array(cond), HOOKS.call(f1, *operands), result)
+        if _is_known(cond, False):
+            result = as_array(other)
+        else:  # a Python number does not decide the dtype
+            result = where(as_array(cond), HOOKS.call(f1, *operands), other)
     return _in_shape(result, shape)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -48,18 +48,37 @@ def log_kernel_density(self: Any, x: Any) -> Any:
     return special.logsumexp(exponents, axis=0, b=self.weights[:, None]) + norm
 
 
+def _scaled(bound: Any, spread: Any) -> Any:
+    """Return a bound in units of the standard deviation; the quotient of an infinite one has no derivative in it."""
+    infinite = np.isinf(bound)
+    return np.where(infinite, bound, np.where(infinite, 0.0, bound) / spread)
+
+
+@stands_for("scipy.stats._qmvnt._qauto", "scipy.stats._multivariate._qauto")
+def probability_of_box(
+    func: Any, covar: Any, low: Any, high: Any, *options: Any, **kwds: Any
+) -> tuple[Any, Any, int]:
+    """Follow the private function, which repeats an integration until it is exact enough: in two dimensions at most, at once."""
+    special: Any = sys.modules["scipy.special"]
+    if len(covar) == 1:
+        spread = np.sqrt(covar[0, 0])
+        sides = []
+        for bound in (high[0], low[0]):  # at an infinite bound the second derivative would not be a number
+            infinite = np.isinf(bound)
+            inside = special.ndtr(np.where(infinite, 0.0, bound) / spread)
+            sides.append(np.where(infinite, np.where(bound > 0, 1.0, 0.0), inside))
+        return sides[0] - sides[1], 1e-15, 0
+    if len(covar) == 2:
+        return bivariate_normal(low, high, covar), 1e-15, 0
+    return random_integral()
+
+
 @stands_for("scipy.stats._qmvnt._bvn")
 def bivariate_normal(a: Any, b: Any, A: Any) -> Any:
     """Follow the private function: the probability of a rectangle, from those of quadrants."""
     first, second = np.sqrt(A[0, 0]), np.sqrt(A[1, 1])
     r = A[0, 1] / (first * second)
-    low, high = [
-        [
-            np.where(np.isinf(bound[k]), bound[k], bound[k] / spread)
-            for k, spread in enumerate((first, second))
-        ]
-        for bound in (a, b)
-    ]
+    low, high = [[_scaled(bound[k], spread) for k, spread in enumerate((first, second))] for bound in (a, b)]
 
     def above(x: Any, y: Any) -> Any:
         return Array(upper_quadrant(*[unwrap(np.asarray(each)) for each in (x, y, r)]))
@@ -69,7 +88,7 @@ def bivariate_normal(a: Any, b: Any, A: Any) -> Any:
 
 
 @stands_for("scipy.stats._qmvnt._qmvn", "scipy.stats._qmvnt._qmvt", "scipy.stats._multivariate._qmvt")
-def random_integral(*args: Any, **kwargs: Any) -> Any:
+def random_integral(*args: Any, **kwargs: Any) -> NoReturn:
     """Refuse the integrals that SciPy computes from random numbers."""
     raise refused(
         "the probability of a box under a multivariate normal or t distribution",

@@ -13,6 +13,7 @@ from gradtape.ir.op import NDArray
 from gradtape.kinds.routines.callback import callback_row
 from gradtape.ops.core.elementwise.exponential import exp, tanh
 from gradtape.ops.core.elementwise.floats import isinf
+from gradtape.ops.core.elementwise.logic import less
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.scipy.special.distributions.normal import ndtr
@@ -34,8 +35,11 @@ def _tangent(outs: Sequence[Value], inputs: Sequence[Value], params: dict[str, A
         return where(isinf(bound), 0.0, bound)
 
     def of_bound(own: Value, other: Value) -> Value:
-        density = exp(-0.5 * own * own) / math.sqrt(2 * math.pi)
-        return -density * ndtr((r * finite(own) - other) / rest)
+        square = finite(own) * finite(own)
+        density = where(isinf(own), 0.0, exp(-0.5 * square) / math.sqrt(2 * math.pi))
+        given = (r * finite(own) - finite(other)) / rest
+        below = where(less(other, 0.0), 1.0, 0.0)
+        return -density * where(isinf(other), below, ndtr(given))
 
     u, v = finite(x), finite(y)
     joint = exp(-0.5 * (u * u - 2.0 * r * u * v + v * v) / ((1.0 - r) * (1.0 + r))) / (2 * math.pi * rest)
