@@ -7,14 +7,14 @@ the first one or behind the second one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gradtape.ir.graph import Value, extract, literal, number_of
 from gradtape.ir.types import INT64
 from gradtape.passes.procedures.dead import remove_dead_statements
 from gradtape.passes.procedures.forwarding import forward_elements
-from gradtape.passes.procedures.surroundings import LoopSurroundings
+from gradtape.passes.procedures.surroundings import LoopSurroundings, conflicts
 from gradtape.procedures.affine import distance
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.dataflow import exposed_variables, total_chain
@@ -275,7 +275,7 @@ class _Fusion:
         copy.becomes[second.index] = first.index
         body = copy.block(second.body)
         fused = For(first.index, first.count, [*first.body, *body], first.parallel)
-        pairs = list(_pairs(first.body, body))
+        pairs = list(conflicts(first.body, body))
         if len(pairs) > MOST_PAIRS or any(
             isinstance(s, Apply) or isinstance(t, Apply) or s.pointer is not t.pointer for s, t in pairs
         ):
@@ -366,27 +366,3 @@ def _is_sequential(loop: For) -> bool:
                 if apart is not None and 0 < abs(apart) < NEAR:
                     return True
     return False
-
-
-def _pairs(
-    first: Sequence[Statement], second: Sequence[Statement]
-) -> Iterator[tuple[Load | Store | Apply, Load | Store | Apply]]:
-    """Yield accesses of two lists of statements to the same memory, one of them a store."""
-    by_memory: dict[Memory, list[Load | Store | Apply]] = {}
-    for statement in walk(second):
-        if isinstance(statement, Load | Store | Apply):
-            for memory in _memories(statement):
-                by_memory.setdefault(memory, []).append(statement)
-    for one in walk(first):
-        if isinstance(one, Load | Store | Apply):
-            for memory in _memories(one):
-                for other in by_memory.get(memory, ()):
-                    if not isinstance(one, Load) or not isinstance(other, Load):
-                        yield one, other
-
-
-def _memories(statement: Load | Store | Apply) -> set[Memory]:
-    if isinstance(statement, Apply):
-        spans = (*statement.inputs, *statement.outputs)
-        return {x.pointer.memory for x in spans if isinstance(x, Span)}
-    return {statement.pointer.memory}

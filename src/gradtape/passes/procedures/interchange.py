@@ -9,13 +9,12 @@ After R. Allen and K. Kennedy, "Optimizing Compilers for Modern Architectures", 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gradtape.ir.graph import Value, extract, number_of
 from gradtape.ir.types import INT64, Aval
-from gradtape.passes.procedures.surroundings import LoopSurroundings
+from gradtape.passes.procedures.surroundings import LoopSurroundings, conflicts
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.dataflow import exposed_variables
@@ -292,15 +291,11 @@ def _pairs(nest: _Nest) -> Iterator[tuple[Load | Store, Load | Store, bool]]:
 
     The last entry says whether both are in the inner loop.
     """
-    parts = [[s for s in walk(part) if isinstance(s, Load | Store)] for part in nest.parts]
-    for place, part in enumerate(parts):
-        for other in range(place, len(parts)):
-            for one, two in itertools.product(part, parts[other]):
-                if one.pointer.memory is not two.pointer.memory:
-                    continue
-                if isinstance(one, Load) and isinstance(two, Load):
-                    continue
-                if place != other:
+    for place, part in enumerate(nest.parts):
+        for later in range(place, len(nest.parts)):
+            for one, two in conflicts(part, nest.parts[later]):
+                assert not isinstance(one, Apply) and not isinstance(two, Apply)
+                if place != later:
                     yield one, two, False
                 elif place == 1 and not _meet_in_one_iteration(nest, one, two):
                     yield one, two, True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from gradtape.procedures.ir import For, If, Load, Pointer, Procedure, Statement, Store
+from gradtape.procedures.ir import Apply, For, If, Load, Memory, Pointer, Procedure, Span, Statement, Store
 from gradtape.procedures.traversal import defines, uses, walk
 from gradtape.transforms.procedures.blocks import BlockTree, Place
 from gradtape.transforms.procedures.dependence import Access, Dependence
@@ -42,3 +42,27 @@ class LoopSurroundings:
         """Return whether the second access, in a later iteration of the loop, may be to the element of the first one."""
         one, other = (Access(s.pointer, s.index, self._places[s]) for s in (first, second))
         return self._dependence.precedes_in(self._block, one, other)
+
+
+def conflicts(
+    first: Sequence[Statement], second: Sequence[Statement]
+) -> Iterator[tuple[Load | Store | Apply, Load | Store | Apply]]:
+    """Yield accesses of two lists of statements, with the blocks in them, to the same memory, one of them a store."""
+    by_memory: dict[Memory, list[Load | Store | Apply]] = {}
+    for statement in walk(second):
+        if isinstance(statement, Load | Store | Apply):
+            for memory in _memories(statement):
+                by_memory.setdefault(memory, []).append(statement)
+    for one in walk(first):
+        if isinstance(one, Load | Store | Apply):
+            for memory in _memories(one):
+                for other in by_memory.get(memory, ()):
+                    if not isinstance(one, Load) or not isinstance(other, Load):
+                        yield one, other
+
+
+def _memories(statement: Load | Store | Apply) -> set[Memory]:
+    if isinstance(statement, Apply):
+        spans = (*statement.inputs, *statement.outputs)
+        return {x.pointer.memory for x in spans if isinstance(x, Span)}
+    return {statement.pointer.memory}
