@@ -13,6 +13,7 @@ from tests.coverage.cases import Case, Namespace
 from tests.coverage.measure import CHECKS, check_jit, check_tape, outcome
 from tests.coverage.namespaces.table import NAMESPACES
 from tests.coverage.page import page
+from tests.coverage.variants import filter_calls, numpy_calls, scipy_calls
 
 WAYS = (check_jit, check_tape)
 
@@ -81,6 +82,28 @@ def test_methods_of_distributions(first: int, exhaustive: bool) -> None:
 
 def test_gaps_are_methods_of_distributions() -> None:
     assert distributions.gaps().keys() <= set(METHODS)
+
+
+OTHER_CALLS = [
+    pytest.param(case, id=f"{namespace}: {name}")
+    for module in (numpy_calls, scipy_calls, filter_calls)
+    for namespace, calls in module.CALLS.items()
+    for name, cases in calls.items()
+    for case in cases
+]
+STRIDE = 25
+"""Of so many of the other calls one is measured, unless the run is exhaustive."""
+
+
+@pytest.mark.parametrize("first", range(STRIDE))
+def test_other_calls_than_those_of_the_table(first: int, exhaustive: bool) -> None:
+    if exhaustive or first == 0:
+        for place, param in enumerate(OTHER_CALLS[first::STRIDE]):
+            for check in WAYS if exhaustive else (WAYS[place % 2],):
+                found = outcome(
+                    check, param.values[0] if exhaustive else param.values[0]._replace(second=False)
+                )
+                assert not found, (param.id, found)
 
 
 @pytest.mark.parametrize(("case", "place"), every("refusals"))

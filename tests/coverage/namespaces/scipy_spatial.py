@@ -43,7 +43,8 @@ REAL = [
     "euclidean",
     "sqeuclidean",
 ]
-BOOLEAN = ["dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule"]
+OF_SHARES = ["dice", "rogerstanimoto", "russellrao", "sokalsneath", "yule"]
+"""Distances of booleans; numbers count as shares of them."""
 DISTANCE = Namespace(
     "scipy.spatial.distance",
     public_functions(distance),
@@ -77,15 +78,15 @@ DISTANCE = Namespace(
         ],
         "squareform": first(lambda x: distance.squareform(distance.squareform(x)) * x, np.arange(6.0) + 0.5),
         "directed_hausdorff": first(lambda a, b: distance.directed_hausdorff(a, b)[0], A, B),
+        **{name: first(getattr(distance, name), U, V) for name in OF_SHARES},
     },
-    refused=dict.fromkeys([name for name in BOOLEAN if name != "hamming"], "it compares booleans"),
-    constant={"hamming": first(distance.hamming, *MASK)},
+    constant={
+        "hamming": first(distance.hamming, *MASK),
+        "jaccard": first(lambda u, v: distance.jaccard(u > 0.5, v > 0.5), U, V),
+    },
     others=dict.fromkeys(["is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y"], "says what a matrix is"),
 )
 HULLS = ["ConvexHull", "Delaunay", "HalfspaceIntersection", "SphericalVoronoi", "Voronoi"]
-TREE = (
-    "in jitted functions the nearest neighbours depend on the numbers; on a tape their distances are followed"
-)
 SPATIAL = Namespace(
     "scipy.spatial",
     public_functions(spatial, classes=True),
@@ -98,11 +99,14 @@ SPATIAL = Namespace(
             0.3,
             [0.2, 0.6],
         ),
+        "KDTree": [
+            *first(lambda a: spatial.KDTree(A).query(a, k=2)[0], B),
+            *first(lambda a: spatial.KDTree(A).query(a[0], p=1)[0], B),
+        ],
         "procrustes": first(lambda a, b: spatial.procrustes(a, b), A, A[::-1] ** 2),
     },
     refused={
         **dict.fromkeys(HULLS, "Qhull and its kin compute it in compiled code"),
-        "KDTree": TREE,
         "cKDTree": "it is compiled; use KDTree",
         "tsearch": "it searches in a triangulation, in compiled code",
     },
@@ -110,7 +114,6 @@ SPATIAL = Namespace(
         "ConvexHull": call(lambda a: spatial.ConvexHull(a).volume, A),
         "Delaunay": call(lambda a: spatial.Delaunay(a).points, A),
         "Voronoi": call(lambda a: spatial.Voronoi(a).vertices, A[:, :2]),
-        "KDTree": call(lambda a: spatial.KDTree(A).query(a)[0], B),
     },
     others={
         "Rectangle": "a box of a tree",

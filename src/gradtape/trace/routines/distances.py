@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.routines.registry import known_numbers, lookup, refused, stands_for
+from gradtape.trace.routines.registry import computed, known_numbers, lookup, refused, stands_for
 
 
 def root(x: Any) -> Any:
@@ -208,8 +208,15 @@ def query_tree(
     x = np.asarray(x) + 0.0
     data = getattr(self, "_followed_data", self.data)
     tree = sys.modules["scipy.spatial"].KDTree(np.asarray(self.data))
-    numbers = known_numbers(x, "the nearest neighbours")
-    distances, places = tree.query(numbers, k, eps, p, distance_upper_bound, workers)
+    shape = (
+        *x.shape[:-1],
+        *(() if isinstance(k, int) and k == 1 else (k if isinstance(k, int) else len(k),)),
+    )
+
+    def find(points: Any) -> Any:
+        return tree.query(points, k, eps, p, distance_upper_bound, workers)
+
+    distances, places = computed(find, (np.zeros(shape), np.zeros(shape, np.intp)), x)
     found = np.isfinite(distances)
     rows = lookup(data, np.where(found, places, 0))
     points = x if np.ndim(places) == x.ndim - 1 else x[..., None, :]
