@@ -318,3 +318,23 @@ def test_functions_of_samples_keep_single_precision() -> None:
     result = gt.jit(lambda x, y: st.mannwhitneyu(x, y).statistic)(x, y)
     assert np.asarray(result).dtype == np.float32
     assert result == st.mannwhitneyu(x, y).statistic
+
+
+@pytest.mark.parametrize("c", [0.0, 0.02, -0.029, 0.031, 0.3, -0.2])
+def test_moments_of_extreme_values_at_shapes_around_zero(c):
+    """SciPy takes the limit at 0, whose derivative was 0."""
+
+    def moments(c):
+        return np.stack(st.genextreme.stats(c, moments="mvsk"))
+
+    np.testing.assert_allclose(gt.jit(moments)(c), moments(c), rtol=1e-6)
+    h = 1e-2
+    near = (8 * (moments(c + h) - moments(c - h)) - (moments(c + 2 * h) - moments(c - 2 * h))) / (12 * h)
+    np.testing.assert_allclose(gt.jacobian(moments)(c)[:3], near[:3], rtol=1e-3)
+
+
+def test_derivatives_of_integrals_that_are_not_known_are_not_zero():
+    entropy = gt.value_and_grad(lambda beta: st.crystalball.entropy(beta, 3.0))
+    assert np.isnan(
+        entropy(2.0)
+    ).all()  # the density has a kink, at which the sum over nodes converges slowly

@@ -86,7 +86,6 @@ def test_counting_down():
     ("leave", "words"),
     [
         (lambda x: math.frexp(x[0]), r"math\.frexp takes the number"),
-        (lambda x: np.fromiter(x, float), r"np\.fromiter takes the number"),
         (lambda x: X.copy().fill(x[0]), "stored into an ndarray"),
         (lambda x: X.copy().__setitem__(0, x[0]), "stored into an ndarray"),
     ],

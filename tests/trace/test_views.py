@@ -414,3 +414,54 @@ def test_a_traced_extent_of_a_reshape_is_guarded():
     x = np.arange(6.0)
     assert rows(2, 3, x.reshape(2, 3)) == 1.0
     assert rows(3, 2, x.reshape(2, 3)) == 3.0
+
+
+# Grids
+
+
+@pytest.mark.parametrize("indexing", ["xy", "ij"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_grids_without_copies_are_views(indexing, sparse):
+    x, y = np.arange(3.0), np.arange(2.0)
+
+    def grids(x, y):
+        return np.meshgrid(x, y, copy=False, sparse=sparse, indexing=indexing)
+
+    for made, expected in zip(gt.jit(grids)(x, y), grids(x, y), strict=True):
+        np.testing.assert_array_equal(made, expected)
+
+    def written(x, y):
+        grid = grids(x, y)[0]
+        grid[...] = 7.0
+        return np.sum(grid) + np.sum(x)
+
+    if sparse:
+        assert gt.jit(written)(x, y) == written(x.copy(), y)
+    else:
+        with pytest.raises(gt.errors.InPlaceError, match="read-only"):
+            gt.jit(written)(x, y)
+
+
+# Numbers as arrays
+
+
+@pytest.mark.parametrize("number", [2.0, np.float64(2.0), np.array(2.0)])
+def test_a_number_as_an_array_is_read(number):
+    assert gt.jit(lambda s: np.ones((1, 1)) + np.atleast_2d(s))(number) == 3.0
+
+
+# Items of iterators
+
+
+def test_arrays_of_items_that_are_traced():
+    x = np.arange(3.0)
+    np.testing.assert_allclose(gt.grad(lambda x: np.sum(np.fromiter((v * v for v in x), float)))(x), 2 * x)
+    made = gt.jit(lambda x: np.fromiter((v * v for v in x), np.float32, 2))(x)
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made, [0.0, 1.0])
+    with pytest.raises(ValueError, match="iterator too short"):
+        gt.jit(lambda x: np.fromiter(iter(x), float, 5))(x)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        total = np.sum(np.fromiter((v * v for v in watched), float))
+    np.testing.assert_allclose(tape.gradient(total, watched), 2 * x)

@@ -194,7 +194,6 @@ def test_too_many_traces_warn_once_and_stay_correct():
     [
         lambda x: float(x),
         lambda x: math.modf(x),
-        lambda x: np.fromiter(iter([x]), float),
         lambda x: x.item(),
         lambda x: x.numpy(),
     ],

@@ -17,6 +17,7 @@ import numpy as np
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.views import Uncertain
 
 
 class Strides(tuple[int, ...]):
@@ -120,7 +121,7 @@ def shadow_of(operand: Any) -> NDArray | None:
     operand.value  # noqa: B018 - lets what was promised become what it is
     base = operand._base
     if isinstance(base, Handle):
-        seen = shadow_of(base)
+        seen = None if type(operand._view) is Uncertain else shadow_of(base)
         return None if seen is None else operand._view.see(seen)
     numbers = getattr(base, "numbers", None)  # the memory of a preallocated array
     return numbers if issubclass(type(numbers), np.ndarray) else None

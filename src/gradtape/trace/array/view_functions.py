@@ -273,6 +273,25 @@ def _grid(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
     return tuple(found)
 
 
+def _mesh(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
+    """Return the grids of ``np.meshgrid(..., copy=False)`` as views: read-only where they are broadcast.
+
+    NumPy lets the latter be written to, with a warning, and what then is changed depends on the strides.
+    """
+    if kwargs.get("copy", True) is not False or not all(isinstance(arg, Handle | np.ndarray) for arg in args):
+        return None
+    if any(arg.ndim > 1 for arg in args):
+        return None
+    axes = list(range(len(args)))
+    if kwargs.get("indexing", "xy") == "xy" and len(axes) > 1:
+        axes[:2] = 1, 0
+    found = []
+    for place, arg in zip(axes, args, strict=True):
+        shape = tuple([arg.size if axis == place else 1 for axis in range(len(args))])
+        found.append(reshape(arg, shape) if isinstance(arg, Handle) else arg.reshape(shape))
+    return tuple(found) if kwargs.get("sparse") else _broadcast_arrays(function, None, tuple(found), {})
+
+
 def _diag(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
     return _view_kind(ReadOnly)(function, source, rest, kwargs) if source.ndim == 2 else None
 
@@ -403,7 +422,7 @@ KEEP_ORDER: Final = frozenset({np.squeeze, np.expand_dims, np.atleast_1d, np.atl
 _EACH: Final = _of_each(lambda function, array: _view_kind(Rearranged)(function, array, (), {}))
 
 OF_EACH: Final[frozenset[Any]] = frozenset(
-    {np.atleast_1d, np.atleast_2d, np.atleast_3d, np.broadcast_arrays, np.ix_}
+    {np.atleast_1d, np.atleast_2d, np.atleast_3d, np.broadcast_arrays, np.ix_, np.meshgrid}
 )
 
 VIEWING: Final[dict[Any, Viewer]] = {
@@ -421,6 +440,7 @@ VIEWING: Final[dict[Any, Viewer]] = {
     np.ravel: _raveled,
     np.broadcast_arrays: _broadcast_arrays,
     np.ix_: _grid,
+    np.meshgrid: _mesh,
     np.diag: _diag,
     np.einsum: _einsum,
     np.trim_zeros: _trimmed,

@@ -92,7 +92,7 @@ class ReadOnly:
         raise InPlaceError(
             "assignment destination is read-only",
             where=here.site,
-            why="np.diagonal, np.diag and np.broadcast_to return views that NumPy does not let anybody write to",
+            why="np.diagonal, np.diag, np.broadcast_to and np.meshgrid(copy=False) return views that NumPy does not let anybody write to",
             remedy="write to a copy, such as np.diagonal(x).copy(), or to the array itself; np.fill_diagonal sets a diagonal",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from types import FrameType
 from typing import Any, Final
 
@@ -82,7 +83,21 @@ def _copy(frame: FrameType, args: Any, kwargs: dict[str, Any]) -> Any:
     return preallocated(made) if fresh else made
 
 
+def _collect(function: Any, iterable: Any, dtype: Any, count: Any = -1, **kwargs: Any) -> Any:
+    """Follow `numpy.fromiter`: the stack of the items, if some are traced."""
+    if not contexts.stack or kwargs or type(count) is not int:
+        return NotImplemented
+    items = list(iterable if count < 0 else islice(iterable, count))
+    if not is_traced(items):
+        return without_hook(function)(items, dtype, count)
+    here.site = user_site(via="np.fromiter")
+    if count > len(items):
+        raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(items)} items.")
+    return wrap(call_function(np.stack, (items,), {"dtype": np.dtype(dtype), "casting": "unsafe"}))
+
+
 COPY.append(_copy)
+before_recording(lambda: interpose(_collect, When.ALWAYS, {np.fromiter}))
 before_recording(lambda: interpose(_create, When.ALWAYS, HOOKED))
 
 

@@ -27,7 +27,7 @@ from gradtape.ops.scipy.special.entropy import entr
 from gradtape.ops.scipy.stats import quadrature
 from gradtape.ops.scipy.stats.implicit import numbers
 from gradtape.ops.scipy.stats.parameters import Parameters, finish, is_number, parameters
-from gradtape.ops.scipy.stats.quadrature import along_first_axis, rank_of
+from gradtape.ops.scipy.stats.quadrature import along_first_axis, known_where, rank_of
 
 
 def _point(k: Any, given: Parameters) -> Value:
@@ -128,7 +128,7 @@ def total(self: Any, function: Callable[[Value, Value], Value], shapes: tuple[An
     result = reduce_sum(terms, axes=(0,))
     size = reduce_sum(absolute(terms), axes=(0,))
     ends = absolute(getitem(terms, (0,))) + absolute(getitem(terms, (2 * REACH,)))
-    return where(ends <= 1e-10 * size, result, np.nan)
+    return known_where(ends <= 1e-10 * size, result)
 
 
 @borrows("scipy.stats._distn_infrastructure.rv_generic._munp")

@@ -26,7 +26,7 @@ from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.shape import reshape
-from gradtape.ops.scipy.stats.quadrature import integral, rank_of, support
+from gradtape.ops.scipy.stats.quadrature import integral, known_where, rank_of, support
 
 NOT_FOLLOWED: Final = (UnsupportedFunctionError, ConcretizationError)
 """Errors of private methods that call compiled code without a rule."""
@@ -145,7 +145,7 @@ def private(distribution: Any, method: str, x: Any, shapes: tuple[Any, ...]) -> 
 def with_derivatives(value: Value, mass: Value) -> Value:
     """Return SciPy's value with the derivatives of the integral, and NaN where the two differ."""
     same = absolute(mass - value) <= AGREEMENT * (value + mass)
-    return where(same, stop_gradient(value) + (mass - stop_gradient(mass)), np.nan)
+    return known_where(same, stop_gradient(value) + (mass - stop_gradient(mass)))
 
 
 def probability_below(distribution: Any, x: Value, shapes: tuple[Any, ...]) -> Value:

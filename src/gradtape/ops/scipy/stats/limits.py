@@ -6,15 +6,19 @@ SciPy selects the limit by a comparison, so that what depends on the parameter i
 from __future__ import annotations
 
 import math
+import sys
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
 from gradtape.ir.graph import Value
+from gradtape.ir.op import NDArray
 from gradtape.kinds.arguments import as_array
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, less
+from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.scipy.stats.densities import private_rule, special
@@ -78,6 +82,91 @@ def genextreme_quantile_above(self: Any, q: Any, c: Any) -> Value:
     """Follow the method, also in the shape parameter at 0."""
     q, c = _values(q, c)
     return _power(-log(-log1p(-q)), -c)
+
+
+STANDARD_TERMS: Final = 18
+"""Terms of the power series of the moments of extreme values, which converge for shapes below 1/4."""
+
+
+def _exponential(series: NDArray) -> NDArray:
+    """Return the exponential of a power series without a constant term."""
+    found = np.zeros_like(series)
+    found[0] = 1.0
+    for n in range(1, len(series)):
+        found[n] = sum(k * series[k] * found[n - k] for k in range(1, n + 1)) / n
+    return found
+
+
+def _quotient(first: NDArray, second: NDArray) -> NDArray:
+    found = np.zeros_like(first)
+    for n in range(len(first)):
+        found[n] = (first[n] - found[:n] @ second[n:0:-1]) / second[0]
+    return found
+
+
+@cache
+def _moment_series() -> NDArray:
+    """Return mean, variance, skewness and excess kurtosis of extreme values as power series in the shape parameter c.
+
+    With g(k) = gamma(1 + k c), the mean is (1 - g(1)) / c, and the central moments are those of -g / c; log g(k) has the coefficients
+    zeta(j) (-k)**j / j.
+    """
+    zeta: Any = sys.modules["scipy.special"].zeta
+    size = STANDARD_TERMS + 4
+    j = np.arange(2, size)
+    logarithms = np.zeros((5, size))
+    for k in range(1, 5):
+        logarithms[k, 2:] = zeta(j) * (-float(k)) ** j / j
+        logarithms[k, 1] = -np.euler_gamma * k
+    # Divided by powers of g(1), so that the linear terms cancel exactly.
+    ratios = [_exponential(logarithms[k] - k * logarithms[1]) for k in range(5)]
+    one = _exponential(logarithms[1])
+    count = STANDARD_TERMS
+    mean = -one[1 : count + 1]
+    second = (ratios[2] - ratios[0])[2 : count + 2]
+    third = -(ratios[3] - 3 * ratios[2] + 2 * ratios[0])[3 : count + 3]
+    fourth = (ratios[4] - 4 * ratios[3] + 6 * ratios[2] - 3 * ratios[0])[4 : count + 4]
+    scale = second[0]
+    logarithm = _logarithm(second / scale)
+    skew = np.convolve(third, _exponential(-1.5 * logarithm))[:count] / scale**1.5
+    excess = _quotient(fourth, np.convolve(second, second)[:count])
+    excess[0] -= 3.0
+    variance = np.convolve(second, np.convolve(one[:count], one[:count])[:count])[:count]
+    return np.stack([mean, variance, skew, excess])
+
+
+def _logarithm(series: NDArray) -> NDArray:
+    """Return the logarithm of a power series that begins with 1."""
+    found = np.zeros_like(series)
+    for n in range(1, len(series)):
+        found[n] = series[n] - sum(k * found[k] * series[n - k] for k in range(1, n)) / n
+    return found
+
+
+@private_rule("genextreme_gen._stats")
+def genextreme_stats(self: Any, c: Any) -> tuple[Value, ...]:
+    """Follow the method, also in the shape parameter at 0."""
+    (c,) = _values(c)
+    near = less(fabs(c), NEAR)
+    inner, outer = where(near, c, 0.0), where(near, 0.5, c)
+    g: list[Any] = [1.0, *[special("gamma", k * outer + 1.0) for k in range(1, 5)]]
+    spread = g[2] - g[1] * g[1]
+    signs = where(less(outer, 0.0), -1.0, 1.0)
+    far = (
+        (1.0 - g[1]) / outer,
+        spread / (outer * outer),
+        signs * (-g[3] + (g[2] + 2.0 * spread) * g[1]) / (spread * sqrt(spread)),
+        (g[4] + (-4.0 * g[3] + 3.0 * (g[2] + spread) * g[1]) * g[1]) / (spread * spread) - 3.0,
+    )
+    found = []
+    for k, (coefficients, formula) in enumerate(zip(_moment_series(), far, strict=True)):
+        series: Value | float = 0.0
+        for coefficient in coefficients[::-1]:
+            series = float(coefficient) + inner * series
+        last = -1.0 / (k + 1)
+        formula = where(equal(outer, last), np.inf, where(less(outer, last), np.nan, formula))
+        found.append(where(near, series, formula))
+    return tuple(found)
 
 
 @private_rule("genpareto_gen._logpdf")

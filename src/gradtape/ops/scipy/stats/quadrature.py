@@ -97,7 +97,12 @@ def integral(
     accurate = absolute(total - coarse) <= tolerance * size
     middle = getitem(values, (len(every_second) // 2,))  # at an inner point a function has a value
     accurate = accurate & isfinite(middle)
-    return where(accurate, total, np.nan)
+    return known_where(accurate, total)
+
+
+def known_where(accurate: Value, value: Value) -> Value:
+    """Return a value where it is known, and elsewhere NaN with derivatives that are NaN: those of a selection would be 0."""
+    return value * where(accurate, 1.0, np.nan)
 
 
 def _nodes(low: Any, high: Any, rank: int) -> tuple[Value, Value]:
