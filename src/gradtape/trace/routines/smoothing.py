@@ -313,6 +313,12 @@ def smoothed(
 
     def decide(*arrays: Any) -> tuple[Any, ...]:
         x, y, weights, level = arrays[:axes], arrays[axes], arrays[axes + 1], float(arrays[axes + 2])
+        if not all(np.isfinite(each).all() for each in (*x, y, weights)):
+            raise refused(
+                f"{what} of data that are not finite",
+                "FITPACK returns NaN for all coefficients then",
+                "leave such points out; a weight of 0 is not enough",
+            )
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
