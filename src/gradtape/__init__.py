@@ -57,6 +57,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.custom.rules import custom_jvp as custom_jvp
     from gradtape.api.custom.rules import custom_vjp as custom_vjp
     from gradtape.api.custom.score_function import score_function as score_function
+    from gradtape.api.debug.doctor import doctor as doctor
     from gradtape.api.debug.printing import print as print
     from gradtape.api.export.archive import load as load
     from gradtape.api.export.files import export as export
@@ -124,6 +125,7 @@ _LATER = {
     "custom_jvp": "custom.rules",
     "custom_vjp": "custom.rules",
     "score_function": "custom.score_function",
+    "doctor": "debug.doctor",
     "print": "debug.printing",
     "export": "export.files",
     "load": "export.archive",

@@ -7,27 +7,21 @@ import importlib
 import importlib.metadata
 import operator
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
-
+from gradtape.api.debug.doctor import doctor
 from gradtape.api.export.files import export
 from gradtape.api.export.specs import parse_specs
 from gradtape.api.export.toolchain import TARGETS
 from gradtape.api.inspect.script import ORDERS, run_profiled
 from gradtape.api.transforms.gradient import value_and_grad
-from gradtape.config import config
 from gradtape.errors import ArgumentError, GradtapeError, counted
 from gradtape.lower.c.module import function_name
-from gradtape.lower.target.host import cpu_name, vector_bytes, vector_functions
 from gradtape.progress import progress
 from gradtape.runtime.compile.cache import cache_clear, cache_info, cache_path, disk
-
-_PACKAGES: Final = ("gradtape", "numpy", "scipy", "numba", "llvmlite", "optree")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Look at gradtape's installation and at its cache of compiled programs, profile scripts, and export functions.",
     )
     commands = parser.add_subparsers(title="commands", metavar="{info,cache,profile,export}", required=True)
-    commands.add_parser("info", help="versions, CPU, libraries, settings").set_defaults(run=_info)
+    commands.add_parser(
+        "info", help="versions, CPU, libraries, settings, and a test of this installation"
+    ).set_defaults(run=_info)
     cache = commands.add_parser("cache", help="the compiled programs on disk")
     actions = cache.add_subparsers(title="actions", metavar="{list,info,clear,verify,path}", required=True)
     actions.add_parser("list", help="each program: when it was used last, its size, its key").set_defaults(
@@ -173,43 +169,8 @@ def _profile(given: argparse.Namespace) -> int:
     )
 
 
-def _info(_: argparse.Namespace) -> None:
-    cores = os.cpu_count() or 1
-    width = vector_bytes()
-    functions = vector_functions(width)
-    rows = {
-        "Python": f"{platform.python_version()} on {platform.platform()}",
-        **{package: _version(package) for package in _PACKAGES},
-        "CPU": f"{cpu_name()}, {cores} {'core' if cores == 1 else 'cores'}",
-        "vectors": f"{8 * width} bits, {width // 8} doubles",
-        "vector maths": ", ".join(functions) if functions else "none: the scalar C library is used",
-        "BLAS": f"{_blas(np)} (NumPy), {_scipy_blas()} (SciPy)",
-        "threads": f"{config.num_threads} per kernel",
-    }
-    for name, value in rows.items():
-        print(f"{name + ':':<14} {value}")
-    print()
-    print(cache_info())
-    print()
-    print(config)
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _blas(module: Any) -> str:
-    built = module.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    return f"{built['name']} {built['version']}"
-
-
-def _scipy_blas() -> str:
-    import scipy
-
-    return _blas(scipy)
+def _info(_: argparse.Namespace) -> int:
+    return 0 if doctor() else 1
 
 
 def _cache_info(_: argparse.Namespace) -> None:

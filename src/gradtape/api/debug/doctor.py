@@ -1,0 +1,134 @@
+"""What this installation is, and whether it works."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.api.tape.tape import GradientTape
+from gradtape.api.transforms.functional import hessian
+from gradtape.api.transforms.gradient import grad
+from gradtape.api.transforms.jit import jit
+from gradtape.api.transforms.vmap import vmap
+from gradtape.config import config
+from gradtape.lower.target.host import cpu_name, vector_bytes, vector_functions
+from gradtape.runtime.compile.cache import cache_info, cache_path
+
+PACKAGES: Final = ("gradtape", "numpy", "scipy", "numba", "llvmlite", "optree", "opt_einsum")
+
+
+def doctor() -> bool:
+    """Print what this installation is, and whether it works: for a report of a problem.
+
+    Prints the versions of the packages, the processor and what gradtape makes of it, threads, the state of the disk cache, the settings,
+    and the results of a few programs whose derivatives are known.
+
+    Returns
+    -------
+    bool
+        Whether all of these are right.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> healthy = gt.doctor()  # doctest: +ELLIPSIS
+    Python:        ...
+    >>> healthy
+    True
+    """
+    cores = os.cpu_count() or 1
+    width = vector_bytes()
+    rows = {
+        "Python": f"{platform.python_version()} on {platform.platform()}",
+        **{package: _version(package) for package in PACKAGES},
+        "CPU": f"{cpu_name()}, {cores} {'core' if cores == 1 else 'cores'}",
+        "vectors": f"{8 * width} bits, {width // 8} doubles",
+        "vector maths": ", ".join(vector_functions(width)) or "none: the scalar C library is used",
+        "BLAS": f"{_blas('numpy')} (NumPy), {_blas('scipy')} (SciPy)",
+        "threads": f"{config.num_threads} per kernel",
+        "cache folder": _folder(),
+    }
+    for name, value in rows.items():
+        print(f"{name + ':':<14} {value}")
+    print(f"\n{cache_info()}\n\n{config}\n")
+    healthy = True
+    for name, check in CHECKS.items():
+        try:
+            wrong = "" if check() else "gives a wrong result"
+        except Exception as error:
+            wrong = f"raises {type(error).__name__}: {error}"
+        healthy = healthy and not wrong
+        print(f"{name + ':':<14} {wrong or 'right'}")
+    return healthy
+
+
+X: Final = np.array([0.5, -1.0, 2.0])
+
+
+def _energy(x: Any) -> Any:
+    return np.sum(np.sin(x) ** 2)
+
+
+def _is_compiled_right() -> bool:
+    return bool(np.isclose(jit(_energy)(X), np.sum(np.sin(X) ** 2)))
+
+
+def _is_gradient_right() -> bool:
+    return np.allclose(grad(_energy)(X), np.sin(2 * X))
+
+
+def _is_tape_right() -> bool:
+    with GradientTape() as tape:
+        x = tape.watch(X)
+        y = _energy(x)
+    return np.allclose(np.asarray(tape.gradient(y, x)), np.sin(2 * X))
+
+
+def _is_hessian_right() -> bool:
+    return np.allclose(hessian(_energy)(X), np.diag(2 * np.cos(2 * X)))
+
+
+def _is_batch_right() -> bool:
+    return np.allclose(vmap(lambda x: x * np.exp(x))(X), X * np.exp(X))
+
+
+def _is_solver_right() -> bool:
+    matrix = np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 4.0]])
+    slope = grad(lambda b: np.sum(np.linalg.solve(matrix, b)))(X)
+    return np.allclose(slope, np.linalg.solve(matrix, np.ones(3)))
+
+
+CHECKS: Final[dict[str, Callable[[], bool]]] = {
+    "compiled code": _is_compiled_right,
+    "gradient": _is_gradient_right,
+    "tape": _is_tape_right,
+    "Hessian": _is_hessian_right,
+    "batch": _is_batch_right,
+    "LAPACK": _is_solver_right,
+}
+"""Programs whose results are known."""
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _blas(name: str) -> str:
+    module: Any = importlib.import_module(name)
+    built = module.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return f"{built['name']} {built['version']}"
+
+
+def _folder() -> str:
+    folder = cache_path()
+    nearest = next(each for each in (folder, *folder.parents) if each.exists())
+    return f"{folder}{'' if os.access(nearest, os.W_OK) else ', where nothing can be written: set GRADTAPE_CACHE_DIR'}"

@@ -1,0 +1,38 @@
+"""gt.doctor says what this installation is, and whether it works."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradtape as gt
+from gradtape.__main__ import main
+from gradtape.api.debug.doctor import CHECKS
+
+
+def test_a_sound_installation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gt.doctor()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines[-len(CHECKS) :]] == ["right"] * len(CHECKS)
+
+
+def test_what_does_not_work_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> bool:
+        raise OSError("no compiler")
+
+    monkeypatch.setitem(CHECKS, "gradient", lambda: False)
+    monkeypatch.setitem(CHECKS, "tape", fail)
+    assert main(["info"]) == 1
+    output = capsys.readouterr().out
+    assert "gradient:      gives a wrong result" in output
+    assert "tape:          raises OSError: no compiler" in output
+    assert "batch:         right" in output
+
+
+def test_a_cache_folder_that_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert gt.doctor()
+    assert "where nothing can be written: set GRADTAPE_CACHE_DIR" in capsys.readouterr().out
