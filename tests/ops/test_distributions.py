@@ -310,7 +310,8 @@ def test_probabilities_of_boxes_have_second_derivatives() -> None:
 
 
 def test_functions_of_samples_keep_single_precision() -> None:
-    x, y = np.float32([0.3, 1.2, 0.7, 2.1, 1.6]), np.float32([1.1, 0.4, 0.2, 1.9, 0.8])
+    x: Any = np.array([0.3, 1.2, 0.7, 2.1, 1.6], np.float32)
+    y: Any = np.array([1.1, 0.4, 0.2, 1.9, 0.8], np.float32)
     for function in (st.tmean, st.tstd, st.tsem):
         found = gt.jit(lambda x, function=function: function(x))(x)
         assert np.asarray(found).dtype == np.float32
