@@ -13,7 +13,7 @@ import gradtape as gt
 
 FOLDER = Path(__file__).parent / "reference" / "api"
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
-NAMESPACES = ("dask", "debug", "inspect", "optimizers", "scipy")
+NAMESPACES = ("dask", "debug", "inspect", "optimizers", "plot", "scipy")
 """Public modules, whose functions get pages of their own."""
 
 

@@ -42,6 +42,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api import debug as debug
     from gradtape.api import inspect as inspect
     from gradtape.api import optimizers as optimizers
+    from gradtape.api import plot as plot
     from gradtape.api import scipy as scipy
     from gradtape.api.control.associative_scan import associative_scan as associative_scan
     from gradtape.api.control.branches import cond as cond
@@ -108,7 +109,7 @@ _when_imported("scipy.sparse.linalg", _import_exponentials)
 _when_imported("scipy.optimize", _import_solvers)
 _when_imported("scipy.integrate", _import_integrals)
 
-_NAMESPACES = ("dask", "debug", "inspect", "optimizers", "scipy")
+_NAMESPACES = ("dask", "debug", "inspect", "optimizers", "plot", "scipy")
 _LATER = {
     "check_grads": "transforms.check",
     "checkpoint": "custom.checkpoint",
