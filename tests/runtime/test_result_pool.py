@@ -55,6 +55,20 @@ def test_numpys_allocator_is_back_after_a_call() -> None:
     assert np._core.multiarray.get_handler_name() == before == "default_allocator"
 
 
+def test_numpys_allocator_is_back_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal's handler may raise its error as soon as the allocator is set."""
+
+    def interrupted(specs: object) -> None:
+        pool = result_pool._pool()
+        pool.set_handler(pool.handler)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(result_pool, "_pooled", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        result_pool.empty_results([((SIZE,), np.dtype(float))])
+    assert np._core.multiarray.get_handler_name() == "default_allocator"
+
+
 def test_the_memory_of_a_freed_result_is_that_of_the_next_one() -> None:
     x = np.ones(SIZE)
     first = doubled(x)

@@ -8,6 +8,7 @@ it runs whenever an array dies, at the end of the process too; it keeps what is 
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import functools
 import os
@@ -124,12 +125,15 @@ def empty_results(specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> lis
     small = [prod(shape, start=dtype.itemsize) < LARGE for shape, dtype in specs]
     if all(small) or not _available():
         return [np.empty(shape, dtype) for shape, dtype in specs]
+    # NumPy keeps its handler in a context variable. What is set in a copy of the context ends with it, also where a signal's handler raises
+    # an error right after the call that sets it, before the former handler could be stored.
+    return contextvars.copy_context().run(_pooled, specs)
+
+
+def _pooled(specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[npt.NDArray[Any]]:
     pool = _pool()
-    former = pool.set_handler(pool.handler)
-    try:
-        return [np.empty(shape, dtype) for shape, dtype in specs]
-    finally:
-        pool.set_handler(former)
+    pool.set_handler(pool.handler)
+    return [np.empty(shape, dtype) for shape, dtype in specs]
 
 
 def kept_bytes() -> int:
