@@ -59,7 +59,7 @@ def main() -> None:
         LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        for chunks in (40, 20):
+        for chunks in (40, 8):
             data = (
                 da.random.default_rng(0)
                 .normal(size=(rows, COLUMNS), chunks=(rows // chunks, COLUMNS))
