@@ -32,7 +32,6 @@ try:
         in_tree,
         mean,
         reduced,
-        task,
         total,
     )
 except ImportError as error:
@@ -113,10 +112,7 @@ def grad(function: Function, *, reduce: Reduce = "sum") -> Distributed:
     >>> gt.dask.grad(lambda scale, x: np.sum(scale * x))(2.0, da.ones(10, chunks=4)).item()
     10.0
     """
-    both = _gradient(function, reduce, "gt.dask.grad")
-    combine = both.combine
-    both.combine = lambda run, parts: task(_second, f"gradient-{run}", combine(run, parts))
-    return both
+    return _gradient(function, reduce, "gt.dask.grad").then(_gradient_of)
 
 
 def hvp(function: Function, *, reduce: Linear = "sum") -> Distributed:
@@ -350,7 +346,7 @@ def _linear(function: Function, transform: Function, reduce: Any, caller: str) -
     return Distributed(function, caller, transform, mean if is_mean else total, weighted=is_mean)
 
 
-def _second(pair: Any) -> Any:
+def _gradient_of(pair: Any) -> Any:
     return pair[1]
 
 

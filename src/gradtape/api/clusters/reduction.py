@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import numpy as np
 from dask.delayed import Delayed, delayed
@@ -42,7 +43,13 @@ class Distributed:
         self._caller = caller
         self._shared = Shared(transform, function)
         self._evaluate = _weighted if weighted else _evaluated
-        self.combine = combine
+        self._combine = combine
+
+    def then(self, last: Callable[[Any], Any]) -> Self:
+        """Return this function, followed by another one."""
+        made = copy.copy(self)
+        made._combine = lambda run, parts: task(last, f"{last.__name__}-{run}", self._combine(run, parts))
+        return made
 
     def __call__(self, params: Any, data: Any, *args: Any) -> Any:
         """Compute the result by Dask's scheduler: that of the present client, or the threads of this process."""
@@ -62,7 +69,7 @@ class Distributed:
             task(self._evaluate, f"{self.__name__}-{run}-{number}", program, arguments, block)
             for number, block in enumerate(blocks)
         ]
-        return self.combine(run, parts)
+        return self._combine(run, parts)
 
     def __repr__(self) -> str:
         return f"<gradtape.dask.{self.__name__}>"

@@ -223,8 +223,8 @@ class Draws:
             steps.append(
                 Step(draw.source, draw.sampler, needed, graph, type_.shape, type_.dtype, draw.warning)
             )
-        numbers = [draw.value.data for draw in self.calls]
-        return DrawPlan(steps, numbers, list(self._changes.values()), self._packed(trace))  # type: ignore[arg-type]
+        numbers: list[Any] = [draw.value.data for draw in self.calls]
+        return DrawPlan(steps, numbers, list(self._changes.values()), self._packed(trace))
 
     def _packed(self, trace: Trace) -> list[Pack]:
         """Return the inputs of the program: of many draws of one type there is one, and each is an element, so that a loop can be found."""
@@ -474,6 +474,8 @@ class DrawPlan:
         What the traced call has drawn, which the first call takes.
     changes : list of Change
         What this has done to its generators.
+    packs : list of Pack
+        The inputs of the program, which hold one draw, or many of one type.
     """
 
     __slots__ = ("_first", "_packs", "inputs", "steps")

@@ -67,25 +67,7 @@ TOLERANCE: Final = 1e-6
 
 
 class Fit(NamedTuple):
-    """What FITPACK has found with numbers.
-
-    Attributes
-    ----------
-    knots : list of ndarray
-        The knots along each axis.
-    coefficients : ndarray of shape (coefficients, columns)
-        The coefficients.
-    residual : float
-        The weighted sum of squares that is left.
-    """
-
-    knots: Sequence[Any]
-    coefficients: Any
-    residual: float
-
-
-class Smoothed(NamedTuple):
-    """A fit whose coefficients follow the data.
+    """A smoothing spline: what FITPACK has found with numbers, or one whose coefficients follow the data.
 
     Attributes
     ----------
@@ -93,7 +75,7 @@ class Smoothed(NamedTuple):
         The knots along each axis.
     coefficients : array of shape (coefficients, columns)
         The coefficients.
-    residual : array
+    residual : float or array
         The weighted sum of squares that is left.
     """
 
@@ -283,7 +265,7 @@ def smoothed(
     values: Any,
     w: Any,
     s: Any,
-) -> Smoothed:
+) -> Fit:
     """Return the fit of a smoothing spline.
 
     Parameters
@@ -371,12 +353,12 @@ def smoothed(
     script = int(smooth)
     if script == 0:
         c = _least_squares(rows, right)
-        return Smoothed(knots, c, np.sum((right - rows @ c) ** 2))
+        return Fit(knots, c, np.sum((right - rows @ c) ** 2))
     if script > 0:
         steps = [int(digit) for digit in str(script)[::-1]]
         weight, _ = _followed_weight(knots, degrees, points, w, s, rows, right, jumps, steps)
         c = _penalised(rows, right, jumps, weight)
-        return Smoothed(knots, c, np.sum((right - rows @ c) ** 2))
+        return Fit(knots, c, np.sum((right - rows @ c) ** 2))
     target = s * share
     gram, penalty = rows.T @ rows, jumps.T @ jumps
     for _ in range(STEPS):
@@ -384,14 +366,14 @@ def smoothed(
         force = penalty @ c
         slope = 2 * weight * np.sum(force * np.linalg.solve(gram + weight * penalty, force))
         weight = weight - (np.sum((right - rows @ c) ** 2) - target) / slope
-    return Smoothed(knots, _penalised(rows, right, jumps, weight), target)
+    return Fit(knots, _penalised(rows, right, jumps, weight), target)
 
 
 def _is_zero(s: Any) -> bool:
     return isinstance(s, int | float) and s == 0
 
 
-def _curve(what: str, x: Any, y: Any, w: Any, k: int, s: Any, xb: Any, xe: Any) -> Smoothed:
+def _curve(what: str, x: Any, y: Any, w: Any, k: int, s: Any, xb: Any, xe: Any) -> Fit:
     """Return the fit of a curve, or of some with the same knots."""
 
     def fit(points: Any, values: Any, weights: Any, level: float) -> Fit:
@@ -573,7 +555,7 @@ def generate_knots(x: Any, y: Any, *, w: Any = None, **options: Any) -> Any:
 
 def _surface(
     what: str, x: Any, y: Any, z: Any, w: Any, bounds: Any, kx: int, ky: int, s: Any, eps: float, fit: Any
-) -> Smoothed:
+) -> Fit:
     x, y, z = np.ravel(x) + 0.0, np.ravel(y) + 0.0, np.ravel(z) + 0.0
     w = np.ones(x.shape[0]) if w is None else np.ravel(w) + 0.0
     if not x.shape == y.shape == z.shape == w.shape:
