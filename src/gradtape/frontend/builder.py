@@ -43,6 +43,7 @@ class TranslationBuilder(ProcedureBuilder):
         super().__init__(name)
         self._serials: dict[Pointer, int] = {}
         self._allocated: set[Pointer] = set()
+        self._joined: dict[Memory, Memory] = {}
         self.pointed: list[Variable] = []
         self.counts: ix.Bounds = ix.Bounds()
         self.copied: list[tuple[Pointer, Pointer]] = []
@@ -98,10 +99,18 @@ class TranslationBuilder(ProcedureBuilder):
         """The serial number of the next pointer."""
         return len(self._serials)
 
+    def joined(self, memory: Memory) -> Memory:
+        """Return the memory that a memory has become."""
+        while memory in self._joined:
+            memory = self._joined[memory]
+        return memory
+
     def unify(self, first: Memory, second: Memory) -> None:
         """Let two memories be one: a variable may point into either."""
+        first, second = self.joined(first), self.joined(second)
         if first is second:
             return
+        self._joined[second] = first
         for pointer in self._serials:
             if pointer.memory is second:
                 pointer.memory = first

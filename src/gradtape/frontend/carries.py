@@ -73,11 +73,15 @@ class Owned:
 
 @record
 class Pointed:
-    """An array that a pointer names, which changes."""
+    """An array that a pointer names, which changes. Arrays that are made anew are such if their shapes are not all the same."""
 
     memory: Memory
     writable: bool
     numbers: tuple[Plan, ...]
+
+    @property
+    def dtype(self) -> Dtype:
+        return self.memory.dtype
 
 
 Plan: TypeAlias = Fixed | Held | Group | Owned | Pointed
@@ -158,17 +162,22 @@ class Planner:
             )
         shape = ix.static_shape(first.shape)
         views = [x for x in (first, second) if isinstance(x, ArrayView)]
-        if first.dtype != second.dtype or not views or any(map(self._is_made, (first, second))):
-            if shape is None or ix.static_shape(second.shape) != shape:
-                refuse(
-                    "an array that code makes anew in each iteration, or in a branch, changes its shape or dtype",
-                    "make an array of the largest size before, and write into slices of it",
-                )
-            return Owned(np.promote_types(first.dtype, second.dtype), shape)
-        self.build.unify(views[0].pointer.memory, views[-1].pointer.memory)
+        dtype = np.promote_types(first.dtype, second.dtype)
+        is_new = first.dtype != second.dtype or not views or any(map(self._is_made, (first, second)))
+        if is_new and shape is not None and ix.static_shape(second.shape) == shape:
+            return Owned(dtype, shape)
         pairs = zip(_numbers(first), _numbers(second), strict=True)
         numbers = tuple([Fixed(x) if _equal(x, y) else self.both(x, y) for x, y in pairs])
-        return Pointed(views[0].pointer.memory, all(view.writable for view in views), numbers)
+        memory = self._memory([view for view in views if view.dtype == dtype], dtype)
+        return Pointed(memory, all(view.writable for view in views), numbers)
+
+    def _memory(self, views: Sequence[ArrayView], dtype: Dtype) -> Memory:
+        """Return the memory of some arrays, as one."""
+        if not views:
+            return Memory(self.build.unique("array"), dtype)
+        for view in views[1:]:
+            self.build.unify(views[0].pointer.memory, view.pointer.memory)
+        return views[0].pointer.memory
 
     def _is_made(self, x: Expression) -> bool:
         """Return whether an array is made in each iteration, or changes place in it."""
@@ -179,33 +188,37 @@ class Planner:
         return x.pointer.memory in self.owned or self.build.is_newer(x.pointer, self.first)
 
     def _widen_array(self, plan: Owned | Pointed, value: Expression) -> Plan:
-        if isinstance(plan, Pointed):
-            if len(plan.numbers) != 1 + 2 * value.ndim:
-                return Fixed(Conflict("an array", value))
-            if self._is_made(value) or value.dtype != plan.memory.dtype:
-                shape = ix.static_shape(value.shape)
-                planned = [one.value for one in plan.numbers[1 : 1 + value.ndim] if isinstance(one, Fixed)]
-                if shape is None or list(shape) != planned:
-                    refuse("an array changes its shape in a loop")
-                return Owned(np.promote_types(plan.memory.dtype, value.dtype), shape)
-            assert isinstance(value, ArrayView)
-            self.build.unify(plan.memory, value.pointer.memory)
-            numbers = tuple(
-                [
-                    one if isinstance(one, Fixed) and _equal(one.value, x) else self.widen(one, x)
-                    for one, x in zip(plan.numbers, _numbers(value), strict=True)
-                ]
-            )
-            if all(map(is_same, numbers, plan.numbers)):
-                return plan
-            return Pointed(plan.memory, plan.writable, numbers)
-        if ix.static_shape(value.shape) != plan.shape:
-            refuse(
-                "an array changes its shape in a loop",
-                "make an array of the largest size before the loop, and write into slices of it",
-            )
+        shape = ix.static_shape(value.shape)
         dtype = np.promote_types(plan.dtype, value.dtype)
-        return plan if dtype == plan.dtype else Owned(dtype, plan.shape)
+        if isinstance(plan, Owned):
+            if shape == plan.shape:
+                return plan if dtype == plan.dtype else Owned(dtype, plan.shape)
+            if value.ndim != len(plan.shape):
+                return Fixed(Conflict("an array", value))
+            numbers: tuple[Plan, ...] = tuple(map(Fixed, (0, *plan.shape, *ix.row_major(plan.shape))))
+            plan = Pointed(Memory(self.build.unique("array"), plan.dtype), True, numbers)
+        if len(plan.numbers) != 1 + 2 * value.ndim:
+            return Fixed(Conflict("an array", value))
+        if self._is_made(value) or value.dtype != plan.dtype:
+            planned = [one.value for one in plan.numbers[1 : 1 + value.ndim] if isinstance(one, Fixed)]
+            if shape is not None and list(shape) == planned:
+                return Owned(dtype, shape)
+        memory, writable = plan.memory, plan.writable
+        if dtype != plan.dtype:
+            memory = Memory(self.build.unique("array"), dtype)
+        if isinstance(value, ArrayView):
+            writable = writable and value.writable
+            if value.dtype == dtype:
+                self.build.unify(memory, value.pointer.memory)
+        numbers = tuple(
+            [
+                one if isinstance(one, Fixed) and _equal(one.value, x) else self.widen(one, x)
+                for one, x in zip(plan.numbers, _numbers(value), strict=True)
+            ]
+        )
+        if memory is plan.memory and writable == plan.writable and all(map(is_same, numbers, plan.numbers)):
+            return plan
+        return Pointed(memory, writable, numbers)
 
     def seed(self, plan: Plan | None, value: Any) -> Plan:
         """Return the plan of an earlier pass for the value that a name holds before a loop in this one."""
@@ -219,8 +232,9 @@ class Planner:
             return Group(plan.kind, tuple(map(self.seed, plan.items, parts_of(value))))
         if isinstance(plan, Pointed) and isinstance(value, ArrayView):
             numbers = tuple(map(self.seed, plan.numbers, _numbers(value)))
-            self.build.unify(plan.memory, value.pointer.memory)
-            return Pointed(value.pointer.memory, plan.writable, numbers)
+            if value.dtype == plan.dtype:
+                self.build.unify(plan.memory, value.pointer.memory)
+            return Pointed(plan.memory, plan.writable, numbers)
         if isinstance(plan, Group) and value is MISSING:
             return Group(plan.kind, tuple([self.seed(item, MISSING) for item in plan.items]))
         return plan
@@ -288,7 +302,7 @@ class Slot:
         elif isinstance(plan, Group):
             self.parts = [Slot(build, item, name) for item in plan.items]
         elif isinstance(plan, Pointed):
-            self.variable = Variable(build.unique(name), plan.memory)
+            self.variable = Variable(build.unique(name), build.joined(plan.memory))
             build.pointed.append(self.variable)
             self.parts = [Slot(build, item, name) for item in plan.numbers]
         elif isinstance(plan, Owned):
@@ -317,7 +331,8 @@ class Slot:
     def _assign_pointer(self, value: Any) -> None:
         assert isinstance(self.plan, Pointed)
         if value is MISSING:
-            pointer: Pointer = self.build.allocate("none", 0, self.plan.memory.dtype, memory=self.plan.memory)
+            memory = self.build.joined(self.plan.memory)
+            pointer: Pointer = self.build.allocate("none", 0, memory.dtype, memory=memory)
             numbers: Sequence[Any] = [MISSING] * len(self.parts)
         else:
             value = self._in_memory(value)
@@ -329,11 +344,11 @@ class Slot:
     def _in_memory(self, value: Expression) -> ArrayView:
         """Return an array that a branch makes as one in the memory of the plan."""
         assert isinstance(self.plan, Pointed)
-        if isinstance(value, ArrayView):
-            return value
-        view = materialise(value, temporary=True)
-        self.build.unify(self.plan.memory, view.pointer.memory)
-        return view
+        memory = self.plan.memory
+        if not isinstance(value, ArrayView) or value.dtype != memory.dtype:
+            value = materialise(value, temporary=True, dtype=memory.dtype)
+        self.build.unify(memory, value.pointer.memory)
+        return value
 
     def read(self) -> Any:
         """Append what reads the value, and return it."""

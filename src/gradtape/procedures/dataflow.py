@@ -1,4 +1,4 @@
-"""Data flow between iterations: the variables that they hand on, and those in which they only sum."""
+"""Data flow between iterations: the variables and the arrays that they hand on, and the variables in which they only sum."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from gradtape.ir.graph import Literal, Value
 from gradtape.ops.core.elementwise.arithmetic import add, subtract
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.ir import (
+    Allocate,
     Assign,
     Content,
     For,
     If,
     Pointer,
+    Push,
     Read,
     Statement,
     Store,
@@ -50,6 +52,37 @@ def _find_exposed(body: Sequence[Statement], assigned: set[Variable], exposed: s
             _find_exposed(statement.then, then, exposed)
             _find_exposed(statement.otherwise, otherwise, exposed)
             assigned |= then & otherwise
+
+
+def escaping_allocations(body: Sequence[Statement]) -> dict[Statement, set[Statement]]:
+    """Return for each loop the allocations in it whose pointers may be used after the iteration that made them."""
+    reads: dict[Variable, int] = {}
+    for statement in walk(body):
+        if isinstance(statement, Read):
+            reads[statement.variable] = reads.get(statement.variable, 0) + 1
+    found: dict[Statement, set[Statement]] = {}
+    for loop in walk(body):
+        if not isinstance(loop, For | While):
+            continue
+        inside = list(walk([loop]))
+        allocated = {s for s in inside if isinstance(s, Allocate)}
+        if not allocated:
+            continue
+        exposed = exposed_variables(loop)
+        read_inside: dict[Variable, int] = {}
+        for s in inside:
+            if isinstance(s, Read):
+                read_inside[s.variable] = read_inside.get(s.variable, 0) + 1
+        memories = set()
+        for s in inside:
+            if isinstance(s, Assign) and isinstance(s.value, Pointer):
+                variable = s.variable
+                if variable in exposed or reads.get(variable, 0) > read_inside.get(variable, 0):
+                    memories.add(s.value.memory)
+            elif isinstance(s, Push):
+                memories.update(x.memory for x in s.values if isinstance(x, Pointer))
+        found[loop] = {s for s in allocated if s.out.memory in memories}
+    return found
 
 
 def live_after_loops(body: Sequence[Statement]) -> dict[For, set[Variable]]:

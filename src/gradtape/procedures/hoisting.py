@@ -9,6 +9,7 @@ import numpy as np
 from gradtape.ir.graph import Literal, literal, number_of
 from gradtape.ir.types import INT64
 from gradtape.procedures.builder import leaf
+from gradtape.procedures.dataflow import escaping_allocations
 from gradtape.procedures.ir import Allocate, For, Statement, Store
 from gradtape.procedures.traversal import blocks
 
@@ -16,7 +17,7 @@ from gradtape.procedures.traversal import blocks
 def hoist_allocations(body: list[Statement], kept: Collection[Statement] | None = None) -> list[Statement]:
     """Move allocations of static sizes out of the loops and branches of a body, and return what is to stand before it.
 
-    What is to be zeros is filled where it was allocated.
+    What is to be zeros is filled where it was allocated. Arrays that a later iteration may use as well stay where they are.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def hoist_allocations(body: list[Statement], kept: Collection[Statement] | None 
     ['Allocate', 'For', 'Store']
     """
     before: list[Statement] = []
-    _hoist(body, before, False, kept)
+    _hoist(body, before, False, kept, set().union(*escaping_allocations(body).values()))
     return before
 
 
@@ -46,13 +47,14 @@ def _hoist(
     before: list[Statement],
     is_inside: bool,
     parallel: Collection[Statement] | None,
+    escaping: Collection[Statement],
 ) -> None:
     kept: list[Statement] = []
     for statement in statements:
         if isinstance(statement, For) and statement.parallel:
             own: list[Statement] = []
             is_kept = parallel is None or statement in parallel
-            _hoist(statement.body, own, not is_kept, parallel)
+            _hoist(statement.body, own, not is_kept, parallel, escaping)
             if own and not is_kept:
                 statement.parallel = False
                 before += own
@@ -60,8 +62,9 @@ def _hoist(
                 statement.body[:0] = own
         else:
             for block in blocks(statement):
-                _hoist(block, before, True, parallel)
-        if is_inside and isinstance(statement, Allocate) and number_of(statement.size) is not None:
+                _hoist(block, before, True, parallel, escaping)
+        stays = not is_inside or statement in escaping
+        if not stays and isinstance(statement, Allocate) and number_of(statement.size) is not None:
             before.append(Allocate(statement.out, statement.size, False))
             if statement.zero:
                 kept.append(_cleared(statement))

@@ -6,18 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gradtape.ir.graph import number_of
-from gradtape.procedures.dataflow import exposed_variables
+from gradtape.procedures.dataflow import escaping_allocations
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
-    Assign,
     For,
     Pointer,
     Procedure,
-    Push,
-    Read,
     Statement,
-    Variable,
     While,
 )
 from gradtape.procedures.traversal import blocks, walk
@@ -59,7 +55,7 @@ def plan_allocations(procedure: Procedure) -> Allocations:
     in_frame: dict[Allocate, int] = {}
     used = 0
     rest: set[Statement] = set()
-    escaping = _escaping(procedure)
+    escaping = escaping_allocations(procedure.body)
     for statement, loops in _with_loops(procedure.body, ()):
         if isinstance(statement, Apply):
             rest.add(statement)
@@ -92,34 +88,3 @@ def _with_loops(
         inner = (*loops, statement) if isinstance(statement, For | While) else loops
         for block in blocks(statement):
             yield from _with_loops(block, inner)
-
-
-def _escaping(procedure: Procedure) -> dict[Statement, set[Statement]]:
-    """Return for each loop the allocations in it whose pointers may be used after the iteration that made them."""
-    reads: dict[Variable, int] = {}
-    for statement in walk(procedure.body):
-        if isinstance(statement, Read):
-            reads[statement.variable] = reads.get(statement.variable, 0) + 1
-    found: dict[Statement, set[Statement]] = {}
-    for loop in walk(procedure.body):
-        if not isinstance(loop, For | While):
-            continue
-        inside = list(walk([loop]))
-        allocated = {s for s in inside if isinstance(s, Allocate)}
-        if not allocated:
-            continue
-        exposed = exposed_variables(loop)
-        read_inside: dict[Variable, int] = {}
-        for s in inside:
-            if isinstance(s, Read):
-                read_inside[s.variable] = read_inside.get(s.variable, 0) + 1
-        memories = set()
-        for s in inside:
-            if isinstance(s, Assign) and isinstance(s.value, Pointer):
-                variable = s.variable
-                if variable in exposed or reads.get(variable, 0) > read_inside.get(variable, 0):
-                    memories.add(s.value.memory)
-            elif isinstance(s, Push):
-                memories.update(x.memory for x in s.values if isinstance(x, Pointer))
-        found[loop] = {s for s in allocated if s.out.memory in memories}
-    return found
