@@ -27,6 +27,7 @@ from gradtape.api.transforms.jit import jit as jit
 from gradtape.config import config as config
 from gradtape.trace.array.array import Array as Array
 from gradtape.trace.array.indexed_slices import IndexedSlices as IndexedSlices
+from gradtape.trace.jit.dims import Dim as Dim
 from gradtape.trace.patching import conversions as _conversions  # noqa: F401 - lists of traced numbers become arrays
 from gradtape.trace.patching import creation as _creation  # noqa: F401 - hooks in NumPy's functions
 from gradtape.trace.patching import opaque as _opaque  # noqa: F401 - and functions that compute with numbers

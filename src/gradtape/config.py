@@ -59,6 +59,12 @@ def _way(text: str) -> str:
     return text
 
 
+def _shapes(kind: str) -> None:
+    """Raise ValueError unless there are kernels of this kind."""
+    if kind not in ("exact", "symbolic"):
+        raise ValueError
+
+
 def _compiler(name: str) -> None:
     """Raise ValueError unless there is a compiler of this name."""
     if name not in ("llvm", "numba"):
@@ -79,6 +85,12 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         "what compiles the loops of kernels; Numba takes seconds for each, and leaves to LLVM what it cannot compile",
         check=_compiler,
         allowed='"llvm" or "numba"',
+    ),
+    "shapes": _Setting(
+        "exact",
+        "whether arrays of other lengths are compiled for anew, or share machine code that reads the lengths when it is called",
+        check=_shapes,
+        allowed='"exact" or "symbolic"',
     ),
     "trace_limit": _Setting(8, "traces that one call site may have before it is interpreted", minimum=1),
     "reroll": _Setting(
@@ -143,6 +155,7 @@ class Config:
     cache_size: int
     precise_math: bool
     compiler: str
+    shapes: str
     trace_limit: int
     reroll: bool
     loops: str

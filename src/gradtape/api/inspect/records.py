@@ -184,7 +184,7 @@ class Recorder:
             return self.records.setdefault(key, Record(name, filename, line, tape))
 
     def _metered(self, record: Record, program: Program, nested: bool) -> Metered:
-        key = (id(program.kernel.loaded), nested)
+        key = (id(program.kernel), nested)
         found = record.programs.get(key)
         if found is not None:
             return found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, overload
+from typing import Any, Literal, TypeAlias, overload
 from weakref import WeakSet, ref
 
 from gradtape.api.transforms.callables import check_callable
@@ -22,12 +22,16 @@ from gradtape.runtime.call.capture_entry import CheckedFunction
 from gradtape.runtime.compile.cache import Shipment, receive
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.jit.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry
+from gradtape.trace.jit.dims import Dim, shapes_of
 from gradtape.trace.jit.signature import StaticArguments
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.source.sites import user_site, without_internals
 
 CHAIN_LENGTH = 6
+
+Shape: TypeAlias = "Sequence[Dim | int] | Dim | int | None"
+ShapesGiven: TypeAlias = "Literal['exact', 'symbolic'] | Mapping[str, Shape] | Sequence[Shape] | None"
 
 _everyone: WeakSet[Jitted] = WeakSet()
 
@@ -205,6 +209,7 @@ class Jitted(FastCallable):
         """Return a function of this kind that runs another function as it stands, for traces."""
         copy = Jitted(function, self, self.site.static)
         copy.site.name, copy.site.inline = self.site.name, True
+        copy.site.shapes = self.site.shapes
         return copy
 
     def suspend(self) -> None:
@@ -320,7 +325,17 @@ def jit(
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    shapes: ShapesGiven = None,
 ) -> Callable[[Callable[..., Any]], Jitted]: ...
+@overload
+def jit(
+    function: Callable[..., Any],
+    /,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    shapes: ShapesGiven = None,
+) -> Jitted: ...
 
 
 def jit(
@@ -329,6 +344,7 @@ def jit(
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    shapes: ShapesGiven = None,
 ) -> Any:
     """Compile a NumPy function.
 
@@ -348,6 +364,10 @@ def jit(
         that are no numbers are static without being named.
     static_argnames : str or sequence of str, optional
         The same for arguments passed by keyword.
+    shapes : {"exact", "symbolic"}, mapping or sequence, optional
+        Whether arrays of other lengths are compiled for anew (``"exact"``), or share machine code that reads the lengths when it is called
+        (``"symbolic"``): a new length is then traced, but not compiled. The shapes of arguments, by name or by position, with `Dim` for
+        lengths that vary, say the same and are checked in each call. By default as ``gt.config.shapes`` says.
 
     Returns
     -------
@@ -359,7 +379,9 @@ def jit(
     Raises
     ------
     ArgumentError
-        If `function` is not callable.
+        If `function` is not callable, or `shapes` is none of these.
+    ShapeError
+        At a call, if an argument does not have the shape that `shapes` says.
     StaticArgumentError
         At a call, if a static argument is not hashable.
 
@@ -371,6 +393,9 @@ def jit(
     ...     return np.sum(x**2) / 2
     >>> float(energy(np.array([3.0, 4.0])))
     12.5
+    >>> mean = gt.jit(lambda x: np.mean(x**2), shapes="symbolic")
+    >>> [float(mean(np.full(n, 2.0))) for n in range(100, 104)]  # two kernels are compiled
+    [4.0, 4.0, 4.0, 4.0]
     """
     positions = tuple(static_argnums) if isinstance(static_argnums, tuple | list) else (static_argnums,)
     names = tuple(static_argnames) if isinstance(static_argnames, tuple | list) else (static_argnames,)
@@ -384,11 +409,13 @@ def jit(
                 )
     static = StaticArguments(positions, names)
     if function is None:
-        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames)
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames, shapes=shapes
+        )
     made = jit_of(function, function, static)
-    made.made_by = Call(
-        jit, (function,), {"static_argnums": static_argnums, "static_argnames": static_argnames}
-    )
+    made.site.shapes = shapes_of(shapes, function)
+    options = {"static_argnums": static_argnums, "static_argnames": static_argnames, "shapes": shapes}
+    made.made_by = Call(jit, (function,), options)
     return made
 
 

@@ -217,7 +217,8 @@ class _EntryWriter(FunctionWriter):
         size = self.signature.workspace
         block = workspace = "null"
         if size and not self.signature.keeps_workspace:
-            workspace = self.slot(f"[{size} x i8]", align=64)
+            # A power of 2, so that the entries of programs that differ in lengths have the same text.
+            workspace = self.slot(f"[{1 << (size - 1).bit_length()} x i8]", align=64)
         elif size:
             block = self.take_workspace(size + 64)
             address = self.let(f"ptrtoint ptr {block} to i64")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from gradtape.config import config
 from gradtape.errors import CompileWarning, GradtapeError, LoweringError, warn
 from gradtape.ir.body import bodies_of
@@ -21,6 +23,7 @@ from gradtape.runtime.call.entry_ir import add_entry
 from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
 from gradtape.runtime.compile.engine import compile_object
 from gradtape.runtime.compile.loader import LoadedModule
+from gradtape.runtime.compile.symbolic import SIZES, symbolic_code
 
 if TYPE_CHECKING:
     from gradtape.lower.pipeline import LoweredProgram
@@ -88,6 +91,8 @@ class _Facts(NamedTuple):
         Kernels of outlined loops to bind at load.
     notes : sequence of str
         What the scheduler decided, and why.
+    table : sequence of int or None
+        The numbers that the machine code reads; None for an exact kernel.
     """
 
     workspace: int
@@ -97,6 +102,7 @@ class _Facts(NamedTuple):
     symbols: tuple[str, ...]
     loops: tuple[str, ...]
     notes: tuple[str, ...]
+    table: tuple[int, ...] | None = None
 
     def signature(self, form: CallForm | None, graph: Graph) -> Signature | None:
         """Return the signature of the native entry, None if there is no form in which it is called."""
@@ -139,7 +145,7 @@ def kernel_for(
         return compile_(graph_of(), form)
 
     try:
-        if config.compiler == "numba" and compile_ is compile_graph:
+        if config.compiler == "numba" and compile_ in (compile_graph, compile_symbolic):
             try:
                 return _by_numba(graph_of(), form)
             except LoweringError as error:
@@ -205,8 +211,11 @@ def _reason(error: Exception) -> tuple[str, str]:
     return (str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"), remedy
 
 
-def compile_graph(graph: Graph, form: CallForm | None) -> CachedObject:
-    """Compile a graph, with a native entry if there is a form in which it is called; its large loops are kernels of their own."""
+def compile_graph(graph: Graph, form: CallForm | None, *, symbolic: bool = False) -> CachedObject:
+    """Compile a graph, with a native entry if there is a form in which it is called; its large loops are kernels of their own.
+
+    A symbolic kernel shares its machine code with those of other lengths.
+    """
     from gradtape.lower.pipeline import (
         lower,  # late: a process that finds its kernels on disk starts 10 ms sooner
     )
@@ -226,7 +235,20 @@ def compile_graph(graph: Graph, form: CallForm | None) -> CachedObject:
     lowered = lower(graph, kernel_of)
     facts = _facts(lowered, lowered.estimated_cost > GIL_SECONDS, loops, notes)
     text = add_entry(lowered.ir_text, facts.signature(form, graph))
-    return CachedObject(compile_object(text, KERNEL, unroll=lowered.unrolls), metadata=facts._asdict())
+
+    def compile_(text: str) -> bytes:
+        return compile_object(text, KERNEL, unroll=lowered.unrolls)
+
+    if not symbolic:
+        return CachedObject(compile_(text), metadata=facts._asdict())
+    code = symbolic_code(text, compile_, lowered.unrolls)
+    facts = facts._replace(table=code.table, notes=(*facts.notes, code.note))
+    return CachedObject(code.code, metadata=facts._asdict())
+
+
+def compile_symbolic(graph: Graph, form: CallForm | None) -> CachedObject:
+    """Compile a graph as one that is also called with arrays of other lengths."""
+    return compile_graph(graph, form, symbolic=True)
 
 
 def _loop_kernel(symbol: str, graph_of: Callable[[], Graph]) -> Kernel:
@@ -275,5 +297,10 @@ def _loaded(graph_of: Callable[[], Graph], form: CallForm | None, found: CachedO
         needs.append(code)
         keys += loop.keys
         imports[symbol] = code.address(KERNEL)
-    loaded = load(found.code, signature, imports=imports, drain=facts.drain, needs=needs)
+    kept: list[object] = [*needs]
+    if facts.table is not None:
+        table = np.array(facts.table, np.int64)
+        imports[SIZES] = table.ctypes.data
+        kept.append(table)
+    loaded = load(found.code, signature, imports=imports, drain=facts.drain, needs=kept)
     return Kernel(loaded, signature, facts.workspace, "", 0.0, tuple(facts.notes), keys=tuple(keys))

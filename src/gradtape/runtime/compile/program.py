@@ -22,7 +22,7 @@ from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.progress import counting
 from gradtape.runtime.call.convention import ArraySpec, CallForm
 from gradtape.runtime.call.entry import NativeFunction, bind
-from gradtape.runtime.compile.kernel import Kernel, compile_graph, kernel_for, kernels
+from gradtape.runtime.compile.kernel import Kernel, compile_graph, compile_symbolic, kernel_for, kernels
 from gradtape.runtime.compile.loader import KernelCode, LoadedModule, call_flat
 from gradtape.runtime.interpret import missed_guards
 from gradtape.runtime.memory.result_pool import empty_results
@@ -202,7 +202,7 @@ def tape_program(graph: Graph) -> Program:
     return program
 
 
-def program_for(graph: Graph, form: CallForm | None = None) -> Program:
+def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None = None) -> Program:
     """Return the program of a graph: from memory, from the disk, or compiled now.
 
     Parameters
@@ -211,10 +211,13 @@ def program_for(graph: Graph, form: CallForm | None = None) -> Program:
         What to run.
     form : CallForm, optional
         How a jitted function is called; with it the kernel gets a native entry.
+    shapes : {"exact", "symbolic"}, optional
+        Whether arrays of other lengths have machine code of their own; as ``gt.config.shapes`` by default.
     """
     print_ = fingerprint(graph)
-    key = f"{print_}:{form}:{config.precise_math}:{config.compiler}"
-    return Program(graph, kernels.get(key, lambda: _compiled(graph, form, key)))
+    shapes = shapes or config.shapes
+    key = f"{print_}:{form}:{config.precise_math}:{config.compiler}:{shapes}"
+    return Program(graph, kernels.get(key, lambda: _compiled(graph, form, key, shapes)))
 
 
 def record_program(graph: Graph) -> Program:
@@ -223,10 +226,11 @@ def record_program(graph: Graph) -> Program:
     return tape_program(without_data_rolled(graph) if config.reroll else without_data(graph))
 
 
-def _compiled(graph: Graph, form: CallForm | None, key: str) -> Kernel:
+def _compiled(graph: Graph, form: CallForm | None, key: str, shapes: str) -> Kernel:
     """Compile or load the kernel of a graph."""
     with collector_paused(), counting(f"compiling {graph.name}", "step", steps_since_now()):
-        kernel = kernel_for(lambda: graph, form, key, compile_graph)
+        compile_ = compile_symbolic if shapes == "symbolic" else compile_graph
+        kernel = kernel_for(lambda: graph, form, key, compile_)
     profiler = ACTIVE.profiler
     if profiler is not None:
         profiler.compiled(kernel.seconds)

@@ -43,6 +43,7 @@ from gradtape.trace.array.masked import Selection
 from gradtape.trace.dispatch.call_errors import list_error
 from gradtape.trace.jit.capture_steps import Check, Step, are_alive
 from gradtape.trace.jit.captures import CaptureWalk
+from gradtape.trace.jit.dims import ANY_SHAPES
 from gradtape.trace.jit.guards import Trace, trace_of
 from gradtape.trace.jit.leaf_kinds import is_array, is_dynamic, is_handle, is_weak
 from gradtape.trace.jit.outcomes import OutcomeFailed
@@ -119,6 +120,7 @@ class CallSite:
         self.on_new: Callable[[Specialisation], None] | None = None
         self.traces = 0
         self.inline = False
+        self.shapes = ANY_SHAPES
         self.translates: str | None = None
         self.inner: list[CodeType] = []
         self._changed: Counter[str] = Counter()
@@ -128,6 +130,8 @@ class CallSite:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call: by a compiled program, a new trace, or as a part of the recording that what it reads belongs to."""
+        if self.shapes.declared is not None:
+            self.shapes.check(self.name, self.function, args, kwargs)
         if self.nested and config.jit and not (config.eager or RECORDING.tools):
             leaves, spec = flatten_arguments(self.static.mark(args, kwargs))
             entry = self.nested.get(spec)
@@ -588,7 +592,9 @@ class CallSite:
         # Machine code takes C-contiguous arrays, of which views may be other views; the kernel behind it serves both.
         form = None if served is None else served.form
         native = served if all(map(_is_contiguous, call.leaves)) else None
-        return Specialisation(graph, seen, spec, outputs, owners, state, native, trace, form, draws)
+        return Specialisation(
+            graph, seen, spec, outputs, owners, state, native, trace, form, draws, self.shapes.kind
+        )
 
     def _result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

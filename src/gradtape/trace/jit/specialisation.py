@@ -65,6 +65,8 @@ class Specialisation:
         The hidden inputs of the traced call, until it has been computed.
     draws : DrawPlan or None
         The random numbers that each call draws: inputs of the program after the arguments and the hidden inputs.
+    shapes : {"exact", "symbolic"} or None
+        Whether arrays of other lengths have machine code of their own; None for what ``gt.config.shapes`` says.
     """
 
     __slots__ = (
@@ -84,6 +86,7 @@ class Specialisation:
         "native",
         "outputs",
         "settings",
+        "shapes",
         "spec",
         "state",
         "steps",
@@ -102,7 +105,9 @@ class Specialisation:
         trace: Trace,
         form: CallForm | None,
         draws: DrawPlan | None,
+        shapes: str | None = None,
     ) -> None:
+        self.shapes = shapes
         self.draws = draws
         self.steps: list[Step] = []
         self.inputs: list[int] = []
@@ -128,7 +133,7 @@ class Specialisation:
     def program(self) -> Program:
         """The compiled program, made at the first access: a trace that only tapes use is never compiled."""
         if self._program is None:
-            self._program = program_for(self.graph, self._form)
+            self._program = program_for(self.graph, self._form, self.shapes)
         return self._program
 
     @property
