@@ -43,10 +43,11 @@ class Dim:
     ...     return np.mean((X @ w - y) ** 2)
     >>> [float(loss(np.ones(2), np.ones((k, 2)), np.zeros(k))) for k in (3, 4, 5)]
     [4.0, 4.0, 4.0]
-    >>> loss(np.ones(2), np.ones((3, 2)), np.zeros(4))
-    Traceback (most recent call last):
-        ...
-    gradtape.errors.ShapeError: loss: argument 'y' has shape (4,), which is not (n,): n is 3 in this call
+    >>> try:
+    ...     loss(np.ones(2), np.ones((3, 2)), np.zeros(4))
+    ... except gt.errors.ShapeError as error:
+    ...     print(error.what)
+    loss: argument 'y' has shape (4,), which is not (n,): n is 3 in this call
     """
 
     name: str
