@@ -12,7 +12,7 @@ import numpy as np
 
 import gradtape.frontend.numpy as _tables  # noqa: F401 - the tables enter themselves
 from gradtape.frontend.functions import FUNCTIONS
-from gradtape.frontend.growing_lists import checked_item
+from gradtape.frontend.growing_lists import checked_item, shifted, with_length
 from gradtape.frontend.interpreter import Interpreter, in_memory
 from gradtape.frontend.numpy import calls as numpy_calls
 from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS
@@ -21,7 +21,6 @@ from gradtape.frontend.values import (
     BoundMethod,
     Closure,
     Conflict,
-    GrowingList,
     ListReference,
     RaisedError,
     as_integer,
@@ -178,9 +177,13 @@ def _list_method(self: Interpreter, owner: ListReference, name: str, args: tuple
     grown = self.growing(owner)
     if grown is not None and name in ("pop", "clear") and not args:
         last = checked_item(grown, -1) if name == "pop" else None
-        length = ix.subtract(grown.length, 1) if name == "pop" else 0
-        self.lists[owner] = GrowingList(grown.arrays, grown.type, length)
+        self.lists[owner] = with_length(grown, ix.subtract(grown.length, 1) if name == "pop" else 0)
         return last
+    if grown is not None and name == "pop" and args == (0,):
+        self.settle()
+        first = checked_item(grown, 0)
+        self.lists[owner] = shifted(self.build, grown)
+        return first
     items = list(self.list_items(owner))
     if name == "copy":
         return self.new_list(items)

@@ -1,22 +1,32 @@
-"""Growing lists: lists of Python to which a loop appends. Their items stand in arrays that have room for all that the loop may append."""
+"""Growing lists: lists of Python to which a loop appends.
+
+Their items stand in arrays that have room for all that the loop may append. Where its iterations are not counted, in a ``while`` loop,
+items move to larger arrays when there is no room.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from gradtape.frontend.builder import TranslationBuilder
+from gradtape.frontend.carries import Fixed, Held, Pointed, Slot, arrays_of
 from gradtape.frontend.values import Conflict, GrowingList, is_number, joined_type, number_type, typed, weak
 from gradtape.ir.graph import Value
-from gradtape.ir.types import Aval, aval
+from gradtape.ir.types import INT64, Aval, aval
+from gradtape.kinds.operands import as_value
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.creation import stacked
 from gradtape.procedures.arrays.indexing import getitem, setitem
 from gradtape.procedures.arrays.nests import materialise, new_array
 from gradtape.procedures.arrays.view import ArrayView, Expression, Formula
+from gradtape.procedures.ir import If
 from gradtape.records import record
+
+FIRST_ROOM: Final = 8
+"""Items for which a list that moves has room at first."""
 
 ItemType: TypeAlias = Aval | tuple[Any, ...] | None
 """Of a number, of an array of a static shape, or of a tuple of such; None for anything else."""
@@ -30,14 +40,14 @@ class Growth:
     ----------
     type : ItemType
         Of all items.
-    room : int
-        The number of items that an iteration may append.
+    room : int or None
+        The number of items that an iteration may append; None if items move where there is no room.
     step : int or None
         The number of items by which the list is longer after each iteration, if it is the same for all.
     """
 
     type: ItemType
-    room: int
+    room: int | None
     step: int | None
 
 
@@ -89,6 +99,7 @@ def with_room(build: TranslationBuilder, content: Any, type_: ItemType, room: An
     """Return a list as a growing one in new arrays, with room for more items."""
     length = content.length if isinstance(content, GrowingList) else len(content)
     arrays = _new_arrays(build, type_, ix.add(length, room))
+    is_movable = isinstance(content, GrowingList) and content.is_movable
     if not isinstance(content, GrowingList):
         grown = GrowingList(arrays, type_, 0)
         for item in content:
@@ -96,7 +107,47 @@ def with_room(build: TranslationBuilder, content: Any, type_: ItemType, room: An
         return grown
     with build.loop(length) as place:
         _store(arrays, place, item_at(content, place))
-    return GrowingList(arrays, type_, length)
+    return GrowingList(arrays, type_, length, is_movable)
+
+
+def movable(build: TranslationBuilder, content: Any, type_: ItemType) -> GrowingList:
+    """Return a list as one whose items move where there is no room for more."""
+    if isinstance(content, GrowingList) and content.is_movable and content.type is type_:
+        return content
+    grown = with_room(build, content, type_, FIRST_ROOM)
+    return GrowingList(grown.arrays, grown.type, grown.length, True)
+
+
+def moved(build: TranslationBuilder, grown: GrowingList) -> GrowingList:
+    """Append what moves the items to arrays of twice the size if there is no room for one more, and return the list."""
+    views = list(arrays_of(grown.arrays))
+    rows = ix.extent(views[0].shape[0])
+    is_full: Any = ix.extent(grown.length) >= rows
+    if is_full is False:
+        return grown
+    slots = [Slot(build, _place(view), "list") for view in views]
+    for slot, view in zip(slots, views, strict=True):
+        slot.assign(view)
+    statement = If(as_value(is_full))
+    build.append(statement)
+    with build.block(statement.then):
+        larger = with_room(build, grown, grown.type, ix.add(rows, FIRST_ROOM))
+        for slot, view in zip(slots, arrays_of(larger.arrays), strict=True):
+            slot.assign(view)
+    arrays = _in_tuples(grown.arrays, iter([slot.read() for slot in slots]))
+    return GrowingList(arrays, grown.type, grown.length, True)
+
+
+def _place(view: ArrayView) -> Pointed:
+    """Return the plan for an array of any number of rows."""
+    row = (*view.shape[1:], *view.strides)
+    return Pointed(view.pointer.memory, True, (Fixed(0), Held(aval((), INT64, True)), *map(Fixed, row)))
+
+
+def _in_tuples(like: Any, arrays: Iterator[Any]) -> Any:
+    if isinstance(like, tuple):
+        return tuple([_in_tuples(one, arrays) for one in like])
+    return next(arrays)
 
 
 def _new_arrays(build: TranslationBuilder, type_: ItemType, rows: Any) -> Any:
@@ -109,7 +160,20 @@ def _new_arrays(build: TranslationBuilder, type_: ItemType, rows: Any) -> Any:
 def appended(grown: GrowingList, item: Any) -> GrowingList:
     """Append the store of one more item, for which there is room."""
     _store(grown.arrays, grown.length, item)
-    return GrowingList(grown.arrays, grown.type, ix.add(grown.length, 1))
+    return with_length(grown, ix.add(grown.length, 1))
+
+
+def with_length(grown: GrowingList, length: Any) -> GrowingList:
+    """Return a list with another number of items."""
+    return GrowingList(grown.arrays, grown.type, length, grown.is_movable)
+
+
+def shifted(build: TranslationBuilder, grown: GrowingList) -> GrowingList:
+    """Append ``del list[0]``."""
+    length = ix.subtract(grown.length, 1)
+    with build.loop(length) as place:
+        _store(grown.arrays, place, item_at(grown, ix.add(place, 1)))
+    return with_length(grown, length)
 
 
 def _store(arrays: Any, place: Any, item: Any) -> None:
@@ -166,7 +230,7 @@ def sliced(grown: GrowingList, key: slice) -> GrowingList:
     first = arrays
     while isinstance(first, tuple):
         first = first[0]
-    return GrowingList(arrays, grown.type, first.shape[0])
+    return GrowingList(arrays, grown.type, first.shape[0], False)
 
 
 def _sliced(arrays: Any, length: Any, key: slice) -> Any:

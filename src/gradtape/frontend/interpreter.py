@@ -23,6 +23,7 @@ from gradtape.frontend.growing_lists import (
     checked_item,
     item_at,
     joined,
+    moved,
     sliced,
     type_of_items,
     with_room,
@@ -395,12 +396,14 @@ class Interpreter:
         self.settle()
         for item in items:
             type_ = joined(content.type, type_of_items((item,)))
-            if reference not in self.roomy or type_ is not content.type:
-                if type_ is None:
-                    refuse(
-                        "the items of a list that grows in a loop are not numbers, arrays or tuples of one type"
-                    )
+            if type_ is None:
+                refuse(
+                    "the items of a list that grows in a loop are not numbers, arrays or tuples of one type"
+                )
+            if type_ is not content.type or not (content.is_movable or reference in self.roomy):
                 content = with_room(self.build, content, type_, 1)
+            if content.is_movable:
+                content = moved(self.build, content)
             content = appended(content, item)
         self.lists[reference] = content
 

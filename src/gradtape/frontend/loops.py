@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.frontend.carries import Fixed, Held, Plan, Planner, Slot, arrays_of, assign_all, holds
-from gradtape.frontend.growing_lists import Growth, item_at, joined, most, type_of_items, with_room
+from gradtape.frontend.growing_lists import Growth, item_at, joined, most, movable, type_of_items, with_room
 from gradtape.frontend.interpreter import Interpreter, get_item, in_memory
 from gradtape.frontend.operators import both, counted, either, negated
 from gradtape.frontend.structure import ForLoop, Run, WhileLoop
@@ -233,6 +233,7 @@ class _Fixpoint:
         self.count = count
         self.growths: dict[ListReference, Growth] = interpreter.growths.setdefault(key, {})
         self.grown: dict[ListReference, GrowingList] = {}
+        self.moving: dict[ListReference, GrowingList] = {}
         self.trip: Any = None
         self.interpreter = interpreter
         self.node = node
@@ -300,6 +301,7 @@ class _Fixpoint:
         entries: dict[Any, Any] = {name: names.get(name, MISSING) for name in self.names}
         entries.update((key, lists[key]) for key in self.plans if key in lists)
         self._enter_growing(lists)
+        entries.update(self.moving)
         self.current = {
             key: planner.widen(planner.seed(self.plans.get(key), value), value)
             for key, value in entries.items()
@@ -323,10 +325,13 @@ class _Fixpoint:
         """Append what makes room for the items that the loop appends to lists."""
         interpreter = self.interpreter
         counts = interpreter.build.counts
-        self.trip, self.grown = None, {}
+        self.trip, self.grown, self.moving = None, {}, {}
         for key, growth in self.growths.items():
             content = lists.get(key)
             if content is None:  # another one stands for it in this pass over a loop around
+                continue
+            if growth.room is None:
+                self.moving[key] = movable(interpreter.build, content, growth.type)
                 continue
             if (
                 key in interpreter.roomy
@@ -351,17 +356,21 @@ class _Fixpoint:
         if before != () and not isinstance(before, GrowingList):
             type_ = joined(type_of_items(before), type_)
         small = isinstance(self.count, int) and self.count <= MOST_SMALL
-        if appended is None or self.count is None or type_ is None or (small and old is None):
+        if type_ is None or (small and old is None):
             raise NeedsStaticError(
-                "a list grows in a loop whose trip count is not known"
-                if appended is None or self.count is None
-                else "the items that a loop appends to a list have different types",
+                "the items that a loop appends to a list have different types",
                 where=here.site,
                 remedy="write into an array: out = np.empty(n); out[i] = x",
             )
+        if appended is None or self.count is None or (old is not None and old.room is None):
+            if old is None or old.room is not None or old.type is not type_:
+                self.growths[key] = Growth(type_, None, None)
+                self.plans.pop(key, None)
+                self.widened = True
+            return
         grown = ix.difference(_length(after), _length(before)) if not isinstance(after, Conflict) else None
         step = grown if old is None or old.step == grown else None
-        new = Growth(type_, max(appended, old.room if old else 0), step)
+        new = Growth(type_, max(appended, (old and old.room) or 0), step)
         if old is None or not (old.type is new.type and old.room == new.room and old.step == new.step):
             self.growths[key] = new
             self.plans.pop(key, None)
@@ -445,6 +454,14 @@ class _Fixpoint:
                 self._grow(key, before, after)
                 if self._step(key) is None and isinstance(after, GrowingList):
                     ends[key] = after.length
+            elif key in self.moving:
+                if type_of_items(after) is not self.moving[key].type:
+                    self._grow(key, items, after)
+                else:
+                    ends[key] = after
+            elif _is_movable(items):
+                if not same(items, after):
+                    ends[key] = after
             elif not same(items, after) and _grows(items, after):
                 self._grow(key, items, after)
             elif key in self.current or not same(items, after):
@@ -547,6 +564,10 @@ def _grows(before: Any, after: Any) -> bool:
     if isinstance(before, Conflict):
         return False
     return isinstance(after, GrowingList | Conflict) or _length(before) != _length(after)
+
+
+def _is_movable(content: Any) -> bool:
+    return isinstance(content, GrowingList) and content.is_movable
 
 
 def _length(content: Any) -> Any:

@@ -75,11 +75,14 @@ class GrowingList:
         Of an item.
     length : int or Value
         The number of items.
+    is_movable : bool
+        Whether items move to larger arrays when there is no room, as it is where nobody knows how many the loop may append.
     """
 
     arrays: Any
     type: Any
     length: Any
+    is_movable: bool = False
 
 
 @record
