@@ -246,13 +246,6 @@ def test_an_index_out_of_range_is_an_error():
     check(beyond, 0.1 * X)
 
 
-def by_a_while_loop(x):
-    out = [x[0]]
-    while out[-1] < 10.0:
-        out.append(out[-1] * 2.0)
-    return out[-1]
-
-
 def of_many_kinds(x):
     out = []
     for i in range(1000):
@@ -263,7 +256,7 @@ def of_many_kinds(x):
     return np.sum(out[0])
 
 
-@pytest.mark.parametrize("function", [by_a_while_loop, of_many_kinds], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [of_many_kinds], ids=lambda f: f.__name__)
 def test_other_growing_lists_are_refused(function):
     with pytest.raises(UnsupportedCodeError, match="write into an array"):
         translated(function, X)

@@ -78,13 +78,6 @@ def endless(x):
         x[0] += 1.0
 
 
-def growing_list(x):
-    items = [x[0]]
-    while items[-1] < 100.0:
-        items.append(items[-1] * 2.0)
-    return items[-1]
-
-
 class Thing:
     def __init__(self):
         self.y = 1.0
@@ -143,7 +136,6 @@ def shared(x):
         opens,
         mixed,
         endless,
-        growing_list,
         objects,
     ],
     ids=lambda f: f.__name__,

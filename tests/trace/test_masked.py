@@ -216,3 +216,66 @@ def test_arange_with_traced_bounds() -> None:
         points = np.arange(start, 2.0, step)
         expected = (np.sum(2 * points), np.sum(2 * points * np.arange(points.size)))
         np.testing.assert_allclose(found, expected)
+
+
+def selected_again(x):
+    y = x[x > 0.0]
+    z = y[y < 2.0]
+    return np.sum(z * z) + np.mean(z)
+
+
+def mask_of_a_selection(x):
+    y = x[x > 0.0]
+    m = x < 2.0
+    return np.sum(y[m[x > 0.0]] ** 3)
+
+
+def selected_positions(x):
+    order = np.argsort(x)
+    return np.sum(x[order[x > 0.5]] ** 2)
+
+
+def selected_rows_again(x):
+    rows = np.outer(x, np.arange(1.0, 4.0))
+    rows = rows[rows[:, 0] > 0.0]
+    return np.sum(rows[rows[:, 1] < 3.0] ** 2)
+
+
+def shrinking(x):
+    total = 0.0
+    y = x
+    for k in range(3):
+        y = y[y > 0.1 * k] * 0.9
+        total = total + np.sum(y)
+    return total
+
+
+def written_at_selected_positions(x):
+    y = x * 1.0
+    order = np.argsort(x)
+    y[order[x > 0.5]] = x[0]
+    return np.sum(y * np.arange(5))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        selected_again,
+        mask_of_a_selection,
+        selected_positions,
+        selected_rows_again,
+        shrinking,
+        written_at_selected_positions,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_selections_as_indices_and_of_selections(function):
+    x = np.array([0.3, 1.2, -0.7, 2.1, 0.9])
+    jitted, gradient = gt.jit(function), gt.grad(function)
+    for point in (x, x[::-1].copy(), 1.1 * x, -x):
+        np.testing.assert_allclose(jitted(point), function(point), rtol=1e-12)
+        with np.errstate(all="ignore"):
+            differences = [
+                (function(point + 1e-6 * e) - function(point - 1e-6 * e)) / 2e-6 for e in np.eye(5)
+            ]
+        np.testing.assert_allclose(gradient(point), differences, rtol=1e-6, atol=1e-6)

@@ -24,7 +24,7 @@ from gradtape.trace.array import concretize
 from gradtape.trace.array.attributes import Attributes
 from gradtape.trace.array.handle import Handle, fresh_value, run_checks, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, layout_of_operand, layout_of_result, with_layout_of
-from gradtape.trace.array.masked import Selection, is_traced_mask, write_selection
+from gradtape.trace.array.masked import Selection, is_traced_mask, without_selections, write_selection
 from gradtape.trace.array.methods import Methods
 from gradtape.trace.array.operators import Operators
 from gradtape.trace.array.view_functions import ALWAYS_C, KEEPING, ODD, VIEWING, set_shape, view_of
@@ -318,7 +318,7 @@ class Array(Operators, Methods, Attributes, Handle):
             return view
         if is_traced_mask(self, key):
             return Selection(self, key)
-        plain_key = concretize.concrete_key(key)
+        plain_key = concretize.concrete_key(without_selections(key))
         if truth_index(plain_key) is not None:
             return wrap_value(getitem(value, plain_key))
         index = parse_index(value.shape, plain_key)
@@ -342,7 +342,13 @@ class Array(Operators, Methods, Attributes, Handle):
             if written is not None:
                 return self.rebind(written)
             new = new.elements()
-        self.rebind(setitem(self.value, concretize.concrete_key(key, masks=np.size(new) == 1), unwrap(new)))
+        self.rebind(
+            setitem(
+                self.value,
+                concretize.concrete_key(without_selections(key), masks=np.size(new) == 1),
+                unwrap(new),
+            )
+        )
         return None
 
     def __dir__(self) -> list[str]:

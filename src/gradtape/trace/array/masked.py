@@ -80,7 +80,7 @@ class Selection(NDArrayOperatorsMixin):
             or any(operand is NotImplemented for operand in beside)
         ):
             kwargs |= {} if out is None else {"out": out}
-            return getattr(ufunc, method)(*_elements(inputs), **kwargs)
+            return getattr(ufunc, method)(*without_selections(inputs), **kwargs)
         result = ufunc(*beside)
         return (
             tuple(Selection(part, self._mask) for part in result)
@@ -98,7 +98,7 @@ class Selection(NDArrayOperatorsMixin):
                 return Selection(np.where(*beside), self._mask)
         if function is np.size and len(args) == 1:
             return np.sum(self._mask) * int(np.prod(self._whole.shape[self._mask.ndim :]))
-        return function(*_elements(args), **_elements(kwargs))
+        return function(*without_selections(args), **without_selections(kwargs))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self.elements(), dtype)
@@ -110,6 +110,10 @@ class Selection(NDArrayOperatorsMixin):
         return iter(self.elements())
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Selection):
+            if key._mask is self._mask and key.dtype == bool and key._whole.ndim == key._mask.ndim:
+                return Selection(self._whole, self._mask & key._whole)
+            key = key.elements()
         return self.elements()[key]
 
     def __setitem__(self, key: Any, new: Any) -> None:
@@ -161,13 +165,13 @@ class Selection(NDArrayOperatorsMixin):
         return function(self._whole, axis=axes, where=mask, **kwargs)
 
 
-def _elements(tree: Any) -> Any:
+def without_selections(tree: Any) -> Any:
     """Return arguments with arrays for selections."""
     if type(tree) is Selection:
         return tree.elements()
     if type(tree) in (list, tuple):
-        return type(tree)(map(_elements, tree))
-    return {name: _elements(item) for name, item in tree.items()} if type(tree) is dict else tree
+        return type(tree)(map(without_selections, tree))
+    return {name: without_selections(item) for name, item in tree.items()} if type(tree) is dict else tree
 
 
 def _lower_bound(dtype: np.dtype[Any], sign: int) -> Any:
