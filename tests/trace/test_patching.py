@@ -12,6 +12,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import scipy.interpolate
 import scipy.linalg
 import scipy.special
 import scipy.stats
@@ -663,3 +664,14 @@ def test_functions_that_take_a_tuple_and_a_dict():
         function()
     assert len(seen) == 2 and hash(function) == number
     interpose._hooks[function] = lambda called, *args, **kwargs: NotImplemented
+
+
+def test_a_hooked_generator_stays_one():
+    """`generate_knots` yields its knots: while somebody records, and afterwards."""
+    x = np.linspace(0.0, 1.0, 12)
+    expected = [len(knots) for knots in scipy.interpolate.generate_knots(x, np.sin(9 * x), k=3, s=1e-4)]
+    with gt.GradientTape() as tape:
+        tape.watch(1.0)
+        recorded = [len(knots) for knots in scipy.interpolate.generate_knots(x, np.sin(9 * x), k=3, s=1e-4)]
+    assert inspect.isgeneratorfunction(scipy.interpolate.generate_knots)
+    assert recorded == expected and len(expected) > 1

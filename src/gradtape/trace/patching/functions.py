@@ -134,10 +134,12 @@ def forwarding_code(code: CodeType, answer: Function) -> CodeType:
     named = positional[code.co_posonlyargcount :]
     parameters = [*alone, *["/"][: len(alone)], *named, *[star or "*"][: bool(star or only)], *only, stars]
     arguments = [*positional, star, *[f"{name}={name}" for name in only], stars]
+    # Since Python 3.13 the code of a generator must not be replaced by that of another kind of function.
+    answers = "yield from" if code.co_flags & inspect.CO_GENERATOR else "return"
     text = (
         f"def around({', '.join(code.co_freevars)}):\n"
         f"    def inner({', '.join(filter(None, parameters))}):\n"
-        f"        return {_PLACE!r}({', '.join(filter(None, arguments))})\n"
+        f"        {answers} {_PLACE!r}({', '.join(filter(None, arguments))})\n"
         f"        {', '.join(code.co_freevars) or None}\n"
     )
     with warnings.catch_warnings():
