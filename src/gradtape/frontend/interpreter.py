@@ -788,10 +788,13 @@ def _setitem(self: Interpreter, one: Instruction) -> None:
 
 
 def _binary(self: Interpreter, one: Instruction) -> Any:
-    x, y = self.values(one.names)
+    return _combined(self, one.detail, *self.values(one.names))
+
+
+def _combined(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
     if isinstance(x, ListReference) or isinstance(y, ListReference):
-        return _lists(self, one.detail, x, y)
-    return binary(self.build, one.detail, x, y)
+        return _lists(self, function, x, y)
+    return binary(self.build, function, x, y)
 
 
 def _lists(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
@@ -814,7 +817,7 @@ def _inplace(self: Interpreter, one: Instruction) -> Any:
     if isinstance(x, ListReference) and one.detail is operator.add:
         self.append(x, self.items(y) or ())
         return x
-    return _binary(self, one)
+    return _combined(self, one.detail, x, y)
 
 
 def _shortcut(self: Interpreter, one: Instruction) -> Any:

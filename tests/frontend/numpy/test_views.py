@@ -1,5 +1,6 @@
 """Functions that return views: what is written to their results is written to the array, in compiled loops as in NumPy."""
 
+import numba
 import numpy as np
 import pytest
 
@@ -76,3 +77,21 @@ def test_grids_are_copies():
     x = np.array([1.0, 2.0])
     with gt.config.override(loops="compile"):
         np.testing.assert_allclose(gt.jit(function)(x), function(x))
+
+
+def gathered(x):
+    y = x * 1.0
+    y[np.argsort(x)[1:3]] *= x[0]
+    y[y > 0.5] += 1.0
+    k = np.argsort(y)[y < 3.0]
+    y[k] -= 2.0 * x[1]
+    return np.sum(y**2)
+
+
+def test_augmented_assignment_to_gathered_elements():
+    x = np.array([0.3, 1.2, -0.7, 2.1, 0.9])
+    with gt.config.override(loops="compile"):
+        value, gradient = gt.value_and_grad(numba.njit(gathered))(x)
+    differences = [(gathered(x + 1e-6 * e) - gathered(x - 1e-6 * e)) / 2e-6 for e in np.eye(5)]
+    assert value == pytest.approx(gathered(x), rel=1e-12)
+    np.testing.assert_allclose(gradient, differences, rtol=1e-6)
