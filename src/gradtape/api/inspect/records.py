@@ -94,11 +94,11 @@ class Recorder:
         self._lock = new_lock(Rank.LEAF)
         self._profiling_kernel = new_lock(Rank.PROFILED_KERNEL)
         self._stack = _Stack()
-        self._linked: weakref.WeakSet[Jitted] = weakref.WeakSet()
+        self._linked: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
 
     # Told by jitted functions
 
-    def call(self, function: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, function: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call, and let machine code that times itself answer the next one."""
         if any(frame.kind == "trace" for frame in self._stack.frames):
             return function.site.call(args, kwargs)
@@ -119,7 +119,7 @@ class Recorder:
         record = self._record_of(site)
         return self._metered(record, program, nested).profiled.loaded
 
-    def is_linked(self, function: Jitted) -> bool:
+    def is_linked(self, function: Jitted[..., Any]) -> bool:
         """Return whether a function has been called, so that machine code that times itself answers it."""
         return function in self._linked
 
@@ -172,7 +172,7 @@ class Recorder:
 
     # Records
 
-    def _record_of(self, site: CallSite, function: Jitted | None = None) -> Record:
+    def _record_of(self, site: CallSite, function: Jitted[..., Any] | None = None) -> Record:
         found = self.records.get(site)
         if found is None:
             filename, line = _definition(site.function if function is None else function)

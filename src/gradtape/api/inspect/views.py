@@ -41,7 +41,7 @@ class Text(str):
         return f"<pre style='line-height:1.2'>{escaped}</pre>"
 
 
-def graph(function: Jitted, *args: Any, optimised: bool = False, **kwargs: Any) -> Text:
+def graph(function: Jitted[..., Any], *args: Any, optimised: bool = False, **kwargs: Any) -> Text:
     """Return the graph of a compiled function, as typed three-address Python, and the source of the procedures that it calls.
 
     Parameters
@@ -77,7 +77,7 @@ def graph(function: Jitted, *args: Any, optimised: bool = False, **kwargs: Any) 
     return Text("\n\n".join([print_graph(shown), *sources]))
 
 
-def loops(function: Jitted, *args: Any, **kwargs: Any) -> Text:
+def loops(function: Jitted[..., Any], *args: Any, **kwargs: Any) -> Text:
     """Return the loops of a compiled function, as Python that runs. Parameters as for `graph`."""
     return Text(print_loops(schedule_of(_specialisation(function, args, kwargs).graph)))
 
@@ -123,7 +123,7 @@ def numba_source(function: Callable[..., Any], *args: Any) -> Text:
     return Text(print_module(entries))
 
 
-def _entry_point(function: Jitted, args: tuple[Any, ...]) -> EntryPoint:
+def _entry_point(function: Jitted[..., Any], args: tuple[Any, ...]) -> EntryPoint:
     """Return what a module computes for a compiled function and arguments."""
     site = function.site
     specialisation, name = _specialisation(function, args, {}), site.name
@@ -139,20 +139,20 @@ def _entry_point(function: Jitted, args: tuple[Any, ...]) -> EntryPoint:
     return EntryPoint(identifier(name), specialisation.graph, tuple(specialisation.outputs), hidden)
 
 
-def llvm(function: Jitted, *args: Any, optimised: bool = True, **kwargs: Any) -> Text:
+def llvm(function: Jitted[..., Any], *args: Any, optimised: bool = True, **kwargs: Any) -> Text:
     """Return the LLVM of a compiled function's kernel, after LLVM's passes or before. Parameters as for `graph`."""
     lowered = lower(_specialisation(function, args, kwargs).graph)
     text = lowered.ir_text
     return Text(optimised_llvm(text, unroll=lowered.unrolls) if optimised else text)
 
 
-def asm(function: Jitted, *args: Any, **kwargs: Any) -> Text:
+def asm(function: Jitted[..., Any], *args: Any, **kwargs: Any) -> Text:
     """Return the assembly of a compiled function's kernel. Parameters as for `graph`."""
     lowered = lower(_specialisation(function, args, kwargs).graph)
     return Text(assembly(lowered.ir_text, unroll=lowered.unrolls))
 
 
-def explain(function: Jitted) -> Text:
+def explain(function: Jitted[..., Any]) -> Text:
     """Return what was compiled for a function, when and why, and what it cost.
 
     Parameters
@@ -262,7 +262,7 @@ def _site(function: Any) -> CallSite:
 
 
 def _specialisation(
-    function: Jitted | MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Jitted[..., Any] | MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Specialisation:
     site = _site(function)
     if args or kwargs:

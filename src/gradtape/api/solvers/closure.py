@@ -69,7 +69,7 @@ class ClosedFunction:
 
         self.apply = run
         self._derived: dict[Any, Callable[..., Any]] = {}
-        self.compiled: Jitted = jit(run)
+        self.compiled: Jitted[..., Any] = jit(run)
 
     def derived(self, transform: Callable[..., Any]) -> Callable[..., Any]:
         """Return a transform of the function in its first argument, compiled once."""

@@ -39,7 +39,7 @@ class SparseTransform:
     finds the pattern, colours it and compiles the products; the next ones run machine code.
     """
 
-    def __init__(self, compiled: Jitted, caller: str, several: bool, has_aux: bool) -> None:
+    def __init__(self, compiled: Jitted[..., Any], caller: str, several: bool, has_aux: bool) -> None:
         self._compiled = compiled
         self._caller = caller
         self._several = several

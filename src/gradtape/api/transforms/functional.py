@@ -49,7 +49,7 @@ def jacobian(
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
     memory: int | None = None,
-) -> Jitted:
+) -> Jitted[..., Any]:
     """Return a function that computes the Jacobian of `function`.
 
     Parameters
@@ -122,7 +122,7 @@ def jacrev(
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
     memory: int | None = None,
-) -> Jitted:
+) -> Jitted[..., Any]:
     """Return a function that computes the Jacobian by reverse mode, row by row: for few results.
 
     Parameters
@@ -157,7 +157,7 @@ def jacfwd(
     holomorphic: bool = False,
     chunk_size: int | None = None,
     memory: int | None = None,
-) -> Jitted:
+) -> Jitted[..., Any]:
     """Return a function that computes the Jacobian by forward mode, column by column: for few arguments.
 
     Parameters
@@ -191,7 +191,7 @@ def hessian(
     holomorphic: bool = False,
     chunk_size: int | None = None,
     memory: int | None = None,
-) -> Jitted:
+) -> Jitted[..., Any]:
     """Return a function that computes the second derivatives of `function`: forward mode over reverse mode.
 
     Parameters
@@ -279,7 +279,7 @@ def hvp(
     return known(*primals, *tangents)
 
 
-def _known_product(function: Callable[..., Any], holomorphic: bool) -> Jitted:
+def _known_product(function: Callable[..., Any], holomorphic: bool) -> Jitted[..., Any]:
     """Return the compiled product of a function; what cannot be a key is compiled anew."""
     try:
         known = _products.setdefault(function, {})
@@ -290,11 +290,11 @@ def _known_product(function: Callable[..., Any], holomorphic: bool) -> Jitted:
     return known[holomorphic]
 
 
-_products: Final[weakref.WeakKeyDictionary[Any, dict[bool, Jitted]]] = weakref.WeakKeyDictionary()
+_products: Final[weakref.WeakKeyDictionary[Any, dict[bool, Jitted[..., Any]]]] = weakref.WeakKeyDictionary()
 """The compiled products, by function and whether it is holomorphic."""
 
 
-def _product_of(held: Callable[[], Callable[..., Any] | None], holomorphic: bool) -> Jitted:
+def _product_of(held: Callable[[], Callable[..., Any] | None], holomorphic: bool) -> Jitted[..., Any]:
     """Return the compiled product, called with primals and then tangents.
 
     It may stand in a dictionary by its function, so it must not keep the function alive itself: `held` returns it.
@@ -322,7 +322,7 @@ def _jacobian(
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
     memory: int | None = None,
-) -> Jitted:
+) -> Jitted[..., Any]:
     """Return the compiled Jacobian; `caller` is the public function, and names it in errors."""
     check_callable(function, caller)
     check_convention(convention, caller)

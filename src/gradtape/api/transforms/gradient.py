@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, overload
 
 import numpy as np
 
@@ -40,7 +40,130 @@ from gradtape.trace.source.sites import user_site
 from gradtape.transforms.vjp import vjp as pull_back
 from gradtape.trees import unflatten
 
+if TYPE_CHECKING:
+    from typing import Literal as Exactly
 
+    from typing_extensions import ParamSpec, TypeVar
+
+    # The default is that of lambdas, whose parameters have no types.
+    X = TypeVar("X", bound=Any, default=Any)
+    Y = TypeVar("Y", bound=Any, default=Any)
+    Z = TypeVar("Z", bound=Any, default=Any)
+    A = TypeVar("A", bound=Any, default=Any)
+    V = TypeVar("V", bound=Any, default=Any)
+    Q = ParamSpec("Q", default=...)
+
+
+@overload
+def grad(
+    function: Callable[Concatenate[X, Q], Any],
+    argnums: Exactly[0] | None = None,
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Q], X]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[X, Y, Q], Any],
+    argnums: Exactly[1],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Q], Y]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[X, Q], Any],
+    argnums: tuple[Exactly[0]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Q], tuple[X]]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[X, Y, Q], Any],
+    argnums: tuple[Exactly[0], Exactly[1]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Q], tuple[X, Y]]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[X, Y, Z, Q], Any],
+    argnums: tuple[Exactly[0], Exactly[1], Exactly[2]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Z, Q], tuple[X, Y, Z]]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[X, Q], tuple[Any, A]],
+    argnums: Exactly[0] | None = None,
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Q], tuple[X, A]]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[X, Y, Q], tuple[Any, A]],
+    argnums: Exactly[1],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Q], tuple[Y, A]]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[X, Q], tuple[Any, A]],
+    argnums: tuple[Exactly[0]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Q], tuple[tuple[X], A]]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[X, Y, Q], tuple[Any, A]],
+    argnums: tuple[Exactly[0], Exactly[1]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Q], tuple[tuple[X, Y], A]]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[X, Y, Z, Q], tuple[Any, A]],
+    argnums: tuple[Exactly[0], Exactly[1], Exactly[2]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Z, Q], tuple[tuple[X, Y, Z], A]]: ...
+@overload
+def grad(
+    function: Callable[Q, Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def grad(
     function: Callable[..., Any],
@@ -50,7 +173,7 @@ def grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
-) -> Jitted:
+) -> Jitted[..., Any]:
     """Return a function that computes the gradient of `function`.
 
     Parameters
@@ -107,6 +230,116 @@ def grad(
     return jit_of(gradient, named("grad", function), EVERYTHING_TRACED)
 
 
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Q], V],
+    argnums: Exactly[0] | None = None,
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Q], tuple[V, X]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Y, Q], V],
+    argnums: Exactly[1],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Q], tuple[V, Y]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Q], V],
+    argnums: tuple[Exactly[0]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Q], tuple[V, tuple[X]]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Y, Q], V],
+    argnums: tuple[Exactly[0], Exactly[1]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Q], tuple[V, tuple[X, Y]]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Y, Z, Q], V],
+    argnums: tuple[Exactly[0], Exactly[1], Exactly[2]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Z, Q], tuple[V, tuple[X, Y, Z]]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Q], tuple[V, A]],
+    argnums: Exactly[0] | None = None,
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Q], tuple[tuple[V, A], X]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Y, Q], tuple[V, A]],
+    argnums: Exactly[1],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Q], tuple[tuple[V, A], Y]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Q], tuple[V, A]],
+    argnums: tuple[Exactly[0]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Q], tuple[tuple[V, A], tuple[X]]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Y, Q], tuple[V, A]],
+    argnums: tuple[Exactly[0], Exactly[1]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Q], tuple[tuple[V, A], tuple[X, Y]]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[X, Y, Z, Q], tuple[V, A]],
+    argnums: tuple[Exactly[0], Exactly[1], Exactly[2]],
+    *,
+    argnames: None = None,
+    has_aux: Exactly[True],
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Concatenate[X, Y, Z, Q], tuple[tuple[V, A], tuple[X, Y, Z]]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Q, Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def value_and_grad(
     function: Callable[..., Any],
@@ -116,7 +349,7 @@ def value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
-) -> Jitted:
+) -> Jitted[..., Any]:
     """Return a function that computes the value of `function` and its gradient, in one program.
 
     Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 from weakref import WeakSet, ref
 
 from gradtape.api.transforms.callables import check_callable
@@ -33,11 +33,29 @@ CHAIN_LENGTH = 6
 Shape: TypeAlias = "Sequence[Dim | int] | Dim | int | None"
 ShapesGiven: TypeAlias = "Literal['exact', 'symbolic'] | Mapping[str, Shape] | Sequence[Shape] | None"
 
-_everyone: WeakSet[Jitted] = WeakSet()
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+if TYPE_CHECKING:
+
+    class _Callable(FastCallable, Generic[P, R_co]):
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+else:
+
+    class _Callable:
+        """Stands for the class with parameters and a result, which type checkers see: objects of machine code are not generic."""
+
+        def __class_getitem__(cls, _: Any) -> type:
+            return FastCallable
+
+
+_everyone: WeakSet[Jitted[..., Any]] = WeakSet()
 
 
 @vectorcalled
-class Jitted(FastCallable):
+class Jitted(_Callable[P, R_co]):
     """A function that is traced, compiled and called natively. Made by `jit`, `grad` and `value_and_grad`."""
 
     __slots__ = ("_answer", "_chain", "made_by", "site")
@@ -48,7 +66,7 @@ class Jitted(FastCallable):
         site = CallSite(function, getattr(wrapped, "__name__", "function"), static)
 
         # Neither the answer nor the call site holds the function: without a cycle, its programs go when it goes.
-        own = ref(self)
+        own: ref[Jitted[..., Any]] = ref(self)
 
         takes_out: bool | None = None  # not known before somebody gives one
 
@@ -205,9 +223,9 @@ class Jitted(FastCallable):
             self.install(first)
         self.fallback = fallback
 
-    def with_function(self, function: Any) -> Jitted:
+    def with_function(self, function: Any) -> Jitted[..., Any]:
         """Return a function of this kind that runs another function as it stands, for traces."""
-        copy = Jitted(function, self, self.site.static)
+        copy: Jitted[..., Any] = Jitted(function, self, self.site.static)
         copy.site.name, copy.site.inline = self.site.name, True
         copy.site.shapes = self.site.shapes
         return copy
@@ -249,7 +267,7 @@ class Jitted(FastCallable):
 Missing.teach(Jitted, FUNCTION_HABITS)
 
 
-def _installer(own: ref[Jitted]) -> Callable[[Specialisation], None]:
+def _installer(own: ref[Jitted[..., Any]]) -> Callable[[Specialisation], None]:
     """Return what hands new specialisations to a function while it is alive."""
 
     def install(specialisation: Specialisation) -> None:
@@ -276,7 +294,7 @@ def _bound(
     return bound
 
 
-def every_jitted() -> list[Jitted]:
+def every_jitted() -> list[Jitted[..., Any]]:
     """Return all functions that are alive."""
     return list(_everyone)
 
@@ -317,7 +335,14 @@ def _resume_without(tool: object) -> None:
 
 
 @overload
-def jit(function: Callable[..., Any], /) -> Jitted: ...
+def jit(
+    function: Callable[P, R],
+    /,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    shapes: ShapesGiven = None,
+) -> Jitted[P, R]: ...
 @overload
 def jit(
     function: None = None,
@@ -326,16 +351,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     shapes: ShapesGiven = None,
-) -> Callable[[Callable[..., Any]], Jitted]: ...
-@overload
-def jit(
-    function: Callable[..., Any],
-    /,
-    *,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
-    shapes: ShapesGiven = None,
-) -> Jitted: ...
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
 def jit(
@@ -419,7 +435,9 @@ def jit(
     return made
 
 
-def jit_of(function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments) -> Jitted:
+def jit_of(
+    function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments
+) -> Jitted[..., Any]:
     """Return the jitted form of `function`, which shows itself as `wrapped`."""
     check_callable(function, "jit")
     return Jitted(function, wrapped, static)

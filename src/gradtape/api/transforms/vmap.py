@@ -32,7 +32,7 @@ from gradtape.trees import flatten, flatten_with_none, place_of_leaf, spread_pre
 
 
 @pickled_as_call
-def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted:
+def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[..., Any]:
     """Return a function that applies `function` to every element along an axis.
 
     `function` is written for one element and runs once; what it records is done for all elements at once.

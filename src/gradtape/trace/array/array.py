@@ -137,7 +137,7 @@ class Array(Operators, Methods, Attributes, Handle):
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         if not self.ndim:
             raise TypeError("iteration over a 0-d array")
         return (self[k] for k in range(self.shape[0]))
@@ -169,7 +169,7 @@ class Array(Operators, Methods, Attributes, Handle):
 
     # Leaving the graph
 
-    def numpy(self) -> Any:
+    def numpy(self) -> NDArray:
         """Return the values as an ndarray of the caller's own, which no tape follows."""
         return np.array(concretize.array_of(self.value, "x.numpy()"))
 
@@ -181,7 +181,7 @@ class Array(Operators, Methods, Attributes, Handle):
         """Return the values as nested lists."""
         return concretize.array_of(self.value, "x.tolist()").tolist()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         return (
             np.zeros(self.shape, self.dtype)
             if capture_element(self)
@@ -299,28 +299,28 @@ class Array(Operators, Methods, Attributes, Handle):
 
     # Indexing
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Array:
         """Return a scalar, a view for a basic index, a copy for index arrays, or a `Selection` for a traced mask."""
         observer = prediction.observer
         if (
             observer is not None
             and (made := observer.observe(Array.__getitem__, (self, key), _frame(1))) is not None
         ):
-            return made
+            return made  # type: ignore[no-any-return] # what the observed call returns
         here.site = user_site()
         value = self.value
         known = index_template(value.aval, key)
         if known is not None:
             if known.scalar or self.is_scalar:
-                return wrap_value(known.read(value))
+                return wrap_value(known.read(value))  # type: ignore[no-any-return]
             view = Array(known.read(value), self, known.part)
             view._contiguous = known.contiguous and self._contiguous is True
             return view
         if is_traced_mask(self, key):
-            return Selection(self, key)
+            return Selection(self, key)  # type: ignore[return-value] # it behaves as an Array of unknown length
         plain_key = concretize.concrete_key(without_selections(key))
         if truth_index(plain_key) is not None:
-            return wrap_value(getitem(value, plain_key))
+            return wrap_value(getitem(value, plain_key))  # type: ignore[no-any-return]
         index = parse_index(value.shape, plain_key)
         if not isinstance(index, Basic):
             picked_array = Array(index.read_rows(value))
@@ -330,7 +330,8 @@ class Array(Operators, Methods, Attributes, Handle):
             )
             return picked_array
         if self.is_scalar or not (index.result or has_ellipsis(key)):
-            return wrap_value(index.read(value))
+            read: Array = wrap_value(index.read(value))
+            return read
         view = Array(index.read(value), self, Part(index))
         view._contiguous = self._contiguous is True and stays_contiguous(index, value.shape)
         return view

@@ -227,7 +227,7 @@ class Variable(Array):
 
     # A variable is no base of views: a read does not change.
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Array:
         return _without_base(Array(self.value)[key])
 
     def rearranged(self, view: Rearranged | Selected | ReadOnly, *, contiguous: bool) -> Array:
@@ -294,12 +294,12 @@ class Variable(Array):
             return self._scatter(delta, "subtract", "assign_sub")
         return self._updated("subtract", delta, "assign_sub")
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: Any) -> Variable:  # type: ignore[misc] # takes IndexedSlices too
         if isinstance(other, IndexedSlices):
             return self.assign_add(other)
         return super().__iadd__(other)
 
-    def __isub__(self, other: Any) -> Any:
+    def __isub__(self, other: Any) -> Variable:  # type: ignore[misc] # takes IndexedSlices too
         if isinstance(other, IndexedSlices):
             return self.assign_sub(other)
         return super().__isub__(other)
