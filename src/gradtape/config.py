@@ -65,6 +65,12 @@ def _shapes(kind: str) -> None:
         raise ValueError
 
 
+def _adjoint(name: str) -> None:
+    """Raise ValueError unless there is an adjoint of this name."""
+    if name not in ("discrete", "continuous"):
+        raise ValueError
+
+
 def _compiler(name: str) -> None:
     """Raise ValueError unless there is a compiler of this name."""
     if name not in ("llvm", "numba"):
@@ -109,6 +115,13 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         optional=True,
         check=_policy,
         allowed='"all", "sqrt", "k" for every k-th iteration, "treeverse:c" for c at a time, or None',
+    ),
+    "ode_adjoint": _Setting(
+        "discrete",
+        "how reverse mode differentiates initial value problems: the steps that were made, or by the adjoint equation, "
+        "whose memory does not grow with the number of steps",
+        check=_adjoint,
+        allowed='"discrete" or "continuous"',
     ),
     "jacobian_memory": _Setting(
         0,
@@ -160,6 +173,7 @@ class Config:
     reroll: bool
     loops: str
     reroll_checkpoint: str | None
+    ode_adjoint: str
     jacobian_memory: int
     num_threads: int
     progress: bool
@@ -321,11 +335,12 @@ class TraceSettings(NamedTuple):
     reroll: bool
     reroll_checkpoint: str | None
     loops: str
+    ode_adjoint: str
 
 
 def trace_settings() -> TraceSettings:
     """Return the settings that a trace depends on now."""
-    return TraceSettings(config.reroll, config.reroll_checkpoint, config.loops)
+    return TraceSettings(config.reroll, config.reroll_checkpoint, config.loops, config.ode_adjoint)
 
 
 def rolling() -> Rolling:

@@ -57,7 +57,15 @@ class ExplicitMethod:
     ----------
     name : str
         The class of SciPy's with its coefficients.
+
+    Attributes
+    ----------
+    dense : tuple of str
+        The fields of a state that `interpolate` reads.
     """
+
+    dense: tuple[str, ...] = ("t", "t_old", "y_old", "slopes")
+    repeats_steps = True
 
     def __init__(self, name: str) -> None:
         self.table: Any = getattr(importlib.import_module("scipy.integrate"), name)
@@ -122,6 +130,8 @@ class ExplicitMethod:
 
 class DormandPrince8(ExplicitMethod):
     """DOP853: two estimates of the error, and three more evaluations for values in a step."""
+
+    dense: tuple[str, ...] = ("t", "y", "t_old", "y_old", "slopes")
 
     def _error(self, slopes: Any, h: Any, scale: Any) -> Any:
         fifth = np.sum(np.abs((self.table.E5 @ slopes) / scale) ** 2)

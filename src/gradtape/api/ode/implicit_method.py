@@ -107,6 +107,9 @@ class Newton(NamedTuple):
 class Radau:
     """The method. It is made for one problem."""
 
+    dense: tuple[str, ...] = ("t", "t_old", "y_old", "changes")
+    repeats_steps = False
+
     def __init__(self) -> None:
         self.table: Any = importlib.import_module("scipy.integrate._ivp.radau")
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.api.ode.continuous_adjoint import solved_at
 from gradtape.api.ode.events import Event, as_events, settled_times, times_on_host
 from gradtape.api.ode.explicit import DormandPrince8, ExplicitMethod
 from gradtape.api.ode.implicit_method import Radau
 from gradtape.api.ode.problem import Problem
-from gradtape.api.ode.solution import EndsOnly, Method, Unknown, solution_at
+from gradtape.api.ode.solution import EndsOnly, Method, Unknown
 from gradtape.api.solvers.leibniz import array_of, called
 from gradtape.api.solvers.solution import SolverCall, result_of, solver
 from gradtape.api.tape.create import stop_gradient
@@ -96,7 +97,7 @@ class InitialValueCall:
 
     def solve(self, times: Any) -> tuple[Any, Any]:
         """Return the states at times, of shape (n, m), and whether the integration has come that far."""
-        y, has_come = solution_at(self.problem(), METHODS[self.name](), times)
+        y, has_come = solved_at(self.problem(), METHODS[self.name], times)
         return y.T, has_come
 
     def solve_unsorted(self, times: Any) -> Any:
@@ -196,7 +197,7 @@ def odeint(call: SolverCall) -> Any:
         stop_gradient(1.49012e-8 if given[name] is None else given[name]) for name in ("rtol", "atol")
     )
     largest, first = given["hmax"] or np.inf, given["h0"] or None
-    y, _ = solution_at(Problem(fun, times[0], times[-1], start, rtol, atol, largest, first), Radau(), times)
+    y, _ = solved_at(Problem(fun, times[0], times[-1], start, rtol, atol, largest, first), Radau, times)
     return y
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -10,11 +10,26 @@ from gradtape.api.control.loops import while_loop
 from gradtape.api.control.scanning import scan
 from gradtape.api.ode.problem import Problem
 from gradtape.api.tape.create import stop_gradient
+from gradtape.config import rolling
 from gradtape.trace.routines.registry import refused
+
+LARGE_STATE: Final = 32
+"""Unknowns from which on states are stored at chunks of the steps only, and steps run again in the reverse sweep."""
 
 
 class Method(Protocol):
-    """A method that goes on step by step. A state is a named tuple with the time `t` and whether it `has_failed`."""
+    """A method that goes on step by step. A state is a named tuple with the time `t` and whether it `has_failed`.
+
+    Attributes
+    ----------
+    dense : tuple of str
+        The fields of a state that `interpolate` reads.
+    repeats_steps : bool
+        Whether a step costs so little, beside its derivative, that it may run again in the reverse sweep.
+    """
+
+    dense: tuple[str, ...]
+    repeats_steps: bool
 
     def start(self, problem: Problem) -> Any:
         """Return the state at the beginning."""
@@ -94,6 +109,8 @@ def solution_at(problem: Problem, method: Method, times: Any) -> tuple[Any, Any]
     """
     start = method.start(problem)
     kind = type(start)
+    is_large = method.repeats_steps and np.size(problem.y0) >= LARGE_STATE
+    policy = rolling().policy or ("sqrt" if is_large else None)
 
     def until(state: Any, t: Any) -> tuple[Any, Any]:
         goal, bound = stop_gradient(t), stop_gradient(problem.t_bound)
@@ -105,7 +122,12 @@ def solution_at(problem: Problem, method: Method, times: Any) -> tuple[Any, Any]
             return (problem.direction * left > 0) & ~now.has_failed
 
         state = kind(
-            *while_loop(goes_on, lambda *parts: tuple(method.attempt(problem, kind(*parts))), tuple(state))
+            *while_loop(
+                goes_on,
+                lambda *parts: tuple(method.attempt(problem, kind(*parts))),
+                tuple(state),
+                checkpoint=policy,
+            )
         )
         y = method.interpolate(problem, state, t)
         is_outside = (ahead > 0) | (problem.direction * (goal - stop_gradient(problem.t0)) < 0)
