@@ -159,7 +159,7 @@ def borrows(*names: str, writes: int | None = None) -> Callable[[F], F]:
     Parameters
     ----------
     *names : str
-        Where they are found, private modules included: functions written in Python or, with positional arguments only, in C.
+        Where they are found, private modules included: functions written in Python or in C.
     writes : int, optional
         For a function that writes its result into an argument: the position of this argument. What runs gets its shape there, and
         returns what is written.

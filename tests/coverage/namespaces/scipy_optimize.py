@@ -183,6 +183,9 @@ CASES: dict[str, list[Case]] = {
         [[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]],
         [[0.0, 5.0, 1.0], [5.0, 0.0, 2.0], [1.0, 2.0, 0.0]],
     ),
+    "linear_sum_assignment": once(
+        lambda c: c[so.linear_sum_assignment(c)], [[0.3, 0.9, 0.5], [0.2, 0.7, 1.1], [0.8, 0.4, 0.6]]
+    ),
     "rosen": call(so.rosen, [0.4, 0.9, 1.2]),
     "rosen_der": call(so.rosen_der, [0.4, 0.9, 1.2]),
     "rosen_hess": call(so.rosen_hess, [0.4, 0.9, 1.2]),
@@ -194,7 +197,6 @@ REFUSED = {
     "check_grad": "it compares numbers; gt.check_grads compares derivatives",
     "bracket": "its points are those of a search, and solve no equations",
     "line_search": "its step is the first that is good enough, and solves no equation",
-    "linear_sum_assignment": "it is compiled code that takes numbers; call it by gt.callback, the assignment is constant",
 }
 
 REFUSALS = {

@@ -98,19 +98,19 @@ def _function(name: str, rule: Function) -> Callable[[Function], Function]:
 
 
 def _compiled(name: str, rule: Function) -> Callable[..., Any]:
-    """Return the hook of a function written in C, which takes positional arguments."""
+    """Return the hook of a function written in C. Those that write into an argument take positional arguments."""
     written = BORROWED_OUTPUTS.get(name)
 
-    def hook(function: Any, *args: Any) -> Any:
+    def hook(function: Any, *args: Any, **kwargs: Any) -> Any:
         target: Any = None if written is None else args[written]
         given = args if written is None else (*args[:written], tuple(target.shape), *args[written + 1 :])
-        if _is_any_traced(given, {}):
-            made = _apply_rule(name, rule, given, {})
+        if _is_any_traced(given, kwargs):
+            made = _apply_rule(name, rule, given, kwargs)
             if written is None:
                 return made
             target[...] = made
             return None
-        return without_hook(function)(*unwrap_preallocated(args))
+        return without_hook(function)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
 
     return hook
 

@@ -1,4 +1,4 @@
-"""Distances between points, and what is built on them: trees of neighbours, codes of clusters."""
+"""Distances between points, and what is decided by them: nearest neighbours, codes of clusters, assignments."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.trace.array.handle import Handle
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.registry import borrows
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.routines.registry import computed, known_numbers, lookup, refused, stands_for
+from gradtape.trace.source.sites import user_site
 
 
 def root(x: Any) -> Any:
@@ -221,6 +226,28 @@ def query_tree(
     rows = lookup(data, np.where(found, places, 0))
     points = x if np.ndim(places) == x.ndim - 1 else x[..., None, :]
     return np.where(found, _minkowski(points, rows, p=p), np.inf), places
+
+
+@borrows("scipy.optimize.linear_sum_assignment")
+def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any, Any]:
+    """Follow `scipy.optimize.linear_sum_assignment`: the assignment is found with numbers, and its positions are constants."""
+    costs = Array(as_value(unwrap(cost_matrix)))
+    if costs.ndim != 2:
+        raise ShapeError(
+            f"scipy.optimize.linear_sum_assignment: cost_matrix has shape {costs.shape}",
+            where=user_site(),
+            remedy="pass a matrix",
+        )
+    if costs.dtype.kind == "c":
+        raise DtypeError(
+            f"scipy.optimize.linear_sum_assignment: cost_matrix is {costs.dtype}",
+            where=user_site(),
+            remedy="pass real costs: np.abs(z), or np.real(z)",
+        )
+    solve = sys.modules["scipy.optimize"].linear_sum_assignment
+    like = np.zeros(min(costs.shape), np.int64)
+    rows, columns = computed(lambda numbers: solve(numbers, maximize), (like, like), costs)
+    return unwrap(rows), unwrap(columns)
 
 
 def _refuse_hull(*args: Any, **kwargs: Any) -> Any:
