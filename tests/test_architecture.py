@@ -35,6 +35,7 @@ FLOORS = {
     "frontend": 5,
     "runtime": 6,
     "trace": 7,
+    "array_api": 7,
     "api": 8,
     "__init__": 9,
     "__main__": 9,

@@ -39,6 +39,7 @@ from gradtape.trace.variables.variable import Variable as Variable
 from gradtape.transforms.procedures import loop_pullback as _loop_pullback  # noqa: F401 - enters itself
 
 if _typing.TYPE_CHECKING:
+    from gradtape import array_api as array_api
     from gradtape.api import dask as dask
     from gradtape.api import debug as debug
     from gradtape.api import inspect as inspect
@@ -110,7 +111,10 @@ _when_imported("scipy.sparse.linalg", _import_exponentials)
 _when_imported("scipy.optimize", _import_solvers)
 _when_imported("scipy.integrate", _import_integrals)
 
-_NAMESPACES = ("dask", "debug", "inspect", "optimizers", "plot", "scipy")
+_NAMESPACES = {
+    "array_api": ".array_api",
+    **{name: f".api.{name}" for name in ("dask", "debug", "inspect", "optimizers", "plot", "scipy")},
+}
 _LATER = {
     "check_grads": "transforms.check",
     "checkpoint": "custom.checkpoint",
@@ -161,7 +165,7 @@ _LATER = {
 def __getattr__(name: str) -> object:
     """Import what is not needed for a gradient when it is first used; `inspect` brings the compiler, which cached kernels do not need."""
     if name in _NAMESPACES:
-        return _importlib.import_module(f".api.{name}", __name__)
+        return _importlib.import_module(_NAMESPACES[name], __name__)
     if name in _LATER:
         thing = globals()[name] = getattr(_importlib.import_module(f".api.{_LATER[name]}", __name__), name)
         return thing

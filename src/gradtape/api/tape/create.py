@@ -46,7 +46,8 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     if isinstance(a, Variable):
         a = a.read_value()
     wanted = None if dtype is None else number_dtype(dtype)
-    if isinstance(a, Array) and wanted in (None, a.dtype):
+    # NumPy's float64 is equal to None, which is its default.
+    if isinstance(a, Array) and (wanted is None or wanted == a.dtype):
         return a
     value = as_value(unwrap(a), "a")
     return Array(_leaf(value if wanted is None else cast.convert(value, wanted)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import ModuleType
 from typing import Any, Literal
@@ -9,9 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from gradtape.errors import ArgumentError, DtypeError, InPlaceError
+from gradtape.trace.array.concretize import array_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import shadow_of
 from gradtape.trace.source.sites import is_user_file, user_site
+
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+"""The versions of the array API standard that `gradtape.array_api` satisfies: each adds to the one before."""
 
 
 class Attributes:
@@ -95,13 +100,58 @@ class Attributes:
                 remedy="x[i] = y needs no flag; x.setflags(write=False) does nothing",
             )
 
-    def __array_namespace__(self, *, api_version: Any = None) -> ModuleType:
-        """Return the namespace of the array API standard whose functions take the array: NumPy's."""
-        namespace: ModuleType = np.empty(0).__array_namespace__(api_version=api_version)
-        return namespace
+    def __array_namespace__(self: Any, /, *, api_version: str | None = None) -> ModuleType:
+        """Return the namespace of the array API standard whose functions take the array: `gradtape.array_api`."""
+        return array_namespace(api_version)
+
+    def __dlpack__(
+        self: Any,
+        /,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return the memory of the array for another library, without a copy unless asked for one.
+
+        An array is a value, so its memory is marked as read-only for libraries that know DLPack 1.0 (`max_version`). Older ones cannot be
+        told so, and must not write to it; memory that NumPy holds as read-only they get as a copy.
+        """
+        data = array_of(self.value, "x.__dlpack__()", meant=False)
+        if copy:
+            data = data.copy()
+        elif max_version is not None and tuple(max_version) >= (1, 0):
+            data = data.view()
+            data.flags.writeable = False
+        elif not data.flags.writeable and copy is None:
+            data = data.copy()
+        return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)  # type: ignore[arg-type]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's number of the processor, and the first device of its kind."""
+        return 1, 0
 
 
 def _layout(array: Any) -> Any:
     """Return an ndarray with the layout of an array; where it is not known, with that of a copy in C order."""
     seen = shadow_of(array)
     return np.empty(array.shape, array.dtype) if seen is None else seen
+
+
+def array_namespace(api_version: str | None) -> ModuleType:
+    """Return `gradtape.array_api`, which stands above the arrays and is imported when somebody asks for it.
+
+    Raises
+    ------
+    ArgumentError
+        For a version of the standard that it does not know.
+    """
+    if api_version not in (None, *API_VERSIONS):
+        raise ArgumentError(
+            f"api_version={api_version!r}",
+            where=user_site(),
+            why=f"gradtape.array_api has the versions {', '.join(API_VERSIONS)} of the array API standard",
+            remedy=f"ask for {API_VERSIONS[-1]!r}, or for no version",
+        )
+    return importlib.import_module("gradtape.array_api")

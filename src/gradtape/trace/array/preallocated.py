@@ -26,6 +26,7 @@ from gradtape.kinds.registry import out_place
 from gradtape.ops.core.join import full
 from gradtape.reference_counts import reference_count
 from gradtape.trace.array.array import Array
+from gradtape.trace.array.attributes import array_namespace
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
 from gradtape.trace.array.methods import Methods
@@ -178,10 +179,9 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         seen = ndarray_or_none(self)
         return np.asarray(self, dtype) if seen is None else np.array(seen[...], dtype, copy=copy)
 
-    def __array_namespace__(self, *, api_version: Any = None) -> ModuleType:
-        """Return NumPy: functions of the array API write to what has a namespace, and to copies of other things."""
-        namespace: ModuleType = np.empty(0).__array_namespace__(api_version=api_version)
-        return namespace
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """Return `gradtape.array_api`: functions of the array API write to what has a namespace, and to copies of other things."""
+        return array_namespace(api_version)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         call = getattr(ufunc, method)

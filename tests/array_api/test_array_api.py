@@ -1,0 +1,113 @@
+"""The namespace of the array API standard, and DLPack without copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+import gradtape.array_api as xp
+
+
+def address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def standardised(x: Any) -> Any:
+    """A program that knows the standard only: distances between standardised rows, in descending order."""
+    ns = x.__array_namespace__(api_version="2024.12")
+    scaled = (x - ns.mean(x, axis=0)) / ns.std(x, axis=0)
+    gaps = ns.linalg.vector_norm(scaled[:, None, :] - scaled[None, :, :] + ns.eye(4)[:, :, None], axis=-1)
+    return ns.sum(ns.sort(ns.reshape(gaps, (-1,)), descending=True)[:5])
+
+
+def test_a_program_of_the_standard_runs_traced_and_differentiated() -> None:
+    x = np.random.default_rng(0).normal(size=(4, 2))
+    value, slope = gt.value_and_grad(standardised)(x)
+    np.testing.assert_allclose(gt.jit(standardised)(x), value)
+    step = 1e-6
+    for place in np.ndindex(*x.shape):
+        up, down = x.copy(), x.copy()
+        up[place] += step
+        down[place] -= step
+        difference = float(standardised(xp.asarray(up))) - float(standardised(xp.asarray(down)))
+        np.testing.assert_allclose(slope[place], difference / (2 * step), rtol=1e-5, atol=1e-7)
+
+
+def test_an_array_knows_its_namespace() -> None:
+    x = xp.ones(2)
+    assert x.__array_namespace__() is xp is gt.array_api
+    with pytest.raises(gt.errors.ArgumentError, match="1999"):
+        x.__array_namespace__(api_version="1999.12")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        xp.asarray([1, 2], dtype=xp.float64),
+        xp.zeros(2),
+        xp.ones((2, 1), dtype=xp.float32),
+        xp.empty_like(xp.arange(3)),
+        xp.full(2, 7),
+        xp.linspace(0.0, 1.0, 5),
+        xp.eye(2, 3, k=1),
+        xp.nonzero(xp.asarray([0, 1]))[0],
+        xp.unique_all(xp.asarray([2, 1, 2])).inverse_indices,
+        xp.fft.fftfreq(4, dtype=xp.float32),
+    ],
+)
+def test_created_arrays_are_of_gradtape(made: Any) -> None:
+    assert type(made) is gt.Array
+
+
+def test_a_dtype_of_asarray_is_a_cast() -> None:
+    assert xp.asarray([[1, 0]], dtype=xp.float64).dtype == np.float64
+    assert xp.asarray(xp.asarray([1, 0]), dtype=xp.float64).dtype == np.float64
+    assert gt.asarray(gt.constant([1, 0]), dtype=float).dtype == np.float64
+
+
+def test_limits() -> None:
+    assert type(xp.finfo(xp.float32).eps) is float and xp.finfo(xp.ones(1)).bits == 64
+    assert xp.iinfo(xp.asarray([1], dtype=xp.int8)).max == 127
+
+
+def test_descending_order_is_stable() -> None:
+    x = xp.asarray([2.0, 3.0, 2.0, 3.0])
+    assert xp.argsort(x, descending=True).tolist() == [1, 3, 0, 2]
+
+
+def test_numpy_gets_the_memory_read_only() -> None:
+    x = xp.asarray([1.0, 2.0]) * 2
+    seen = np.from_dlpack(x)
+    assert address(seen) == address(np.from_dlpack(x)) and not seen.flags.writeable
+    assert address(np.from_dlpack(x, copy=True)) != address(seen)
+
+
+def test_the_memory_of_numpy_is_taken() -> None:
+    y = np.arange(3.0)
+    x = xp.from_dlpack(y)
+    assert address(np.from_dlpack(x)) == address(y)
+    np.testing.assert_array_equal(gt.grad(lambda x: xp.sum(x * x))(x), 2 * y)
+    assert address(np.from_dlpack(xp.from_dlpack(y, copy=True))) != address(y)
+    with pytest.raises(gt.errors.ArgumentError, match="C order"):
+        xp.from_dlpack(y[::2], copy=False)
+
+
+def test_jax_shares_memory() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    j = jnp.arange(64.0)
+    x = xp.from_dlpack(j)
+    assert address(np.from_dlpack(x)) == j.unsafe_buffer_pointer()
+    np.testing.assert_array_equal(np.from_dlpack(x), np.arange(64.0))
+
+
+def test_dlpack_of_a_traced_array_is_an_error() -> None:
+    with pytest.raises(gt.errors.ConcretizationError, match="dlpack"):
+        gt.jit(lambda x: np.from_dlpack(x).sum())(np.ones(2))
+
+
+def test_another_device_is_an_error() -> None:
+    with pytest.raises(gt.errors.ArgumentError, match="cuda"):
+        xp.zeros(2, device="cuda")
