@@ -6,7 +6,7 @@ and follow the standard; those that create arrays return an `Array`.
 >>> import gradtape as gt, gradtape.array_api as xp
 >>> x = xp.linspace(0.0, 1.0, 3)
 >>> gt.grad(lambda x: xp.sum(xp.square(x)))(x)
-array([0., 1., 2.])
+Array([0., 1., 2.])
 """
 
 from numpy import __array_namespace_info__ as __array_namespace_info__

@@ -153,7 +153,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
     """
     check_device(device)
     if isinstance(fill_value, Handle):
-        number = fill_value if dtype is None else asarray(fill_value, dtype=dtype)
+        number: Any = fill_value if dtype is None else asarray(fill_value, dtype=dtype)
         return np.broadcast_to(number, shape).copy()
     return asarray(np.full(shape, fill_value, dtype))
 

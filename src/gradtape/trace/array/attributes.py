@@ -126,7 +126,7 @@ class Attributes:
             data.flags.writeable = False
         elif not data.flags.writeable and copy is None:
             data = data.copy()
-        return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)  # type: ignore[arg-type]
+        return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's number of the processor, and the first device of its kind."""
