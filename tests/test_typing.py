@@ -59,3 +59,11 @@ def test_stubs_name_what_the_classes_have(owner):
 def test_the_package_is_marked_as_typed():
     """Type checkers read the annotations of installed packages that have this file only."""
     assert (PACKAGE / "py.typed").is_file()
+
+
+def test_dir_has_public_names_alone():
+    """Completion shows what users call: each name is there, and no folder of the package is."""
+    names = set(dir(gradtape))
+    assert {"grad", "jit", "vmap", "Variable", "debug", "errors", "config", "__version__"} <= names
+    assert names.isdisjoint({"trace", "lower", "runtime", "kinds", "api", "habits", "_LATER"})
+    assert all(getattr(gradtape, name) is not None for name in names)

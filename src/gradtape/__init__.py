@@ -111,6 +111,7 @@ _when_imported("scipy.sparse.linalg", _import_exponentials)
 _when_imported("scipy.optimize", _import_solvers)
 _when_imported("scipy.integrate", _import_integrals)
 
+_PUBLIC_MODULES = {"errors", "config"}
 _NAMESPACES = {
     "array_api": ".array_api",
     **{name: f".api.{name}" for name in ("dask", "debug", "inspect", "optimizers", "plot", "scipy")},
@@ -184,4 +185,7 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     # A namespace that needs a package which is not installed is no name to go through: to import it is an error, with the remedy.
     found = [name for name in _NAMESPACES if name != "dask" or _util.find_spec(name) is not None]
-    return sorted({*globals(), *_LATER, *found})
+    # The folders of the package become attributes when they are imported; they are no names for users.
+    inner = {name.removeprefix(f"{__name__}.") for name in _sys.modules if name.startswith(f"{__name__}.")}
+    public = {name for name in globals() if not name.startswith("_") and name not in inner - _PUBLIC_MODULES}
+    return sorted({*public, *_LATER, *found, "__version__", "__doc__"})
