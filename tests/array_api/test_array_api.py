@@ -9,6 +9,7 @@ import pytest
 
 import gradtape as gt
 import gradtape.array_api as xp
+from tests.support.processes import words_printed
 
 
 def address(array: Any) -> int:
@@ -111,3 +112,36 @@ def test_dlpack_of_a_traced_array_is_an_error() -> None:
 def test_another_device_is_an_error() -> None:
     with pytest.raises(gt.errors.ArgumentError, match="cuda"):
         xp.zeros(2, device="cuda")
+
+
+def test_torch_shares_memory() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.arange(4.0, dtype=torch.float64)
+    assert address(np.from_dlpack(xp.from_dlpack(t))) == t.data_ptr()
+    np.testing.assert_array_equal(torch.from_dlpack(xp.ones(3) * 2).numpy(), np.full(3, 2.0))
+
+
+WITH_SWITCH = """
+import os
+os.environ["SCIPY_ARRAY_API"] = "1"
+import numpy as np, gradtape as gt, scipy.signal, scipy.special, scipy.stats
+x = np.random.default_rng(0).normal(size=6) + 2
+programs = {
+    "zscore": lambda x: (scipy.stats.zscore(x) ** 3).sum(),
+    "gmean": lambda x: scipy.stats.gmean(abs(x)),
+    "skew": lambda x: scipy.stats.skew(x),
+    "logsumexp": lambda x: scipy.special.logsumexp(x),
+    "softmax": lambda x: (scipy.special.softmax(x) ** 2).sum(),
+    "detrend": lambda x: (scipy.signal.detrend(x) ** 2).sum(),
+}
+for name, program in programs.items():
+    value, slope = gt.value_and_grad(program)(x)
+    differences = [(program(x + 1e-6 * e) - program(x - 1e-6 * e)) / 2e-6 for e in np.eye(6)]
+    np.testing.assert_allclose([value, gt.jit(program)(x)], program(x))
+    np.testing.assert_allclose(slope, differences, rtol=1e-4, atol=1e-6)
+    print(name)
+"""
+
+
+def test_scipy_with_its_array_api_switch_is_differentiated() -> None:
+    assert words_printed(WITH_SWITCH) == ["zscore", "gmean", "skew", "logsumexp", "softmax", "detrend"]
