@@ -422,3 +422,16 @@ def test_it_is_pythons_own_error_too(name: str) -> None:
         base.__module__ == "builtins" and base is not Exception and issubclass(base, Exception)
         for base in CLASSES[name].__mro__[1:-3]
     )
+
+
+def test_pages_of_errors_are_printed_by_a_command(capsys):
+    """By the name of the class, by its place in the package, and by the link that a message prints; a misspelling is answered."""
+    from gradtape.__main__ import main
+
+    for name in ("NumericsError", "gradtape.errors.NumericsError", "docs/reference/errors/NumericsError.md"):
+        assert main(["explain", name]) == 0
+        assert capsys.readouterr().out.startswith("# NumericsError\n")
+    assert main(["explain"]) == 0
+    assert "ShapeError" in capsys.readouterr().out.splitlines()
+    assert main(["explain", "NumericError"]) == 2
+    assert "did you mean NumericsError?" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from gradtape.api.debug.doctor import doctor
@@ -19,6 +20,7 @@ from gradtape.api.export.toolchain import TARGETS
 from gradtape.api.inspect.script import ORDERS, run_profiled
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.errors import ArgumentError, GradtapeError, counted
+from gradtape.habits import nearest
 from gradtape.lower.c.module import function_name
 from gradtape.progress import progress
 from gradtape.runtime.compile.cache import cache_clear, cache_info, cache_path, disk
@@ -30,10 +32,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m gradtape",
         description="Look at gradtape's installation and at its cache of compiled programs, profile scripts, and export functions.",
     )
-    commands = parser.add_subparsers(title="commands", metavar="{info,cache,profile,export}", required=True)
+    commands = parser.add_subparsers(
+        title="commands", metavar="{info,explain,cache,profile,export}", required=True
+    )
     commands.add_parser(
         "info", help="versions, CPU, libraries, settings, and a test of this installation"
     ).set_defaults(run=_info)
+    explain = commands.add_parser(
+        "explain", help="the page of an error or warning: a program that raises it, why, and what to do"
+    )
+    explain.add_argument(
+        "name", nargs="?", help="the class, NumericsError for one; without it, all are listed"
+    )
+    explain.set_defaults(run=_explain)
     cache = commands.add_parser("cache", help="the compiled programs on disk")
     actions = cache.add_subparsers(title="actions", metavar="{list,info,clear,verify,path}", required=True)
     actions.add_parser("list", help="each program: when it was used last, its size, its key").set_defaults(
@@ -167,6 +178,27 @@ def _profile(given: argparse.Namespace) -> int:
         as_json=given.json,
         output=given.output,
     )
+
+
+def _explain(given: argparse.Namespace) -> int:
+    package = Path(__file__).parent
+    # Wheels have the pages inside of the package; a checkout has them in its documentation.
+    folders = (package / "error_pages", package.parents[1] / "docs" / "reference" / "errors")
+    pages = {page.stem: page for folder in folders for page in sorted(folder.glob("*.md"))}
+    if not pages:
+        print("the pages of errors are not installed with this package", file=sys.stderr)
+        return 1
+    if given.name is None:
+        print("\n".join(pages))
+        return 0
+    name = Path(given.name).name.removesuffix(".md").rpartition(".")[2]  # also as a message prints it
+    if name not in pages:
+        near = nearest(name, list(pages))
+        hint = f"did you mean {near}?" if near else "python -m gradtape explain lists all of them"
+        print(f"there is no page of {given.name!r}: {hint}", file=sys.stderr)
+        return 2
+    print(pages[name].read_text(encoding="utf-8"), end="")
+    return 0
 
 
 def _info(_: argparse.Namespace) -> int:
