@@ -168,6 +168,13 @@ def test_on_a_tape_and_in_a_function_that_was_compiled_before() -> None:
     np.testing.assert_allclose([first, other], [discrete, continuous], rtol=1e-12)
 
 
+def test_a_parameter_that_is_not_a_number() -> None:
+    def end(a: Any) -> Any:
+        return solve_ivp(lambda t, y: -a * y, (0, 1), [1.0], t_eval=[1.0]).y[0, 0]
+
+    assert np.isnan(both(lambda: gt.grad(end)(np.nan))).all()
+
+
 def test_the_setting() -> None:
     with pytest.raises(ValueError, match='"discrete" or "continuous"'):
         gt.config.ode_adjoint = "backward"

@@ -280,6 +280,8 @@ class _Sweep:
         """
         problem, times = self._problem, self._times
         is_known = np.all(np.isfinite(y), axis=1)
+        # A state that is not a number has no adjoint: it shows, where somebody asks for it.
+        unknown = np.where(np.any((upstream != 0) & ~is_known[:, None]), np.nan, 0.0)
         upstream = np.where(is_known[:, None], upstream, 0.0)
         states = np.where(is_known[:, None], y, problem.y0)
         slopes = vmap(problem.fun)(np.where(is_known, times, problem.t0), states)
@@ -297,7 +299,8 @@ class _Sweep:
         start = (0.0 * problem.y0, *sums)
         items = (lefts, times, left_states, upstream, is_known)
         (a, *sums), _ = scan(between, start, items, reverse=True)
-        return by_times, -np.sum(a * problem.fun(problem.t0, problem.y0)), a, sums
+        by_start = -np.sum(a * problem.fun(problem.t0, problem.y0))
+        return by_times + unknown, by_start + unknown, a + unknown, [one + unknown for one in sums]
 
     def _between(self, left: Any, right: Any, y: Any, a: Any, sums: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the adjoint at the left end of an interval, and the integrals for parameters, from those at the right end."""
