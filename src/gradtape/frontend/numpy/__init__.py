@@ -8,6 +8,7 @@ for _name in (
     "creation",
     "reductions",
     "elementwise",
+    "selections",
     "shapes",
     "views",
     "joins",

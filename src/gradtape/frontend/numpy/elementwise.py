@@ -69,13 +69,3 @@ def where(build: ProcedureBuilder, condition: Any, x: Any = None, y: Any = None)
     if x is None and y is None:
         return nonzero(as_expression(build, condition))
     return apply(build, np.where, condition, x, y)
-
-
-@implements(np.nonzero, method="nonzero")
-def nonzero_(build: ProcedureBuilder, a: Any) -> Any:
-    return nonzero(as_expression(build, a))
-
-
-@implements(np.flatnonzero)
-def flatnonzero(build: ProcedureBuilder, a: Any) -> Any:
-    return nonzero(as_expression(build, a))[0]

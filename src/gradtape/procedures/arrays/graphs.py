@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gradtape.errors import LeakedValueError, UnsupportedFunctionError
 from gradtape.ir.body import make_body
+from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, extract
 from gradtape.ir.types import aval
 from gradtape.procedures.arrays.nests import as_contiguous, as_view, new_array
@@ -45,7 +47,15 @@ def apply_graph(
             known[id(x)] = value
         return known[id(x)]
 
-    result = rule(*[placeholder(x) for x in args], **{name: placeholder(x) for name, x in kwargs.items()})
+    given = [placeholder(x) for x in args], {name: placeholder(x) for name, x in kwargs.items()}
+    try:
+        result = rule(*given[0], **given[1])
+    except LeakedValueError:  # the rule asks for numbers, to know the shape of its result
+        raise UnsupportedFunctionError(
+            "a function of NumPy is called whose result has as many elements as the numbers say",
+            where=here.site,
+            remedy="select elements with a mask (x[mask]), or with np.nonzero",
+        ) from None
     outputs = list(dict.fromkeys(leaf for leaf in _leaves(result) if leaf.is_made and leaf not in inputs))
     if outputs:
         for constant in extract(outputs, inputs)[1]:

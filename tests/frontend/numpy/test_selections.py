@@ -1,0 +1,59 @@
+"""Functions that select elements, in compiled code."""
+
+import numba
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.errors import UnsupportedCodeError
+
+X = np.array([0.3, 1.2, -0.7, 2.1, 0.9, 1.2])
+A = np.outer(X, [1.0, -1.0, 2.0])
+
+FUNCTIONS = {
+    "flatnonzero": lambda x: np.sum(x[np.flatnonzero(x > 0.5)] ** 2),
+    "where": lambda x: np.sum(x[np.where(x > 0.5)] ** 2),
+    "argwhere": lambda x: np.sum(x[np.argwhere(x > 0.5)[:, 0]] ** 3),
+    "extract": lambda x: np.sum(np.extract(x > 0.5, x) ** 2),
+    "compress": lambda x: np.sum(np.compress(x > 0.5, x) ** 2),
+    "unique": lambda x: np.sum(np.unique(x) ** 2),
+    "unique of rounded": lambda x: np.sum(np.unique(np.floor(x)) * x[0]),
+    "number of unique": lambda x: len(np.unique(np.floor(x))) * x[0],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("factor", [1.0, -1.0, 0.1])
+def test_selections(name, factor):
+    function, x = FUNCTIONS[name], factor * X
+    with gt.config.override(loops="compile"):
+        value, gradient = gt.value_and_grad(numba.njit(function))(x)
+    assert value == pytest.approx(function(x), rel=1e-12)
+    if name == "unique":  # a value that is there twice has one element in the result
+        assert gradient.sum() == pytest.approx(2 * np.unique(x).sum())
+        return
+    differences = [(function(x + 1e-6 * e) - function(x - 1e-6 * e)) / 2e-6 for e in np.eye(x.size)]
+    np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-8)
+
+
+def test_compress_along_an_axis():
+    def rows(a):
+        return np.sum(np.compress(a[:, 0] > 0.5, a, axis=0) ** 2)
+
+    assert float(gt.jit(numba.njit(rows))(A)) == pytest.approx(rows(A))
+
+
+def test_unique_keeps_one_nan():
+    def count(x):
+        return len(np.unique(x))
+
+    x = np.array([1.0, np.nan, 2.0, np.nan, 1.0])
+    assert int(gt.jit(numba.njit(count))(x)) == count(x) == 3
+    assert int(gt.jit(numba.njit(count))(x[:1])) == 1
+
+
+def test_other_results_of_unknown_length_are_refused():
+    with pytest.raises(UnsupportedCodeError, match="as many elements as the numbers say"):
+        gt.jit(numba.njit(lambda x: np.sum(np.trim_zeros(x))))(X)
+    with pytest.raises(UnsupportedCodeError, match="with options"):
+        gt.jit(numba.njit(lambda x: np.sum(np.unique(x, return_index=True)[0])))(X)
