@@ -64,6 +64,7 @@ from gradtape.frontend.values import (
     RangeValue,
     as_condition,
     as_integer,
+    is_concrete_or_traced,
     is_number,
     refuse,
     settled,
@@ -74,7 +75,7 @@ from gradtape.frontend.values import (
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal, next_serial
 from gradtape.ir.site import Site
-from gradtape.ir.types import BOOL, aval
+from gradtape.ir.types import BOOL, Aval, aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.select import where
@@ -585,10 +586,12 @@ class Interpreter:
 
     def outside(self, place: Any, name: str, value: Any) -> Any:
         """Return what code reads from a global, a closure or an object: arrays are parameters, the rest is noted as constant."""
-        if isinstance(value, np.ndarray) or isinstance(getattr(value, "value", None), Value):
+        if is_concrete_or_traced(value):
             return self.captured(value, name)
-        if isinstance(value, Value):
-            refuse(f"{name} is a value of a graph")
+        if isinstance(value, Value | Expression):  # an attribute of an argument
+            return value
+        if isinstance(value, Aval):
+            raise AssertionError(f"{name} is the type of a parameter, not a parameter")
         self.noted.append((place, name, value))
         return value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from gradtape.frontend.loops import for_loop, while_loop
 from gradtape.frontend.values import (
     MISSING,
     Conflict,
+    is_concrete_or_traced,
     is_number,
     refuse,
     settled,
@@ -30,7 +31,7 @@ from gradtape.procedures.arrays.nests import store
 from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
 from gradtape.procedures.ir import Allocate, Content, Memory, Pointer, Procedure
 from gradtape.procedures.traversal import stored, walk
-from gradtape.trees import flatten, unflatten
+from gradtape.trees import TreeSpec, flatten, unflatten
 
 
 @dataclass
@@ -99,9 +100,26 @@ def translate(
     >>> translated.procedure.result_types, translated.result
     ((f64[],), 0)
     """
+    return translate_leaves(function, *flatten((tuple(arguments), keywords or {})))
+
+
+def translate_leaves(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) -> Translation:
+    """Translate a function to a procedure, as `translate` does, for arguments that are flattened already.
+
+    Objects of the user's classes are containers because they hold arrays: with `Aval` in them they would be leaves.
+
+    Parameters
+    ----------
+    function : callable
+        A function of Python, or one that Numba compiles.
+    leaves : sequence
+        The leaves of ``(arguments, keywords)``. Those that are `Aval` are not known.
+    spec : TreeSpec
+        The structure.
+    """
     before = here.site
     try:
-        return _Translator(function).translate(arguments, keywords or {})
+        return _Translator(function).translate(leaves, spec)
     except RecursionError:
         name = getattr(function, "__name__", "the function")
         raise UnsupportedCodeError(
@@ -132,8 +150,7 @@ class _Translator:
         self.results: list[Content] = []
         self.types: list[Aval] = []
 
-    def translate(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Translation:
-        leaves, spec = flatten((tuple(arguments), keywords))
+    def translate(self, leaves: Sequence[Any], spec: TreeSpec) -> Translation:
         positions = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Aval)]
         parameters = {place: self.parameter(f"x{place}", leaves[place]) for place in positions}
         given = [parameters.get(place, leaf) for place, leaf in enumerate(leaves)]
@@ -162,7 +179,7 @@ class _Translator:
             return self.interpreter.new_list([self.interpreter_value(item) for item in argument])
         if type(argument) is tuple:
             return tuple([self.interpreter_value(item) for item in argument])
-        if isinstance(argument, np.ndarray) or isinstance(getattr(argument, "value", None), Value):
+        if is_concrete_or_traced(argument):
             return self.capture(argument, "constant")
         return argument
 

@@ -197,6 +197,13 @@ def is_number(x: Any) -> bool:
     return isinstance(x, NUMBERS)
 
 
+def is_concrete_or_traced(x: Any) -> bool:
+    """Return whether an object is an ndarray, or an array of a recording; an object that has one as its attribute ``value`` is none."""
+    return isinstance(x, np.ndarray) or (
+        isinstance(getattr(x, "value", None), Value) and hasattr(type(x), "__array_ufunc__")
+    )
+
+
 def is_static(x: Any) -> bool:
     """Return whether an abstract value is known, and no array of the procedure."""
     if isinstance(x, tuple):

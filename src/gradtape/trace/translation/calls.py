@@ -205,13 +205,12 @@ def translated(
         return known
     # late: most processes translate nothing, and start 20 ms sooner
     from gradtape.frontend.bytecode import keep_code_in
-    from gradtape.frontend.translate import translate
+    from gradtape.frontend.translate import translate_leaves
 
     keep_code_in(_kept)
 
-    arguments: Any = spec.unflatten(list(types))
     with with_own_code():
-        translation = translate(function, *arguments)
+        translation = translate_leaves(function, types, spec)
     found = translation, reference_to(translation.procedure)
     reads_mutable = any(isinstance(value, MUTABLE) for _, _, value in translation.notes)
     if table is not TRANSLATIONS or not (translation.captured or (reads_mutable and not is_numbas)):
