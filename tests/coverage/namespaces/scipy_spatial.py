@@ -86,7 +86,43 @@ DISTANCE = Namespace(
     },
     others=dict.fromkeys(["is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y"], "says what a matrix is"),
 )
-HULLS = ["ConvexHull", "Delaunay", "HalfspaceIntersection", "SphericalVoronoi", "Voronoi"]
+PLANE = np.random.default_rng(3).uniform(size=(7, 2))
+SPACE = np.random.default_rng(4).normal(size=(8, 3))
+INSIDE = np.array([[0.4, 0.5], [0.6, 0.3]])
+SPHERE = SPACE / np.linalg.norm(SPACE, axis=1)[:, None]
+HALFSPACES = np.array([[-1, 0.1, -0.02], [0, -1, -0.05], [1, 1, -1.0], [2, 1, -1.5], [0.3, -0.2, -3]])
+
+
+def hull(points: Any) -> Any:
+    made = spatial.ConvexHull(points)
+    return made.volume, made.area, made.equations, points[made.vertices], points[made.simplices] ** 2
+
+
+def triangulation(points: Any, places: Any) -> Any:
+    made = spatial.Delaunay(points)
+    maps = made.transform[made.find_simplex(places)]
+    inner = np.einsum("nij,nj->ni", maps[:, :2], places - maps[:, 2])
+    return inner, made.equations, made.plane_distance(places), points[made.convex_hull] ** 2
+
+
+def areas(points: Any) -> Any:
+    """Return the areas of the bounded regions of a Voronoi diagram."""
+    made = spatial.Voronoi(points)
+    corners = [made.vertices[region] for region in made.regions if region and -1 not in region]
+    return [np.sum(c[:, 0] * np.roll(c[:, 1], 1) - c[:, 1] * np.roll(c[:, 0], 1)) ** 2 for c in corners]
+
+
+def spherical(points: Any, radius: Any, center: Any) -> Any:
+    on_sphere = points / np.linalg.norm(points, axis=1)[:, None] * radius + center
+    made = spatial.SphericalVoronoi(on_sphere, radius, center)
+    return made.vertices, made.calculate_areas()
+
+
+def intersection(halfspaces: Any, inside: Any) -> Any:
+    made = spatial.HalfspaceIntersection(halfspaces, inside)
+    return made.intersections, made.dual_points, made.dual_equations, made.dual_volume, made.dual_area
+
+
 SPATIAL = Namespace(
     "scipy.spatial",
     public_functions(spatial, classes=True),
@@ -104,16 +140,18 @@ SPATIAL = Namespace(
             *first(lambda a: spatial.KDTree(A).query(a[0], p=1)[0], B),
         ],
         "procrustes": first(lambda a, b: spatial.procrustes(a, b), A, A[::-1] ** 2),
+        "ConvexHull": [*call(hull, PLANE), *first(hull, SPACE)],
+        "Delaunay": first(triangulation, PLANE, INSIDE),
+        "Voronoi": [
+            *call(lambda p: spatial.Voronoi(p).vertices, PLANE),
+            *first(areas, np.random.default_rng(3).uniform(size=(9, 2))),
+        ],
+        "SphericalVoronoi": first(spherical, SPHERE, 1.3, [0.1, 0.2, 0.3]),
+        "HalfspaceIntersection": first(intersection, HALFSPACES, [0.2, 0.3]),
     },
+    constant={"tsearch": first(lambda p, q: spatial.tsearch(spatial.Delaunay(p), q), PLANE, INSIDE)},
     refused={
-        **dict.fromkeys(HULLS, "Qhull and its kin compute it in compiled code"),
         "cKDTree": "it is compiled; use KDTree",
-        "tsearch": "it searches in a triangulation, in compiled code",
-    },
-    refusals={
-        "ConvexHull": call(lambda a: spatial.ConvexHull(a).volume, A),
-        "Delaunay": call(lambda a: spatial.Delaunay(a).points, A),
-        "Voronoi": call(lambda a: spatial.Voronoi(a).vertices, A[:, :2]),
     },
     others={
         "Rectangle": "a box of a tree",

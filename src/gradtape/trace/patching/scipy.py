@@ -28,6 +28,7 @@ from gradtape.trace.routines import (
     array_api,
     distances,
     filters,
+    geometry,
     grids,
     hierarchy,
     multivariate,
@@ -46,6 +47,7 @@ PACKAGES: Final = (
     array_api,
     distances,
     filters,
+    geometry,
     grids,
     hierarchy,
     piecewise,
@@ -244,6 +246,10 @@ def _replace(module: ModuleType, name: str, replacement: Function) -> None:
         hook_function(found, _replaced_by(replacement))
     elif isinstance(found, staticmethod) and isinstance(found.__func__, FunctionType):
         hook_function(found.__func__, _replaced_by(replacement))
+    elif isinstance(found, property):
+        own: Any = found.fget
+        if not hasattr(own, "__wrapped__"):
+            setattr(home, last, property(_forwarding(own, _replaced_by(replacement)(own)), doc=found.__doc__))
     elif callable(found) and not hasattr(found, "__wrapped__"):
         setattr(home, last, _forwarding(found, _replaced_by(replacement)(found)))
 

@@ -188,7 +188,7 @@ def directed_hausdorff(u: Any, v: Any, rng: Any = 0, **kwargs: Any) -> tuple[Any
     return root(lookup(nearest, first)), first, np.argmin(lookup(table, first))
 
 
-# Trees, hulls, triangulations
+# Trees
 
 
 @stands_for("scipy.spatial._kdtree.KDTree.__init__")
@@ -248,24 +248,6 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any
     like = np.zeros(min(costs.shape), np.int64)
     rows, columns = computed(lambda numbers: solve(numbers, maximize), (like, like), costs)
     return unwrap(rows), unwrap(columns)
-
-
-def _refuse_hull(*args: Any, **kwargs: Any) -> Any:
-    """Refuse what Qhull computes of traced points."""
-    raise refused(
-        "a hull, triangulation or Voronoi diagram of traced points",
-        "Qhull computes it in compiled code",
-        "make it of numbers (x.numpy() on a tape), and compute with x[hull.simplices] and other indices",
-    )
-
-
-stands_for(
-    *[
-        f"scipy.spatial._qhull.{name}.__init__"
-        for name in ("ConvexHull", "Delaunay", "Voronoi", "HalfspaceIntersection")
-    ],
-    "scipy.spatial._spherical_voronoi.SphericalVoronoi.__init__",
-)(_refuse_hull)
 
 
 # Clusters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -92,6 +93,85 @@ def computed(function: Callable[..., Any], like: Any, *arrays: Any) -> Any:
     types = [aval(each.shape, each.dtype) for each in (like if several else (like,))]
     outs = [Array(out) for out in call_host(enter_function(call), types, [stop_gradient(v) for v in values])]
     return tuple(outs) if several else outs[0]
+
+
+def computed_arrays(
+    function: Callable[..., Any], *types: tuple[tuple[int | str, ...], Any], given: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Return arrays whose lengths depend on numbers, without a derivative. In a jitted function each length that is not known is guarded.
+
+    Parameters
+    ----------
+    function : callable
+        It takes ndarrays and returns a tuple of them.
+    *types : tuple
+        Shape and dtype of each result. A letter in a shape is a length that is not known, the same wherever it stands.
+    given : tuple of array_like
+        The arguments, of which some are traced.
+    """
+    last: list[tuple[Any, Any]] = []
+
+    def found(*numbers: Any) -> Any:
+        key = [(number.shape, number.tobytes()) for number in numbers]
+        if not last or last[0][0] != key:
+            last[:] = [
+                (
+                    key,
+                    tuple(
+                        np.asarray(each, type_)
+                        for each, (_, type_) in zip(function(*numbers), types, strict=True)
+                    ),
+                )
+            ]
+        return last[0][1]
+
+    numbers = [_numbers_of(array) for array in given]
+    if all(number is not None for number in numbers):
+        return tuple(found(*numbers))
+    letters = {
+        extent: (k, axis)
+        for k, (shape, _) in enumerate(types)
+        for axis, extent in enumerate(shape)
+        if isinstance(extent, str)
+    }
+
+    def lengths(*numbers: Any) -> Any:
+        made = found(*numbers)
+        return np.array([made[k].shape[axis] for k, axis in letters.values()], np.intp)
+
+    known_lengths: dict[int | str, Any] = {}
+    if letters:
+        counts = computed(lengths, np.zeros(len(letters), np.intp), *given)
+        known_lengths = {letter: int(counts[k]) for k, letter in enumerate(letters)}
+    like = [
+        np.zeros([known_lengths.get(extent, extent) for extent in shape], type_) for shape, type_ in types
+    ]
+    return tuple(computed(found, tuple(like), *given))
+
+
+def _numbers_of(array: Any) -> Any:
+    number = known(array.value) if isinstance(array, Handle) else np.asarray(array)
+    return None if number is None else np.array(number)
+
+
+def computed_structure(function: Callable[..., list[Any]], *arrays: Any) -> list[Any]:
+    """Return the lists of integers that a function makes of numbers. In a jitted function they are guarded as a whole, by a hash."""
+    numbers = [_numbers_of(array) for array in arrays]
+    if all(number is not None for number in numbers):
+        return function(*numbers)
+    made: dict[int, list[Any]] = {}
+    wanted = True
+
+    def mark(*numbers: Any) -> Any:
+        found = function(*numbers)
+        code = int.from_bytes(hashlib.blake2b(repr(found).encode(), digest_size=7).digest())
+        if wanted:
+            made[code] = found
+        return np.array(code, np.int64)
+
+    code = int(computed(mark, np.zeros((), np.int64), *arrays))
+    wanted = False
+    return made[code]
 
 
 def lookup(array: Any, index: Any) -> Any:
