@@ -28,7 +28,7 @@ WAYS = {"jacobian": gt.jacobian, "jacrev": gt.jacrev, "jacfwd": gt.jacfwd}
 def test_chunks_are_the_jacobian(way: str, asked: dict[str, int]) -> None:
     whole = WAYS[way](layers)(X)
     # Products of matrices of another width are summed in another order on some processors.
-    close = dict(rtol=1e-11, atol=1e-13)
+    close = {"rtol": 1e-11, "atol": 1e-13}
     np.testing.assert_allclose(WAYS[way](layers, **asked)(X), whole, **close)
     np.testing.assert_allclose(gt.jit(WAYS[way](layers, **asked))(X), whole, **close)
 
