@@ -43,6 +43,12 @@ def first_twice(table: dict[str, list[Case]]) -> dict[str, list[Case]]:
     }
 
 
+def signed(pair: Any) -> Any:
+    """Return eigenvalues and eigenvectors that begin with positive elements: the sign is LAPACK's choice, by processor."""
+    values, vectors = pair
+    return values, vectors * np.sign(vectors[0])
+
+
 def hermitian(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of the Hermitian part of its argument."""
     return lambda a, *rest: function((a + np.conj(np.swapaxes(a, -1, -2))) / 2, *rest)
@@ -84,7 +90,7 @@ def _numpy() -> dict[str, list[Case]]:
         "diagonal": [*cases(la.diagonal, (A,), (STACK,)), *variants(la.diagonal, (A,), {"offset": 1})],
         "eig": cases(lambda a: tuple(la.eig(a)), (A,), (T,), (C,), (np.stack([T, T.T]),)),
         "eigh": [
-            *cases(hermitian(lambda a: tuple(la.eigh(a))), (H,)),
+            *cases(hermitian(lambda a: signed(la.eigh(a))), (H,)),
             *cases(hermitian(lambda a: la.eigh(a)[0]), (C,)),
         ],
         "eigvals": cases(la.eigvals, (A,), (T,), (C,), (np.stack([T, T.T]),)),
@@ -212,12 +218,16 @@ def _scipy() -> dict[str, list[Case]]:
             *cases(lambda ab: sl.eig_banded(ab, lower=True, select="i", select_range=(1, 2)), (HALF,)),
         ],
         "eigh": [
-            *cases(hermitian(sl.eigh), (H,)),
-            *cases(hermitian(lambda a: sl.eigh(a, subset_by_index=[0, 1])), (H,)),
-            *cases(hermitian(lambda a: sl.eigh(a, driver="evd", lower=False)), (H,)),
-            *cases(both(sl.eigh), (H, M)),
-            *[case for k in (2, 3) for case in call(both(lambda a, b, k=k: sl.eigh(a, b, type=k)), H, M)],
-            *cases(hermitian(lambda a: sl.eigh(a, subset_by_value=[0.0, 2.5])), (H,)),
+            *cases(hermitian(lambda a: signed(sl.eigh(a))), (H,)),
+            *cases(hermitian(lambda a: signed(sl.eigh(a, subset_by_index=[0, 1]))), (H,)),
+            *cases(hermitian(lambda a: signed(sl.eigh(a, driver="evd", lower=False))), (H,)),
+            *cases(both(lambda a, b: signed(sl.eigh(a, b))), (H, M)),
+            *[
+                case
+                for k in (2, 3)
+                for case in call(both(lambda a, b, k=k: signed(sl.eigh(a, b, type=k))), H, M)
+            ],
+            *cases(hermitian(lambda a: signed(sl.eigh(a, subset_by_value=[0.0, 2.5]))), (H,)),
             *cases(hermitian(lambda a: sl.eigh(a, eigvals_only=True)), (C,)),
         ],
         "eigh_tridiagonal": [
