@@ -1,7 +1,6 @@
 """The types of the public names: a checker in strict mode on a user's program, and stubs that say what the classes have."""
 
 import ast
-import importlib.util
 import json
 import os
 import subprocess
@@ -18,7 +17,6 @@ HERE = Path(__file__).parent
 PACKAGE = Path(gradtape.__file__).parent
 
 
-@pytest.mark.skipif(importlib.util.find_spec("pyright") is None, reason="pyright is not installed")
 def test_a_typed_program_is_accepted_in_strict_mode(tmp_path):
     """Pyright finds the types that the program asserts, and that an argument which is wrong on purpose is wrong."""
     settings = {

@@ -312,7 +312,7 @@ class Array(Operators, Methods, Attributes, Handle):
         known = index_template(value.aval, key)
         if known is not None:
             if known.scalar or self.is_scalar:
-                return wrap_value(known.read(value))  # type: ignore[no-any-return]
+                return wrap_value(known.read(value))  # type: ignore[no-any-return] # a row of one result
             view = Array(known.read(value), self, known.part)
             view._contiguous = known.contiguous and self._contiguous is True
             return view
@@ -320,7 +320,7 @@ class Array(Operators, Methods, Attributes, Handle):
             return Selection(self, key)  # type: ignore[return-value] # it behaves as an Array of unknown length
         plain_key = concretize.concrete_key(without_selections(key))
         if truth_index(plain_key) is not None:
-            return wrap_value(getitem(value, plain_key))  # type: ignore[no-any-return]
+            return wrap_value(getitem(value, plain_key))  # type: ignore[no-any-return] # a row of one result
         index = parse_index(value.shape, plain_key)
         if not isinstance(index, Basic):
             picked_array = Array(index.read_rows(value))
