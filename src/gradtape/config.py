@@ -77,6 +77,12 @@ def _compiler(name: str) -> None:
         raise ValueError
 
 
+def _compile_when(name: str) -> None:
+    """Raise ValueError unless calls may do this while their kernel is compiled."""
+    if name not in ("wait", "background"):
+        raise ValueError
+
+
 _SETTINGS: Final[Mapping[str, _Setting]] = {
     "jit": _Setting(True, "compile; when False everything runs on the NumPy interpreter"),
     "eager": _Setting(False, "compute each operation at once, for a debugger"),
@@ -91,6 +97,13 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         "what compiles the loops of kernels; Numba takes seconds for each, and leaves to LLVM what it cannot compile",
         check=_compiler,
         allowed='"llvm" or "numba"',
+    ),
+    "compile": _Setting(
+        "wait",
+        "whether a call waits until its kernel is compiled, or is answered by the NumPy interpreter while a thread compiles, "
+        "if that takes more than 0.2 s",
+        check=_compile_when,
+        allowed='"wait" or "background"',
     ),
     "shapes": _Setting(
         "exact",
@@ -168,6 +181,7 @@ class Config:
     cache_size: int
     precise_math: bool
     compiler: str
+    compile: str
     shapes: str
     trace_limit: int
     reroll: bool
@@ -191,6 +205,9 @@ class Config:
         if name not in _SETTINGS:
             raise AttributeError(_unknown(name))
         _check(f"gradtape.config.{name}", _SETTINGS[name], value)
+        if name in _preparations and value != getattr(config, name):
+            for prepare in _preparations[name]:
+                prepare()
         object.__setattr__(self, name, value)
         for notify in _listeners.get(name, ()):
             notify(getattr(config, name))
@@ -311,6 +328,23 @@ def on_change(name: str, notify: Callable[[Any], None]) -> None:
     [3]
     """
     _listeners.setdefault(name, []).append(notify)
+
+
+_preparations: Final[dict[str, list[Callable[[], None]]]] = {}
+
+
+def before_change(name: str, prepare: Callable[[], None]) -> None:
+    """Call `prepare` whenever a setting of this process is about to get another value.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> before_change("trace_limit", lambda: seen.append(config.trace_limit))
+    >>> with config.override(trace_limit=3):
+    ...     seen
+    [8]
+    """
+    _preparations.setdefault(name, []).append(prepare)
 
 
 config: Final = Config(os.environ)

@@ -182,8 +182,10 @@ def explain(function: Jitted[..., Any]) -> Text:
 
 def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
     """Return the lines about one trace: where its kernel came from, what it is specialised on, and what it costs."""
-    kernel = specialisation.program.kernel
+    program = specialisation.program
+    kernel = program.kernel_so_far
     origin = {
+        "background": f"has been compiled by a thread for {kernel.seconds:.1f} s, and the NumPy interpreter answers calls until it is done",
         "compiled": f"compiled in {kernel.seconds * 1e3:.1f} ms",
         "disk": f"loaded from the disk cache in {kernel.seconds * 1e3:.1f} ms",
         "interpreter": f"runs on the NumPy interpreter: {kernel.reason}",
@@ -194,6 +196,10 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         else "called through Python"
     )
     lines = [f"trace {number}: {counted(len(specialisation.graph.nodes), 'node')}, {origin}, {native}"]
+    if program.interpreted:
+        lines.append(
+            f"  calls answered by the NumPy interpreter while it was compiled: {program.interpreted}"
+        )
     seen = Counter(f"guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
     lines.extend(f"  {line}{times(n)}" for line, n in seen.items())
     lines.extend(f"  {way}" for way in dict.fromkeys(map(str, specialisation.ways)))

@@ -67,7 +67,7 @@ def jitted_card(site: CallSite) -> str:
 
 
 def _trace(specialisation: Specialisation, newest: bool) -> str:
-    graph, kernel = specialisation.graph, specialisation.program.kernel
+    graph, kernel = specialisation.graph, specialisation.program.kernel_so_far
     arguments = ", ".join(repr(value.aval) for value in graph.inputs)
     backward = len(backward_nodes(graph))
     parts = counted(len(graph.nodes) - backward, "node") + (
@@ -77,6 +77,7 @@ def _trace(specialisation: Specialisation, newest: bool) -> str:
         "compiled": f"compiled in {kernel.seconds * 1e3:.0f} ms",
         "disk": f"from the disk cache in {kernel.seconds * 1e3:.0f} ms",
         "interpreter": f"on the interpreter: {kernel.reason}",
+        "background": "on the interpreter while a thread compiles it",
     }[kernel.origin]
     guards = "".join(
         f"<div style='opacity:.75'>while the value at {html.escape(short_place(guard.site))} is {guard.expected}</div>"

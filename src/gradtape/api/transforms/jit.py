@@ -195,7 +195,11 @@ class Jitted(_Callable[P, R_co]):
         The newest specialisations form a chain: what one cannot take (other types, a guard that fails) it hands to the next, the last to
         Python. A link costs a few nanoseconds.
         """
-        if specialisation.native is None or specialisation.program.kernel.loaded is None:
+        program = specialisation.program
+        if program.is_in_the_making:
+            program.when_compiled(functools.partial(_installer(ref(self)), specialisation))
+            return
+        if specialisation.native is None or program.kernel.loaded is None:
             return
         if specialisation.native.nested is not None:
             self._install_nested(specialisation)

@@ -11,6 +11,7 @@ __all__ = [
     "cpu_features",
     "cpu_identity",
     "cpu_name",
+    "emit_object",
     "has_symbol",
     "load_libraries",
     "parse_module",
@@ -18,6 +19,7 @@ __all__ = [
     "target_machine",
     "vector_bytes",
     "vector_functions",
+    "without_lock",
 ]
 
 
@@ -99,6 +101,30 @@ def parse_module(text: str, machine: Any, context: Any = None) -> Any:
     module.data_layout = str(machine.target_data)
     module.verify()
     return module
+
+
+def without_lock(function: Any) -> Any:
+    """Return a function of llvmlite's library without llvmlite's lock, which lets one thread at a time call any of them.
+
+    It is for the two steps that take long and touch one module alone, whose context and target machine no other thread has.
+    """
+    return getattr(function, "_cfn", function)
+
+
+def emit_object(machine: Any, module: Any) -> bytes:
+    """Return the object code of a module; other threads may use llvmlite meanwhile."""
+    from llvmlite.binding import ffi
+
+    emit = without_lock(ffi.lib.LLVMPY_TargetMachineEmitToMemory)
+    with ffi.OutputString() as message:
+        buffer = emit(machine, module, 1, message)
+        if not buffer:
+            raise RuntimeError(str(message))
+    try:
+        begin, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
+        return ctypes.string_at(begin, size)
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 def python_function(name: str) -> int:

@@ -7,13 +7,20 @@ and dropping a :class:`LoadedModule` unmaps its machine code.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from gradtape.locks import Rank, new_lock
-from gradtape.lower.target.host import cpu_identity, has_symbol, parse_module, target_machine, vector_bytes
+from gradtape.lower.target.host import (
+    cpu_identity,
+    emit_object,
+    has_symbol,
+    parse_module,
+    target_machine,
+    vector_bytes,
+    without_lock,
+)
 from gradtape.runtime.compile.loader import LoadedModule, call_flat
 
 __all__ = [
@@ -49,8 +56,52 @@ Measured on straight-line code of 18,000 instructions: 2.5 s to generate, and 0.
 """
 
 
-_lock: Final = new_lock(Rank.COMPILER)
-"""Held while a module is compiled; reentrant, since a finaliser may compile another one."""
+class _Compiler:
+    """What one thread at a time compiles with: LLVM compiles in several threads if each has its own context and target machines.
+
+    Attributes
+    ----------
+    lock : Lock
+        Held while a module is compiled: a fork waits for it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = new_lock(Rank.COMPILER)
+        self._machines: dict[int, Any] = {}
+
+    def machine(self, opt: int) -> Any:
+        """Return the target machine with a level of the code generator."""
+        if opt not in self._machines:
+            self._machines[opt] = target_machine(opt=opt, reloc="pic", codemodel="default")
+        return self._machines[opt]
+
+
+_compilers: Final[list[_Compiler]] = []
+"""The compilers that no thread uses now."""
+
+
+class Abandoned(BaseException):
+    """Nobody waits any more for what is being compiled."""
+
+
+class _Thread(threading.local):
+    """What may end the compilations of this thread."""
+
+    def __init__(self) -> None:
+        self.is_abandoned: Callable[[], bool] | None = None
+
+
+_thread: Final = _Thread()
+
+
+def abandon_when(is_abandoned: Callable[[], bool]) -> None:
+    """Let compilations of this thread raise `Abandoned`, before their next step, once `is_abandoned` returns True."""
+    _thread.is_abandoned = is_abandoned
+
+
+def _check_wanted() -> None:
+    if _thread.is_abandoned is not None and _thread.is_abandoned():
+        raise Abandoned
 
 
 class _Pipeline(NamedTuple):
@@ -120,8 +171,7 @@ def assembly(ir_text: str, *, opt: int = 3, unroll: bool = True) -> str:
 
 
 def _object(machine: Any, module: Any) -> bytes:
-    code: bytes = machine.emit_object(module)
-    return code
+    return emit_object(machine, module)
 
 
 def _text(machine: Any, module: Any) -> str:
@@ -135,19 +185,28 @@ def _assembly(machine: Any, module: Any) -> str:
 
 def _emit(ir_text: str, name: str, opt: int, unroll: bool, product: Callable[[Any, Any], T]) -> T:
     """Parse and optimise a module, and return `product` of the target machine and the module."""
-    with _lock:
+    _check_wanted()
+    try:
+        compiler = _compilers.pop()
+    except IndexError:
+        compiler = _Compiler()
+    with compiler.lock:
         import llvmlite.binding as llvm
 
         pipeline = _choose_pipeline(ir_text, opt, unroll)
-        machine = _target_machine(pipeline.code_generation)
+        machine = compiler.machine(pipeline.code_generation)
         with llvm.create_context() as context, parse_module(ir_text, machine, context) as module:
             module.name = name
             _optimise(machine, module, pipeline)
-            return product(machine, module)
+            _check_wanted()
+            made = product(machine, module)
+    _compilers.append(compiler)
+    return made
 
 
 def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
     import llvmlite.binding as llvm
+    from llvmlite.binding.ffi import lib
     from llvmlite.binding.newpassmanagers import NewPassManager
 
     options = llvm.create_pipeline_tuning_options(pipeline.opt)
@@ -158,16 +217,11 @@ def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
     builder = llvm.create_pass_builder(machine, options)
     manager = builder.getModulePassManager()
     try:
-        manager.run(module, builder)
+        without_lock(lib.LLVMPY_RunNewModulePassManager)(manager, module, builder)
     finally:
         # A base class hides llvmlite's own disposal, and 140 KB would stay behind.
         NewPassManager._dispose(manager)
         manager.detach()
-
-
-@functools.cache
-def _target_machine(opt: int) -> Any:
-    return target_machine(opt=opt, reloc="pic", codemodel="default")
 
 
 def _choose_pipeline(ir_text: str, opt: int, unroll: bool = True) -> _Pipeline:
@@ -207,7 +261,10 @@ def _away_from_signals(work: Callable[[], T]) -> T:
             failures.append(error)
 
     worker = threading.Thread(target=run, name="gradtape-compile")
-    worker.start()
+    try:
+        worker.start()
+    except RuntimeError:  # in exit handlers there are no new threads
+        return work()
     worker.join()
     if failures:
         raise failures[0]

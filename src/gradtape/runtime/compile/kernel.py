@@ -47,13 +47,15 @@ class Kernel(NamedTuple):
     workspace : int
         Bytes of scratch memory.
     origin : str
-        ``"compiled"``, ``"disk"`` or ``"interpreter"``.
+        ``"compiled"``, ``"disk"`` or ``"interpreter"``; ``"background"`` while a thread compiles.
     seconds : float
         What it took to compile or load.
     notes : tuple of str
         What the scheduler decided, and why.
     reason : str
         Why there is no machine code.
+    remedy : str
+        What to do about that; empty where it is no defect, and no warning is due.
     keys : tuple of str
         What it is kept under on the disk, and the kernels of the loops that it calls.
     """
@@ -65,6 +67,7 @@ class Kernel(NamedTuple):
     seconds: float
     notes: tuple[str, ...] = ()
     reason: str = ""
+    remedy: str = ""
     keys: tuple[str, ...] = ()
 
 
@@ -121,11 +124,9 @@ def _facts(
     return _Facts(lowered.workspace_bytes, heavy, lowered.polls, lowered.drain, symbols, loops, notes)
 
 
-def _is_local(nodes: Iterable[Node]) -> bool:
+def is_local(nodes: Iterable[Node]) -> bool:
     """Return whether nodes call functions that this process only has."""
-    return any(
-        calls_locally(node) or any(_is_local(body.nodes) for body in bodies_of(node)) for node in nodes
-    )
+    return any(calls_locally(node) or any(is_local(body.nodes) for body in bodies_of(node)) for node in nodes)
 
 
 def kernel_for(
@@ -150,21 +151,14 @@ def kernel_for(
                 return _by_numba(graph_of(), form)
             except LoweringError as error:
                 note = f"compiled by LLVM and not by Numba: {error.what}"
-        found = cached_object(key, build, is_local=lambda: _is_local(graph_of().nodes))
+        found = cached_object(key, build, is_local=lambda: is_local(graph_of().nodes))
         kernel = _loaded(graph_of, form, found)
     except LoweringError as error:
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
     except Exception as error:  # what LLVM says of a module that it cannot compile, or a defect: the interpreter has the answer
         if is_of_interruption(error):
             raise KeyboardInterrupt from error
-        reason, remedy = _reason(error)
-        warn(
-            CompileWarning,
-            f"{graph_of().name} could not be compiled and runs on the interpreter",
-            why=reason,
-            remedy=remedy,
-        )
-        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), reason)
+        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), *_reason(error))
     origin = "compiled" if compiled else "disk"
     notes = (*kernel.notes, note) if note else kernel.notes
     seconds = time.perf_counter() - begin
@@ -193,6 +187,17 @@ def _by_numba(graph: Graph, form: CallForm | None) -> Kernel:
     code = compile_object(add_entry(FORWARD, signature), KERNEL)
     loaded = load(code, signature, imports={"numba_kernel": compiled.address}, needs=[compiled])
     return Kernel(loaded, signature, 0, "compiled", time.perf_counter() - begin, facts.notes)
+
+
+def warn_of(kernel: Kernel, name: str) -> None:
+    """Warn if a graph could not be compiled because of a defect."""
+    if kernel.remedy:
+        warn(
+            CompileWarning,
+            f"{name} could not be compiled and runs on the interpreter",
+            why=kernel.reason,
+            remedy=kernel.remedy,
+        )
 
 
 def is_of_interruption(error: BaseException) -> bool:
@@ -228,7 +233,7 @@ def compile_graph(graph: Graph, form: CallForm | None, *, symbolic: bool = False
         loops[symbol] = None
         kernel = _loop_kernel(symbol, lambda: loop)
         if kernel.loaded is None:
-            raise LoweringError(kernel.reason)
+            raise (RuntimeError if kernel.remedy else LoweringError)(kernel.reason)
         notes.extend(kernel.notes)
         return symbol, kernel.workspace
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy import asarray
 from gradtape.collector import collector_paused
 from gradtape.config import config
 from gradtape.errors import InternalError
+from gradtape.ir.body import bodies_of
 from gradtape.ir.budget import steps_since_now
-from gradtape.ir.evaluate import compute_values
+from gradtape.ir.evaluate import Stopped, compute_values, stopped_when
 from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.op import NDArray
@@ -22,12 +23,22 @@ from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.progress import counting
 from gradtape.runtime.call.convention import ArraySpec, CallForm
 from gradtape.runtime.call.entry import NativeFunction, bind
-from gradtape.runtime.compile.kernel import Kernel, compile_graph, compile_symbolic, kernel_for, kernels
+from gradtape.runtime.compile.background import PATIENCE, Compilation, compiled_by_a_thread
+from gradtape.runtime.compile.kernel import (
+    Kernel,
+    compile_graph,
+    compile_symbolic,
+    is_local,
+    kernel_for,
+    kernels,
+    warn_of,
+)
 from gradtape.runtime.compile.loader import KernelCode, LoadedModule, call_flat
 from gradtape.runtime.interpret import missed_guards
 from gradtape.runtime.memory.result_pool import empty_results
 from gradtape.runtime.memory.scratch import give_back, take
 from gradtape.transforms.call import without_data
+from gradtape.transforms.procedures.ops import ProcedureOp
 from gradtape.transforms.reroll.roll import without_data_rolled
 
 
@@ -87,19 +98,92 @@ class Program:
     ----------
     graph : Graph
         Inputs, outputs, guards; its constants' data are those of this program.
-    kernel : Kernel
-        Shared with other programs of the same fingerprint.
+    kernel : Kernel or Compilation
+        Shared with other programs of the same fingerprint. While a thread compiles it, the interpreter runs the graph.
+
+    Attributes
+    ----------
+    interpreted : int
+        How many runs the interpreter has answered before the kernel was there.
     """
 
-    __slots__ = ("_constants", "_native", "_results", "_scalars", "graph", "kernel")
+    __slots__ = (
+        "_compilation",
+        "_constants",
+        "_is_native",
+        "_kernel",
+        "_native",
+        "_results",
+        "_scalars",
+        "_when_compiled",
+        "graph",
+        "interpreted",
+    )
 
-    def __init__(self, graph: Graph, kernel: Kernel) -> None:
+    def __init__(self, graph: Graph, kernel: Kernel | Compilation[Kernel]) -> None:
         self.graph = graph
-        self.kernel = kernel
+        self._compilation: Compilation[Kernel] | None = None
+        self._kernel = kernel if isinstance(kernel, Kernel) else _IN_THE_MAKING
+        if isinstance(kernel, Compilation):
+            self._compilation = kernel
+        self._is_native = False
+        self._when_compiled: list[Callable[[], object]] = []
+        self.interpreted = 0
         self._results = [(value.shape, value.dtype) for value in graph.outputs]
         self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]
         self._native: Callable[..., Any] | None = None
         self._scalars = any(not shape for shape, _ in self._results)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel; where a thread compiles it, it is waited for."""
+        compilation = self._compilation
+        if compilation is not None:
+            self._take(compilation)
+        return self._kernel
+
+    @property
+    def kernel_so_far(self) -> Kernel:
+        """The kernel, or what to say about it while a thread compiles it."""
+        compilation = self._compilation
+        if compilation is None or compilation.is_over:
+            return self.kernel
+        return _IN_THE_MAKING._replace(seconds=compilation.seconds)
+
+    @property
+    def is_in_the_making(self) -> bool:
+        """Whether a thread compiles the kernel."""
+        return self._compilation is not None
+
+    def when_compiled(self, do: Callable[[], object]) -> None:
+        """Call a function once the kernel is there and has been noticed, by the next run."""
+        self._when_compiled.append(do)
+        if self._compilation is None:
+            self._notify()
+
+    def _take(self, compilation: Compilation[Kernel]) -> None:
+        """Run the kernel from now on."""
+        self._kernel = compilation.result()
+        self._compilation = None
+        if self._is_native:
+            self.enter_natively()
+        self._notify()
+        warn_of(self._kernel, self.graph.name)
+
+    def _notify(self) -> None:
+        while self._when_compiled:
+            with suppress(IndexError):  # another thread has called it
+                self._when_compiled.pop()()
+
+    def _run_meanwhile(self, arrays: Sequence[NDArray], compilation: Compilation[Kernel]) -> list[NDArray]:
+        """Compute the outputs on the interpreter, unless the kernel is there before these are."""
+        if not compilation.wait(0.0):
+            with suppress(Stopped), stopped_when(lambda: compilation.is_over):
+                outputs = self._interpret(arrays)
+                self.interpreted += 1
+                return outputs
+        self._take(compilation)
+        return self.run(arrays)
 
     def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Compute the outputs.
@@ -124,6 +208,8 @@ class Program:
         profiler = ACTIVE.profiler
         if profiler is not None:
             return profiler.run(self, arrays)
+        if self._compilation is not None:
+            return self._run_meanwhile(arrays, self._compilation)
         if self._native is not None:
             outputs = self._native(*arrays)
             if outputs is not None:
@@ -132,7 +218,8 @@ class Program:
 
     def enter_natively(self) -> None:
         """Use the native entry, which takes arrays as positional arguments, from now on."""
-        signature = self.kernel.signature
+        self._is_native = True
+        signature = self._kernel.signature
         if signature is not None and not signature.keeps_workspace:
             self._native = self.bind(_refused, ())
 
@@ -217,7 +304,29 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
     print_ = fingerprint(graph)
     shapes = shapes or config.shapes
     key = f"{print_}:{form}:{config.precise_math}:{config.compiler}:{shapes}"
+    if config.compile == "background" and key not in kernels and _may_be_interpreted(graph):
+        compilation = compiled_by_a_thread(
+            key, lambda: kernels.get(key, lambda: _kernel(graph, form, key, shapes))
+        )
+        compilation.wait(PATIENCE)
+        program = Program(graph, compilation)
+        program.kernel_so_far  # noqa: B018  it is taken, and a warning given, if it is there
+        return program
     return Program(graph, kernels.get(key, lambda: _compiled(graph, form, key, shapes)))
+
+
+def _may_be_interpreted(graph: Graph) -> bool:
+    """Return whether the interpreter may run a graph in place of its kernel, and be stopped: it cannot be stopped inside of a procedure,
+    and must not where a function of the user's would be called twice. A profile is about kernels.
+    """
+    return ACTIVE.profiler is None and not is_local(graph.nodes) and not _has_procedure(graph.nodes)
+
+
+def _has_procedure(nodes: Iterable[Node]) -> bool:
+    return any(
+        isinstance(node.op, ProcedureOp) or any(_has_procedure(body.nodes) for body in bodies_of(node))
+        for node in nodes
+    )
 
 
 def record_program(graph: Graph) -> Program:
@@ -226,11 +335,19 @@ def record_program(graph: Graph) -> Program:
     return tape_program(without_data_rolled(graph) if config.reroll else without_data(graph))
 
 
+_IN_THE_MAKING: Final = Kernel(None, None, 0, "background", 0.0, (), "a thread compiles it", keys=())
+
+
+def _kernel(graph: Graph, form: CallForm | None, key: str, shapes: str) -> Kernel:
+    compile_ = compile_symbolic if shapes == "symbolic" else compile_graph
+    return kernel_for(lambda: graph, form, key, compile_)
+
+
 def _compiled(graph: Graph, form: CallForm | None, key: str, shapes: str) -> Kernel:
     """Compile or load the kernel of a graph."""
     with collector_paused(), counting(f"compiling {graph.name}", "step", steps_since_now()):
-        compile_ = compile_symbolic if shapes == "symbolic" else compile_graph
-        kernel = kernel_for(lambda: graph, form, key, compile_)
+        kernel = _kernel(graph, form, key, shapes)
+    warn_of(kernel, graph.name)
     profiler = ACTIVE.profiler
     if profiler is not None:
         profiler.compiled(kernel.seconds)

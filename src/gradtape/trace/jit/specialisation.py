@@ -139,9 +139,9 @@ class Specialisation:
     @property
     def is_native(self) -> bool:
         """Return whether there is a compiled native entry."""
-        return (
-            self.native is not None and self._program is not None and self._program.kernel.loaded is not None
-        )
+        if self.native is None or self._program is None or self._program.is_in_the_making:
+            return False
+        return self._program.kernel.loaded is not None
 
     def run(self, arrays: list[NDArray], generators: Sequence[Any] = ()) -> Any:
         """Run the program; raise GuardMiss where a guard does not hold."""
