@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from gradtape.config import before_change
 from gradtape.locks import Rank, new_lock, renewed_in_child
@@ -27,8 +27,8 @@ PATIENCE: Final = 0.2
 MOST_THREADS: Final = 8
 
 _lock: Final = new_lock(Rank.LEAF)
-_queue: Final[list[Compilation]] = []
-_unfinished: Final[dict[str, Compilation]] = {}
+_queue: Final[list[Compilation[Any]]] = []
+_unfinished: Final[dict[str, Compilation[Any]]] = {}
 _threads: Final[list[threading.Thread]] = []
 
 
@@ -146,7 +146,7 @@ def _work() -> None:
         pass
 
 
-def _next() -> Compilation | None:
+def _next() -> Compilation[Any] | None:
     """Return what this thread compiles next; None where it ends."""
     with _lock:
         if _queue and not _is_ending():
