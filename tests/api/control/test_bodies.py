@@ -179,6 +179,27 @@ def test_a_body_does_not_write_to_arrays_from_outside(where: str) -> None:
     assert gt.fori_loop(0, 3, lambda i, c: c + buffer[0], 1.0) == 1
 
 
+def test_a_body_reads_what_the_function_has_created() -> None:
+    @gt.jit
+    def read(x: Any) -> Any:
+        scale = np.full(3, 0.5)
+        return gt.fori_loop(0, 3, lambda i, y: y / scale, x * np.ones(3))
+
+    np.testing.assert_array_equal(read(1.0), np.full(3, 8.0))
+
+    @gt.jit
+    def write(x: Any) -> Any:
+        scale = np.full(3, 0.5)
+
+        def body(i: Any, y: Any) -> Any:
+            scale[0] += 1
+            return y / scale
+
+        return gt.fori_loop(0, 3, body, x * np.ones(3))
+
+    expect(InPlaceError, lambda: write(1.0), "writes to 'scale', an array from outside")
+
+
 def test_numbers_that_do_not_fit() -> None:
     with pytest.raises(OverflowError, match="300 out of bounds for int8"):
         gt.scan(lambda c, x: (c + x, None), 300, np.arange(3, dtype=np.int8))

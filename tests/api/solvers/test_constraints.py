@@ -137,3 +137,20 @@ def test_derivatives(name: str) -> None:
             result = function(watched)
         np.testing.assert_allclose(result, value, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(tape.gradient(result, watched), slope, rtol=1e-4, atol=1e-5)
+
+
+def test_methods_that_stop_before_a_bound() -> None:
+    """An unknown near to its bound is at it, if the gradient pushes it there."""
+
+    def below(p: Any, end: Any) -> Any:
+        return so.minimize_scalar(lambda x: (x - p) ** 2, bounds=(0, end), method="bounded").x
+
+    slope = gt.grad(below, argnums=(0, 1))
+    np.testing.assert_array_equal(slope(0.7, 0.5), (0.0, 1.0))
+    np.testing.assert_allclose(slope(0.3, 0.5), (1.0, 0.0))
+
+    def inside(p: Any) -> Any:
+        ends = so.Bounds(np.zeros(2), np.array([0.4, 0.9]))
+        return so.minimize(bowl, np.full(2, 0.1), (p,), method="trust-constr", bounds=ends).x
+
+    np.testing.assert_allclose(gt.jacobian(inside)(0.7), [0.0, 1.4], atol=1e-9)

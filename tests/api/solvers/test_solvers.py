@@ -267,3 +267,45 @@ def test_a_solver_in_a_loop() -> None:
     difference = (repeated(2 + h) - repeated(2 - h)) / (2 * h)
     np.testing.assert_allclose(gt.grad(repeated)(2.0), difference, rtol=1e-6)
     np.testing.assert_allclose(gt.jvp(repeated, (2.0,), (1.0,))[1], difference, rtol=1e-6)
+
+
+def test_a_solver_in_the_function_of_another() -> None:
+    """What the inner one is called with is a constant: its limits are no parameters of the outer one's equations."""
+
+    def inner(q: Any) -> Any:
+        return so.brentq(cubic, 0, 2, args=(q,), xtol=1e-14)
+
+    def outer(p: Any) -> Any:
+        return so.brentq(lambda y: y + inner(y + p) - 2, 0, 3, xtol=1e-14)
+
+    h = 1e-4
+    slope = gt.grad(outer)
+    np.testing.assert_allclose(slope(1.0), (outer(1 + h) - outer(1 - h)) / (2 * h), rtol=1e-6)
+    np.testing.assert_allclose(gt.grad(slope)(1.0), (slope(1 + h) - slope(1 - h)) / (2 * h), rtol=1e-6)
+
+
+def test_complex_roots() -> None:
+    def root(p: Any) -> Any:
+        found = so.newton(lambda z: z**3 - p, np.array([1.0, -0.5 + 0.8j]), fprime=lambda z: 3 * z**2)
+        return np.sum(np.real(found) + 2 * np.imag(found))
+
+    third = 2 ** (1 / 3)
+    np.testing.assert_allclose(gt.jit(root)(2.0), third * (0.5 + np.sqrt(3)))
+    np.testing.assert_allclose(gt.grad(root)(2.0), third * (0.5 + np.sqrt(3)) / 6)
+
+
+@pytest.mark.parametrize("find", [so.fsolve, lambda f, x: so.root(f, x).x, so.newton])
+def test_a_start_alone_is_traced(find: Any) -> None:
+    value, slope = gt.value_and_grad(lambda x: np.sum(find(lambda y: y**2 - 2, x)))(np.array([1.0, 2.0]))
+    np.testing.assert_allclose(value, np.sqrt(8))
+    np.testing.assert_array_equal(slope, np.zeros(2))
+
+
+def test_fits_with_errors_that_the_function_makes() -> None:
+    """Nobody writes to them, although each look at such an array makes a constant."""
+
+    def fit(p: Any) -> Any:
+        sigma = np.full(9, 0.3)
+        return so.curve_fit(decay, TIMES, 1.5 * np.exp(-p * TIMES), p0=[1.0, 1.0], sigma=sigma)[0][1]
+
+    np.testing.assert_allclose(gt.grad(fit)(0.7), 1.0, rtol=1e-5)

@@ -287,3 +287,13 @@ def test_second_derivatives_of_samples_are_those_of_expectations(name: str) -> N
     call, at, expected = calls[name]
     found = second_derivatives(lambda p: np.mean(call(p)))(at)
     assert np.isclose(found, expected, rtol=0.1, atol=0.005)
+
+
+def test_keyword_arguments_of_the_name_method() -> None:
+    def draw(generator: Any, x: Any) -> Any:
+        normal = generator.multivariate_normal(np.array([x, 0.0]), C[:2, :2], method="cholesky")
+        return normal, generator.standard_exponential(3, method="inv")
+
+    traced, plain = np.random.default_rng(3), np.random.default_rng(3)
+    for got, expected in zip(gt.jit(lambda x: draw(traced, x))(0.3), draw(plain, 0.3), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)

@@ -61,8 +61,14 @@ def attach_derivative(residual: Callable[[Any], Any], root: Any, *, elementwise:
         closed = ClosedFunction(residual, as_value(unwrap(root)), "the equations of a solution")
     except ConcretizationError:
         return _chord(residual, root, elementwise)
-    equations = closed.apply
     has_loops = any(bodies_of(node) for node in closed.body.nodes)
+    captured = list(map(Array, closed.captured))
+    followed = [place for place, value in enumerate(closed.captured) if value.tags]
+
+    def equations(x: Any, *parameters: Any) -> Any:
+        """Constants are no parameters: what a solver in the equations is called with has no derivative."""
+        given = dict(zip(followed, parameters, strict=True))
+        return closed.apply(x, *[given.get(place, array) for place, array in enumerate(captured)])
 
     @custom_jvp
     def solution(root: Any, *parameters: Any) -> Any:
@@ -82,7 +88,7 @@ def attach_derivative(residual: Callable[[Any], Any], root: Any, *, elementwise:
         change = _product(of_free, at, moved) if has_loops else jvp(of_free, at, moved)[1]
         return x, -_solved(lambda x: equations(x, *primals[1:]), x, change, elementwise)
 
-    return solution(root, *map(Array, closed.captured))
+    return solution(root, *[captured[place] for place in followed])
 
 
 def _product(function: Callable[..., Any], at: tuple[Any, ...], moved: tuple[Any, ...]) -> Any:

@@ -144,20 +144,31 @@ class Problem:
         sides = side_of(x, *bounds) if bounds else np.zeros(x.shape, int)
         if self.fixed is not None:
             sides = np.where(self.fixed, 2, sides)
+        is_near = (side_of(x, *bounds, self.near) != 0) & (sides == 0) if bounds else np.zeros(x.shape, bool)
         made = {"x": x, "sides": sides, "duals": np.zeros(0), "active": np.zeros(0, int)}
-        if not others:
+        if not others and not is_near.any():
             return made
+        values = [np.asarray(one(x)) for one in others]
+        slopes = [np.reshape(one.derivative(jacobian)(x), (-1, x.size)) for one in others]
+        limits = list(ends)
+        if is_near.any():  # a method that stops before a bound: it may be a constraint that is active
+            values.append(x[is_near])
+            slopes.append(np.eye(x.size)[is_near.ravel()])
+            limits.append((bounds[0][is_near], bounds[1][is_near]))
         multipliers, active = active_set(
-            x,
-            sides,
-            np.asarray(function.derivative(grad)(x)),
-            np.concatenate([np.asarray(one(x)) for one in others]),
-            np.concatenate([np.asarray(one.derivative(jacobian)(x)) for one in others]),
-            np.concatenate([low for low, _ in ends]),
-            np.concatenate([high for _, high in ends]),
+            x.ravel(),
+            sides.ravel(),
+            np.ravel(function.derivative(grad)(x)),
+            np.concatenate(values),
+            np.concatenate(slopes),
+            np.concatenate([low for low, _ in limits]),
+            np.concatenate([high for _, high in limits]),
             self.near,
         )
-        return made | {"duals": multipliers, "active": active}
+        count = len(active) - np.count_nonzero(is_near)
+        sides = np.array(sides)
+        sides[is_near] = active[count:]
+        return made | {"sides": sides, "duals": multipliers[:count], "active": active[:count]}
 
 
 def _with_functions(given: Any, function: Bound, low: Any, high: Any, like: Any, takes_hessian: bool) -> Any:
@@ -212,7 +223,7 @@ def minimize(call: SolverCall) -> Any:
             warn_of(
                 call.name, found.get("jac", residual) if residual is None else residual, str(found.message)
             )
-        elif np.isnan(np.asarray(found.get("jac", 0.0), float)).any():
+        elif np.isnan(np.asarray(found.get("grad", found.get("jac", 0.0)), float)).any():
             warn_of(call.name, np.nan, "the gradient is NaN there, which the method takes for zero")
         return found
 

@@ -15,7 +15,8 @@ TIGHT: Final = 1e-9
 """How near to a bound an unknown is at it, relative to its size: solvers put it there."""
 
 NEAR: Final = 1e-3
-"""How near to its limit a constraint may be active, if its multiplier is larger than its slack: solvers stop before it."""
+"""How near to its limit a constraint, or to its bound an unknown, may be active, if its multiplier is larger than its slack: solvers stop
+before it."""
 
 EQUAL: Final = 1e-12
 """Limits that are as near to each other as this are equal."""
@@ -128,9 +129,9 @@ def _vector(function: Callable[..., Any], extra: Any) -> Callable[[Any], Any]:
     return vector
 
 
-def side_of(x: Any, low: Any, high: Any) -> Any:
-    """Return, for each unknown, at which of its bounds it is: see `Optimum.sides`."""
-    margin = TIGHT * (1 + np.abs(x))
+def side_of(x: Any, low: Any, high: Any, near: float = TIGHT) -> Any:
+    """Return, for each unknown, at which of its bounds it is, or how near to it: see `Optimum.sides`."""
+    margin = near * (1 + np.abs(x))
     return np.where(x <= low + margin, -1, np.where(x >= high - margin, 1, 0))
 
 

@@ -8,12 +8,21 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.solvers.implicit import attach_derivative
-from gradtape.api.solvers.solution import INTEGERS, Bound, SolverCall, result_of, second, solver, warn_of
+from gradtape.api.solvers.solution import (
+    INTEGERS,
+    Bound,
+    SolverCall,
+    result_of,
+    second,
+    solver,
+    warn_of,
+    zeros_like,
+)
 from gradtape.api.transforms.functional import jacobian
-from gradtape.api.transforms.gradient import grad
+from gradtape.api.transforms.gradient import grad, jvp
 
-REPORT: Final = {"root": 0.0, "iterations": 0, "function_calls": 0, "converged": True}
-"""What is said of a root of a function of one variable, and its types."""
+REPORT: Final = {"iterations": 0, "function_calls": 0, "converged": True}
+"""What is said of a root of a function of one variable besides, and its types."""
 
 
 def _report(found: dict[str, Any], root: Any, method: str) -> Any:
@@ -42,7 +51,7 @@ def bracketed(call: SolverCall) -> Any:
             warn_of(call.name, function(report.root), str(report.flag))
         return report
 
-    found = call.on_host(function, 0.0, solve, REPORT, given["a"], given["b"])
+    found = call.on_host(function, 0.0, solve, {"root": 0.0, **REPORT}, given["a"], given["b"])
     root = attach_derivative(function, found["root"])
     return (root, _report(found, root, call.name.rpartition(".")[2])) if given["full_output"] else root
 
@@ -73,7 +82,7 @@ def root_scalar(call: SolverCall) -> Any:
             warn_of(call.name, function(found.root), found.flag)
         return found
 
-    found = call.on_host(function, 0.0, solve, REPORT, bracket, points)
+    found = call.on_host(function, 0.0, solve, {"root": 0.0, **REPORT}, bracket, points)
     return _report(found, attach_derivative(function, found["root"]), given["method"] or "")
 
 
@@ -114,7 +123,7 @@ def newton(call: SolverCall) -> Any:
 
     shape = np.shape(start)
     several = {name: np.zeros(shape, bool) for name in ("converged", "zero_der")}
-    like = {"root": np.zeros(shape), **several} if is_vector else REPORT | {"root": np.zeros(shape)}
+    like = {"root": zeros_like(start), **(several if is_vector else REPORT)}
     found = call.on_host(function, start, solve, like, start, points)
     root = attach_derivative(function, found["root"], elementwise=True)
     if not given["full_output"]:
@@ -129,7 +138,11 @@ def newton(call: SolverCall) -> Any:
 
 def total_grad(function: Any) -> Any:
     """Return the derivatives of a function of numbers that takes arrays, element by element."""
-    return grad(lambda x, *parameters: np.sum(function(x, *parameters)))
+
+    def slopes(x: Any, *parameters: Any) -> Any:
+        return jvp(lambda x: function(x, *parameters), (x,), (zeros_like(x) + 1.0,))[1]
+
+    return slopes
 
 
 def total_second(function: Any) -> Any:

@@ -120,7 +120,7 @@ class SolverCall:
             The results.
         """
         functions = list(function) if isinstance(function, list | tuple) else [function]
-        start = np.zeros(np.shape(start))
+        start = zeros_like(start)
         leaves, spec = flatten(numbers)
         if not self.is_compiled:
 
@@ -146,7 +146,7 @@ class SolverCall:
             made = solve(bound if function is not functions[0] else bound[0], *given)
             return tuple([_result(made, name, example) for name, example in like.items()])
 
-        types = [as_value(example).aval for example in like.values()]
+        types = [as_value(unwrap(example)).aval for example in like.values()]
         constants = [
             _constant(value) for value in (*inputs, *[part for one in closed for part in one.captured])
         ]
@@ -232,7 +232,12 @@ class PlainFunction(Bound):
 
 
 def _floats(x: Any) -> Any:
-    return np.asarray(x, float)
+    return np.asarray(x, complex if np.iscomplexobj(x) else float)
+
+
+def zeros_like(x: Any) -> Any:
+    """Return zeros of the shape of an array, complex if it is."""
+    return np.zeros(np.shape(x), complex if np.iscomplexobj(x) else float)
 
 
 def product(function: Function) -> Function:

@@ -12,6 +12,7 @@ from gradtape.ir.builder import emit_all, here, keep_names
 from gradtape.ir.graph import Graph, Literal, Node, Site, Value, extract, next_serial
 from gradtape.ir.types import aval
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.preallocated import Preallocated, ndarray_or_none
 from gradtape.trace.jit.guards import Abstract, InBody
 from gradtape.trace.jit.state import any_alive, variables_made
 from gradtape.trace.patching.copies import outer_variables
@@ -72,8 +73,7 @@ class BodyTracer:
         outside = [(name, array, array.value) for name, array in _arrays_named_in(written)]
         traced.run(*args)
         for name, array, before in outside:
-            if array.value is not before:
-                array.rebind(before)
+            if _is_restored(array, before):
                 raise InPlaceError(
                     f"{tag.described} writes to {name!r}, an array from outside",
                     where=traced.site,
@@ -226,6 +226,23 @@ def _arrays_named_in(function: Callable[..., Any]) -> list[tuple[str, Handle]]:
         for name, thing in outer_variables(function).items()
         if isinstance(thing, Handle) and not isinstance(thing, Variable)
     ]
+
+
+def _is_restored(array: Handle, before: Value) -> bool:
+    """Give an array its content from before, and return whether it had another one.
+
+    The value of a preallocated array is a new constant at each look, until a traced value is written: its numbers are compared.
+    """
+    numbers = ndarray_or_none(array) if isinstance(array, Preallocated) else None
+    if numbers is None:
+        if array.value is before:
+            return False
+        array.rebind(before)
+        return True
+    if numbers.tobytes() == before.data.tobytes():
+        return False
+    numbers[...] = before.data
+    return True
 
 
 def _line_in(error: Exception) -> Site | None:

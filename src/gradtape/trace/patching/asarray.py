@@ -53,7 +53,7 @@ def is_followed(array: Handle) -> bool:
     return promised or any(tag.recording for tag in array.value.tags)
 
 
-def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
+def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a conversion function; the result is traced if the argument is or holds a traced array."""
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
     if wanted in OBJECTS and not is_user_file(calling_frame(_frame(1))[0].f_code.co_filename):

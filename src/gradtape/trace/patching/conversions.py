@@ -379,7 +379,7 @@ _UFUNC_METHODS: Final = frozenset(
 )
 
 
-def _hook(called: Any, *args: Any, **kwargs: Any) -> Any:
+def _hook(called: Any, /, *args: Any, **kwargs: Any) -> Any:
     kind = type(called)
     if kind is np.ufunc or called in _UFUNC_METHODS:
         return _of_ufunc(called, args, kwargs)

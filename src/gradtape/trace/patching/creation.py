@@ -43,7 +43,7 @@ HOOKED: Final[set[Any]] = {*ALLOCATORS, *LIKE_FUNCTIONS}
 """The functions that are patched here."""
 
 
-def _create(function: Any, *args: Any, **kwargs: Any) -> Any:
+def _create(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call one of NumPy's functions, and return its result, if followed code calls it, as a preallocated array."""
     if not contexts.stack:
         return NotImplemented

@@ -103,7 +103,7 @@ def _compiled(name: str, rule: Function) -> Callable[..., Any]:
     """Return the hook of a function written in C. Those that write into an argument take positional arguments."""
     written = BORROWED_OUTPUTS.get(name)
 
-    def hook(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def hook(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         target: Any = None if written is None else args[written]
         given = args if written is None else (*args[:written], tuple(target.shape), *args[written + 1 :])
         if _is_any_traced(given, kwargs):

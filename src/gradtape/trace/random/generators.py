@@ -57,7 +57,7 @@ _names: Final[dict[Any, str]] = {method: name for kind in KINDS for name, method
 """The names of the hooked methods."""
 
 
-def _hook(method: Any, *args: Any, **kwargs: Any) -> Any:
+def _hook(method: Any, /, *args: Any, **kwargs: Any) -> Any:
     if is_own_call() or not contexts.stack or not args:
         return NotImplemented
     record = record_around()
@@ -74,7 +74,7 @@ def _hook(method: Any, *args: Any, **kwargs: Any) -> Any:
     return record.drawn(draw)
 
 
-def _called(method: Any, generator: Any, *rest: Any, **kwargs: Any) -> Any:
+def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
     trace = _trace_around()
     is_any_traced = find_followed((rest, list(kwargs.values()))) is not None
     if not is_any_traced and (trace is None or _has_made(trace, generator)):
@@ -94,7 +94,7 @@ def _called(method: Any, generator: Any, *rest: Any, **kwargs: Any) -> Any:
     return rule(call, *given, **named)
 
 
-def _raw(method: Any, *args: Any, **kwargs: Any) -> Any:
+def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Refuse raw numbers in a trace: they would be constants of the compiled function."""
     if is_own_call() or not contexts.stack or _trace_around() is None:
         return NotImplemented
