@@ -88,6 +88,7 @@ CASES = {
     "block_diag": lambda d, x: sp.block_diag([made(d), A]),
     "diags_array": lambda d, x: sp.diags_array([x, x[1:]], offsets=[0, 1]),
     "one diagonal": lambda d, x: sp.diags_array(x),
+    "spdiags": lambda d, x: sp.spdiags(np.stack([x, 2 * x]), [1, -2], 5, 3),
     "eye": lambda d, x: sp.eye_array(4) * x[0] + sp.diags_array(x),
     "matrix * x": lambda d, x: matrix(d) * x,
     "matrix ** 2": lambda d, x: (matrix(d).T * matrix(d)) ** 2,
@@ -152,6 +153,7 @@ SYSTEMS = {
     "splu": lambda d, b: spla.splu(square(d).tocsc()).solve(b),
     "splu of a constant": lambda d, b: spla.splu(S.tocsc()).solve(b),
     "transposed": lambda d, b: spla.splu(square(d).tocsc()).solve(b, "T"),
+    "adjoint": lambda d, b: np.abs(spla.splu(square(d * (1 + 2j)).tocsc()).solve(b * (1 + 0j), "H")),
     "factorized": lambda d, b: spla.factorized(square(d).tocsc())(b),
     "cg": lambda d, b: spla.cg(square(d) @ square(d).T, b, **TIGHT)[0],
     "gmres": lambda d, b: spla.gmres(square(d), b, **TIGHT)[0],
@@ -242,6 +244,8 @@ def test_sparse_derivatives_inside_of_traced_functions():
         lambda d: spla.expm(square(E * d[0])),
         lambda d: spla.spilu(square(E * d[0]).tocsc()).solve(R),
         lambda d: made(d).tolil(),
+        lambda d: made(d).tocoo().todia(),
+        lambda d: sp.dia_array((np.stack([d, d]), [0, 1]), shape=(len(D), len(D))),
         lambda d: made(d) / B,
         lambda d: sp.csr_array((D, (d > 0.5) * 1, A.indptr)),
         lambda d: spla.splu(square(d[:1] * np.ones(len(E))).tocsc()).L,
@@ -314,6 +318,16 @@ ITERATIONS: list[int] = []
 FUNCTIONS = {
     "eigsh": (lambda d, b: spla.eigsh(symmetric(d), k=2, v0=np.ones(N))[0], E, R),
     "eigenvectors": (lambda d, b: spla.eigsh(symmetric(d), 2, v0=np.ones(N))[1] ** 2, E, R),
+    **{
+        f"eigsh, {which}": (
+            lambda d, b, which=which: spla.eigsh(
+                symmetric(d), 3, which=which, v0=np.ones(N), return_eigenvectors=False
+            ),
+            E,
+            R,
+        )
+        for which in ("SM", "SA")
+    },
     "near sigma": (
         lambda d, b: spla.eigsh(symmetric(d), 3, sigma=0.1, v0=np.ones(N), return_eigenvectors=False),
         E,

@@ -73,13 +73,13 @@ class Factored:
         """Return the solution for one or several right-hand sides."""
         if self._made is not None and not isinstance(rhs, Handle):
             return self._made.solve(rhs, trans) if self._name == "splu" else self._made(rhs)
-        if trans not in ("N", "T"):
-            raise refused(
-                f"solve(trans={trans!r})",
-                "only 'N' and 'T' are followed",
-                "np.conj of the arguments, with 'T'",
-            )
+        if trans not in ("N", "T", "H"):
+            raise ValueError(f"trans must be 'N', 'T' or 'H', got {trans!r}")
         system = _system(self._matrix, self._name)
+        if trans == "H":
+            return np.conj(
+                _solved(system, np.conj(rhs), lambda *given: sparse_solve(*given, transposed=True))
+            )
         return _solved(system, rhs, lambda *given: sparse_solve(*given, transposed=trans == "T"))
 
     def __getattr__(self, name: str) -> Any:
@@ -276,9 +276,18 @@ def _eigsh(plain: Any, args: Any, kwargs: Any) -> Any:
                 f"eigsh of {k} pairs", f"k must be from 1 to {matrix.shape[0] - 1}", "np.linalg.eigh"
             )
         w, vectors = _pairs("eigsh", entries(matrix), matrix.shape[0], 0, k, options)
-        return (w, np.transpose(vectors)) if with_vectors else w
+        if with_vectors:
+            return w, np.transpose(vectors)
+        return w if options.get("sigma") is not None else _in_arpack_order(w, options.get("which", "LM"))
 
     return eigsh(*args, **kwargs)
+
+
+def _in_arpack_order(w: Any, which: str) -> Any:
+    """Return ascending eigenvalues in the order in which ARPACK leaves them if it computes no vectors: those wanted most are last."""
+    if which in ("LM", "SM"):
+        w = np.take(w, np.argsort(np.abs(w)))
+    return w[::-1] if which in ("SM", "SA") else w
 
 
 def _svds(plain: Any, args: Any, kwargs: Any) -> Any:

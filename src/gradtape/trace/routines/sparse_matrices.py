@@ -33,6 +33,8 @@ COMPRESSED: Final = "scipy.sparse._compressed._cs_matrix."
 ROWS: Final = "scipy.sparse._csr._csr_base."
 COLUMNS: Final = "scipy.sparse._csc._csc_base."
 COORDINATES: Final = "scipy.sparse._coo._coo_base."
+DIAGONALS: Final = "scipy.sparse._dia._dia_base."
+BLOCKS: Final = "scipy.sparse._bsr._bsr_base."
 DATA: Final = "scipy.sparse._data._data_matrix."
 CONSTRUCT: Final = "scipy.sparse._construct."
 FORMATS: Final = ("csr", "csc", "coo")
@@ -263,7 +265,12 @@ def tocoo(self: Any, copy: bool = True) -> Any:
     return assembled(entries(self), self.shape, "coo", _is_array(self))
 
 
-@stands_for(ROWS + "tolil", BASE + "tolil", BASE + "todok", BASE + "todia", ROWS + "tobsr", BASE + "tobsr")
+@stands_for(
+    *[home + "tolil" for home in (BASE, ROWS)],
+    *[home + "tobsr" for home in (BASE, ROWS)],
+    *[home + "todia" for home in (BASE, COORDINATES)],
+    BASE + "todok",
+)
 def refuse_format(self: Any, *args: Any, **kwargs: Any) -> Any:
     raise refused(
         "the conversion of a sparse matrix with traced elements to another format",
@@ -674,6 +681,40 @@ def diags_array(
         data.append(numbers)
     found = Entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(data))
     return assembled(found, (m, n), "csr" if format in (None, "dia") else format, True)
+
+
+@stands_for(CONSTRUCT + "spdiags")
+def spdiags(data: Any, diags: Any, m: Any = None, n: Any = None, format: Any = None) -> Any:
+    shape = m if n is None else (m, n)
+    if shape is None:
+        shape = (np.shape(np.atleast_2d(data))[1],) * 2
+    return _of_diagonals(data, diags, tuple(map(int, shape)), format, False)
+
+
+@stands_for(DIAGONALS + "__init__", BLOCKS + "__init__")
+def refuse_construction(
+    self: Any, arg1: Any, shape: Any = None, dtype: Any = None, copy: bool = False, **options: Any
+) -> None:
+    """Refuse it: the elements of this format do not stand one after the other."""
+    raise refused(
+        f"{type(self).__name__} of traced elements",
+        "only the elements of csr, csc and coo stand one after the other",
+        "sp.diags_array(diagonals, offsets=...) or sp.block_array(blocks), which make other formats",
+    )
+
+
+def _of_diagonals(data: Any, offsets: Any, shape: tuple[int, int], format: Any, array: bool) -> Any:
+    """Return the matrix whose element in a column is the one at this place of a row of `data`, on the diagonal of the row."""
+    rows, columns, parts = [], [], []
+    m, n = shape
+    numbers = _elements(np.atleast_2d(data))
+    for part, k in zip(numbers, np.atleast_1d(_known(offsets)), strict=True):
+        inside = np.arange(max(int(k), 0), min(m + int(k), n, numbers.shape[1]))
+        rows.append(inside - k)
+        columns.append(inside)
+        parts.append(taken(part, inside))
+    found = Entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(parts))
+    return assembled(found, shape, "csr" if format in (None, "dia") else format, array)
 
 
 @stands_for(CONSTRUCT + "hstack")
