@@ -32,12 +32,10 @@ def program(function: Callable[[], Any]) -> Callable[[], Any]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def others_set_aside() -> Iterator[None]:
+def others_set_aside() -> None:
     """Let collections pass over what other tests have left: it may be a hundred times as much."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

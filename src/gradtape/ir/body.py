@@ -27,9 +27,11 @@ class Body(Graph):
         The graph's fingerprint.
     has_rules : bool
         Whether there are derivatives given by the user in it.
+    is_verified : bool
+        Whether the verifier has seen it; nodes are never changed, so that once is enough.
     """
 
-    __slots__ = ("digest", "has_rules")
+    __slots__ = ("digest", "has_rules", "is_verified")
 
     def __init__(
         self, inputs: Sequence[Value], nodes: Sequence[Node], outputs: Sequence[Value], name: str = "body"
@@ -37,6 +39,7 @@ class Body(Graph):
         super().__init__(inputs, nodes, outputs, name)
         self.digest = fingerprint(self)
         self.has_rules = holds_rules(nodes)
+        self.is_verified = False
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -81,6 +84,8 @@ def holds_rules(nodes: Iterable[Node]) -> bool:
 def bodies_of(node: Node) -> list[Body]:
     """Return the bodies that a node holds: a loop's body before its condition, branches in their order."""
     params = node.params
+    if not params:  # most nodes
+        return []
     if "branches" in params:
         return list(params["branches"])
     return [params[name] for name in ("body", "condition") if isinstance(params.get(name), Body)]

@@ -50,6 +50,8 @@ def verify(graph: Graph, stage: str = "") -> None:
 
 def _check_body(body: Body, node: Node, stage: str) -> None:
     """Check the graph that a loop or a branch holds: it is closed."""
+    if body.is_verified:
+        return
     if any(value.node is not None or value.data is not None for value in body.inputs):
         raise VerifyError(
             f"an input of the body of {node.op.name} is known", where=node.site, why=_after(stage)
@@ -59,6 +61,7 @@ def _check_body(body: Body, node: Node, stage: str) -> None:
         raise VerifyError(
             f"the body of {node.op.name} has guards or constants", where=node.site, why=_after(stage)
         )
+    body.is_verified = True
 
 
 def _check_types(node: Node, stage: str) -> None:

@@ -104,6 +104,8 @@ def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = Non
     CompileBudgetError
         Where passes do not come to an end.
     """
+    if check:
+        verify(graph)
     with budget(graph):
         return _finished(_prepared(graph, check, notes), check)
 
@@ -117,7 +119,7 @@ def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Grap
             notes.extend(NOTES[step](before))
         if step is trim_loops:
             graph = _with_bodies(graph, check)
-        if check:
+        if check and graph is not before:
             verify(graph, step.__name__)
     return graph
 
@@ -156,8 +158,9 @@ def _finished(graph: Graph, check: bool) -> Graph:
     if holds_bodies(graph):
         graph = in_bodies(graph, lambda body: _finished_body(body, check))
     for step in PASSES[_LAST:]:
-        graph = step(graph)
-        if check:
+        before = graph
+        graph = step(before)
+        if check and graph is not before:
             verify(graph, step.__name__)
     return graph
 

@@ -39,12 +39,12 @@ def hoist_invariants(graph: Graph) -> Graph:
 
 
 def _trimmed(node: Node, inputs: tuple[Value, ...], used: Collection[Value]) -> Sequence[Value] | None:
+    if not isinstance(node.op, (LoopOp, Switch)):
+        return None
     flags = [out in used for out in node.outs]
-    if isinstance(node.op, LoopOp):
-        return _Trim(node.op, node.copy(inputs), flags).outs()
     if isinstance(node.op, Switch):
         return _trimmed_switch(node, inputs, flags)
-    return None
+    return _Trim(node.op, node.copy(inputs), flags).outs()
 
 
 class _Trim:
