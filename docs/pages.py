@@ -1,18 +1,20 @@
 """The hooks of the site's build: pages made of what lies outside of ``docs``, links to it, and the navigation.
 
-Notebooks are rendered with their outputs, examples and `anatomy.py` are shown as code. Links in the pages are those of the repository, so
-that they work there; here they are turned to where the pages are on the site.
+Notebooks are rendered with their outputs, and collected in a gallery; examples and `anatomy.py` are shown as code. Links in the pages are
+those of the repository, so that they work there; here they are turned to where the pages are on the site.
 """
 
 from __future__ import annotations
 
+import base64
+import html
 import posixpath
 import re
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from mkdocs.structure.files import File, Files
-from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s#]*\.\w+|[^)\s#]*/)(#[^)\s]*)?\)")
@@ -23,12 +25,27 @@ SECTIONS = {
     "Reference": ("reference/", "coverage.md"),
     "Explanation": ("explanation/", "anatomy.md", "glossary.md", "CONTRIBUTING.md"),
     "Decisions": ("adr/",),
-    "Benchmarks": ("benchmarks/",),
+    "Benchmarks": ("benchmarks.md", "benchmarks/"),
 }
 """What the sections of the navigation hold, in this order."""
 
+TITLES = {"api": "Public names", "errors": "Errors and warnings", "examples": "Examples"}
 
-TITLES = {"api": "Public names", "errors": "Errors and warnings"}
+GALLERY = {
+    "Problems": (
+        "06_pendulum",
+        "07_greeks",
+        "08_hmc",
+        "09_stirring",
+        "10_bundle_adjustment",
+        "11_digits",
+        "12_orbit",
+        "13_brusselator",
+        "05_loops_from_code",
+    ),
+    "gradtape itself": ("01_first_gradient", "02_the_tape", "03_when_gradients_go_wrong", "04_loops"),
+}
+"""The notebooks of the gallery, in this order."""
 
 
 def sources() -> dict[str, str]:
@@ -51,9 +68,8 @@ def sources() -> dict[str, str]:
 def on_config(config: Any) -> Any:
     """Make the navigation of the pages that there are."""
     docs = Path(config["docs_dir"])
-    pages = [path.relative_to(docs).as_posix() for path in sorted(docs.rglob("*.md"))] + list(
-        sources().values()
-    )
+    pages = [path.relative_to(docs).as_posix() for path in sorted(docs.rglob("*.md"))]
+    pages += ["gallery/index.md", *sources().values()]
     nav: list[Any] = [
         {"Home": "index.md"},
         {"Install": "install.md"},
@@ -81,26 +97,77 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made."""
+    cards = {}
     for source, page in sources().items():
         path = ROOT / source
         if path.suffix == ".ipynb":
-            text, resources = MarkdownExporter().from_filename(str(path))
-            for name, content in resources["outputs"].items():
-                picture = f"{path.stem}_{name}"
-                text = text.replace(f"]({name})", f"]({picture})")
-                files.append(File.generated(config, f"gallery/{picture}", content=content))
+            text, pictures, cards[path.stem] = notebook_page(path)
+            for name, content in pictures.items():
+                files.append(File.generated(config, f"gallery/{name}", content=content))
         elif path.suffix == ".py":
             text = f"# {path.name}\n\n```python\n{path.read_text()}```\n"
         else:
             text = path.read_text()
+            if not text.startswith("# "):
+                text = f"# {path.stem.capitalize()}\n\n{text}"
         files.append(File.generated(config, page, content=text))
+    files.append(File.generated(config, "gallery/index.md", content=gallery_page(cards)))
     return files
+
+
+def notebook_page(path: Path) -> tuple[str, dict[str, bytes], str]:
+    """Return a notebook as a page, its pictures by their names, and its card in the gallery."""
+    cells = nbformat.read(path, as_version=4).cells
+    title, about = cells[0].source.split("\n\n")[:2]
+    title = title.removeprefix("# ")
+    parts: list[str] = []
+    pictures: dict[str, bytes] = {}
+    shown = ""
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        for output in cell.outputs:
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            picture = next((kind for kind in ("image/gif", "image/png") if kind in data), None)
+            if picture:
+                name = f"{path.stem}_{len(pictures)}.{picture.removeprefix('image/')}"
+                pictures[name] = base64.b64decode(data[picture])
+                parts.append(f"![{title}, picture {len(pictures)}]({name}){{ loading=lazy }}")
+                if not shown or "thumbnail" in cell.metadata.get("tags", []):
+                    shown = name
+            elif "text/html" in data:
+                parts.append(f"<div class='output'>\n{data['text/html']}\n</div>")
+            else:
+                text = html.escape(data["text/plain"].rstrip("\n"), quote=False)
+                parts.append(f"<div class='output'><pre>{text}</pre></div>")
+    sentence = re.split(r"(?<=[a-z][.?])\s", about.replace("\n", " ").replace("`", ""))[0]
+    card = (
+        f'<a class="card" href="{path.stem}.html"><img src="{shown}" alt="" loading="lazy">'
+        f"<strong>{html.escape(title)}</strong><span>{html.escape(sentence)}</span></a>"
+    )
+    return "\n\n".join(parts) + "\n", pictures, card
+
+
+def gallery_page(cards: dict[str, str]) -> str:
+    """Return the page of all notebooks, as cards with their pictures."""
+    left = cards.keys() - {name for names in GALLERY.values() for name in names}
+    if left:
+        raise ValueError(f"GALLERY in docs/pages.py does not have the notebooks {sorted(left)}")
+    parts = ["# Gallery", "Notebooks with their outputs, from data to picture; the tests run them."]
+    for group, names in GALLERY.items():
+        grid = "\n".join(cards[name] for name in names)
+        parts += [f"## {group}", f'<div class="cards">\n{grid}\n</div>']
+    return "\n\n".join(parts) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turn the links of a page from places in the repository to pages of the site; what has no page is named without a link."""
     made = sources()
     here = page.file.src_uri
+    if here in ("index.md", "gallery/index.md"):  # these have the width of the window
+        page.meta["hide"] = ["navigation", "toc"]
     source = {place: source for source, place in made.items()}.get(here, f"docs/{here}")
     folder = posixpath.dirname(source)
 
@@ -111,7 +178,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         ):
             return match[0]
         goal = posixpath.normpath(posixpath.join(folder, target))
-        place = "index.md" if goal == "README.md" else made.get(goal, goal.removeprefix("docs/"))
+        folders = {"README.md": "index.md", "notebooks": "gallery/index.md"}
+        place = folders.get(goal) or made.get(goal, goal.removeprefix("docs/"))
         if files.get_file_from_path(place) is None:
             return text
         return f"{picture}[{text}]({posixpath.relpath(place, posixpath.dirname(here) or '.')}{anchor})"

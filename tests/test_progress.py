@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+import types
 from typing import Any
 
 import numpy as np
@@ -56,6 +58,20 @@ def test_it_can_be_switched_off_and_ends_with_an_error(capsys: pytest.CaptureFix
         gt.jit(fails)(0.3)
     assert not any(thread.name == "gradtape progress" for thread in threading.enumerate())
     assert gt.jit(slow)(0.3) == pytest.approx(slow(np.float64(0.3)))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_notebook_without_widgets_shows_no_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", types.ModuleType("ipykernel.zmqshell"))
+    found = bars.importlib.util.find_spec
+    monkeypatch.setattr(
+        bars.importlib.util, "find_spec", lambda name: None if name == "ipywidgets" else found(name)
+    )
+    gt.jit(slow)(0.3)
+    shown = capsys.readouterr()
+    assert "tracing slow" in shown.out and not shown.err
 
 
 def test_what_is_quick_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:

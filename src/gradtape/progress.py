@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from gradtape.config import config
 from gradtape.locks import renewed_in_child
@@ -102,20 +102,27 @@ renewed_in_child(_counting.clear)
 
 
 def _bar(what: str, total: int | None, unit: str) -> _Text | Any:
+    notebook = "ipykernel.zmqshell" in sys.modules
+    stream = sys.stdout if notebook else sys.stderr  # notebooks show what is on standard error as a failure
     if importlib.util.find_spec("tqdm") is None:
-        return _Text(what, total, unit)
-    from tqdm.auto import tqdm
+        return _Text(what, total, unit, stream)
+    if notebook and importlib.util.find_spec("ipywidgets") is not None:
+        from tqdm.auto import tqdm  # without ipywidgets it warns
 
-    return tqdm(total=total, desc=what, unit=f" {unit}s")
+        return tqdm(total=total, desc=what, unit=f" {unit}s")
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc=what, unit=f" {unit}s", file=stream)
 
 
 class _Text:
-    """A bar of plain text on standard error."""
+    """A bar of plain text."""
 
-    __slots__ = ("_done", "_total", "_unit", "_what")
+    __slots__ = ("_done", "_stream", "_total", "_unit", "_what")
 
-    def __init__(self, what: str, total: int | None, unit: str) -> None:
+    def __init__(self, what: str, total: int | None, unit: str, stream: TextIO) -> None:
         self._what = what
+        self._stream = stream
         self._total = total
         self._unit = unit
         self._done = 0
@@ -127,7 +134,7 @@ class _Text:
             text += f" of {self._total} {self._unit}s ({100 * self._done // self._total} %)"
         else:
             text += f" {self._unit}s"
-        print(text, end="", file=sys.stderr, flush=True)
+        print(text, end="", file=self._stream, flush=True)
 
     def close(self) -> None:
-        print(file=sys.stderr, flush=True)
+        print(file=self._stream, flush=True)

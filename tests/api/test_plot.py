@@ -12,6 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gradtape as gt
+from gradtape.api import plot
 from gradtape.errors import ArgumentError, ShapeError
 
 
@@ -85,7 +86,20 @@ def test_speed_measures_each_function() -> None:
 
     ax = gt.plot.speed({"a": of("a"), "b": of("b")}, np.ones(3), repeat=2)
     assert min(calls.values()) >= 4 and len(ax.patches) == 2
-    assert ax.texts[0].get_text().endswith(" ms, 1 x")
+    first, second = (text.get_text() for text in ax.texts)
+    assert first.endswith("s") and second.endswith(" x")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(2.5, "2.5 s"), (0.02, "20 ms"), (1.234e-6, "1.23 us"), (7.2e-8, "72 ns"), (5e-10, "0.5 ns")],
+)
+def test_times_are_readable(seconds: float, said: str) -> None:
+    assert plot._readable(seconds) == said
+
+
+def test_ratios_have_no_exponent() -> None:
+    assert [plot._digits(number) for number in (0.0123, 6.41, 12345.6)] == ["0.0123", "6.41", "12,346"]
 
 
 def test_wrong_arguments() -> None:

@@ -23,7 +23,11 @@ LOOKED_AT = (
     "index.html",
     "install.html",
     "how-to/clusters.html",
-    "gallery/05_loops_from_code.html",
+    "how-to/from-jax.html",
+    "gallery/index.html",
+    "gallery/03_when_gradients_go_wrong.html",
+    "gallery/09_stirring.html",
+    "benchmarks.html",
     "coverage.html",
 )
 

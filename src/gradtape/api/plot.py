@@ -20,6 +20,9 @@ from gradtape.trees import flatten, flatten_with_none, place_of_leaf
 Function = Callable[..., Any]
 BAD: Final = "crimson"
 """The colour of what is None, NaN or infinite."""
+UNITS: Final = (("seconds", 1.0), ("milliseconds", 1e3), ("microseconds", 1e6))
+SHORT: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
+"""Units of time, and how many of them a second has."""
 
 
 def jacobian(function: Function, *args: Any, ax: Any = None) -> Any:
@@ -251,7 +254,7 @@ def speed(functions: Mapping[str, Function], *args: Any, repeat: int = 15, ax: A
     Returns
     -------
     matplotlib.axes.Axes
-        One bar for each function, with its time and how many times as fast as the first it is.
+        One bar for each function, with its time, and how many times as fast as the first it is.
 
     Raises
     ------
@@ -283,15 +286,31 @@ def speed(functions: Mapping[str, Function], *args: Any, repeat: int = 15, ax: A
     for _ in range(repeat):
         for name, function in functions.items():
             times[str(name)].append(_seconds(function, args, counts[str(name)]))
-    medians = {name: 1e3 * statistics.median(each) for name, each in times.items()}
-    first = next(iter(medians.values()))
-    ax = _axes(ax)
-    bars = ax.barh(list(medians), list(medians.values()))
-    ax.bar_label(bars, [f"{time:.3g} ms, {first / time:.3g} x" for time in medians.values()], padding=4)
+    medians = {name: statistics.median(each) for name, each in times.items()}
+    first, longest = next(iter(medians.values())), max(medians.values())
+    unit, scale = next(pair for pair in UNITS if longest * pair[1] >= 1 or pair is UNITS[-1])
+    ax = _axes(ax, (6.4, 1.2 + 0.5 * len(medians)))
+    bars = ax.barh(list(medians), [scale * time for time in medians.values()], height=0.6)
+    said = [_readable(time) for time in medians.values()]
+    said[1:] = [
+        f"{each}, {_digits(first / time)} x"
+        for each, time in zip(said[1:], [*medians.values()][1:], strict=True)
+    ]
+    ax.bar_label(bars, said, padding=4)
     ax.invert_yaxis()
     ax.margins(x=0.4)
-    ax.set(xlabel="milliseconds", title=f"Median of {repeat} measurements")
+    ax.set(xlabel=unit, title=f"Median of {repeat} measurements")
     return ax
+
+
+def _readable(seconds: float) -> str:
+    unit, scale = next((unit, scale) for unit, scale in SHORT if seconds * scale >= 1 or scale == 1e9)
+    return f"{_digits(seconds * scale)} {unit}"
+
+
+def _digits(number: float) -> str:
+    """Return three digits, or more before the point, without an exponent."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _seconds(function: Function, args: Sequence[Any], count: int) -> float:
@@ -301,7 +320,7 @@ def _seconds(function: Function, args: Sequence[Any], count: int) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def _axes(ax: Any) -> Any:
+def _axes(ax: Any, size: tuple[float, float] | None = None) -> Any:
     if ax is not None:
         return ax
     try:
@@ -310,4 +329,4 @@ def _axes(ax: Any) -> Any:
         raise ImportError(
             "gt.plot draws with Matplotlib, which is not installed: pip install 'gradtape[examples]'"
         ) from error
-    return pyplot.subplots(layout="constrained")[1]
+    return pyplot.subplots(figsize=size, layout="constrained")[1]

@@ -383,7 +383,7 @@ def test_progress(installed: bool, capsys: pytest.CaptureFixture[str], monkeypat
     if not installed:
         monkeypatch.setattr(bars.importlib.util, "find_spec", lambda name: None)
     elif bars.importlib.util.find_spec("tqdm") is None:
-        monkeypatch.setitem(sys.modules, "tqdm.auto", mock.Mock())
+        monkeypatch.setitem(sys.modules, "tqdm", mock.Mock())
     tape, y, x = on_tape(np.sin, X)
     tape.jacobian(y, x, parallel_iterations=1)
     shown = capsys.readouterr().err

@@ -95,6 +95,7 @@ class Sparsity:
         ax.set_ylim(m - 0.5, -0.5)
         ax.set_aspect("equal" if 0.2 < m / max(n, 1) < 5 else "auto")
         parts = [f"{count} of {name}" for count, name in ((columns, "columns"), (rows, "rows")) if count]
+        ax.set(xlabel="column", ylabel="row")
         ax.set_title(f"{m} x {n}, {plan.nnz} elements, products: {' and '.join(parts) or 'none'}")
         return ax
 
