@@ -120,3 +120,9 @@ def test_without_matplotlib_the_remedy_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ImportError: gt.plot draws with Matplotlib, which is not installed" in done.stderr
+
+
+def test_elements_of_a_pattern_are_as_large_as_fits() -> None:
+    few = gt.plot.sparsity(lambda x: x[1:] * x[:-1], np.ones(5)).collections[0]
+    many = gt.plot.sparsity(lambda x: x[1:] * x[:-1], np.ones(50)).collections[0]
+    assert few.get_sizes()[0] > 50 * many.get_sizes()[0] > 0

@@ -87,9 +87,12 @@ class Sparsity:
         if ax is None:
             _, ax = plt.subplots()
         columns, rows = plan.products
-        size = markersize if markersize is not None else max(200.0 / max(m, n, 1), 0.5)
+        if markersize is None:
+            window = ax.get_window_extent()
+            widest = min(window.width / max(n, 1), window.height / max(m, 1))
+            markersize = max(72 / ax.figure.dpi * widest, 1.0)
         ax.scatter(
-            plan.indices, plan.rows(), s=size**2, c=self.colours, cmap="turbo", marker="s", linewidths=0
+            plan.indices, plan.rows(), s=markersize**2, c=self.colours, cmap="turbo", marker="s", linewidths=0
         )
         ax.set_xlim(-0.5, n - 0.5)
         ax.set_ylim(m - 0.5, -0.5)
