@@ -272,8 +272,12 @@ def test_other_processes_draw_from_their_own_generators() -> None:
         (lambda x, rng: x + rng.spawn(1)[0].normal(), "spawn"),
         (lambda x, rng: gt.while_loop(lambda y: y < 3, lambda y: (y + rng.random(),), (x,)), "while_loop"),
         (lambda x, rng: gt.fori_loop(0, 3, lambda k, y: y + rng.gamma(y), x), "gamma"),
-        (lambda x, rng: gt.fori_loop(0, 3, lambda k, y: y + rng.gamma(x), 0 * x), "gamma"),
-        (lambda x, rng: gt.cond(x > 0, lambda: rng.normal(), lambda: 0.0), "cond"),
+        (
+            lambda x, rng: gt.fori_loop(
+                0, 3, lambda k, y: gt.cond(y > 0, lambda: rng.normal(), lambda: y), x
+            ),
+            "cond",
+        ),
     ],
 )
 def test_what_cannot_be_repeated_is_refused(function: Callable[..., Any], named: str) -> None:

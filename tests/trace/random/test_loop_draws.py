@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -120,3 +121,59 @@ def test_a_branch_that_misses_draws_again() -> None:
         wanted = f(plain.one, lambda x, s: x + s.random() + s.random() + s.random(), 0.1)
         np.testing.assert_allclose(compiled(0.1), wanted, rtol=1e-13)
         assert traced.same(plain)
+
+
+def test_the_chosen_branch_draws() -> None:
+    traced, plain = np.random.default_rng(5), np.random.default_rng(5)
+
+    def drawn(rng: Any, choice: Any, x: Any) -> Any:
+        return choice(x > 0, lambda: x * rng.normal(x) + rng.uniform(), lambda: x + rng.exponential())
+
+    def python(chosen: Any, first: Any, second: Any) -> Any:
+        return first() if chosen else second()
+
+    value_and_slope = gt.value_and_grad(lambda x: drawn(traced, gt.cond, x) + traced.random())
+    for x in (2.0, -2.0, 2.0):
+        noise = deepcopy(plain).normal()
+        value, slope = value_and_slope(x)
+        np.testing.assert_allclose(value, drawn(plain, python, x) + plain.random(), rtol=1e-14)
+        np.testing.assert_allclose(slope, noise + 2 * x if x > 0 else 1.0)
+        assert plain.bit_generator.state == traced.bit_generator.state
+    with gt.GradientTape() as tape:
+        x = tape.watch(-3.0)
+        y = drawn(traced, gt.cond, x)
+    np.testing.assert_allclose(y, drawn(plain, python, -3.0))
+    np.testing.assert_allclose(tape.gradient(y, x), 1.0)
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match="an iteration"):
+        gt.vmap(lambda x: drawn(traced, gt.cond, x))(XS)
+
+
+def test_branches_in_branches_and_choices_that_are_drawn() -> None:
+    def walk(rng: Any, switch: Any, x: Any) -> Any:
+        k = rng.integers(4)
+        inner = [lambda: x * rng.normal(), lambda: x + rng.gamma(x)]
+        return switch(k, [lambda: switch(k - 1, inner), lambda: x, lambda: rng.random(2)[0] * x])
+
+    def python(k: Any, functions: Any) -> Any:
+        return functions[min(max(int(k), 0), len(functions) - 1)]()
+
+    traced, plain = np.random.default_rng(5), np.random.default_rng(5)
+    compiled = gt.jit(lambda x: walk(traced, gt.switch, x))
+    for _ in range(8):
+        np.testing.assert_allclose(compiled(1.5), walk(plain, python, 1.5), rtol=1e-14)
+    assert compiled.site.traces == 1
+
+
+def test_samplers_with_parameters_from_outside() -> None:
+    def body(rng: Any, a: Any, c: Any) -> Any:
+        return 0.5 * c + rng.gamma(a + 1) * rng.normal(a) + rng.beta(a, 2.0)
+
+    traced, plain = np.random.default_rng(5), np.random.default_rng(5)
+    compiled = gt.jit(lambda a: gt.fori_loop(0, 3, lambda i, c: body(traced, a, c), a))
+    for a in (0.7, 1.9):
+        wanted = a
+        for _ in range(3):
+            wanted = body(plain, a, wanted)
+        np.testing.assert_allclose(compiled(a), wanted, rtol=1e-14)
+    mean = gt.grad(lambda a: gt.fori_loop(0, 4000, lambda i, c: c + traced.gamma(a), 0 * a) / 4000)
+    assert np.isclose(mean(2.0), 1.0, atol=0.05)

@@ -38,6 +38,8 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.bodies import BodyTracer, TracedBody
 from gradtape.trace.jit.guards import InBranch
 from gradtape.trace.jit.leaf_kinds import is_numeric
+from gradtape.trace.random.draws import BranchDraws
+from gradtape.trace.random.generators import branch_draws
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import switch as switch_node
 from gradtape.trees import Leaves, TreeSpec, flatten, outline, place_of_leaf
@@ -198,11 +200,13 @@ class _Branches:
         self._names = [f"{role} {described(functions[role])}" for role in roles]
         self._operands = NumericLeaves(operands, "operands")
         self._caller = caller
+        self._draws: list[tuple[int, BranchDraws]] = []
 
     def run(self, index: Value, given: Any) -> Any:
         """Record the choice, and return its results."""
         site = here.site
         with BodyTracer() as tracing:
+            choice = index
             runs, index = self._traced(tracing, index, None if isinstance(given, Handle) else index)
             spec = self._common_spec(runs)
             results = self._common_types(runs)
@@ -213,15 +217,21 @@ class _Branches:
                 place for run in runs for place in run.reads if not any(place is one for one in assigned)
             ]
             shared = [*dict.fromkeys(reads), *assigned]
+            drawn = [draw.value for _, draws in self._draws for draw in draws.calls]
+            count = len(self._operands.values)
             bodies = [
-                run.closed([*shared, *run.inputs], [*values, *assigned], f"{self._caller} {name}")
+                run.closed(
+                    [*shared, *run.inputs[:count], *drawn], [*values, *assigned], f"{self._caller} {name}"
+                )
                 for run, values, name in zip(runs, results, self._names, strict=True)
             ]
         here.site = site
         before = contents(assigned, self._caller)
         passed = [operand(place) for place in shared[: len(shared) - len(assigned)]]
+        last = len(self._functions) - 1
+        numbers = [value for place, draws in self._draws for value in draws.chosen(place, last, choice)]
         outs = (
-            switch_node(bodies, index, [*passed, *before, *self._operands.values])
+            switch_node(bodies, index, [*passed, *before, *self._operands.values, *numbers])
             if bodies[0].outputs
             else ()
         )
@@ -251,7 +261,10 @@ class _Branches:
             quiet = nullcontext() if place == chosen else np.errstate(all="ignore")
             try:
                 with quiet:
-                    runs[place] = self._trace(tracing, function, name, written)
+                    draws = branch_draws(index)
+                    runs[place] = self._trace(tracing, function, name, written, draws)
+                    if draws is not None:
+                        self._draws.append((place, draws))
             except GradtapeError:
                 raise
             except Exception as failure:
@@ -274,11 +287,20 @@ class _Branches:
         return min(max(index_of(index), 0), len(self._functions) - 1)
 
     def _trace(
-        self, tracing: BodyTracer, function: Callable[..., Any], name: str, written: Any
+        self,
+        tracing: BodyTracer,
+        function: Callable[..., Any],
+        name: str,
+        written: Any,
+        draws: BranchDraws | None,
     ) -> TracedBody:
         tag = InBranch(f"{name} of gt.{self._caller}")
+        tag.draws = draws
         starts = placeholders([value.aval for value in self._operands.values], tag)
-        return tracing.run(function, written, tag, starts, *self._operands.with_arrays(starts))
+        traced = tracing.run(function, written, tag, starts, *self._operands.with_arrays(starts))
+        if draws is not None:
+            traced.inputs = (*traced.inputs, *[draw.value for draw in draws.calls])
+        return traced
 
     def _common_spec(self, runs: Sequence[TracedBody]) -> TreeSpec:
         """Return the containers that all return, with the same leaves that are part of the program."""

@@ -7,6 +7,7 @@ computed first, by a program of its own. No number is part of a program, and a p
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -285,29 +286,63 @@ class LoopDraws(Seeded):
         parameters: Sequence[Value],
         warning: Callable[[], None] | None,
     ) -> Value:
-        """Return a value that stands for the numbers of each iteration."""
-        assert not parameters
+        """Return a value that stands for the numbers of each iteration. Parameters are those of all iterations."""
         with own_calls():
             copy = deepcopy(generator)
-        array, is_plain = drawn_array(sampler, copy, [])
+        array, is_plain = drawn_array(sampler, copy, force(parameters))
         value = Value(aval(array.shape, array.dtype, is_plain), tags=(trace,))
-        self.calls.append(Draw(generator, sampler, (), value, 0, warning))
+        self.calls.append(Draw(generator, sampler, tuple(parameters), value, 0, warning))
         return value
 
     def stacks(self, length: int, reverse: bool) -> list[Value]:
         """Draw for all iterations, and return the numbers of each call along a first axis."""
-        groups: dict[int, IterationDraws] = {}
+        groups: dict[int, list[Draw]] = {}
         for draw in self.calls:
-            groups.setdefault(id(draw.source), IterationDraws(length, reverse)).samplers.append(draw.sampler)
+            groups.setdefault(id(draw.source), []).append(draw)
         found: dict[int, list[Value]] = {}
-        for draw in self.calls:
-            done = found.setdefault(id(draw.source), [])
-            sampler = partial(groups[id(draw.source)], len(done))
-            if self._draws is None or self._around is None:
-                done.append(constant(drawn_array(sampler, draw.source, [])[0]))
-            else:
-                done.append(self._draws.draw(self._around, draw.source, sampler, (), None))
+        for key, draws in groups.items():
+            iterations = IterationDraws(draws, length, reverse)
+            every = [value for draw in draws for value in draw.parameters]
+            for place, draw in enumerate(draws):
+                parameters = draw.parameters if place else every
+                made = self._before(draw, partial(iterations, place), parameters)
+                found.setdefault(key, []).append(made)
         return [found[id(draw.source)].pop(0) for draw in self.calls]
+
+    def _before(self, draw: Draw, sampler: Sampler, parameters: Sequence[Value]) -> Value:
+        """Draw before the loop, or the choice."""
+        if self._draws is not None and self._around is not None:
+            return self._draws.draw(self._around, draw.source, sampler, parameters, draw.warning)
+        array, is_plain = drawn_array(sampler, draw.source, force(parameters))
+        return Value(aval(array.shape, array.dtype, is_plain), data=array)
+
+
+class BranchDraws(LoopDraws):
+    """The draws in a function of `cond` or `switch`: they draw before the choice, if it is the one that is chosen."""
+
+    __slots__ = ()
+
+    def chosen(self, place: int, last: int, index: Value) -> list[Value]:
+        """Return what the function draws, or zeros.
+
+        Parameters
+        ----------
+        place, last : int
+            The number of the function, and that of the last one.
+        index : Value
+            The choice.
+        """
+        return [
+            self._before(draw, partial(_if_chosen, draw, place, last), [index, *draw.parameters])
+            for draw in self.calls
+        ]
+
+
+def _if_chosen(draw: Draw, place: int, last: int, generator: Any, index: Any, *parameters: Any) -> Any:
+    if min(max(int(index), 0), last) == place:
+        return draw.sampler(generator, *parameters)
+    zeros = np.zeros(draw.value.shape, draw.value.dtype)
+    return zeros.item() if draw.value.aval.weak else zeros
 
 
 class IterationDraws:
@@ -315,29 +350,30 @@ class IterationDraws:
 
     Parameters
     ----------
+    draws : sequence of Draw
+        The calls.
     length : int
         The trip count.
     reverse : bool
         Whether the last element of what a loop reads belongs to the first iteration.
-
-    Attributes
-    ----------
-    samplers : list of Sampler
-        The calls.
     """
 
-    __slots__ = ("_drawn", "_length", "_reverse", "samplers")
+    __slots__ = ("_drawn", "_length", "_reverse", "_samplers")
 
-    def __init__(self, length: int, reverse: bool) -> None:
-        self.samplers: list[Sampler] = []
+    def __init__(self, draws: Sequence[Draw], length: int, reverse: bool) -> None:
+        ends = np.cumsum([0, *[len(draw.parameters) for draw in draws]])
+        places = [slice(*pair) for pair in itertools.pairwise(ends)]
+        self._samplers = list(zip([draw.sampler for draw in draws], places, strict=True))
         self._length = length
         self._reverse = reverse
         self._drawn = threading.local()
 
-    def __call__(self, place: int, generator: Any) -> NDArray:
-        """Return the numbers of one of the calls, (length, ...)."""
+    def __call__(self, place: int, generator: Any, *parameters: Any) -> NDArray:
+        """Return the numbers of one of the calls, (length, ...). The first one gets the parameters of all."""
         if place == 0:
-            rounds = [[one(generator) for one in self.samplers] for _ in range(self._length)]
+            rounds = [
+                [one(generator, *parameters[own]) for one, own in self._samplers] for _ in range(self._length)
+            ]
             self._drawn.arrays = [np.asarray(numbers) for numbers in zip(*rounds, strict=True)]
         numbers: NDArray = self._drawn.arrays[place]
         return np.ascontiguousarray(numbers[::-1]) if self._reverse else numbers

@@ -27,6 +27,7 @@ from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.random.distributions import REPARAMETERISED
 from gradtape.trace.random.draws import (
     LEGACY,
+    BranchDraws,
     Draws,
     LoopDraws,
     Sampler,
@@ -135,6 +136,16 @@ def loop_draws() -> LoopDraws | None:
     return LoopDraws(trace.draws, trace) if isinstance(trace.draws, Draws | LoopDraws) else None
 
 
+def branch_draws(index: Value) -> BranchDraws | None:
+    """Return where the draws in a function of a choice are entered; None where they are refused: whether they draw must be known before."""
+    if abstract_of(index) is not None:
+        return None
+    trace = _trace_around()
+    if trace is None:
+        return BranchDraws(None, None)
+    return BranchDraws(trace.draws, trace) if isinstance(trace.draws, Draws | LoopDraws) else None
+
+
 def _has_made(trace: Trace, generator: Any) -> bool:
     """Return whether the body of a loop or branch has made a generator with a seed."""
     return isinstance(trace.draws, Seeded) and trace.draws.knows(generator)
@@ -216,7 +227,8 @@ class Call:
             raise self.refusal(
                 f"it is called in {trace.described}, which runs once in Python: one draw would stand for all",
                 "draw before the loop or branch: z = rng.standard_normal((n, ...)), "
-                "and let the body read z[i]; bodies of gt.scan, gt.map and gt.fori_loop between integers may draw",
+                "and let the body read z[i]; bodies of gt.scan, gt.map and gt.fori_loop between integers may draw, "
+                "and so may functions of gt.cond and gt.switch, if the choice does not depend on an iteration",
             )
         draws = None if trace is None else trace.draws
         if not isinstance(draws, Draws | LoopDraws):
@@ -268,7 +280,7 @@ class Call:
             if abstract_of(value) is not None:
                 raise self.refusal(
                     "its numbers depend on a parameter in another way than by a formula, and the parameter stands for many",
-                    "draw for all elements in one call outside of the mapped function, and map over the numbers",
+                    "draw for all elements in one call outside of the mapped function, loop or branch, and pass the numbers to it",
                 )
         warning = warn_of_constant(self.name, self.site) if self.method in DISCRETE and parameters else None
         if warning is not None and any(map(is_differentiated, parameters)):
@@ -281,11 +293,6 @@ class Call:
             array, _ = drawn_array(sampler, self.generator, numbers)
             return array if array.ndim else array[()]
         draws: Draws | LoopDraws = self.trace.draws
-        if isinstance(draws, LoopDraws) and parameters:
-            raise self.refusal(
-                "its numbers depend on a parameter in another way than by a formula, and all iterations draw before the loop",
-                "draw before the loop: z = rng.standard_gamma(shape, n), and let the body read z[i]",
-            )
         value = draws.draw(self.trace, self.generator, sampler, parameters, warning)
         if value.dtype.kind not in "biufc":
             raise self.refusal(
