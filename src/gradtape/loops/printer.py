@@ -55,6 +55,11 @@ def print_statement(statement: Statement) -> str:
     return next(_block([statement], ""), type(statement).__name__)
 
 
+def print_block(statements: Sequence[Statement]) -> list[str]:
+    """Return the lines of statements."""
+    return list(_block(statements, ""))
+
+
 def _block(statements: Sequence[Statement], indent: str) -> Iterator[str]:
     """Yield the lines of statements."""
     for statement in statements:

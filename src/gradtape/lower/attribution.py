@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from gradtape.ir.graph import Node
@@ -37,6 +37,28 @@ _PASSING: Final = 0.5
 
 
 @value_record
+class NodeWork:
+    """What a nest does for one node.
+
+    Attributes
+    ----------
+    node : Node
+        The node, of the graph after the passes.
+    cost : float
+        What all of it costs in one run, in additions.
+    operations : float
+        Numbers computed in one run.
+    moved : int
+        Bytes loaded and stored in one run.
+    """
+
+    node: Node
+    cost: float
+    operations: float
+    moved: int
+
+
+@value_record
 class NestSummary:
     """A nest of loops, or a routine, of a compiled program.
 
@@ -57,6 +79,8 @@ class NestSummary:
         Bytes of the parts of arrays that are touched: what memory has to deliver and to take.
     lines : tuple of (Site, tuple of str, float)
         The places in the user's code, each with the ops that are computed for it, and its estimated part of the work.
+    nodes : tuple of NodeWork
+        What is done for which node.
     """
 
     routine: str
@@ -66,6 +90,7 @@ class NestSummary:
     moved: int
     footprint: int
     lines: tuple[tuple[Site, tuple[str, ...], float], ...]
+    nodes: tuple[NodeWork, ...]
 
 
 def describe_nests(program: LoopProgram, makers: Mapping[str, Node], plan: Schedule) -> list[NestSummary]:
@@ -81,39 +106,53 @@ def describe_nests(program: LoopProgram, makers: Mapping[str, Node], plan: Sched
     plan : Schedule
         Its storage tells for whom numbers are stored.
     """
+    known = all_makers(makers, plan)
+    timed = timed_statements(program)
+    within = {id(statement) for statement in timed}
+    outside = [statement for statement in program.body if id(statement) not in within]
+    return [_described(part, known) for part in (*[[nest] for nest in timed], outside)]
+
+
+def all_makers(makers: Mapping[str, Node], plan: Schedule) -> dict[str, Node]:
+    """Return for each name of a register, and of a buffer that a schedule has assigned, the node for which it is there."""
     known: dict[str, Node] = {}
     for nest in sorted(plan.nests, key=lambda nest: nest.kind in ("product", "routine")):
         memory = plan.storage[nest].buffer
         if memory is not None and nest.node is not None:
             known[memory.name] = nest.node
-    timed = timed_statements(program)
-    within = {id(statement) for statement in timed}
-    outside = [statement for statement in program.body if id(statement) not in within]
-    return [_described(part, {**known, **makers}) for part in (*[[nest] for nest in timed], outside)]
+    return {**known, **makers}
+
+
+def maker_of(names: Iterable[str], makers: Mapping[str, Node]) -> Node | None:
+    """Return the node for which the first of some names is there that is known."""
+    return next((makers[base] for name in names if (base := _base(name)) in makers), None)
 
 
 def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> NestSummary:
     """Return what statements compute, read and write, added up over all iterations."""
     steps = list(_steps(statements, 1))
     work: dict[Node, float] = {}
-    operations = 0.0
-    moved = 0
+    computed: dict[Node | None, float] = {}
+    carried: dict[Node | None, int] = {}
     spans: dict[Buffer, tuple[int, int]] = {}
     for step, trips in steps:
-        maker = next((makers[base] for name in _names(step) if (base := _base(name)) in makers), None)
+        maker = maker_of(_names(step), makers)
+        operations, moved = 0.0, 0
         if maker is not None:
             work[maker] = work.get(maker, 0.0) + trips * _cost(step, maker)
         if isinstance(step, Load | Store):
-            moved += step.buffer.dtype.itemsize * trips
+            moved = step.buffer.dtype.itemsize * trips
             low, high = interval(step.index)
             first, last = spans.get(step.buffer, (low, high))
             spans[step.buffer] = (min(first, low), max(last, high))
         elif isinstance(step, Compute):
-            operations += trips
+            operations = float(trips)
         elif isinstance(step, RoutineCall):
-            operations += trips * _routine_operations(step)
-            moved += sum(buffer.nbytes for buffer, _ in step.operands)
+            operations = trips * _routine_operations(step)
+            moved = sum(buffer.nbytes for buffer, _ in step.operands)
             spans.update((buffer, (0, buffer.size - 1)) for buffer, _ in step.operands)
+        computed[maker] = computed.get(maker, 0.0) + operations
+        carried[maker] = carried.get(maker, 0) + moved
     routine = next((step.function for step, _ in steps if isinstance(step, RoutineCall)), "")
     blocks = max(
         (_trip_count(s) for s in statements if isinstance(s, For) and s.private is not None), default=0
@@ -123,7 +162,9 @@ def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> N
         for buffer, (first, last) in spans.items()
     )
     extents = tuple(dict.fromkeys(_extents(statements, ())))
-    return NestSummary(routine, extents, blocks, operations, moved, footprint, _by_line(work))
+    nodes = tuple(NodeWork(node, cost, computed[node], carried[node]) for node, cost in work.items())
+    totals = sum(computed.values()), sum(carried.values())
+    return NestSummary(routine, extents, blocks, *totals, footprint, _by_line(work), nodes)
 
 
 def _names(step: Statement) -> list[str]:

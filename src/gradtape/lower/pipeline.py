@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from gradtape.config import config
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.budget import budget
-from gradtape.ir.graph import Graph
+from gradtape.ir.graph import Graph, Node
 from gradtape.ir.types import Aval
-from gradtape.loops.ir import LoopProgram
+from gradtape.loops.ir import LoopProgram, Statement
 from gradtape.loops.passes.pipeline import optimise_body, optimise_loops
 from gradtape.loops.workspace import plan_memory
-from gradtape.lower.attribution import NestSummary, describe_nests
+from gradtape.lower.attribution import NestSummary, all_makers, describe_nests
 from gradtape.lower.building.builder import Builder
 from gradtape.lower.building.context import BuildContext, LoopKernels, LoweredBody
 from gradtape.lower.llvm.counters import counted
-from gradtape.lower.llvm.function import KernelModule
-from gradtape.lower.llvm.module import add_kernel, emit_module
-from gradtape.lower.llvm.profiled import NestTimer
+from gradtape.lower.llvm.function import FunctionEmitter, KernelModule
+from gradtape.lower.llvm.module import WITH_BLAS, WITH_STACKS, add_kernel, emit_module
+from gradtape.lower.llvm.profiled import NestTimer, timed_statements
 from gradtape.lower.llvm.stacks import DRAIN
 from gradtape.lower.llvm.writer import KERNEL
 from gradtape.lower.resident.interrupts import RAISE
@@ -128,7 +130,7 @@ def _lowered(graph: Graph, program: LoopProgram, plan: Schedule) -> LoweredProgr
         DRAIN if module.stacks else None,
         RAISE in module.symbols,
         module.unrolls,
-        tuple(plan.explain),
+        tuple(map(str, plan.explain)),  # without their nodes: caches keep them
     )
 
 
@@ -164,6 +166,80 @@ def lower_profiled(graph: Graph) -> ProfiledProgram:
     drain = DRAIN if module.stacks else None
     text = counted(module.text(), KERNEL)
     return ProfiledProgram(text, tuple(module.symbols), drain, module.unrolls, nests)
+
+
+@value_record
+class LocatedProgram:
+    """A program in all its forms, with what connects them.
+
+    Attributes
+    ----------
+    graph : Graph
+        After the passes.
+    program : LoopProgram
+        The loops.
+    makers : dict of str to Node
+        By the names of registers and buffers, the nodes of the graph and of its bodies for which they are there.
+    nests : list of NestSummary
+        What is timed in a profiled kernel, and last what is outside.
+    functions : list of tuple of str
+        The functions of the module that compute these nests: for a routine none, and last those that the kernel itself consists of.
+    ir_text : str
+        The module.
+    unrolls : bool
+        Whether LLVM may unroll loops.
+    notes : list of str
+        Why loops are shared and values are stored, and why not.
+    """
+
+    graph: Graph
+    program: LoopProgram
+    makers: dict[str, Node]
+    nests: list[NestSummary]
+    functions: list[tuple[str, ...]]
+    ir_text: str
+    unrolls: bool
+    notes: list[str]
+
+
+def lower_located(graph: Graph) -> LocatedProgram:
+    """Compile a graph as far as LLVM's notation, and keep what was made of what."""
+    program, plan, context = _built(graph)
+    offsets, _ = plan_memory(program)
+    called: dict[int, list[str]] = {}
+
+    @contextmanager
+    def noting_calls(kernel: FunctionEmitter, statement: Statement) -> Iterator[None]:
+        before = len(kernel.lines)
+        yield
+        called[id(statement)] = _SYMBOL.findall("\n".join(kernel.lines[before:]))
+
+    module = emit_module(program, offsets, lower_body, noting_calls)
+    calls: dict[str, list[str]] = {}
+    for function in module.functions:
+        head, _, body = function.partition("\n")
+        calls[_SYMBOL.findall(head)[0]] = _SYMBOL.findall(body)
+    functions = [tuple(_reached(called[id(nest)], calls)) for nest in timed_statements(program)]
+    functions.append((KERNEL, WITH_STACKS, WITH_BLAS))
+    nests = describe_nests(program, context.makers, plan)
+    makers = all_makers(context.makers, plan)
+    notes = [*plan.explain, *plan.apart]
+    return LocatedProgram(plan.graph, program, makers, nests, functions, module.text(), module.unrolls, notes)
+
+
+_SYMBOL: Final = re.compile(r'@"?([\w.$]+)')
+
+
+def _reached(names: Iterable[str], calls: Mapping[str, Sequence[str]]) -> dict[str, None]:
+    """Return the functions of a module that are called, directly or by others."""
+    found: dict[str, None] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop(0)
+        if name in calls and name not in found:
+            found[name] = None
+            waiting += calls[name]
+    return found
 
 
 def lower_body(module: KernelModule, body: Body) -> tuple[str, int]:
@@ -212,5 +288,5 @@ def _build_body(graph: Graph, carried: Mapping[int, int], prefix: str, context: 
         for place, output in carried.items()
         if plan.storage[plan.by_value[traced.inputs[place]]].buffer is plan.outputs[output]
     }
-    notes = [*plan.explain, *builder.notes]
+    notes = [*map(str, plan.explain), *builder.notes]
     return LoweredBody(program.inputs, program.outputs, program.scratch, program.body, in_place, notes)

@@ -14,7 +14,7 @@ from gradtape.ir.graph import Value
 from gradtape.lower.schedule.access import SEGMENTS, Accesses
 from gradtape.lower.schedule.costs import LONG, is_around_long_loop, reads_again_soon
 from gradtape.lower.schedule.element_interpreter import Where
-from gradtape.lower.schedule.nests import LoopNest, describe
+from gradtape.lower.schedule.nests import LoopNest, Note, describe
 from gradtape.records import frozen_record, record
 
 CROWD: Final = 48
@@ -115,8 +115,10 @@ class Fusion:
         What the program runs.
     placements : dict of LoopNest to Placement
         Where each nest runs.
-    explain : list of str
+    explain : list of Note
         Why loops are shared.
+    apart : list of Note
+        Why nests do not share the loop before theirs.
     """
 
     def __init__(
@@ -127,7 +129,8 @@ class Fusion:
     ) -> None:
         self.top = Block()
         self.placements: dict[LoopNest, Placement] = {}
-        self.explain: list[str] = []
+        self.explain: list[Note] = []
+        self.apart: list[Note] = []
         self._accesses = accesses
         self._readers = readers
         self._made_for = made_for
@@ -140,6 +143,8 @@ class Fusion:
         for level, axis in enumerate(nest.axes):
             loop = self._shared_loop(block, nest, level)
             if loop is None:
+                if block.loops:
+                    self._note_apart(block, nest, level)
                 loop = FusedLoop(axis.extent, level, len(block.loops), axis.closed)
                 block.loops.append(loop)
             loop.nests.append(nest)
@@ -183,14 +188,42 @@ class Fusion:
             caller = self._slowed(loop, nest, level)
             if caller is not None:
                 function = self._accesses[caller].functions[0]
+                why = f"around a loop of {LONG} iterations or more, {function} would be called for one element at a time"
                 self.explain.append(
-                    f"{describe(nest)} does not share loop {level} with {describe(loop.nests[0])}: around a loop of {LONG} iterations "
-                    f"or more, {function} would be called for one element at a time"
+                    Note(nest, f"does not share loop {level} with {describe(loop.nests[0])}: {why}")
                 )
                 continue
-            self.explain.append(f"{describe(nest)} shares loop {level} with {describe(loop.nests[0])}")
+            self.explain.append(Note(nest, f"shares loop {level} with {describe(loop.nests[0])}"))
             return loop
         return None
+
+    def _note_apart(self, block: Block, nest: LoopNest, level: int) -> None:
+        """Note why a nest does not share the last loop of a block, unless it has been said."""
+        last = block.loops[-1]
+        users = self._users(nest, level)
+        waits_for = [
+            read
+            for user in users
+            for read in self._accesses[user].reads
+            if self._place_in(block, read) == last.place
+        ]
+        if nest.axes[level].closed:
+            why = "what its loop computes is complete only after it, so that nothing shares it"
+        elif max([self._earliest(block, user, level) for user in users]) > last.place:
+            why = f"it reads {describe(waits_for[0])}, which is complete only after that loop"
+        elif last.closed:
+            why = "nothing may share that loop, because what it computes is complete only after it"
+        elif not any(self._related(last, user) for user in users):
+            why = "it would save nothing, because the two read no array in common"
+        elif len(last.nests) >= CROWD:
+            why = f"there are {CROWD} computations in it, and registers would run out"
+        elif nest.axes[level].extent != last.extent:
+            why = f"{nest.axes[level].extent} iterations are not {last.extent}"
+        elif not self._fits(last, nest, level):
+            why = "it would be cut into too many pieces"
+        else:
+            return
+        self.apart.append(Note(nest, f"does not share loop {level} with {describe(last.nests[0])}: {why}"))
 
     def _users(self, nest: LoopNest, level: int) -> list[LoopNest]:
         """Return a nest and what it is made for, which is to find it at hand: those that have a loop at this level."""

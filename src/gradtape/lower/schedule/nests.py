@@ -167,6 +167,19 @@ class LoopNest:
         return tuple([values[level] for level in self.level_of])
 
 
+class Note(str):
+    """A decision about a nest and its reason, for `explain`."""
+
+    __slots__ = ("node",)
+
+    node: Node | None
+
+    def __new__(cls, nest: LoopNest, text: str) -> Note:
+        note = super().__new__(cls, f"{describe(nest)} {text}")
+        note.node = nest.node
+        return note
+
+
 def describe(nest: LoopNest) -> str:
     """Return how messages name a nest."""
     return f"{nest.value.node.op.name if nest.value.node is not None else 'copy'}{list(nest.shape)}"

@@ -15,7 +15,7 @@ from gradtape.loops.ir import Buffer
 from gradtape.lower.schedule.access import Accesses, analyse_accesses, readers_of
 from gradtape.lower.schedule.costs import LANES, REPEATED, STORED, calls_vector_function, reads_again_soon
 from gradtape.lower.schedule.fusion import Block, Fusion, Placements
-from gradtape.lower.schedule.nests import LoopNest, check_dtype, find_nests
+from gradtape.lower.schedule.nests import LoopNest, Note, check_dtype, find_nests
 from gradtape.lower.schedule.operands import memory_operands
 from gradtape.lower.schedule.rotate import rotate_loops
 from gradtape.lower.schedule.storage import Storage, StorageAssignment
@@ -32,6 +32,8 @@ class Schedule:
 
     Attributes
     ----------
+    graph : Graph
+        What is computed: of primitive rows, with loops rotated.
     top : Block
         The loops.
     nests : list of LoopNest
@@ -48,8 +50,11 @@ class Schedule:
         Of the program; the constants follow its inputs.
     explain : list of str
         Why loops are shared and values are stored.
+    apart : list of Note
+        Why nests do not share the loop before theirs.
     """
 
+    graph: Graph
     top: Block
     nests: list[LoopNest]
     by_value: dict[Value, LoopNest]
@@ -60,6 +65,7 @@ class Schedule:
     outputs: list[Buffer]
     scratch: list[Buffer]
     explain: list[str]
+    apart: list[Note]
 
 
 def schedule(
@@ -127,9 +133,20 @@ def schedule(
             break
         stored |= more
     storage, scratch = assignment.assign({value: sources[value] for value in carries}, prefix)
-    explain = [*fusion.explain, *assignment.explain]
+    explain: list[str] = [*fusion.explain, *assignment.explain]
     return Schedule(
-        fusion.top, nests, by_value, placements, storage, sources, inputs, outputs, scratch, explain
+        graph,
+        fusion.top,
+        nests,
+        by_value,
+        placements,
+        storage,
+        sources,
+        inputs,
+        outputs,
+        scratch,
+        explain,
+        fusion.apart,
     )
 
 

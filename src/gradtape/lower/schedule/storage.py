@@ -14,7 +14,7 @@ from gradtape.loops.affine import Position
 from gradtape.loops.ir import Buffer
 from gradtape.lower.schedule.access import Accesses, readers_of
 from gradtape.lower.schedule.fusion import Placements, shared_levels
-from gradtape.lower.schedule.nests import LoopNest, describe
+from gradtape.lower.schedule.nests import LoopNest, Note, describe
 from gradtape.lower.schedule.operands import part_of
 from gradtape.lower.schedule.outlined import is_outlined
 from gradtape.records import frozen_record
@@ -70,7 +70,7 @@ class StorageAssignment:
         accesses: Accesses,
         placements: Placements,
     ) -> None:
-        self.explain: list[str] = []
+        self.explain: list[Note] = []
         self.in_place: dict[LoopNest, LoopNest] = {}
         self._nests = nests
         self._by_value = by_value
@@ -109,14 +109,14 @@ class StorageAssignment:
         assert nest.node is not None
         base = self._by_value.get(nest.node.inputs[0])
         if base is None or base.output is not None or base.kind == "guard" or base.value.shape == ():
-            self.explain.append(f"{describe(nest)} copies its base: it is read elsewhere")
+            self.explain.append(Note(nest, "copies its base: it is read elsewhere"))
             return
         others = [reader for reader in self._readers.get(base, ()) if reader is not nest]
         if all(self._step(reader) < self._step(nest) for reader in others):
             self.in_place[nest] = base
-            self.explain.append(f"{describe(nest)} writes into its base, which nothing reads later")
+            self.explain.append(Note(nest, "writes into its base, which nothing reads later"))
         else:
-            self.explain.append(f"{describe(nest)} copies its base: it is read later")
+            self.explain.append(Note(nest, "copies its base: it is read later"))
 
     def _step(self, nest: LoopNest) -> int:
         return self._placements[nest].step
@@ -239,7 +239,7 @@ class StorageAssignment:
         buffer = Buffer(f"{prefix}w{len(scratch)}", nest.value.dtype, size, "scratch")
         called = any(reader.kind in ("product", "routine") for reader in readers)
         why = "a routine reads it from memory" if called else "it is read by another loop"
-        self.explain.append(f"{describe(nest)} is stored ({size} of {nest.value.size} elements): {why}")
+        self.explain.append(Note(nest, f"is stored ({size} of {nest.value.size} elements): {why}"))
         scratch.append(buffer)
         return Storage(buffer, axes, workspace, in_place_of)
 
@@ -358,7 +358,7 @@ class StorageAssignment:
             others = [reader for reader in self._readers[read] if reader is not heir]
             if alone and all(self._reads_before(reader, read, heir) for reader in others):
                 self.explain.append(
-                    f"{describe(read)} lives in the memory of {describe(heir)}, which is made of it"
+                    Note(read, f"lives in the memory of {describe(heir)}, which is made of it")
                 )
                 self._storage[read] = Storage(buffer, storage.axes, storage.workspace, storage.in_place_of)
                 return

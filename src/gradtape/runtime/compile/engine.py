@@ -30,6 +30,7 @@ __all__ = [
     "compile_object",
     "cpu_identity",
     "has_symbol",
+    "listings",
     "optimised_llvm",
     "vector_bytes",
 ]
@@ -168,6 +169,22 @@ def assembly(ir_text: str, *, opt: int = 3, unroll: bool = True) -> str:
     True
     """
     return _away_from_signals(lambda: _emit(ir_text, "inspection", opt, unroll, _assembly))
+
+
+def listings(ir_text: str, *, unroll: bool = True) -> tuple[str, str]:
+    """Return the optimised LLVM IR and the assembly of a module, which is compiled once.
+
+    Examples
+    --------
+    >>> llvm, assembly = listings("define i32 @kernel(ptr %i, ptr %o, ptr %w) { ret i32 7 }")
+    >>> "ret i32 7" in llvm, "kernel:" in assembly
+    (True, True)
+    """
+    return _away_from_signals(lambda: _emit(ir_text, "inspection", 3, unroll, _both))
+
+
+def _both(machine: Any, module: Any) -> tuple[str, str]:
+    return _text(machine, module), _assembly(machine, module)
 
 
 def _object(machine: Any, module: Any) -> bytes:
