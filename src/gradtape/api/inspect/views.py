@@ -21,10 +21,9 @@ from gradtape.passes.simplify.guards import substitute_guarded_numbers
 from gradtape.procedures.printer import print_procedure
 from gradtape.runtime.compile.engine import assembly, optimised_llvm
 from gradtape.trace.jit.callsite import CallSite
-from gradtape.trace.jit.signature import CallArguments
+from gradtape.trace.jit.signature import CallArguments, describe_key
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.source.sites import user_site
-from gradtape.trace.variables.variable import Variable
 from gradtape.transforms.procedures.ops import ProcedureOp
 
 
@@ -172,7 +171,7 @@ def explain(function: Jitted[..., Any]) -> Text:
     if site.traces > kept:
         lines[0] += f"; {site.traces} were made, and later ones have taken the place of earlier ones"
     for key, states in site.signatures.items():
-        lines.append(f"arguments {_describe_key(key)}")
+        lines.append(f"arguments {describe_key(key)}")
         for number, specialisation in enumerate(states.all()):
             lines.extend("  " + line for line in _explain_trace(number, specialisation))
         if any(captures.tree.warned for captures in states):
@@ -239,20 +238,6 @@ def _explain_loops(specialisation: Specialisation) -> list[str]:
         if site not in rolled:
             lines.append(f"no loop at {site}: {reason}")
     return lines
-
-
-def _describe_key(key: Any) -> str:
-    parts = []
-    for leaf in key[1:]:
-        if isinstance(leaf, type):
-            parts.append(f"Python {leaf.__name__}")
-        elif isinstance(leaf[1], tuple):
-            parts.append(f"{leaf[0]}{list(leaf[1])}")
-        elif leaf[1] == "scalar":
-            parts.append(f"{leaf[0]} scalar")
-        else:
-            parts.append("a variable" if issubclass(leaf[0], Variable) else f"static {leaf[1]!r}")
-    return f"({', '.join(parts)})"
 
 
 def _site(function: Any) -> CallSite:

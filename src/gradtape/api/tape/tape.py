@@ -42,6 +42,7 @@ from gradtape.habits import Missing
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.types import is_inexact
+from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.indexed_slices import flatten_arrays
 from gradtape.trace.dispatch.call_errors import is_list_error, is_list_of_numbers
@@ -462,6 +463,9 @@ class GradientTape(Jacobians):
             asked.fail()
             raise
         asked.succeed(release=None not in parts)
+        if ACTIVE.profiler is not None and None in parts:
+            lacking = [leaf for leaf, part in zip(leaves, parts, strict=True) if part is None]
+            ACTIVE.profiler.unconnected(self, ends, lacking)
         return found
 
     @contextmanager

@@ -69,6 +69,9 @@ class Profiler(Protocol):
     def forcing(self, place: Any) -> AbstractContextManager[None]:
         """A line of the user's code materialises pending values."""
 
+    def unconnected(self, tape: Any, targets: Sequence[Any], sources: Sequence[Any]) -> None:
+        """A tape has found no path from sources to targets."""
+
 
 class _Active:
     """The active profiler, if there is one."""
@@ -100,6 +103,8 @@ class Program:
         Inputs, outputs, guards; its constants' data are those of this program.
     kernel : Kernel or Compilation
         Shared with other programs of the same fingerprint. While a thread compiles it, the interpreter runs the graph.
+    was_known : bool
+        Whether the kernel was in memory when the program was made.
 
     Attributes
     ----------
@@ -118,10 +123,14 @@ class Program:
         "_when_compiled",
         "graph",
         "interpreted",
+        "was_known",
     )
 
-    def __init__(self, graph: Graph, kernel: Kernel | Compilation[Kernel]) -> None:
+    def __init__(
+        self, graph: Graph, kernel: Kernel | Compilation[Kernel], was_known: bool = False
+    ) -> None:
         self.graph = graph
+        self.was_known = was_known
         self._compilation: Compilation[Kernel] | None = None
         self._kernel = kernel if isinstance(kernel, Kernel) else _IN_THE_MAKING
         if isinstance(kernel, Compilation):
@@ -312,7 +321,14 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
         program = Program(graph, compilation)
         program.kernel_so_far  # noqa: B018  it is taken, and a warning given, if it is there
         return program
-    return Program(graph, kernels.get(key, lambda: _compiled(graph, form, key, shapes)))
+    made: list[Kernel] = []
+
+    def make() -> Kernel:
+        made.append(_compiled(graph, form, key, shapes))
+        return made[0]
+
+    kernel = kernels.get(key, make)
+    return Program(graph, kernel, was_known=not made)
 
 
 def _may_be_interpreted(graph: Graph) -> bool:

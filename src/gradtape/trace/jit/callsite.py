@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import CodeType
@@ -23,6 +24,7 @@ from gradtape.errors import (
     LeakedValueError,
     SideEffectWarning,
     TraceLimitWarning,
+    counted,
     warn,
 )
 from gradtape.ir.builder import here
@@ -35,7 +37,7 @@ from gradtape.locks import Rank, new_lock
 from gradtape.progress import counting
 from gradtape.runtime.call.capture_entry import CheckedFunction
 from gradtape.runtime.compile.kernel import is_of_interruption
-from gradtape.runtime.compile.program import ACTIVE, GuardMiss
+from gradtape.runtime.compile.program import ACTIVE, GuardMiss, Program
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, is_followed
 from gradtape.trace.array.layout import argument_layout
@@ -53,6 +55,7 @@ from gradtape.trace.jit.signature import (
     CallArguments,
     StaticArguments,
     as_input,
+    describe_key,
     native_call,
 )
 from gradtape.trace.jit.specialisation import CaptureSet, CaptureSets, GuardTree, Miss, Specialisation
@@ -89,6 +92,35 @@ OFTEN = 2
 """The number of changes after which a captured integer becomes a hidden input, as floats are from the first."""
 
 
+EVENTS = 1000
+"""The number of events that a call site keeps."""
+
+
+class Event(NamedTuple):
+    """Something that made a call slower than the machine code of its function.
+
+    Attributes
+    ----------
+    at : float
+        When it ended, in seconds since 1970.
+    kind : str
+        ``signature`` (arguments of new types), ``guard`` (one did not hold), ``capture`` (something that is read from outside has changed),
+        ``trace``, ``translation``, ``kernel`` or ``limit`` (there are too many traces: the call runs on the interpreter).
+    text : str
+        What happened.
+    seconds : float
+        How long it took.
+    site : Site or None
+        The user's line.
+    """
+
+    at: float
+    kind: str
+    text: str
+    seconds: float = 0.0
+    site: Any = None
+
+
 class NestedEntry(NamedTuple):
     """A native entry that takes the leaves of nested arguments, and the structure of its results."""
 
@@ -123,10 +155,14 @@ class CallSite:
         self.shapes = ANY_SHAPES
         self.translates: str | None = None
         self.inner: list[CodeType] = []
+        self.events: deque[Event] = deque(maxlen=EVENTS)
         self._changed: Counter[str] = Counter()
         self._varying: frozenset[str] = frozenset()
         self._warned = False
         self._told: set[str] = set()
+
+    def _note(self, kind: str, text: str, seconds: float = 0.0, site: Any = None) -> None:
+        self.events.append(Event(time.time(), kind, text, seconds, site))
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call: by a compiled program, a new trace, or as a part of the recording that what it reads belongs to."""
@@ -197,6 +233,10 @@ class CallSite:
                 self._warn(tree, missed)
                 return self.run_recorded(call, keep_arrays=call.arrays)
             else:
+                if missed is not None:
+                    guard = missed.specialisation.guards[missed.guard]
+                    text = f"a guard expects {guard.expected} and found {missed.actual}"
+                    self._note("guard", text, site=guard.site)
                 specialisation = self._trace_dynamic(call, captures, missed) or self.trace(call, captures)
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
@@ -208,6 +248,7 @@ class CallSite:
         initial = hidden if specialisation.initial_captures is None else specialisation.initial_captures
         specialisation.initial_captures = None
         arrays = [*call.dynamic(), *map(as_input, initial)]
+        self._note_kernel(specialisation.program)
         try:
             result = specialisation.run(arrays, generators)
         except GuardMiss as miss:
@@ -219,6 +260,18 @@ class CallSite:
         if self.on_new is not None:
             self.on_new(specialisation)
         return _as_arrays(call, result)
+
+    def _note_kernel(self, program: Program) -> None:
+        kernel = program.kernel_so_far
+        text = {
+            "background": "a thread compiles it, and the NumPy interpreter answers until then",
+            "compiled": "compiled by LLVM",
+            "disk": "loaded from the disk cache",
+            "interpreter": f"not compiled, the NumPy interpreter runs it: {kernel.reason}",
+        }[kernel.origin]
+        if program.was_known:
+            text = "found in memory: another function, or another trace, computes the same"
+        self._note("kernel", text, 0.0 if program.was_known else kernel.seconds)
 
     def _recorded(
         self, call: CallArguments, captures: CaptureSet, hidden: list[Any], generators: list[Any]
@@ -277,6 +330,10 @@ class CallSite:
             return None
         if len(self.signatures) > config.memory_cache:
             del self.signatures[next(iter(self.signatures))]
+        if changed is None:
+            self._note("signature", f"called with arguments of new types: {describe_key(call.key)}")
+        else:
+            self._note("capture", f"{changed.name}, which it reads from outside, has changed")
         install_hooks()  # before functions are copied, whose code they change
         captures = CaptureSet(*self.walk(call))
         known.insert(0, captures)
@@ -433,6 +490,7 @@ class CallSite:
                 raise
             self.translates = reason
             self.inner = inner_codes(error)
+            self._note("translation", f"its code is translated in place of being traced: {reason}")
         walk, *copies = self.walk(call, captures.substitutes)
         captures.take(walk, *copies)
         try:
@@ -455,6 +513,7 @@ class CallSite:
         self, call: CallArguments, captures: CaptureSet, dynamic_trips: bool, keeps: Keeps | None
     ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         self.traces += 1
+        begin = time.perf_counter()
         walk, copy, objects = captures.walk or self.walk(call, captures.substitutes)
         captures.walk = None
         draws = walk.trace.draws = Draws(walk.random)
@@ -462,6 +521,9 @@ class CallSite:
             traced = self._trace_copy(call, captures, dynamic_trips, keeps, walk, copy, objects)
             if traced[0] is None:
                 draws.restore()
+            else:
+                size = counted(len(traced[0].graph.nodes), "operation")
+                self._note("trace", f"traced: {size}", time.perf_counter() - begin)
             return traced
         except BaseException as error:
             again = (
@@ -637,6 +699,9 @@ class CallSite:
         if tree.warned:
             return
         tree.warned = True
+        self._note(
+            "limit", f"there are {tree.count} traces already: calls that need another run on the interpreter"
+        )
         warn(
             TraceLimitWarning,
             f"{self.name} has {tree.count} traces for one signature; calls that need another run on the interpreter",

@@ -294,3 +294,18 @@ def _plain_structure(structure: Any) -> bool:
     if type(structure) in (tuple, list):
         return all(map(_plain_structure, structure))
     return structure is None or isinstance(structure, int)
+
+
+def describe_key(key: Any) -> str:
+    """Return the types of the arguments of a signature's key."""
+    parts = []
+    for leaf in key[1:]:
+        if isinstance(leaf, type):
+            parts.append(f"Python {leaf.__name__}")
+        elif isinstance(leaf[1], tuple):
+            parts.append(f"{leaf[0]}{list(leaf[1])}")
+        elif leaf[1] == "scalar":
+            parts.append(f"{leaf[0]} scalar")
+        else:
+            parts.append("a variable" if issubclass(leaf[0], Variable) else f"static {leaf[1]!r}")
+    return f"({', '.join(parts)})"

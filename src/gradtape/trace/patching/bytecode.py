@@ -6,11 +6,14 @@ No other module outside of this folder reads bytecode. Offsets are those of ``fr
 from __future__ import annotations
 
 import dis
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
+
+from gradtape.lru import LRU
 
 _CONDITION_LENGTH: Final = 2
 """Instructions ahead of a jump that may ask for the truth in its place (TO_BOOL, UNARY_NOT)."""
@@ -35,10 +38,24 @@ def instruction_span(frame: FrameType) -> tuple[int, int]:
 
 def line_at(code: CodeType, offset: int) -> int:
     """Return the number of the source line of an instruction."""
-    for start, stop, line in code.co_lines():
-        if start <= offset < stop and line is not None:
-            return line
-    return code.co_firstlineno
+    found = _line_tables.get(id(code))
+    if found is None:
+        # An entry holds its code, so that no other one has its identity.
+        found = _line_tables[id(code)] = (code, *_line_table(code))
+    _, starts, lines = found
+    place = bisect_right(starts, offset) - 1
+    line = lines[place] if place >= 0 else None
+    return code.co_firstlineno if line is None else line
+
+
+def _line_table(code: CodeType) -> tuple[list[int], list[int | None]]:
+    """Return the offsets at which the lines of a code object begin, and their numbers."""
+    table = [(start, line) for start, _, line in code.co_lines()]
+    return [start for start, _ in table], [line for _, line in table]
+
+
+_line_tables: Final[LRU[int, tuple[CodeType, list[int], list[int | None]]]] = LRU(lambda: 64)
+"""To go through a long function for each of its operations would take quadratic time."""
 
 
 def callee_names(frame: FrameType) -> tuple[str, ...]:
