@@ -1,4 +1,4 @@
-"""``python -m gradtape``: what this installation is, what its disk cache holds, where a script's time goes, and functions as files."""
+"""``python -m gradtape``: this installation, its disk cache, profiles and pages of what scripts compile, and functions as files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gradtape.api.debug.doctor import doctor
 from gradtape.api.export.files import export
 from gradtape.api.export.specs import parse_specs
 from gradtape.api.export.toolchain import TARGETS
+from gradtape.api.inspect.page.command import run_inspected
 from gradtape.api.inspect.script import ORDERS, run_profiled
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.errors import ArgumentError, GradtapeError, counted
@@ -30,10 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m gradtape",
-        description="Look at gradtape's installation and at its cache of compiled programs, profile scripts, and export functions.",
+        description="Look at gradtape's installation and its cache of compiled programs, profile and inspect scripts, export functions.",
     )
     commands = parser.add_subparsers(
-        title="commands", metavar="{info,explain,cache,profile,export}", required=True
+        title="commands", metavar="{info,explain,cache,profile,inspect,export}", required=True
     )
     commands.add_parser(
         "info", help="versions, CPU, libraries, settings, and a test of this installation"
@@ -65,6 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "profile", help="run a script, and show where its compiled functions spend their time"
         )
     )
+    _add_inspect(
+        commands.add_parser(
+            "inspect",
+            help="run a script, and show in the browser what it compiled, from its lines to the assembly",
+        )
+    )
     _add_export(
         commands.add_parser(
             "export", help="write a function, or its value and gradient, as C, a library, or a file to load"
@@ -88,6 +95,47 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", help="the script, or with -m the module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
     parser.set_defaults(run=_profile)
+
+
+def _add_inspect(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run a script as Python would, and write a page that shows its compiled functions and tapes: the cost of each line, graphs, "
+        "loops, machine code, and why gradients are None or not finite."
+    )
+    parser.epilog = "examples: python -m gradtape inspect train.py; python -m gradtape inspect --serve train.py:loss --epochs 3"
+    parser.add_argument("-m", dest="as_module", action="store_true", help="run a module, as python -m does")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="the page (script.inspect.html, in the current folder)"
+    )
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="serve the page on this machine, and run the script again when it changes",
+    )
+    parser.add_argument("--no-open", dest="show", action="store_false", help="do not open a browser")
+    parser.add_argument(
+        "--model",
+        dest="as_model",
+        action="store_true",
+        help="write what the page shows as JSON, without a page",
+    )
+    parser.add_argument(
+        "script", help="the script, or with -m the module; after a colon the only function to show"
+    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    parser.set_defaults(run=_inspect)
+
+
+def _inspect(given: argparse.Namespace) -> int:
+    return run_inspected(
+        given.script,
+        given.arguments,
+        as_module=given.as_module,
+        output=given.output,
+        serve=given.serve,
+        show=given.show,
+        as_model=given.as_model,
+    )
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,7 @@
 """Looking inside of compiled functions: their forms from graph to assembly, why they are as they are, and where the time goes."""
 
+from gradtape.api.inspect.page.opening import Inspector as Inspector
+from gradtape.api.inspect.page.opening import open as open
 from gradtape.api.inspect.profiles import Report as Report
 from gradtape.api.inspect.profiles import profile as profile
 from gradtape.api.inspect.sparsity import Sparsity as Sparsity

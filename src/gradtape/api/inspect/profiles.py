@@ -91,7 +91,7 @@ class Report:
                     remedy="end the other one first; under `python -m gradtape profile` the whole script is one profile",
                 )
             try:
-                self._recorder = Recorder()
+                self._recorder = self._new_recorder()
                 self._begin = clock().now()
                 for function in every_jitted():
                     function.release()
@@ -149,6 +149,9 @@ class Report:
 
     def _repr_html_(self) -> str:
         return profile_card(self.sorted(), self._elapsed())
+
+    def _new_recorder(self) -> Recorder:
+        return Recorder()
 
     def _elapsed(self) -> float:
         if self._recorder is None:

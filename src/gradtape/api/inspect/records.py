@@ -170,6 +170,11 @@ class Recorder:
             record.calls += 1
         return self._spend(record, "call")
 
+    # Told by tapes
+
+    def unconnected(self, tape: Any, targets: Sequence[Any], sources: Sequence[Any]) -> None:
+        """A profile does not tell of gradients."""
+
     # Records
 
     def _record_of(self, site: CallSite, function: Jitted[..., Any] | None = None) -> Record:

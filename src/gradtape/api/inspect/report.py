@@ -191,7 +191,7 @@ def _function(record: Record, rate: float, cost: int) -> FunctionFigures:
         else:
             calls += int(counters[ENTRIES])
             dispatch += rate * counters[ENTRY_TICKS]
-    kernels = [_kernel(group, rate, cost) for group in merged.values()]
+    kernels = [kernel_figures(group, rate, cost) for group in merged.values()]
     in_kernels = sum(kernel.seconds for kernel in kernels)
     interpreter = spent.get("interpreter", 0.0)
     if record.interpreted:
@@ -224,7 +224,7 @@ def _function(record: Record, rate: float, cost: int) -> FunctionFigures:
     )
 
 
-def _kernel(group: Sequence[Metered], rate: float, cost: int) -> KernelFigures:
+def kernel_figures(group: Sequence[Metered], rate: float, cost: int) -> KernelFigures:
     """Return the figures of a kernel, without what reading the clock around its nests has taken."""
     program, described = group[0].program, group[0].profiled.nests
     counters = np.sum([one.profiled.counters for one in group], axis=0)
@@ -235,7 +235,7 @@ def _kernel(group: Sequence[Metered], rate: float, cost: int) -> KernelFigures:
     nests = [*timed, replace(_nest(described[-1], rate * between), kind=BETWEEN)]
     graph = program.graph
     return KernelFigures(
-        _signature(graph),
+        signature(graph),
         program.kernel.origin,
         runs,
         int(counters[MISSES]),
@@ -278,7 +278,7 @@ def _line(site: Any, ops: tuple[str, ...], share: float) -> LineFigures:
     return LineFigures(site.filename, site.line, text, bool(getattr(site, "backward", False)), ops, share)
 
 
-def _signature(graph: Graph) -> str:
+def signature(graph: Graph) -> str:
     def names(values: Sequence[Any]) -> str:
         return ", ".join(repr(value.aval) for value in values)
 

@@ -51,15 +51,15 @@ def run_profiled(
         A file that the profile is written to in place of the standard output.
     """
     try:
-        run = _module(target, arguments) if as_module else _script(target, arguments)
-        _check_output(output)
+        run = runner(target, arguments, as_module, "profile")
+        check_output(output, "profile")
     except ArgumentError as error:
         print(error, file=sys.stderr)
         return USAGE
     profile = Report()
     with profile:
-        status = _status_of(run)
-        _wait_for_threads()
+        status = status_of(run)
+        wait_for_threads()
     text = json.dumps(profile.to_dict(), indent=2) if as_json else profile.text(order)
     if output is None:
         _print(text)
@@ -77,22 +77,27 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _check_output(output: str | None) -> None:
-    """Find out before the script runs, perhaps for hours, that its profile could not be written."""
+def check_output(output: str | None, what: str) -> None:
+    """Find out before the script runs, perhaps for hours, that what it is run for could not be written."""
     folder = None if output is None else Path(output).resolve().parent
     if folder is not None and (not folder.is_dir() or Path(output or "").is_dir()):
         raise ArgumentError(
-            f"the profile cannot be written to {output}", remedy="name a file in a folder that exists"
+            f"the {what} cannot be written to {output}", remedy="name a file in a folder that exists"
         )
 
 
-def _script(target: str, arguments: Sequence[str]) -> Callable[[], None]:
+def runner(target: str, arguments: Sequence[str], as_module: bool, command: str) -> Callable[[], None]:
+    """Return a function that runs a script or a module as Python would; `command` of ``python -m gradtape`` runs it."""
+    return (_module if as_module else _script)(target, arguments, command)
+
+
+def _script(target: str, arguments: Sequence[str], command: str) -> Callable[[], None]:
     path = Path(target)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise ArgumentError(
-            f"there is no script to profile: {target} {what}",
-            remedy="python -m gradtape profile script.py [arguments]; for a module: python -m gradtape profile -m package.module",
+            f"there is no script to {command}: {target} {what}",
+            remedy=f"python -m gradtape {command} script.py [arguments]; for a module: python -m gradtape {command} -m package.module",
         )
     with io.open_code(str(path.resolve())) as file:
         source = file.read()
@@ -110,14 +115,14 @@ def _script(target: str, arguments: Sequence[str]) -> Callable[[], None]:
     return run
 
 
-def _module(target: str, arguments: Sequence[str]) -> Callable[[], None]:
+def _module(target: str, arguments: Sequence[str], command: str) -> Callable[[], None]:
     try:
         found = importlib.util.find_spec(target)
     except (ImportError, ValueError):
         found = None
     if found is None:
         raise ArgumentError(
-            f"there is no module to profile: {target} cannot be found",
+            f"there is no module to {command}: {target} cannot be found",
             remedy="name it as `python -m` would be given it",
         )
 
@@ -129,8 +134,8 @@ def _module(target: str, arguments: Sequence[str]) -> Callable[[], None]:
     return run
 
 
-def _status_of(run: Callable[[], None]) -> int:
-    """Run a script to whatever end it comes to, and return what Python would exit with."""
+def status_of(run: Callable[[], None], failures: list[BaseException] | None = None) -> int:
+    """Run a script to whatever end it comes to, and return what Python would exit with; an exception is added to `failures`."""
     try:
         run()
     except SystemExit as end:
@@ -142,6 +147,8 @@ def _status_of(run: Callable[[], None]) -> int:
         error.__traceback__ = _from_the_script_on(error.__traceback__)
         sys.stdout.flush()
         traceback.print_exception(error)
+        if failures is not None:
+            failures.append(error)
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
@@ -158,7 +165,7 @@ def _from_the_script_on(trace: types.TracebackType | None) -> types.TracebackTyp
     return trace or first
 
 
-def _wait_for_threads() -> None:
+def wait_for_threads() -> None:
     """Wait for the threads that Python would wait for at the end of a script."""
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:

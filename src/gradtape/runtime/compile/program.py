@@ -126,9 +126,7 @@ class Program:
         "was_known",
     )
 
-    def __init__(
-        self, graph: Graph, kernel: Kernel | Compilation[Kernel], was_known: bool = False
-    ) -> None:
+    def __init__(self, graph: Graph, kernel: Kernel | Compilation[Kernel], was_known: bool = False) -> None:
         self.graph = graph
         self.was_known = was_known
         self._compilation: Compilation[Kernel] | None = None

@@ -1,0 +1,377 @@
+"""A compiled program as plain data for the inspector: its nodes, nests, loops, instructions and costs, each with the others' numbers.
+
+Everything refers to everything by node: lines have nodes, nests compute nodes, and each line of the loops, of the LLVM IR and of the
+assembly is there for one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from gradtape.api.inspect.report import BETWEEN, KernelFigures
+from gradtape.api.pictures.svg import backward_nodes
+from gradtape.errors import LoweringError
+from gradtape.ir.body import bodies_of
+from gradtape.ir.graph import Graph, Literal, Node, Value
+from gradtape.loops.ir import Statement
+from gradtape.loops.printer import print_block
+from gradtape.lower.attribution import NestSummary, maker_of
+from gradtape.lower.llvm.profiled import timed_statements
+from gradtape.lower.locations import Listing, assembly_listing, llvm_listing, with_locations
+from gradtape.lower.pipeline import LocatedProgram, lower_located
+from gradtape.lower.schedule.nests import Note
+from gradtape.runtime.compile.engine import listings
+from gradtape.transforms.observers import DerivativeSite
+
+OPERATION, INPUT, CONSTANT = 0, 1, 2
+"""Kinds of nodes."""
+
+FORWARD, BACKWARD, TANGENT = 0, 1, 2
+"""Directions: of the function, of its derivative in reverse, and of its derivative forward."""
+
+MOST_LINES: Final = 3000
+"""Lines of a listing that are shown; assembly of this length is not read by anybody."""
+
+
+class Files:
+    """The files of the user's code, by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def place(self, site: Any) -> tuple[int, int]:
+        """Return the number of a site's file, and its line; -1 and 0 where there is none."""
+        if site is None or not site.filename:
+            return -1, 0
+        return self.numbers.setdefault(site.filename, len(self.numbers)), site.line
+
+
+class Nodes:
+    """The nodes of a graph and of the bodies in it, with their numbers from 0.
+
+    Attributes
+    ----------
+    rows : list of dict
+        What is known of each.
+    edges : list of (int, int, str)
+        From which to which, with the type of what flows.
+    """
+
+    def __init__(self, graph: Graph, files: Files, names: Sequence[str] = ()) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.edges: list[tuple[int, int, str]] = []
+        self._files = files
+        self._names = names
+        self._numbers: dict[Node, int] = {}
+        self._alike: dict[Any, int] = {}
+        self._backward = backward_nodes(graph)
+        self._graph(graph, -1, "")
+
+    def number(self, node: Node | None) -> int:
+        """Return the number of a node, or of that of which it is a copy; -1 where there is none."""
+        if node is None:
+            return -1
+        found = self._numbers.get(node)
+        return self._alike.get(_likeness(node), -1) if found is None else found
+
+    def _graph(self, graph: Graph, parent: int, part: str) -> None:
+        made: dict[Value, int] = {}
+        outputs = {value: k for k, value in enumerate(graph.outputs)}
+        used = {value for node in graph.nodes for value in node.inputs}.union(graph.outputs)
+        names = self._names if parent < 0 and len(self._names) == len(graph.inputs) else ()
+        for k, value in enumerate(graph.inputs):
+            if value in used:
+                made[value] = self._leaf(
+                    INPUT,
+                    value.name or (names[k] if names else f"{'input' if part else 'argument'} {k}"),
+                    value,
+                    parent,
+                    part,
+                )
+        for k, value in enumerate(graph.constants()):
+            made[value] = self._leaf(CONSTANT, value.name or f"constant {k}", value, parent, part)
+        for node in graph.nodes:
+            number = self._operation(node, parent, part)
+            results = [outputs[out] for out in node.outs if out in outputs]
+            if results:
+                self.rows[number]["result"] = results[0]
+            for value in dict.fromkeys(node.inputs):
+                if value in made:
+                    self.edges.append((made[value], number, repr(value.aval)))
+            made.update((out, number) for out in node.outs)
+            for body, name in zip(bodies_of(node), _names_of_bodies(node), strict=True):
+                self._graph(body, number, name)
+
+    def _leaf(self, kind: int, name: str, value: Value, parent: int, part: str) -> int:
+        return self._add(
+            kind=kind, op=name, type=repr(value.aval), file=-1, line=0, way=FORWARD, parent=parent, part=part
+        )
+
+    def _operation(self, node: Node, parent: int, part: str) -> int:
+        site = node.site
+        file, line = self._files.place(site)
+        derivative = isinstance(site, DerivativeSite)
+        way = FORWARD
+        if node in self._backward or (parent >= 0 and self.rows[parent]["way"] == BACKWARD):
+            way = BACKWARD
+        elif derivative:
+            way = BACKWARD if site.backward else TANGENT
+        numbers = [_literal(value) for value in node.inputs if isinstance(value, Literal)]
+        name = next((out.name for out in node.outs if out.name), None)
+        number = self._add(
+            kind=OPERATION,
+            op=node.op.name,
+            type=", ".join(repr(out.aval) for out in node.outs),
+            file=file,
+            line=line,
+            way=way,
+            parent=parent,
+            part=part,
+        )
+        row = self.rows[number]
+        row["call"] = "" if site is None else site.function
+        if numbers:
+            row["numbers"] = ", ".join(numbers)
+        if name:
+            row["name"] = name
+        if derivative:
+            row["of"] = site.op
+        params = {
+            key: repr(value)
+            for key, value in node.params.items()
+            if not isinstance(value, Graph) and key != "branches"
+        }
+        if params:
+            row["params"] = ", ".join(f"{key}={text[:80]}" for key, text in params.items())
+        self._numbers[node] = number
+        self._alike.setdefault(_likeness(node), number)
+        return number
+
+    def _add(self, **row: Any) -> int:
+        self.rows.append(row)
+        return len(self.rows) - 1
+
+
+def _likeness(node: Node) -> Any:
+    """Return what copies of a node have in common."""
+    return node.op, id(node.site), id(node.params), node.types
+
+
+def _names_of_bodies(node: Node) -> list[str]:
+    count = len(bodies_of(node))
+    return (
+        [f"branch {k}" for k in range(count)] if "branches" in node.params else ["body", "condition"][:count]
+    )
+
+
+def _literal(value: Value) -> str:
+    assert value.data is not None
+    number = value.data.item()
+    return f"{number:g}" if isinstance(number, float) else str(number)
+
+
+def describe_program(
+    graph: Graph,
+    figures: KernelFigures | None,
+    files: Files,
+    names: Sequence[str] = (),
+    interpreted: str = "",
+) -> dict[str, Any]:
+    """Return what the inspector shows of a program.
+
+    Parameters
+    ----------
+    graph : Graph
+        As traced and differentiated.
+    figures : KernelFigures or None
+        What was measured.
+    files : Files
+        The user's files, to which those of the program are added.
+    names : sequence of str
+        What the user calls the inputs; they are numbered if there are not as many.
+    interpreted : str
+        Why the interpreter runs it; empty for machine code.
+    """
+    traced = Nodes(graph, files, names)
+    found: dict[str, Any] = {"traced": _view(traced)}
+    if not interpreted:
+        try:
+            found.update(_compiled(lower_located(graph), figures, files, names))
+        except LoweringError as error:
+            interpreted = error.what
+    if interpreted:
+        found.update(compiled=None, nests=[], loops=[], notes=[], listings={}, reason=interpreted)
+        found["lines"] = _interpreted_lines(figures, files)
+    return found
+
+
+def _view(nodes: Nodes) -> dict[str, Any]:
+    return {"nodes": nodes.rows, "edges": nodes.edges}
+
+
+def _compiled(
+    located: LocatedProgram, figures: KernelFigures | None, files: Files, names: Sequence[str]
+) -> dict[str, Any]:
+    nodes = Nodes(located.graph, files, names)
+
+    def number(names: Iterable[str]) -> int:
+        return nodes.number(maker_of(names, located.makers))
+
+    text = with_locations(located.ir_text, lambda name: number([name]) + 1)
+    llvm, assembly = listings(text, unroll=located.unrolls)
+    functions = {name for group in located.functions for name in group}
+    in_llvm = llvm_listing(llvm)
+    in_assembly = assembly_listing(assembly, functions.__contains__)
+    measured = [] if figures is None else list(figures.nests)
+    nests = [
+        _nest(nest, group, measured[k] if k < len(measured) else None, figures, nodes)
+        for k, (nest, group) in enumerate(zip(located.nests, located.functions, strict=True))
+    ]
+    whole = sum(nest["seconds"] or 0.0 for nest in nests) or 1.0
+    for nest in nests:
+        nest["share"] = (nest["seconds"] or 0.0) / whole
+        made = [name for name in nest["functions"] if name in in_llvm or name in in_assembly]
+        # The loops before what hands their blocks to threads.
+        nest["functions"] = sorted(made, key=lambda name: not name.startswith("nest"))
+    return {
+        "compiled": _view(nodes),
+        "nests": nests,
+        "lines": _lines(nests, nodes),
+        "loops": list(_loops(located, number)),
+        "notes": [_note(note, nodes) for note in dict.fromkeys(located.notes)],
+        "listings": {
+            "llvm": _short(in_llvm, functions),
+            "assembly": _short(in_assembly, functions),
+        },
+        "reason": "",
+    }
+
+
+def _nest(
+    nest: NestSummary, functions: Sequence[str], measured: Any, figures: KernelFigures | None, nodes: Nodes
+) -> dict[str, Any]:
+    runs = max(figures.runs, 1) if figures is not None else 1
+    total = sum(work.cost for work in nest.nodes) or 1.0
+    is_between = functions[:1] == ("kernel",)
+    return {
+        "kind": BETWEEN if is_between else nest.routine or "loop",
+        "extents": nest.extents,
+        "blocks": nest.blocks,
+        "seconds": None if measured is None else measured.seconds / runs,
+        "operations": nest.operations,
+        "moved": nest.moved,
+        "footprint": nest.footprint,
+        "functions": list(functions),
+        "nodes": [
+            [number, work.cost / total, work.operations, work.moved]
+            for work in nest.nodes
+            if (number := nodes.number(work.node)) >= 0
+        ],
+    }
+
+
+def _lines(nests: Sequence[dict[str, Any]], nodes: Nodes) -> list[dict[str, Any]]:
+    """Return the costs of each line and direction, of all nests together."""
+    found: dict[tuple[int, int, int], dict[str, Any]] = {}
+    for nest in nests:
+        for number, share, operations, moved in nest["nodes"]:
+            row = nodes.rows[number]
+            key = row["file"], row["line"], row["way"]
+            line = found.setdefault(
+                key,
+                dict(
+                    zip(("file", "line", "way"), key, strict=True),
+                    seconds=0.0,
+                    operations=0.0,
+                    moved=0,
+                    ops={},
+                ),
+            )
+            line["seconds"] += share * (nest["seconds"] or 0.0)
+            line["operations"] += operations
+            line["moved"] += moved
+            line["ops"][row["op"]] = None
+    return _with_shares(found.values())
+
+
+def _with_shares(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    lines = list(lines)
+    total = sum(line["seconds"] for line in lines) or 1.0
+    return [
+        {**line, "ops": list(line["ops"]), "share": line["seconds"] / total}
+        for line in lines
+        if line["file"] >= 0
+    ]
+
+
+def _interpreted_lines(figures: KernelFigures | None, files: Files) -> list[dict[str, Any]]:
+    """Return the costs of the lines of a program that the interpreter runs: their shares are estimates from the elements."""
+    found = []
+    for nest in () if figures is None else figures.nests:
+        for line in nest.lines:
+            if line.filename:
+                number = files.numbers.setdefault(line.filename, len(files.numbers))
+                found.append(
+                    {
+                        "file": number,
+                        "line": line.line,
+                        "way": BACKWARD if line.backward else FORWARD,
+                        "seconds": line.share * nest.seconds / max(figures.runs if figures else 1, 1),
+                        "operations": line.share * nest.operations,
+                        "moved": 0,
+                        "ops": dict.fromkeys(line.ops),
+                    }
+                )
+    return _with_shares(found)
+
+
+_TARGET: Final = re.compile(r"\s*(\w+)(\[)?")
+_NAMES: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+def _loops(located: LocatedProgram, number: Any) -> Iterator[tuple[str, int, int]]:
+    """Yield the lines of the loops, each with its node and its nest."""
+    timed = {id(nest): k for k, nest in enumerate(timed_statements(located.program))}
+    outside = len(timed)
+    for statement in located.program.body:
+        for line in _printed(statement):
+            yield line, number(_names_in(line)), timed.get(id(statement), outside)
+
+
+def _printed(statement: Statement) -> list[str]:
+    lines = print_block([statement])
+    return (
+        lines
+        if len(lines) <= MOST_LINES
+        else [*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines"]
+    )
+
+
+def _names_in(line: str) -> list[str]:
+    """Return the names that tell for which node a line is there: of a number, or of what is stored."""
+    target = _TARGET.match(line)
+    if target is None or line.lstrip().startswith(("for ", "while ", "if ", "elif ", "else", "break")):
+        return []
+    if target[2]:
+        return [*_NAMES.findall(line.partition(" = ")[2]), target[1]]
+    if " = " in line:
+        return [target[1]]
+    return list(reversed(_NAMES.findall(line)))
+
+
+def _note(note: str, nodes: Nodes) -> tuple[str, int]:
+    return str(note), nodes.number(note.node) if isinstance(note, Note) else -1
+
+
+def _short(listing: Listing, functions: set[str]) -> dict[str, list[tuple[str, int]]]:
+    """Return the shown functions of a listing, with the numbers of nodes from 0, and not all of what is very long."""
+    found = {}
+    for name, lines in listing.items():
+        if name in functions:
+            shown = [(line, node - 1) for line, node in lines[:MOST_LINES]]
+            if len(lines) > MOST_LINES:
+                shown.append((f"... and {len(lines) - MOST_LINES} more lines", -1))
+            found[name] = shown
+    return found
