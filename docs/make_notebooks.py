@@ -26,7 +26,9 @@ def run(path: Path) -> Any:
         "OPENBLAS_NUM_THREADS": "1",
     }
     resources = {"metadata": {"path": str(path.parent)}}
-    client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources)
+    client = NotebookClient(
+        notebook, timeout=600, kernel_name="python3", resources=resources, coalesce_streams=True
+    )
     client.execute(env=os.environ | settings)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # when it ran

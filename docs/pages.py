@@ -29,7 +29,12 @@ SECTIONS = {
 }
 """What the sections of the navigation hold, in this order."""
 
-TITLES = {"api": "Public names", "errors": "Errors and warnings", "examples": "Examples"}
+TITLES = {
+    "api": "Public names",
+    "errors": "Errors and warnings",
+    "examples": "Examples",
+    "from": "From other tools",
+}
 
 GALLERY = {
     "Problems": (
@@ -65,6 +70,15 @@ def sources() -> dict[str, str]:
     return found
 
 
+def group_of(page: str, places: tuple[str, ...]) -> str:
+    """Return the part of a section that a page is in, which has a title of its own in the navigation; an empty one has none."""
+    if page.startswith("how-to/from-"):
+        return "from"
+    if page.startswith("examples/"):
+        return "examples"
+    return page.removeprefix(next(place for place in places if page.startswith(place))).rpartition("/")[0]
+
+
 def on_config(config: Any) -> Any:
     """Make the navigation of the pages that there are."""
     docs = Path(config["docs_dir"])
@@ -79,10 +93,7 @@ def on_config(config: Any) -> Any:
         found = [page for place in places for page in pages if page.startswith(place)]
         groups: dict[str, list[str]] = {}
         for page in found:
-            inner = page.removeprefix(next(place for place in places if page.startswith(place))).rpartition(
-                "/"
-            )[0]
-            groups.setdefault(inner, []).append(page)
+            groups.setdefault(group_of(page, places), []).append(page)
         nav.append(
             {
                 section: [
@@ -168,6 +179,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     here = page.file.src_uri
     if here in ("index.md", "gallery/index.md"):  # these have the width of the window
         page.meta["hide"] = ["navigation", "toc"]
+    elif "side-by-side" in markdown:
+        page.meta["hide"] = ["toc"]
     source = {place: source for source, place in made.items()}.get(here, f"docs/{here}")
     folder = posixpath.dirname(source)
 
