@@ -142,6 +142,27 @@ def test_second_derivatives_of_an_event() -> None:
     np.testing.assert_allclose(gt.grad(gt.grad(time))(9.81), (slopes[0] - slopes[1]) / (2 * h), rtol=1e-3)
 
 
+def test_an_event_that_does_not_come() -> None:
+    def ground(t: Any, y: Any) -> Any:
+        return y[0]
+
+    def ceiling(t: Any, y: Any) -> Any:
+        return y[0] - 9.0
+
+    ground.terminal = ceiling.terminal = True  # type: ignore[attr-defined]
+    ground.direction = -1  # type: ignore[attr-defined]
+
+    def flight(v: Any) -> Any:
+        found = solve_ivp(lambda t, y: [y[1], -9.81], (0, 9), [1.0, v], events=[ceiling, ground], **SMALL)
+        return found.t_events[1][0] + found.y[1, -1], found.t_events[0][0]
+
+    value, slope = gt.value_and_grad(lambda v: flight(v)[0])(3.0)
+    root = np.sqrt(3.0**2 + 2 * 9.81)
+    np.testing.assert_allclose(value, (3 + root) / 9.81 - root, rtol=1e-7)
+    np.testing.assert_allclose(slope, (1 + 3 / root) / 9.81 - 3 / root, rtol=1e-6)
+    assert np.isnan(gt.jit(flight)(3.0)[1])
+
+
 def test_all_events_on_a_tape() -> None:
     def apexes(a: Any) -> Any:
         wave = solve_ivp(

@@ -48,7 +48,7 @@ def with_attributes_of(event: Any, function: Event) -> Event:
     return function
 
 
-def settled_times(problem: Problem, event: Event, times: Any, states: Any) -> tuple[Any, Any]:
+def settled_times(problem: Problem, event: Event, times: Any, states: Any, has_come: Any) -> tuple[Any, Any]:
     """Return times of an event, and the states there, with their derivatives.
 
     Parameters
@@ -57,23 +57,26 @@ def settled_times(problem: Problem, event: Event, times: Any, states: Any) -> tu
         As constants.
     states : array of shape (k, n)
         The solution at these times, with its derivatives.
+    has_come : array of bool, of shape (k,)
+        Whether the event occurs. Where it does not, the time is one at which there is a solution, and the results are NaN.
     """
 
-    def settled(t: Any, y: Any) -> tuple[Any, Any]:
+    def settled(t: Any, y: Any, has_come: Any) -> tuple[Any, Any]:
         def value(s: Any) -> Any:
             return event(t + s, _flow(problem, t, y, s))
 
         start = 0.0 * stop_gradient(t)
-        slope = stop_gradient(jacobian(value)(start))
+        slope = np.where(has_come, stop_gradient(jacobian(value)(start)), 1.0)
         shift = start
         for _ in range(ORDER):
             shift = shift - value(shift) / slope
         shift = shift - stop_gradient(shift)
-        return t + shift, _flow(problem, t, y, shift)
+        found = t + shift, _flow(problem, t, y, shift)
+        return np.where(has_come, found[0], np.nan), np.where(has_come, found[1], np.nan)
 
     if not len(times):
         return times, states
-    return vmap(settled)(stop_gradient(times), states)  # type: ignore[no-any-return]
+    return vmap(settled)(stop_gradient(times), states, has_come)  # type: ignore[no-any-return]
 
 
 def _flow(problem: Problem, t: Any, y: Any, size: Any) -> Any:

@@ -273,11 +273,14 @@ def _settle(initial: InitialValueCall, result: Any, found: Any) -> None:
     """Enter the times of events in a result, with the states there."""
     counts = [len(times) for times in found]
     times = np.concatenate([stop_gradient(times) for times in found])
+    has_come = ~np.isnan(times)
+    times = np.where(has_come, times, stop_gradient(initial.t0))  # NaN times zero would be NaN in derivatives
     states = initial.solve_unsorted(times).T
     ends = np.cumsum([0, *counts])
     result.t_events, result.y_events = [], []
     for event, first, last in zip(initial.events(), ends, ends[1:], strict=False):
-        t, y = settled_times(initial.problem(), event, times[first:last], states[first:last])
+        own = slice(first, last)
+        t, y = settled_times(initial.problem(), event, times[own], states[own], has_come[own])
         result.t_events.append(t)
         result.y_events.append(y)
 

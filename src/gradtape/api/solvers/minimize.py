@@ -144,7 +144,9 @@ class Problem:
         sides = side_of(x, *bounds) if bounds else np.zeros(x.shape, int)
         if self.fixed is not None:
             sides = np.where(self.fixed, 2, sides)
-        is_near = (side_of(x, *bounds, self.near) != 0) & (sides == 0) if bounds else np.zeros(x.shape, bool)
+        is_near = (
+            (side_of(x, *bounds, near=self.near) != 0) & (sides == 0) if bounds else np.zeros(x.shape, bool)
+        )
         made = {"x": x, "sides": sides, "duals": np.zeros(0), "active": np.zeros(0, int)}
         if not others and not is_near.any():
             return made

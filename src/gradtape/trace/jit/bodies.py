@@ -239,6 +239,7 @@ def _is_restored(array: Handle, before: Value) -> bool:
             return False
         array.rebind(before)
         return True
+    assert before.data is not None
     if numbers.tobytes() == before.data.tobytes():
         return False
     numbers[...] = before.data

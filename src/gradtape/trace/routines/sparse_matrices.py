@@ -688,7 +688,7 @@ def spdiags(data: Any, diags: Any, m: Any = None, n: Any = None, format: Any = N
     shape = m if n is None else (m, n)
     if shape is None:
         shape = (np.shape(np.atleast_2d(data))[1],) * 2
-    return _of_diagonals(data, diags, tuple(map(int, shape)), format, False)
+    return _of_diagonals(data, diags, (int(shape[0]), int(shape[1])), format, False)
 
 
 @stands_for(DIAGONALS + "__init__", BLOCKS + "__init__")
