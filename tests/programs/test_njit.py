@@ -179,3 +179,26 @@ def test_signatures_defaults_and_further_arguments():
     assert signed(3.0) == 9.0 and not signed._can_compile
     assert gt.grad(lambda x: product(x, 3.0))(2.0) == 3.0
     assert gt.grad(lambda x: scaled(x, scale=x))(2.0) == 4.0 and gt.grad(scaled)(2.0) == 3.0
+
+
+def test_a_program_that_the_vectoriser_of_straight_code_breaks():
+    """LLVM 22 uses a product before it is computed here, and the code generator ended the process."""
+
+    @numba.njit
+    def rows(a, m):
+        n = len(a)
+        p = m.copy()
+        p[0, 0] = 1.0
+        p[0, :] = np.sin(a)
+        total = 0.0
+        for i in range(n):
+            total += (1.0 + i) * a[i]
+            for j in range(n):
+                total += 0.1 * (i - j + 2) * p[i, j]
+        return total
+
+    random = np.random.default_rng(0)
+    a, m, da, dm = (random.standard_normal(shape) for shape in ((4,), (4, 4), (4,), (4, 4)))
+    gradient = gt.grad(rows, argnums=(0, 1))(a, m)
+    expected = np.sum(gradient[0] * da) + np.sum(gradient[1] * dm)
+    assert gt.jvp(rows, (a, m), (da, dm))[1] == pytest.approx(expected, rel=1e-12)

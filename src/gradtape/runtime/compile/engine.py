@@ -212,13 +212,29 @@ def _emit(ir_text: str, name: str, opt: int, unroll: bool, product: Callable[[An
 
         pipeline = _choose_pipeline(ir_text, opt, unroll)
         machine = compiler.machine(pipeline.code_generation)
-        with llvm.create_context() as context, parse_module(ir_text, machine, context) as module:
-            module.name = name
-            _optimise(machine, module, pipeline)
-            _check_wanted()
-            made = product(machine, module)
+        for tried in (pipeline, pipeline._replace(slp=False)):
+            with llvm.create_context() as context, parse_module(ir_text, machine, context) as module:
+                module.name = name
+                _optimise(machine, module, tried)
+                _check_wanted()
+                if tried.slp and not _is_valid(module):
+                    continue
+                made = product(machine, module)
+                break
     _compilers.append(compiler)
     return made
+
+
+def _is_valid(module: Any) -> bool:
+    """Return whether an optimised module can be translated to machine code.
+
+    The SLP vectoriser of LLVM 22 may use a product before it is computed; the code generator would end the process.
+    """
+    try:
+        module.verify()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
