@@ -1,5 +1,7 @@
 """Lists that grow in loops whose iterations are not counted."""
 
+# ruff: noqa: PERF401 - the loops are what is tested
+
 from __future__ import annotations
 
 import math
@@ -165,7 +167,45 @@ def cleared(x):
     return total
 
 
+def few(x):
+    out = []
+    pairs = []
+    for i in range(3):
+        if x[i] > 0:
+            out.append(x[i] * x[i])
+        for j in range(2):
+            if x[i] > x[j + 1]:
+                pairs.append((x[i], x[j]))
+    total = 1.0 * len(out)
+    for v in out:
+        total += v * len(pairs)
+    for a, b in pairs:
+        total += a * b
+    return total
+
+
+def by_branches(x):
+    out = []
+    if x[0] > 0:
+        out.append(x[0])
+    if x[1] > 5.0:
+        out.append(x[1])
+    elif x[2] > 0:
+        out.append(x[3])
+    else:
+        out.append(x[1])
+        out.append(x[2])
+    total = 0.0
+    for a in out:
+        total += a * a
+    if x[2] < 0:
+        total += out.pop()
+    return total + len(out) + sum(out)
+
+
 PROGRAMS = (
+    few,
+    by_branches,
     until,
     stack,
     queue,

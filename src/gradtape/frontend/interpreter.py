@@ -23,6 +23,7 @@ from gradtape.frontend.growing_lists import (
     checked_item,
     item_at,
     joined,
+    movable,
     moved,
     sliced,
     type_of_items,
@@ -517,6 +518,8 @@ class Interpreter:
         firsts: dict[Any, Any] = {}
         seconds: dict[Any, Any] = {}
         for key, first, second in _pairs(names, other_names, live, lists, other_lists):
+            if isinstance(key, ListReference) and not self.loops:
+                first, second = self._grown_alike(first, then, second, otherwise)
             plan = planner.widen(Fixed(first), second)
             plans[key], firsts[key], seconds[key] = plan, first, second
         changed = [key for key, plan in plans.items() if not isinstance(plan, Fixed)]
@@ -538,6 +541,18 @@ class Interpreter:
             for key, slot in slots.items():
                 joined[key] = slot.read()
         self.adopt(joined)
+
+    def _grown_alike(self, first: Any, then: list[Statement], second: Any, otherwise: list[Statement]) -> Any:
+        """Return the contents of a list after two branches, of which one has appended to it: as growing ones, if items have one type."""
+        lengths = [len(one) if type(one) is tuple else None for one in (first, second)]
+        type_ = None if lengths[0] == lengths[1] else type_of_items(Conflict(first, second))
+        if type_ is None or None in lengths:
+            return first, second
+        grown = []
+        for content, statements in ((first, then), (second, otherwise)):
+            with self.build.block(statements):
+                grown.append(movable(self.build, content, type_))
+        return grown
 
     def adopt(self, joined: dict[Any, Any]) -> None:
         """Let names and lists hold what was joined."""

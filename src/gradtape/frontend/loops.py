@@ -356,7 +356,8 @@ class _Fixpoint:
         if before != () and not isinstance(before, GrowingList):
             type_ = joined(type_of_items(before), type_)
         small = isinstance(self.count, int) and self.count <= MOST_SMALL
-        if type_ is None or (small and old is None):
+        length = None if isinstance(after, Conflict) else _length(after)
+        if type_ is None or (small and old is None and isinstance(length, int)):
             raise NeedsStaticError(
                 "the items that a loop appends to a list have different types",
                 where=here.site,
@@ -368,7 +369,7 @@ class _Fixpoint:
                 self.plans.pop(key, None)
                 self.widened = True
             return
-        grown = ix.difference(_length(after), _length(before)) if not isinstance(after, Conflict) else None
+        grown = None if length is None else ix.difference(length, _length(before))
         step = grown if old is None or old.step == grown else None
         new = Growth(type_, max(appended, (old and old.room) or 0), step)
         if old is None or not (old.type is new.type and old.room == new.room and old.step == new.step):
