@@ -171,5 +171,31 @@ def test_errors_of_math_that_the_code_catches_are_raised(function, x):
     np.testing.assert_allclose(tape.gradient(value, watched), gt.grad(function)(x), rtol=1e-12)
 
 
+def guarded(a, b):
+    total = 0.0
+    for k in range(3):
+        try:
+            total += a / (b - k) + 1.0 // (b + 1.0 - k) + a % (b + 2.0 - k)
+        except ZeroDivisionError:
+            total += a * (k + 1.0)
+    return total
+
+
+@pytest.mark.parametrize("b", [0.5, 1.0, 0.0, -1.0])
+def test_divisions_of_numbers_by_zero_that_the_code_handles_raise_an_error(b):
+    function = gt.jit(guarded)
+    for _ in range(2):
+        assert function(2.5, b) == pytest.approx(guarded(2.5, b), rel=1e-12)
+    assert function(2.5, 0.25) == pytest.approx(guarded(2.5, 0.25), rel=1e-12)
+
+
+def test_a_division_is_that_of_numpy_where_nobody_handles_the_error():
+    assert gt.jit(lambda a, b: a / b)(1.0, 0.0) == np.inf
+
+
+def test_numbers_of_numpy_are_divided_by_zero():
+    assert gt.jit(guarded)(np.float64(2.5), np.float64(1.0)) == np.inf
+
+
 def test_a_function_of_math_without_try_is_not_asked():
     assert np.isnan(gt.jit(lambda x: math.sqrt(x[0]))(np.array([-1.0])))

@@ -6,7 +6,7 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from gradtape.kinds.refusals import library_of, refusal
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.dispatch.dispatch import OPERAND_TYPES, fast_rule
+from gradtape.trace.jit.outcomes import is_handled
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.source.sites import user_site
 
@@ -61,10 +62,21 @@ def _sequence(other: Any) -> Any:
     return NotImplemented
 
 
+DIVISIONS: Final = frozenset({"divide", "floor_divide", "remainder"})
+"""Operators for which Python's numbers raise ZeroDivisionError, where NumPy's have infinity or NaN."""
+
+
+def _check_divisor(divisor: Any, frame: Any) -> None:
+    """Raise Python's error for a division of Python's numbers by zero, if user code handles it; else the result is NumPy's."""
+    if is_handled(frame) and bool(divisor == 0):
+        raise ZeroDivisionError("division by zero")
+
+
 def _binary(name: str) -> Callable[[Any, Any], Any]:
     """Return the method of a binary operator, of which the array is the left operand."""
     rule = _power if name == "power" else fast_rule(getattr(np, name))
     always_c = name in ALWAYS_C
+    divides = name in DIVISIONS
 
     def operate(self: Any, other: Any) -> Any:
         observer = prediction.observer
@@ -85,7 +97,10 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
                 return NotImplemented
             right = unwrap(other)
         here.site = user_site()
-        made = self.wrap_value(rule(self._current if self._base is None else self.value, right))
+        result = rule(self._current if self._base is None else self.value, right)
+        if divides and result.aval.weak:
+            _check_divisor(other, _frame(1))
+        made = self.wrap_value(result)
         return made if ordered or always_c else with_layout_of(made, (self, other))
 
     return operate
@@ -94,6 +109,7 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
     rule = fast_rule(getattr(np, name))
     always_c = name in ALWAYS_C
+    divides = name in DIVISIONS
 
     def operate(self: Any, other: Any) -> Any:
         observer = prediction.observer
@@ -104,7 +120,10 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
             if other is NotImplemented:
                 return NotImplemented
         here.site = user_site()
-        made = self.wrap_value(rule(unwrap(other), self.value))
+        result = rule(unwrap(other), self.value)
+        if divides and result.aval.weak:
+            _check_divisor(self, _frame(1))
+        made = self.wrap_value(result)
         if (self._contiguous is True and is_c_contiguous(other)) or always_c:
             return made
         return with_layout_of(made, (other, self))
