@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 import pytest
 
@@ -33,6 +34,35 @@ def total(a):
     given = {"a": a.copy()}
     eliminate(*given.values())
     return sum([np.sum(part) for part in flattened([[given["a"]]])])
+
+
+def test_the_functions_that_cannot_be_translated_call_some_that_can(matrix):
+    with gt.config.override(loops="compile"):
+        function = gt.value_and_grad(total)
+        value, gradient = function(matrix)
+    assert "eliminate was compiled from its code" in gt.inspect.explain(function)
+    expected, slopes = gt.value_and_grad(total)(matrix)
+    assert value == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-10, atol=1e-12)
+
+
+@numba.njit
+def smoothed(u, f):
+    for i in range(1, len(u)):
+        u[i] += f[i] * u[i - 1] + 0.1
+
+
+def test_a_function_of_numba_writes_to_an_array_that_the_caller_has_made():
+    def function(f):
+        u = np.zeros(len(f))
+        u[0] = 1.0
+        for _ in range(2):
+            smoothed(u, f)
+        return np.sum(u)
+
+    value, gradient = gt.value_and_grad(function)(np.array([1.0, 2.0, 3.0]))
+    assert value == pytest.approx(24.3)
+    np.testing.assert_allclose(gradient, [0.0, 11.0, 6.3], rtol=1e-12)
 
 
 @pytest.fixture

@@ -44,6 +44,21 @@ def test_a_loop_that_goes_on_for_long_is_compiled():
     assert "decay was compiled from its code: the loop at" in text and "test_mode.py" in text
 
 
+def test_a_loop_that_stores_many_elements_is_a_long_one():
+    def swept(x):
+        y = x.copy()
+        for k in range(20):
+            for i in range(1, len(y)):
+                y[i] = 0.5 * y[i - 1] + y[i] * (0.1 * k)
+        return y[-1]
+
+    x = np.arange(1.0, 6.0)
+    function = gt.jit(swept)
+    assert np.isclose(function(x), swept(x))
+    text = gt.inspect.explain(function)
+    assert "swept was compiled from its code" in text and " elements, and went on" in text
+
+
 def test_a_short_loop_is_not():
     function = gt.jit(lambda x: sum(x * k for k in range(10)))
     assert function(2.0) == 90.0

@@ -57,6 +57,7 @@ from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import user_site
+from gradtape.trace.translation.trace_budget import watch_store
 
 _make = object.__new__
 _reference = weakref.ref
@@ -338,6 +339,7 @@ class Array(Operators, Methods, Attributes, Handle):
 
     def __setitem__(self, key: Any, new: Any) -> None:
         here.site = user_site()
+        watch_store(key, self.ndim)
         if type(new) is Selection:
             written = write_selection(self.value, key, new) if is_traced_mask(self, key) else None
             if written is not None:

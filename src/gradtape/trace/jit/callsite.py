@@ -423,7 +423,7 @@ class CallSite:
         often = captures.tree.count >= min(UNEQUAL_TRACES, config.trace_limit)
         if missed is None or not often or not missed.specialisation.may_be_loop:
             return None
-        if self.translates is not None or config.loops != "auto":
+        if self.translates is not None or config.loops == "trace":
             return None
         site = missed.specialisation.guards[missed.guard].site
         self.translates = f"what Python sees at {site!r} differs from call to call"
@@ -502,7 +502,7 @@ class CallSite:
 
     def _reason_to_translate(self, error: BaseException) -> str | None:
         """Return why functions are to be translated, if an error that ended a trace says so."""
-        if self.translates is not None or config.loops != "auto":
+        if self.translates is not None or config.loops == "trace":
             return None
         if isinstance(error, TranslationWanted):
             return error.reason
@@ -555,7 +555,7 @@ class CallSite:
         """Trace the copy of the function, write its side effects back, and return the specialisation and the variables it created."""
         trace = walk.trace
         trace.dynamic_trips = dynamic_trips
-        by_need = config.loops == "auto"
+        by_need = config.loops != "trace"
         trace.translates = (self.translates or "") if by_need else ""
         leaves, inputs = call.placeholders(trace, objects)
         walk.begin()

@@ -117,6 +117,7 @@ class TranslatedCall:
         """Return the result."""
         translation, reference, values = self.prepare()
         outs = procedure(reference, _operands(translation, reference, values))
+        self.seen.clear()  # who writes to a preallocated array has to be the only one who holds its memory
         for place, number in translation.mutated.items():
             self._write(self.leaves[place], outs[number])
         return _result(translation, outs)

@@ -10,12 +10,17 @@ from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any, Final
 
+import numpy as np
+
 from gradtape.ir.graph import next_serial
 from gradtape.trace.patching.bytecode import is_in_loop
 from gradtape.trace.source.sites import CLOCK, is_user_file, site_of
 
 LONG: Final = 4096
 """Operations of a trace from which a loop of Python is taken for a long one. To trace them takes about 50 milliseconds."""
+
+STORED: Final = 64
+"""Operations as which an element counts that a loop of Python stores: what is traced copies the array, or has to prove that it need not."""
 
 BRANCHES: Final = 16
 """Times that a loop of Python takes a branch from which on the order may be irregular."""
@@ -69,6 +74,7 @@ class _State(threading.local):
     first = 0
     limit = 0
     reads = 0
+    stores = 0
     base: CodeType | None = None
     consent: Callable[[], bool] | None = None
 
@@ -88,16 +94,16 @@ def watched(base: CodeType, consent: Callable[[], bool] | None = None) -> Iterat
     consent : callable, optional
         Asked before; if it returns False, the loop goes on to its end.
     """
-    before = _state.first, _state.limit, _state.base, _state.consent
+    before = _state.first, _state.limit, _state.base, _state.consent, _state.stores
     key = id(before)
-    _state.first, _state.limit, _state.reads = next_serial(), LONG, 0
+    _state.first, _state.limit, _state.reads, _state.stores = next_serial(), LONG, 0, 0
     _state.base, _state.consent = base, consent
     _watches.add(key)
     CLOCK.__class__ = _Watched
     try:
         yield
     finally:
-        _state.first, _state.limit, _state.base, _state.consent = before
+        _state.first, _state.limit, _state.base, _state.consent, _state.stores = before
         _watches.discard(key)
         if not _watches:
             CLOCK.__class__ = _PLAIN
@@ -111,14 +117,41 @@ def _look() -> None:
     if _state.reads < OFTEN:
         return
     _state.reads = 0
-    count = next_serial() - _state.first
-    if count < _state.limit:
+    count, stores = next_serial() - _state.first, _state.stores
+    effort = count + STORED * stores
+    if effort < _state.limit:
         return
     loop = _loop_around()
     if loop is None:
-        _state.limit = 2 * count
+        _state.limit = 2 * effort
         return
-    _end(f"the loop at {site_of(loop)!r} had recorded {count} operations, and went on", loop)
+    recorded = f"{count} operations" + (f" and stored {stores} elements" if stores else "")
+    _end(f"the loop at {site_of(loop)!r} had recorded {recorded}, and went on", loop)
+
+
+def watch_store(key: Any, rank: int) -> None:
+    """Count the store of an element of an array, ``x[i, j] = v``, in a watched trace.
+
+    Parameters
+    ----------
+    key : object
+        The index.
+    rank : int
+        The number of axes of the array.
+    """
+    if not _watches or not rank:
+        return
+    if type(key) is tuple:
+        is_element = len(key) == rank and all(map(is_index, key))
+    else:
+        is_element = rank == 1 and is_index(key)
+    if is_element:
+        _state.stores += 1
+
+
+def is_index(key: Any) -> bool:
+    """Return whether an index is that of one row."""
+    return isinstance(key, int | np.integer)
 
 
 def _end(reason: str, loop: FrameType) -> None:
