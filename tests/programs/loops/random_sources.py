@@ -1,4 +1,5 @@
-"""Random functions with loops, as source text that Python and Numba run: scalars and arrays as state, early exits, views.
+"""Random functions with loops, as source text that Python and Numba run: scalars, arrays, tuples and lists as state, early exits, views of
+views, masks, permutations, arrays whose shape changes, local functions that write to arrays, complex numbers.
 
 All numbers stay small: what is stored is damped. Indices are within bounds by construction.
 """
@@ -17,6 +18,12 @@ MOST_DEPTH = 3
 class SourceMaker:
     """Draws a function ``f(a, m, x)`` of a vector, a square matrix and a number; `n` is their size.
 
+    Parameters
+    ----------
+    seed : int
+    rich : bool
+        Draw from all kinds of statements; else from those that there were first, so that old seeds have their functions.
+
     Attributes
     ----------
     lines : list of str
@@ -25,7 +32,8 @@ class SourceMaker:
         Expressions of each kind that the open block knows; an index is in ``range(n)``.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rich: bool = False) -> None:
+        self.rich = rich
         self.random = np.random.default_rng(seed)
         self.lines = ["def f(a, m, x):", "    n = len(a)"]
         self.margin = 1
@@ -36,6 +44,7 @@ class SourceMaker:
         self.matrices: list[str] = []
         self.indices: list[str] = []
         self.kept: set[str] = set()
+        self.lists: list[str] = []
 
     def source(self) -> str:
         """Return the function's text."""
@@ -46,17 +55,30 @@ class SourceMaker:
         if self.chance(0.3):
             self.write("def g(y, z):", "    return np.sin(y) * z + 0.1 * y")
             self.kept.add("g")
+        if self.rich:
+            self.start_rich()
         for _ in range(self.random.integers(2, 5)):
             self.statement(0)
         self.write(
             "total = s + 0.1 * k",
+            *(["for y in u:", "    total = 0.9 * total + y"] if self.lists else []),
             "for i in range(n):",
-            "    total += (1.0 + i) * v[i] + np.sin(w[i])",
+            f"    total += (1.0 + i) * v[i] + np.sin(w[i]){' * (1 + q[i])' if self.rich else ''}",
             "    for j in range(n):",
             "        total += 0.1 * (i - j + 2) * p[i, j]",
             "return total",
         )
         return "\n".join(self.lines) + "\n"
+
+    def start_rich(self) -> None:
+        """Define what the further kinds of statements need."""
+        self.write("q = np.arange(n)")
+        if self.chance(0.3):
+            self.write("def h(y, i):", "    y[i] = 0.5 * y[i - 1] + 0.3 * np.sin(y[i])", "    return y[i]")
+            self.kept.add("h")
+        if self.chance(0.3):
+            self.write("u = [s]")
+            self.lists.append("u")
 
     def write(self, *lines: str) -> None:
         self.lines += ["    " * self.margin + line for line in lines]
@@ -84,10 +106,20 @@ class SourceMaker:
 
     def index(self) -> str:
         """Return an index within bounds; it may be negative or of the data."""
-        choices = ["0", "n - 1", "-1", "k % n"]
+        choices = ["0", "n - 1", "-1", "k % n", *(["q[k % n]"] if self.rich else [])]
         if self.indices:
             i = self.pick(self.indices)
-            choices = [i, i, i, i, f"({i} + 1) % n", f"n - 1 - {i}", f"{i} - 1", *choices]
+            choices = [
+                i,
+                i,
+                i,
+                i,
+                f"({i} + 1) % n",
+                f"n - 1 - {i}",
+                f"{i} - 1",
+                *([f"q[{i}]"] if self.rich else []),
+                *choices,
+            ]
         if self.chance(0.06):
             return f"int(2.0 + np.sin(3.0 * {self.pick(self.scalars)})) % n"
         return self.pick(choices)
@@ -124,6 +156,8 @@ class SourceMaker:
         if self.indices:
             i = self.pick(self.indices)
             choices += [f"{i} % 2 == 0", f"{i} > {self.index()}", f"{choices[0]} and {i} != 1"]
+        if self.indices and self.rich:
+            choices += [f"not ({choices[0]} or {i} == n - 2)", f"-0.6 < {self.element()} <= 0.5 * s"]
         return self.pick(choices)
 
     # Statements
@@ -131,12 +165,18 @@ class SourceMaker:
     def statement(self, depth: int) -> None:
         inner = depth < MOST_DEPTH
         kinds = [self.assign, self.store, self.store, self.store, self.augment, self.slices, self.reduce]
+        if self.rich:
+            kinds += [self.masked, self.permute, self.complex, self.resize, self.pair]
         if inner:
             kinds += [self.loop, self.loop, self.loop, self.branch, self.loop_while]
         else:
             kinds += [self.swap]
+        if self.lists:
+            kinds += [self.append, self.append]
+        if "h" in self.kept:
+            kinds += [self.call]
         if self.loops:
-            kinds += [self.leave, self.row, self.fresh]
+            kinds += [self.leave, self.row, self.fresh, *([self.part] if self.rich else [])]
         kinds[self.random.integers(len(kinds))](depth)
 
     def body(self, depth: int) -> None:
@@ -204,6 +244,97 @@ class SourceMaker:
             )
         )
 
+    def masked(self, depth: int) -> None:
+        """Write where a condition holds."""
+        v, w = self.pick(self.vectors), self.pick(self.vectors)
+        bound = f"{self.random.uniform(-0.5, 0.5):.3f}"
+        b = self.name("b")
+        self.write(
+            *[
+                [f"{v}[{v} > {bound}] *= 0.7"],
+                [f"{v}[{w} < {bound}] = 0.5 * s"],
+                [f"{v}[:] = np.where({w} > {bound}, 0.5 * {v}, 0.3 * {w})"],
+                [f"s = 0.5 * s + 0.2 * {v}[{v} > {bound}].sum()"],
+                [f"{b} = {v} > {bound}", f"if {b}[{self.index()}]:", f"    k += {b}.sum()"],
+            ][self.random.integers(5)]
+        )
+
+    def permute(self, depth: int) -> None:
+        """Change the integers, or read by them."""
+        one, other = self.index(), self.index()
+        v = self.pick(self.vectors)
+        self.write(
+            self.pick(
+                [
+                    f"q[{one}], q[{other}] = q[{other}], q[{one}]",
+                    f"q[{one}] = (q[{other}] + 1) % n",
+                    f"{v}[:] = 0.8 * {v}[q]",
+                    f"s = 0.5 * s + 0.2 * {v}[q[{one}]]",
+                    "q[:] = q[::-1].copy()",
+                ]
+            )
+        )
+
+    def complex(self, depth: int) -> None:
+        c = self.name("c")
+        self.write(
+            f"{c} = complex({self.number(1)}, {self.number(1)})",
+            f"{c} = {c} * {c} / (2.0 + abs({c}) ** 2)",
+            f"s = 0.5 * s + {c}.real * 0.3 - {c}.imag * 0.2",
+        )
+
+    def resize(self, depth: int) -> None:
+        """An array whose length follows from data."""
+        z = self.name("z")
+        self.write(f"{z} = {self.pick(self.vectors)}.copy()")
+        shorter = f"{z} = {z}[1:]"
+        if self.chance(0.5):
+            self.write(
+                f"while len({z}) > 1 and {self.condition()}:", f"    {shorter}", f"    {z}[0] += 0.3 * s"
+            )
+        elif self.chance(0.5):
+            self.write(f"if {self.condition()}:", f"    {z} = np.append({z}, s)")
+        else:
+            self.write("for i in range(2):", f"    {z} = {z}[{z} > {self.random.uniform(-0.5, 0.2):.3f}]")
+        self.write(f"s = 0.4 * s + 0.2 * np.sum({z} * {z}) + 0.1 * len({z})")
+
+    def pair(self, depth: int) -> None:
+        """A tuple of numbers, of which one may change."""
+        t = self.name("t")
+        self.write(f"{t} = ({self.number(1)}, {self.number(1)}, k)")
+        if self.chance(0.5):
+            self.write(f"if {self.condition()}:", f"    {t} = ({t}[1], 0.5 * {t}[0], {t}[2] + 1)")
+        self.write(f"s, k = 0.5 * s + 0.3 * {t}[0] * {t}[1], {t}[2]")
+
+    def append(self, depth: int) -> None:
+        u = self.pick(self.lists)
+        self.write(
+            *[
+                [f"{u}.append({self.number(1)})"],
+                [f"if {self.condition()}:", f"    {u}.append({self.number(1)})"],
+                [f"{u}[-1] = 0.5 * {u}[-1] + {self.number(1)}"],
+                [f"s = 0.6 * s + 0.2 * {u}[len({u}) // 2]"],
+                [f"if len({u}) > 2:", f"    s = 0.5 * s + 0.3 * {u}.pop()"],
+            ][self.random.integers(5)]
+        )
+
+    def call(self, depth: int) -> None:
+        """A local function that writes to an array, or to a part of one."""
+        v, p = self.pick(self.vectors), self.pick(self.matrices)
+        given = self.pick([v, v, f"{p}[{self.index()}]", f"{p}[:, {self.index()}]", f"{v}[::-1]"])
+        self.write(f"s = 0.5 * s + 0.4 * h({given}, {self.index()})")
+
+    def part(self, depth: int) -> None:
+        """A name for a view of a view, of any length, through which the block writes."""
+        r, i = self.name("r"), self.pick(self.indices) if self.indices else "1"
+        base = self.pick([self.pick(self.vectors), f"{self.pick(self.matrices)}[{self.index()}]"])
+        self.write(
+            f"{r} = {base}{self.pick(['[::-1]', f'[{i}:]', '[::2]', f'[:{i} + 1]', '[1:][::-1]'])}",
+            f"if len({r}) > 1:",
+            f"    {r}[-1] = 0.5 * {r}[0] + {self.number(1)}",
+            f"    s = 0.5 * s + 0.2 * {r}.sum()",
+        )
+
     def loop(self, depth: int) -> None:
         i = self.name("i")
         ranges = ["n", "n", "1, n", "n - 1, -1, -1", "0, n, 2"]
@@ -227,6 +358,8 @@ class SourceMaker:
             else:
                 self.lines.append("    " * (self.margin - 1) + f"for {i} in range({self.pick(ranges)}):")
             self.body(depth)
+        if self.rich and self.chance(0.15):
+            self.write("else:", f"    s = 0.5 * s + 0.2 * {self.element()}")
 
     @contextmanager
     def opened(self, i: str) -> Iterator[None]:
@@ -294,12 +427,12 @@ class SourceMaker:
         self.write(f"{z}[{self.index()}] += {self.number()}")
 
 
-def random_source(seed: int) -> str:
-    """Return the source text of a random function.
+def random_source(seed: int, rich: bool = False) -> str:
+    """Return the source text of a random function; see `SourceMaker`.
 
     Examples
     --------
     >>> random_source(0).splitlines()[0]
     'def f(a, m, x):'
     """
-    return SourceMaker(seed).source()
+    return SourceMaker(seed, rich).source()
