@@ -153,7 +153,7 @@ def notebook_page(path: Path) -> tuple[str, dict[str, bytes], str]:
             else:
                 text = html.escape(data["text/plain"].rstrip("\n"), quote=False)
                 parts.append(f"<div class='output'><pre>{text}</pre></div>")
-    sentence = re.split(r"(?<=[a-z][.?])\s", about.replace("\n", " ").replace("`", ""))[0]
+    sentence = re.split(r"(?<=[a-z)][.?])\s", about.replace("\n", " ").replace("`", ""))[0]
     card = (
         f'<a class="card" href="{path.stem}.html"><img src="{shown}" alt="" loading="lazy">'
         f"<strong>{html.escape(title)}</strong><span>{html.escape(sentence)}</span></a>"
