@@ -12,12 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.errors import LoweringError
+from gradtape.ir.body import Body
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.op import NDArray
+from gradtape.ir.printer import identifier
 from gradtape.ir.types import part_dtype
 from gradtape.loops.workspace import RESERVED, plan_memory
 from gradtape.lower.c.expressions import c_type, constant_text
 from gradtape.lower.c.printer import print_c
+from gradtape.lower.c.procedures import print_procedure
 from gradtape.lower.pipeline import schedule_of
 from gradtape.passes.rewrite import closed
 from gradtape.records import value_record
@@ -150,6 +153,7 @@ class CModule:
         self.parts: dict[str, str] = {}
         self.routines = {"gemm": "gemm_blas"} if blas else {}
         self.calls_blas = False
+        self._names: dict[Any, str] = {}
 
     def text(self) -> str:
         """Return the file without its head."""
@@ -173,12 +177,32 @@ class CModule:
         captured = [value.data for value in graph.constants() if value.data is not None]
         constants = [self._constant(function.name, array) for array in (*function.hidden, *captured)]
         loops = f"{function.name}_loops"
-        self.parts[loops] = print_c(program, loops, offsets, self.helper, self.routines)
+        self.parts[loops] = print_c(program, loops, offsets, self.helper, self.routines, self.procedure)
         given = [f"&{one.name}" if one.is_number else one.name for one in function.parameters]
         made = [one.name for one in function.results]
         call = f"return {loops}({', '.join([*given, *constants, *made, 'workspace'])});"
         self.parts[function.name] = f"{function.prototype()}\n{{\n    {call}\n}}"
         return workspace
+
+    def procedure(self, reference: Any) -> str:
+        """Add the function of a procedure; return its name."""
+        name = self._names.get(reference)
+        if name is None:
+            (wish,) = c_names([identifier(reference.name)])
+            name = self._names[reference] = f"{wish}_procedure{len(self._names)}"
+            self.parts[name] = print_procedure(reference.procedure, name, self.helper, self.body)
+        return name
+
+    def body(self, graph: Body) -> tuple[str, list[str], int]:
+        """Add the function of an array computation of a procedure; return its name, those of its constants, and its workspace."""
+        program = schedule_of(graph)
+        offsets, workspace = plan_memory(program)
+        name = f"body{len(self.parts)}"
+        constants = [
+            self._constant(name, value.data) for value in graph.constants() if value.data is not None
+        ]
+        self.parts[name] = print_c(program, name, offsets, self.helper, self.routines, self.procedure)
+        return name, constants, workspace - RESERVED
 
     def _constant(self, prefix: str, array: NDArray) -> str:
         """Add a captured array, flat; return its name."""

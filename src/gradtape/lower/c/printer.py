@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from gradtape.errors import LoweringError
 from gradtape.kinds.elementwise import Instruction
@@ -64,6 +64,7 @@ def print_c(
     offsets: Mapping[Buffer, int],
     helper: Helper,
     routines: Mapping[str, str],
+    procedure: Callable[[Any], str],
 ) -> str:
     """Return a program as a C function.
 
@@ -79,13 +80,15 @@ def print_c(
         Adds functions of the folder ``routines`` to the file.
     routines : mapping of str to str
         The files that are used in place of others: those that call BLAS.
+    procedure : callable
+        Adds the function of a procedure to the file, and returns its name.
 
     Raises
     ------
     LoweringError
         For what C does not have: functions of SciPy, some decompositions, calls of Python.
     """
-    return _Printer(program, offsets, helper, routines).function(name)
+    return _Printer(program, offsets, helper, routines, procedure).function(name)
 
 
 class _Printer:
@@ -97,11 +100,13 @@ class _Printer:
         offsets: Mapping[Buffer, int],
         helper: Helper,
         routines: Mapping[str, str],
+        procedure: Callable[[Any], str],
     ) -> None:
         self.program = program
         self.offsets = offsets
         self.helper = helper
         self.routines = routines
+        self.procedure = procedure
         self.used = _used_names(program.body)
         self.fails = False
         self.stacks: dict[str, Buffer] = {}
@@ -290,6 +295,11 @@ class _Printer:
     # Routines
 
     def _routine(self, call: RoutineCall) -> str:
+        if call.library == "procedure":
+            self.fails = True
+            larger = self.helper("larger", T="int", dtype="int")
+            function = self.procedure(call.numbers[0])
+            return f"{FAILED} = {larger}({FAILED}, {function}({', '.join(map(self.place, call.operands))}));"
         dtype = call.operands[0][0].dtype
         places = {"T": c_type(dtype), "dtype": dtype.name, "letter": "s" if dtype.itemsize == 4 else "d"}
         if call.library == "lapack":
@@ -394,17 +404,12 @@ def _pairs_swapped(pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
 
 def refused(call: RoutineCall) -> LoweringError:
     """Return the error for a routine that there is not in C."""
-    what = {
-        "procedure": "it was compiled from its source, as long loops and functions of Numba are",
-        "python": "Python computes it",
-    }.get(
-        call.library,
-        "it needs LAPACK, of which exported C has Cholesky's and the LU decomposition and their solvers alone",
+    what = (
+        "it needs LAPACK, of which exported C has Cholesky's and the LU decomposition and their solvers alone"
     )
-    name = call.numbers[0].name if call.library == "procedure" else call.function
     return LoweringError(
-        f"{name} cannot be exported as C",
-        why=what,
+        f"{call.function} cannot be exported as C",
+        why="Python computes it" if call.library == "python" else what,
         remedy="export a .gradtape file, which gt.load calls from Python, or compute it outside and pass it as an argument",
     )
 
