@@ -248,6 +248,8 @@ def test_ten_thousand_nodes_can_be_used(browser: Browser, model: dict[str, Any],
     page.wait_for_selector(".box")
     assert page.locator(".box").count() < 400
     of_line(page, "f7(y)").click()
+    page.wait_for_selector(".chosen-box")
+    page.locator("#whole").click()
     expect(page.locator(".chosen-box")).to_have_count(2)
     # All nodes: one shape for each colour while they are small, boxes when they are near.
     page.locator("#grouping").select_option("node")

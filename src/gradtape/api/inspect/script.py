@@ -154,15 +154,14 @@ def status_of(run: Callable[[], None], failures: list[BaseException] | None = No
 
 
 def _from_the_script_on(trace: types.TracebackType | None) -> types.TracebackType | None:
-    """Return a traceback without the frames that started the script."""
-    first = trace
+    """Return a traceback without the frames that started the script; None for an error in its syntax, which has no others."""
     while trace is not None and trace.tb_frame.f_code.co_filename in (
         __file__,
         runpy.__file__,
         "<frozen runpy>",
     ):
         trace = trace.tb_next
-    return trace or first
+    return trace
 
 
 def wait_for_threads() -> None:

@@ -77,6 +77,8 @@ def run_inspected(
         wait_for_threads()
     failure = "".join(f"{type(error).__name__}: {error}" for error in failures)
     model = watched.model(Path(target).name, failure=failure)
+    if failures and not model["functions"]:
+        return status  # the traceback says why there is nothing to show
     try:
         model = only(model, function, target) if function else model
         if not model["functions"]:

@@ -8,6 +8,7 @@
   const MOST_FOUND = 60; // search results
   const MOST_DRAWN = 400; // boxes that are drawn one by one; more are drawn as one shape, without text
   const PER_ROW = 14; // boxes beside each other; wider layers are folded
+  const MOST_ROWS = 40; // rows of boxes below each other
   const BOX = 38, STEP = 74, GAP = 22, COLUMN_GAP = 90;
 
   const $ = (id) => document.getElementById(id);
@@ -310,6 +311,12 @@
       pane.append(element("span", { class: "quiet" }, "Choose a line, a box, a nest or an instruction to see what belongs to it."));
       return;
     }
+    if (!chosen.size && !chosenTraced.size) {
+      const here = model.problems.filter((problem) => chosenLines.has(keyOf(problem)));
+      for (const problem of here) pane.append(element("div", {}, element("b", {}, `${problem.what}. `), problem.why, " ", problem.remedy));
+      pane.append(element("div", { class: "quiet" }, "No operation of this program is at this line."));
+      return;
+    }
     const stage = chosen.size ? "compiled" : "traced";
     const nodes = stage === "compiled" ? chosen : chosenTraced;
     const rows = [...nodes].map((node) => program[stage].nodes[node]);
@@ -551,7 +558,7 @@
   function place() {
     const { boxes } = graph;
     const halves = [boxes.filter((box) => box.way !== 1), boxes.filter((box) => box.way === 1)];
-    const heights = [];
+    const rowsOf = [0, 0];
     halves.forEach((half, side) => {
       const own = new Set(half.map((box) => box.number));
       for (const box of half) {
@@ -585,10 +592,9 @@
           spread(line, line.map((box) => wish.get(box)));
         }
       }
-      lines.forEach((line, k) => { for (const box of line) box.row = k; });
-      heights[side] = Math.max((lines.length - 1) * STEP + BOX, BOX);
+      rowsOf[side] = fold(lines);
     });
-    const height = Math.max(...heights);
+    const height = Math.max(...rowsOf.map((rows) => Math.max((rows - 1) * STEP + BOX, BOX)));
     let left = 0;
     graph.titles = [];
     halves.forEach((half, side) => {
@@ -603,6 +609,27 @@
     });
     graph.width = Math.max(left - COLUMN_GAP, 1);
     graph.height = height;
+  }
+
+  // Number the rows of boxes; many rows become several columns beside each other, as lines of text do. Returns how many rows there are.
+  function fold(lines) {
+    const extent = (some) => [Math.min(...some.flat().map((box) => box.x - box.w / 2)), Math.max(...some.flat().map((box) => box.x + box.w / 2))];
+    const filled = lines.filter((line) => line.length);
+    if (filled.length <= MOST_ROWS) {
+      lines.forEach((line, k) => { for (const box of line) box.row = k; });
+      return lines.length;
+    }
+    const widths = filled.map((line) => { const [low, high] = extent([line]); return high - low + COLUMN_GAP; });
+    const mean = widths.reduce((sum, width) => sum + width, 0) / widths.length;
+    const rows = Math.max(MOST_ROWS, Math.ceil(Math.sqrt((filled.length * mean) / STEP)));
+    let left = 0;
+    for (let at = 0; at < filled.length; at += rows) {
+      const column = filled.slice(at, at + rows);
+      const [low, high] = extent(column);
+      column.forEach((line, k) => { for (const box of line) { box.row = k; box.x += left - low; } });
+      left += high - low + COLUMN_GAP;
+    }
+    return rows;
   }
 
   // Place boxes in their order as near to wishes as their widths allow: pool adjacent violators.
@@ -644,9 +671,9 @@
     const { clientWidth: width, clientHeight: height } = $("canvas");
     isMoved = false;
     if (!graph || !width) return;
-    const whole = Math.min(width / (graph.width + 40), height / (graph.height + 70), 1.25);
+    const whole = Math.min((width - 24) / graph.width, (height - 48) / graph.height, 1.25);
     const scale = Math.max(whole, always ? 0.002 : 0.6);
-    camera = { scale, x: (width - graph.width * scale) / 2, y: Math.max((height - graph.height * scale) / 2, 26) };
+    camera = { scale, x: (width - graph.width * scale) / 2, y: Math.max((height + 16 - graph.height * scale) / 2, 30) };
     if (graph.width * scale > width && graph.titles.length) { // the end of the forward half, where the result is
       const last = graph.boxes.reduce((a, b) => (b.way !== 1 && b.y >= a.y ? b : a));
       camera.x = width / 2 - last.x * scale;
