@@ -53,3 +53,12 @@ def test_reasons_say_why_nests_are_apart():
     assert {note.node for note in apart} <= set(located.graph.nodes)
     explained = gt.inspect.explain(function)
     assert "shares loop" in explained or "is stored" in explained
+
+
+def test_routines_of_several_lines_have_no_locations():
+    function = gt.jit(gt.vmap(lambda x: np.linalg.solve(np.eye(3) * x, np.ones(3))))
+    function(np.arange(1.0, 5.0))
+    located = lower_located(function.site.specialisations()[0].graph)
+    assert "(\n" in located.ir_text  # the head of a routine
+    llvm, _ = listings(with_locations(located.ir_text, lambda name: 1))
+    assert {node for _, node in llvm_listing(llvm)["kernel"]} == {0, 1}

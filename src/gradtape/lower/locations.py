@@ -65,13 +65,17 @@ def with_locations(ir_text: str, node_of: Callable[[str], int]) -> str:
 
     for line in ir_text.splitlines():
         definition = _DEFINITION.match(line)
-        if definition is not None:
+        if definition is not None and line.endswith(
+            "{"
+        ):  # the heads of routines, which nodes share, have several lines
             scope = add(
                 f'distinct !DISubprogram(name: "{definition[1]}", file: !{first}, type: !{first + 2}, unit: !{first + 1}, '
                 "spFlags: DISPFlagLocalToUnit | DISPFlagDefinition)"
             )
-            line = f"{line.rstrip()[:-1]}!dbg !{scope} {{"
+            line = f"{line[:-1]}!dbg !{scope} {{"
         lines.append(line)
+        if scope and ";" in line:
+            lines[-1] = line.partition(";")[0].rstrip()
         if not scope or not _INSTRUCTION.match(line):
             if waiting and not line.startswith("  "):
                 settle(0)
