@@ -145,7 +145,9 @@ class Problem:
         if self.fixed is not None:
             sides = np.where(self.fixed, 2, sides)
         is_near = (
-            (side_of(x, *bounds, near=self.near) != 0) & (sides == 0) if bounds else np.zeros(x.shape, bool)
+            (side_of(x, bounds[0], bounds[1], self.near) != 0) & (sides == 0)
+            if bounds
+            else np.zeros(x.shape, bool)
         )
         made = {"x": x, "sides": sides, "duals": np.zeros(0), "active": np.zeros(0, int)}
         if not others and not is_near.any():
