@@ -27,17 +27,26 @@ class Case(NamedTuple):
         Whether second derivatives are tested too.
     rtol : float
         How far derivatives may be from differences, relative to the largest.
+    searched : float
+        How far values may be from the function's own: as far as the search goes that it finds them by.
     """
 
     function: Callable[..., Any]
     arrays: tuple[Array, ...]
     second: bool = True
     rtol: float = 2e-5
+    searched: float = 1e-9
 
 
-def call(function: Callable[..., Any], *arrays: Any, second: bool = True, rtol: float = 2e-5) -> list[Case]:
+def call(
+    function: Callable[..., Any],
+    *arrays: Any,
+    second: bool = True,
+    rtol: float = 2e-5,
+    searched: float = 1e-9,
+) -> list[Case]:
     """Return the one case of a function."""
-    return [Case(function, tuple(np.asarray(array) * 1.0 for array in arrays), second, rtol)]
+    return [Case(function, tuple(np.asarray(array) * 1.0 for array in arrays), second, rtol, searched)]
 
 
 @dataclass

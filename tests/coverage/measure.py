@@ -92,7 +92,7 @@ def check_jit(case: Case, *, constant: bool = False) -> None:
     numbers = tuple(range(len(arrays)))
     value, gradients = gt.value_and_grad(function, argnums=numbers)(*arrays)
     plain = float(np.real(np.asarray(function(*arrays))))
-    compare("jit value", float(value), plain, 1e-9)
+    compare("jit value", float(value), plain, case.searched)
     _check_gradients("jit", case, gradients, constant)
     if constant or not case.second:
         return
@@ -123,7 +123,7 @@ def check_tape(case: Case, *, constant: bool = False) -> None:
         "value on a tape",
         float(np.real(np.asarray(value))),
         float(np.real(np.asarray(function(*arrays)))),
-        1e-9,
+        case.searched,
     )
     left = not isinstance(value, gt.Array)
     _check_gradients("tape", case, [None] * len(arrays) if left else tape.gradient(value, watched), constant)

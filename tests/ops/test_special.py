@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -204,3 +205,41 @@ def test_what_has_no_derivative_says_so() -> None:
         gt.jit(lambda s: sp.ellip_harm(1.0, 2.0, 1, 1, s))(1.5)
     with pytest.raises(NotDifferentiableError, match="holomorphic"):
         gt.grad(lambda z: np.real(sp.ive(0.5, z)))(0.3 + 0.2j)
+
+
+@pytest.mark.parametrize(
+    ("function", "point", "slope"),
+    [
+        # a principal value for p < 0: differences
+        (lambda p: sp.elliprj(0.3, 1.0, 2.0, p), -0.7, None),
+        (lambda x: sp.elliprj(x, 1.0, 2.0, -0.7), 0.3, None),
+        (lambda x: sp.struve(1.0, x), -1.3, None),
+        (lambda x: sp.it2struve0(x), 0.0, -2.0 / np.pi),
+        (lambda v: sp.iv(v, 1.3), -2.3, None),
+        (lambda v: sp.ive(v, 1.3), -2.0, None),
+        (lambda v: sp.jv(v, 0.0), 1.2, 0.0),
+        (sp.zetac, -1e-9, -0.91893853),
+        (lambda power: sp.boxcox(0.0, power), 2.0, 0.25),
+        (lambda x: sp.powm1(x, -1.0), -3.3, None),
+        # SciPy truncates orders
+        (lambda x: sp.kn(1.5, x), 0.8, None),
+        (lambda x: sp.yn(0.7, x), 0.8, None),
+        (lambda x: sp.expn(2.5, x), 0.8, None),
+        # where SciPy's searches end the results are constant
+        (lambda p: sp.pdtrik(p, 1.3), 0.1, 0.0),
+        (lambda p: sp.stdtridf(p, 0.2), 0.8, 0.0),
+        (sp._ufuncs._log1mexp, -0.3, None),
+    ],
+)
+def test_derivatives_at_edges(function: Function, point: float, slope: float | None) -> None:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        step = 1e-5 * max(1.0, abs(point))
+        difference = (function(point + step) - function(point - step)) / (2 * step)
+        with gt.GradientTape() as tape:
+            x = tape.watch(np.array(point))
+            found = np.asarray(tape.gradient(function(x), x))
+    if point not in (0.0, 2.0) or slope is None:
+        np.testing.assert_allclose(found, difference, rtol=1e-5, atol=1e-9)
+    if slope is not None:
+        np.testing.assert_allclose(found, slope, rtol=1e-4, atol=1e-12)

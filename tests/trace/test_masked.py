@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import gradtape as gt
 from tests.support.differences import gradient_by_differences
@@ -115,6 +116,60 @@ def test_what_depends_on_how_many_they_are_is_guarded(function: Function) -> Non
     compiled = gt.jit(function)
     for x in (X, X[::-1], X - 0.5, np.array([0.3, 0.8, 0.4, 1.2, -0.9])):
         np.testing.assert_allclose(compiled(x), function(x))
+
+
+def sorted_in_place(x: Any) -> Any:
+    part = x[x > 0]
+    part.sort()
+    return part[1] - part[0] ** 2
+
+
+def written_to(x: Any) -> Any:
+    part = x[x > 0]
+    other, rest = part, part.copy()
+    part[1] = 5.0
+    part *= x[-1]
+    return np.sum(other * np.arange(1.0, len(other) + 1)) + np.sum(rest**2)
+
+
+def changed_in_place(x: Any) -> Any:
+    part = x[x > 0]
+    other, rest = part, part.copy()
+    part += 1.0
+    return np.sum(other**2) + np.sum(rest)
+
+
+def seen_through_a_view(x: Any) -> Any:
+    part = x[x > 0]
+    part[1:][0] = 3.0
+    return np.sum(part * 2.0) + np.max(part)
+
+
+def of_an_array_that_changes(x: Any) -> Any:
+    y = x * 1.0
+    mask = y > 0
+    part = y[mask]
+    y[:] = 7.0
+    mask[:] = False
+    return np.sum(part**2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [sorted_in_place, written_to, changed_in_place, seen_through_a_view, of_an_array_that_changes],
+    ids=lambda function: function.__name__,
+)
+def test_a_selection_is_a_copy_that_can_be_written_to(function: Function) -> None:
+    value, slope = gt.value_and_grad(function)(X)
+    np.testing.assert_allclose(value, function(X), rtol=1e-12)
+    np.testing.assert_allclose(slope, gradient_by_differences(function, X), atol=1e-6)
+
+
+def test_functions_of_lists_of_selections() -> None:
+    def both(x: Any) -> Any:
+        return special.logsumexp([x[x > 0], 2.0 * x[x > 0]], axis=0)
+
+    np.testing.assert_allclose(gt.jit(both)(X), both(X), rtol=1e-12)
 
 
 def test_a_write_of_as_many_elements_as_a_mask_selects() -> None:
@@ -279,3 +334,10 @@ def test_selections_as_indices_and_of_selections(function):
                 (function(point + 1e-6 * e) - function(point - 1e-6 * e)) / 2e-6 for e in np.eye(5)
             ]
         np.testing.assert_allclose(gradient(point), differences, rtol=1e-6, atol=1e-6)
+
+
+def test_slopes_of_elements_that_are_not_selected_are_left_out_of_arrays_too() -> None:
+    def smallest_root(x: Any) -> Any:
+        return np.sort(np.sqrt(x[x > 0]))[0]
+
+    assert np.array_equal(gt.grad(smallest_root)(np.array([4.0, -1.0, 0.0, 1.0])), [0.0, 0.0, 0.0, 0.5])

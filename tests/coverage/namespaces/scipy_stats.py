@@ -93,11 +93,11 @@ MEASURED: dict[str, list[Case]] = {
     "sigmaclip": call(lambda a: stats.sigmaclip(a)[0], U),
     "boxcox": first(lambda a: stats.boxcox(a, 0.4), U),
     "boxcox_llf": first(lambda lam, a: stats.boxcox_llf(lam, a), 0.4, U),
-    "boxcox_normmax": first(stats.boxcox_normmax, U),
     "yeojohnson": first(lambda a: stats.yeojohnson(a, 0.4), LONG),
     "yeojohnson_llf": first(lambda lam, a: stats.yeojohnson_llf(lam, a), 0.4, LONG),
     # the solvers of SciPy stop before differences of what they return are as exact as derivatives
-    "yeojohnson_normmax": call(stats.yeojohnson_normmax, LONG, second=False, rtol=2e-3),
+    "boxcox_normmax": call(stats.boxcox_normmax, U, second=False, rtol=2e-3, searched=1e-7),
+    "yeojohnson_normmax": call(stats.yeojohnson_normmax, LONG, second=False, rtol=2e-3, searched=1e-7),
     "directional_stats": first(lambda a: stats.directional_stats(a).mean_direction, np.stack([U, V], 1)),
     "wasserstein_distance": call(stats.wasserstein_distance, U, V),
     "energy_distance": call(stats.energy_distance, U, V),
@@ -371,11 +371,8 @@ STEPS: dict[str, list[Case]] = {
 REFUSED = because(
     in_jitted_functions_its_bins_are_counted_by_the_numbers_and_on_a_tape_it_is_followed="""binned_statistic binned_statistic_2d
     binned_statistic_dd""",
-    its_code_distinguishes_arrays_from_numbers="boxcox_normmax",
-    in_jitted_functions_it_compares_the_unknown_of_a_solver_and_on_a_tape_it_is_followed="yeojohnson_normmax",
     the_solution_of_its_linear_program_is_not_unique="wasserstein_distance_nd",
     its_p_values_are_random="dunnett multiscale_graphcorr",
-    a_private_ufunc_of_its_distributions_has_no_rule="truncate",
 )
 PUBLIC = sorted(
     [

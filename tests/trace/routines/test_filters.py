@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.ndimage as ndimage
 import scipy.signal as signal
 
 import gradtape as gt
+from tests.support.differences import gradient_by_differences
 
 RNG = np.random.default_rng(3)
 
@@ -103,3 +105,33 @@ def test_functions_that_are_mapped_are_followed() -> None:
         x, y = tape.watch(np.array([1.0, 2.0])), tape.watch(np.array([3.0, 5.0]))
         z = mapped(x, y)
     np.testing.assert_allclose(tape.gradient(z, x), [4, 6])
+
+
+def test_initial_states_have_a_derivative_in_a_leading_coefficient_of_one() -> None:
+    b, a = signal.butter(3, 0.3)
+    past, outputs = np.array([0.2, 0.6]), np.array([0.1, 0.4, 0.7, 0.2])
+
+    def state(a: Any) -> Any:
+        return signal.lfiltic(b, a, outputs, past)
+
+    assert a[0] == 1
+    with gt.GradientTape() as tape:
+        watched = tape.watch(a)
+        found = state(watched)
+        first = np.sum(found * np.arange(1.0, 4.0))
+    np.testing.assert_allclose(found, state(a), rtol=1e-12)
+    expected = gradient_by_differences(lambda a: np.sum(state(a) * np.arange(1.0, 4.0)), a)
+    np.testing.assert_allclose(tape.gradient(first, watched), expected, rtol=1e-6, atol=1e-8)
+    same(lambda b: [signal.lfiltic(b, a, outputs[:1]), signal.lfiltic(b[:2], [2.0, 1.0, 0.3], past)], b)
+
+
+def test_fourier_filters_of_real_numbers_are_as_accurate_as_scipys() -> None:
+    image = RNG.normal(size=(4, 5))
+    same(lambda x: [ndimage.fourier_gaussian(x, 0.8), ndimage.fourier_uniform(x, 2.3)], image)
+
+
+def test_polynomials_that_are_objects() -> None:
+    same(
+        lambda t: [signal.sweep_poly(t, np.poly1d([0.1, 0.3])), np.polyval(np.poly1d([1.0, 2.0]), t)],
+        RNG.normal(size=3),
+    )

@@ -66,6 +66,43 @@ def test_roots_have_derivatives_on_tapes() -> None:
         gt.jit(roots)(Y)
 
 
+def test_a_root_where_pieces_jump_moves_with_the_breakpoint() -> None:
+    pieces = np.array([[1.0, 1.0], [-0.3, -0.8], [-0.1, -0.1]])
+
+    def roots(breaks: Any) -> Any:
+        return interpolate.PPoly(pieces * 1.0, breaks).roots()
+
+    breaks = np.array([0.0, 1.0, 2.0])
+    with gt.GradientTape() as tape:
+        watched = tape.watch(breaks)
+        found = roots(watched)
+        second = found[2]
+    np.testing.assert_allclose(found, roots(breaks), rtol=1e-12)
+    np.testing.assert_allclose(tape.gradient(second, watched), [0.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("kind", ["polynomial", "rational"])
+def test_barycentric_interpolants_have_derivatives_at_their_nodes(kind: str) -> None:
+    points = np.array([0.7, 1.0, 3.6, 3.1])
+
+    def interpolated(x: Any, y: Any, q: Any) -> Any:
+        made = (
+            interpolate.BarycentricInterpolator(x, y)
+            if kind == "polynomial"
+            else interpolate.FloaterHormannInterpolator(x, y, d=2)
+        )
+        return np.sum(made(q) * np.array([1.0, 2.0, -0.7, 0.4]))
+
+    given = (X, Y, points)
+    value, slopes = gt.value_and_grad(interpolated, argnums=(0, 1, 2))(*given)
+    np.testing.assert_allclose(value, interpolated(*given), rtol=1e-12)
+    for k, slope in enumerate(slopes):
+        expected = gradient_by_differences(
+            lambda a, k=k: interpolated(*given[:k], a, *given[k + 1 :]), given[k]
+        )
+        np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-7)
+
+
 def test_neighbours_and_simplices_are_constant_on_tapes() -> None:
     queries = np.array([[0.4, 0.5], [0.6, 0.3]])
     heights = POINTS[:, 0] ** 2

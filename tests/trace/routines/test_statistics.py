@@ -96,3 +96,62 @@ def test_clipping_follows_the_standard() -> None:
     x = np.array([-2.0, 0.5, np.nan, 3.0])
     for low, high in ((0.0, 1.0), (None, 1.0), (np.nan, None), (np.array([0, 1, 2, 3.5]), None)):
         np.testing.assert_array_equal(gt.jit(lambda x: clip(x, low, high))(x), clip(x, low, high))  # noqa: B023
+
+
+def along(function: Any, x: Any) -> Any:
+    """Return the value of a function of one array, its derivative along a direction, and differences for it, in jit."""
+    direction = np.cos(np.arange(float(x.size))).reshape(x.shape)
+    value, slope = gt.value_and_grad(function)(x)
+    difference = (function(x + 1e-4 * direction) - function(x - 1e-4 * direction)) / 2e-4
+    return value, np.sum(slope * direction), difference
+
+
+@pytest.mark.parametrize(
+    ("function", "shift"),
+    [
+        (lambda x: st.boxcox(x)[1], 0.0),
+        (lambda x: st.boxcox_normmax(x, method="all")[0], 0.0),
+        (lambda x: st.yeojohnson(x)[1], 1.0),
+        (lambda x: np.sum(np.stack(st.logistic.fit(x))), 0.0),
+    ],
+    ids=["boxcox", "boxcox by correlation", "yeojohnson", "a solver that starts at a tuple"],
+)
+def test_fits_in_jitted_functions(function: Any, shift: float) -> None:
+    x = np.array([0.2, 0.5, 0.9, 1.7, 1.2, 3.1]) - shift
+    value, slope, difference = along(function, x)
+    np.testing.assert_allclose(value, function(x), rtol=1e-6)
+    np.testing.assert_allclose(slope, difference, rtol=2e-3)
+
+
+def test_parameters_at_a_bound_and_other_optimisers_are_refused() -> None:
+    x = np.array([0.2, 0.5, 0.9, 1.7])
+    for given in ({"ymax": 0.3}, {"optimizer": lambda function: None}):
+        with pytest.raises(gt.errors.UnsupportedFunctionError, match="boxcox_normmax"):
+            gt.jit(lambda x: st.boxcox_normmax(x, **given))(x)  # noqa: B023
+
+
+def test_transforms_of_yeo_and_johnson_at_their_special_parameters() -> None:
+    x = np.array([-1.3, -0.2, 0.0, 0.8, 2.5])
+    for power in (0.0, 2.0, 0.4):
+        transform = gt.jit(lambda x: st.yeojohnson(x, power))  # noqa: B023
+        np.testing.assert_allclose(transform(x), st.yeojohnson(x, power), rtol=1e-12)
+    assert gt.grad(lambda x: st.yeojohnson(x, 0.4)[2])(x)[2] == 1.0
+
+
+def test_nans_are_left_out_along_an_axis_in_jitted_functions() -> None:
+    numbers = np.array([[0.3, np.nan, 1.2, -0.4, 0.9], [1.1, 0.2, np.nan, np.nan, -1.3]])
+    for function in (st.kurtosis, st.sem, st.iqr):
+        found = gt.jit(lambda x: function(x, axis=1, nan_policy="omit"))(numbers)  # noqa: B023
+        np.testing.assert_allclose(found, function(numbers, axis=1, nan_policy="omit"), rtol=1e-12)
+    slope, intercept, *ends = gt.jit(lambda x: tuple(st.theilslopes(x)[:4]))(numbers[0][[0, 2, 3, 4]])
+    np.testing.assert_allclose((slope, intercept, *ends), st.theilslopes(numbers[0][[0, 2, 3, 4]])[:4])
+
+
+def test_truncated_normal_and_binomial_distributions_of_arrays() -> None:
+    levels = np.array([0.2, 0.5, 0.9])
+    for function in (
+        lambda x: st.truncnorm.ppf(x, -1.2, 2.3),
+        lambda x: st.binom(7, x).entropy(),
+        lambda x: st.Binomial(n=6, p=x).pmf(2) + st.Binomial(n=6, p=x).cdf(3),
+    ):
+        np.testing.assert_allclose(gt.jit(function)(levels), function(levels), rtol=1e-9)

@@ -60,7 +60,7 @@ def older_minimum(call: SolverCall) -> Any:
             warn_of(call.name, function.derivative(grad)(found[0]), f"warning flag {found[len(letters) - 1]}")
         return {"x": found[0], **{f"{k}": part for k, part in enumerate(found)}}
 
-    start = 0.0 if is_scalar else np.ravel(given["x0"] * np.ones(1))
+    start = 0.0 if is_scalar else np.ravel(call.start())
     points = {key: given[key] for key in ("x1", "x2") if key in given} | bracket
     points |= {} if is_scalar else {"x0": start}
     size = int(np.size(start))
@@ -106,7 +106,7 @@ def older_bounded_minimum(call: SolverCall) -> Any:
             warn_of(call.name, slope(x), str(report["task"]))
         return {"x": x, "nfev": report["funcalls"], "code": report["warnflag"], "report": report}
 
-    start = np.ravel(given["x0"] * np.ones(1))
+    start = np.ravel(call.start())
     problem = Problem(call, function, start, given["bounds"])
     _, found = problem.solved(solve, start, fields={"nfev": 0, "code": 0})
     x = found["x"]
@@ -170,7 +170,7 @@ def older_constrained_minimum(call: SolverCall) -> Any:
             warn_of(call.name, found.get("maxcv", found.get("jac")), str(found.message))
         return found
 
-    start = np.ravel(given["x0"] * np.ones(1))
+    start = np.ravel(call.start())
     problem = Problem(call, function, start, given.get("bounds") or None, constraints)
     return problem.solved(solve, start)[1]["x"]
 

@@ -71,7 +71,7 @@ def least_squares(call: SolverCall) -> Any:
             warn_of(call.name, found.grad, found.message)
         return found
 
-    start = given["x0"] * np.ones(1)
+    start = call.start()
     found = fitted(call, cost, residuals, start, _finite(given["bounds"]), solve, start, scale)
     x = found["x"]
     slopes = jacobian(residuals)(x)
@@ -132,7 +132,7 @@ def leastsq(call: SolverCall) -> Any:
             warn_of(call.name, infodict["fvec"], message)
         return {"x": x, "ier": ier, "message": message, "infodict": infodict, "nfev": infodict["nfev"]}
 
-    start = np.ravel(given["x0"] * np.ones(1))
+    start = np.ravel(call.start())
     found = fitted(call, cost, residuals, start, None, solve, start)
     x = found["x"]
     if not given["full_output"]:

@@ -231,7 +231,7 @@ def minimize(call: SolverCall) -> Any:
             warn_of(call.name, np.nan, "the gradient is NaN there, which the method takes for zero")
         return found
 
-    start = given["x0"] * np.ones(1)
+    start = call.start()
     problem = Problem(call, function, start, given["bounds"], constraints)
     problem.takes_hessians = known == "trust-constr"
     _, found = problem.solved(solve, start)

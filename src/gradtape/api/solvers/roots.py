@@ -168,7 +168,7 @@ def root(call: SolverCall) -> Any:
         value = given["fun"](x, *extra)
         return stacked(value[0] if given["jac"] is True else value)
 
-    start = given["x0"] * np.ones(1)
+    start = call.start()
     options = call.options("method", "tol", "callback", "options")
 
     def solve(function: Bound, x0: Any) -> Any:
@@ -192,7 +192,7 @@ def fsolve(call: SolverCall) -> Any:
     def function(x: Any) -> Any:
         return stacked(given["func"](x, *extra))
 
-    start = np.ravel(given["x0"] * np.ones(1))
+    start = np.ravel(call.start())
     options = call.other_options("func", "x0", "fprime", "full_output", "col_deriv")
 
     def solve(function: Bound, x0: Any) -> Any:
@@ -248,7 +248,7 @@ def quasi_newton(call: SolverCall) -> Any:
     def function(x: Any) -> Any:
         return stacked(given["F"](x))
 
-    start = given["xin"] * 1.0
+    start = call.start("xin") if isinstance(given["xin"], list | tuple) else given["xin"] * 1.0
     options = call.other_options("F", "xin")
 
     def solve(function: Bound, x0: Any) -> Any:

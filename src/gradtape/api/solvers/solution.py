@@ -66,6 +66,11 @@ class SolverCall:
             return ()
         return tuple(extra) if isinstance(extra, tuple | list) else (extra,)
 
+    def start(self, name: str = "x0") -> Any:
+        """Return the point where the solver starts as an array of at least one axis: users pass lists too, with traced numbers in them."""
+        given = self.given[name]
+        return (np.stack(given) if isinstance(given, list | tuple) and given else given) * np.ones(1)
+
     def options(self, *names: str) -> dict[str, Any]:
         """Return those of the arguments that have these names, as numbers: they steer the solver, and have no derivative."""
         return {name: _as_option(self.given[name]) for name in names if name in self.given}
@@ -132,7 +137,8 @@ class SolverCall:
             found: dict[str, Any] = paused(self.name, run, (), {}, self.values)
             return found
         closed = [
-            ClosedFunction(one, as_value(start), f"the function given to {self.name}") for one in functions
+            ClosedFunction(one, as_value(unwrap(start)), f"the function given to {self.name}")
+            for one in functions
         ]
         inputs = [as_value(unwrap(leaf)) * 1.0 for leaf in leaves]
         ends = np.cumsum([len(inputs), *[len(one.captured) for one in closed]])

@@ -318,7 +318,8 @@ class Array(Operators, Methods, Attributes, Handle):
             view._contiguous = known.contiguous and self._contiguous is True
             return view
         if is_traced_mask(self, key):
-            return Selection(self, key)  # type: ignore[return-value] # it behaves as an Array of unknown length
+            # what is written to the array or the mask afterwards does not reach the selection
+            return Selection(wrap_value(value), wrap_value(key.value))  # type: ignore[return-value] # it behaves as an Array
         plain_key = concretize.concrete_key(without_selections(key))
         if truth_index(plain_key) is not None:
             return wrap_value(getitem(value, plain_key))  # type: ignore[no-any-return] # a row of one result

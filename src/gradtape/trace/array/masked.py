@@ -2,8 +2,8 @@
 
 What does not depend on the number of elements needs no guard: elementwise operations, reductions, and writes to the same mask:
 ``x[mask] *= 2``, ``y[mask] = np.sqrt(x[mask])``, ``np.mean(x[mask])``. All elements take part in the operations; those that are not
-selected are left out of the result. For anything else the selection becomes an array of the selected elements: their number is guarded,
-and the function is traced anew where it differs.
+selected are left out of the result. For anything else, writes to the selection among it, the selection becomes an array of the selected
+elements, and stays one: their number is guarded, and the function is traced anew where it differs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value
 from gradtape.kinds.operands import as_value
-from gradtape.ops.core.elementwise.cast import convert_number
+from gradtape.ops.core.elementwise.cast import convert_number, identity
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import expand
 from gradtape.trace.array.handle import Handle
@@ -44,13 +43,15 @@ class Selection(NDArrayOperatorsMixin):
         Booleans, along the first axes of `whole`.
     """
 
-    __slots__ = ("_mask", "_whole")
+    __slots__ = ("_array", "_mask", "_whole")
     __array_priority__ = 2000.0
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, whole: Any, mask: Any) -> None:
         self._whole = whole
         self._mask = mask
+        self._array: Any = None
+        """The array that the selection has become, which holds what was written to it."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -64,8 +65,12 @@ class Selection(NDArrayOperatorsMixin):
         return int(self._whole.ndim - self._mask.ndim + 1)
 
     def elements(self) -> Any:
-        """Return the array of the selected elements, whose number is guarded."""
-        return self._whole[np.nonzero(self._mask)]
+        """Return the array of the selected elements, whose number is guarded: the same one each time."""
+        if self._array is None:
+            # the cotangents of the others are left out too, where slopes can be infinite
+            whole = np.where(self._wide_mask(), self._whole, np.zeros((), self.dtype))
+            self._array = whole[np.nonzero(self._mask)]
+        return self._array
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "reduce" and ufunc in _UFUNCS and inputs[0] is self:
@@ -79,9 +84,13 @@ class Selection(NDArrayOperatorsMixin):
             or not (out is None or out[0] is self)
             or any(operand is NotImplemented for operand in beside)
         ):
-            kwargs |= {} if out is None else {"out": out}
-            return getattr(ufunc, method)(*without_selections(inputs), **kwargs)
+            return self._on_elements(getattr(ufunc, method), inputs, kwargs, out)
         result = ufunc(*beside)
+        if out is not None:
+            if not np.can_cast(result.dtype, self.dtype, "same_kind"):
+                return self._on_elements(ufunc, inputs, kwargs, out)
+            self._whole = result.astype(self.dtype)
+            return self
         return (
             tuple(Selection(part, self._mask) for part in result)
             if isinstance(result, tuple)
@@ -92,6 +101,8 @@ class Selection(NDArrayOperatorsMixin):
         if function in REDUCTIONS and args and args[0] is self and len(args) <= 2:
             axis = args[1] if len(args) > 1 else kwargs.pop("axis", None)
             return self._reduced(function, axis, kwargs)
+        if self._array is not None:
+            return function(*without_selections(args), **without_selections(kwargs))
         if function is np.where and len(args) == 3 and not kwargs:
             beside = [self._beside(operand) for operand in args]
             if not any(operand is NotImplemented for operand in beside):
@@ -111,17 +122,19 @@ class Selection(NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Selection):
-            if key._mask is self._mask and key.dtype == bool and key._whole.ndim == key._mask.ndim:
+            if (
+                is_same_value(key._mask.value, self._mask.value)
+                and key.dtype == bool
+                and key._whole.ndim == key._mask.ndim
+                and self._array is None
+                and key._array is None
+            ):
                 return Selection(self._whole, self._mask & key._whole)
             key = key.elements()
         return self.elements()[key]
 
     def __setitem__(self, key: Any, new: Any) -> None:
-        raise UnsupportedFunctionError(
-            "a write to x[mask] with a traced mask, which is a copy",
-            where=user_site(),
-            remedy="y = x[mask].copy(), and then y[k] = ...",
-        )
+        self.elements()[without_selections(key)] = without_selections(new)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -133,18 +146,24 @@ class Selection(NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any) -> Selection:
         """Return the elements with another dtype."""
+        if self._array is not None:
+            return self._array.astype(dtype)  # type: ignore[no-any-return] # it behaves alike
         return Selection(self._whole.astype(dtype), self._mask)
 
     def copy(self) -> Any:
-        """Return an array of the elements, which can be written to."""
-        return self.elements()
+        """Return the elements, which are written to apart from these."""
+        return Selection(self._whole, self._mask) if self._array is None else self._array.copy()
 
     def __repr__(self) -> str:
         return f"Selection({self._whole!r}[{self._mask!r}])"
 
     def _beside(self, operand: Any) -> Any:
         """Return an operand with the shape of the whole array; NotImplemented for one that has the number of elements."""
+        if self._array is not None:
+            return NotImplemented
         if isinstance(operand, Selection):
+            if operand._array is not None:
+                return NotImplemented
             return operand._whole if is_same_value(operand._mask.value, self._mask.value) else NotImplemented
         rest = self._whole.shape[self._mask.ndim :]
         if np.ndim(operand) > len(rest) and np.size(operand) != 1:
@@ -153,16 +172,30 @@ class Selection(NDArrayOperatorsMixin):
 
     def _reduced(self, function: Callable[..., Any], axis: Any, kwargs: dict[str, Any]) -> Any:
         lead = self._mask.ndim
+        if self._array is not None:
+            return function(self._array, axis=axis, **kwargs)
         along = axis == 0 or (axis == -1 and self.ndim == 1)
         if not (axis is None or along) or not kwargs.keys() <= {"ddof", "dtype", "initial"}:
             return function(self.elements(), axis=axis, **kwargs)
         axes = None if axis is None else tuple(range(lead))
-        mask = self._mask[(...,) + (None,) * (self._whole.ndim - lead)]
+        mask = self._wide_mask()
         if function is np.count_nonzero:
             return np.sum((self._whole != 0) & mask, axis=axes)
         if function in (np.max, np.min):
             kwargs.setdefault("initial", _lower_bound(self.dtype, -1 if function is np.max else 1))
         return function(self._whole, axis=axes, where=mask, **kwargs)
+
+    def _wide_mask(self) -> Any:
+        """Return the mask with an axis of extent 1 for each other axis of the whole array."""
+        return self._mask[(...,) + (None,) * (self._whole.ndim - self._mask.ndim)]
+
+    def _on_elements(
+        self, function: Callable[..., Any], inputs: Any, kwargs: dict[str, Any], out: Any
+    ) -> Any:
+        if out is not None:
+            kwargs["out"] = without_selections(out)
+        made = function(*without_selections(inputs), **kwargs)
+        return self if out is not None and out[0] is self else made
 
 
 def without_selections(tree: Any) -> Any:
@@ -198,7 +231,11 @@ def is_traced_mask(x: Any, key: Any) -> bool:
 def write_selection(x: Value, mask: Any, new: Selection) -> Value | None:
     """Return `x` after ``x[mask] = new``; None where the selection is of another mask or array."""
     here.site = user_site()
-    if not is_same_value(mask.value, new._mask.value) or new._whole.shape != x.shape:
+    if (
+        new._array is not None
+        or not is_same_value(mask.value, new._mask.value)
+        or new._whole.shape != x.shape
+    ):
         return None
     wide = expand(mask.value, x.shape, tuple(range(mask.ndim)))
     return where(wide, convert_number(as_value(new._whole.value), x.dtype), x)
@@ -206,6 +243,7 @@ def write_selection(x: Value, mask: Any, new: Selection) -> Value | None:
 
 def is_same_value(one: Value, other: Value, depth: int = 8) -> bool:
     """Return whether two values are the same expression of the same values, up to a depth."""
+    one, other = _original(one), _original(other)
     if one is other:
         return True
     if isinstance(one, Literal) and isinstance(other, Literal):
@@ -216,3 +254,10 @@ def is_same_value(one: Value, other: Value, depth: int = 8) -> bool:
     if len(first.inputs) != len(second.inputs) or repr(first.params) != repr(second.params):
         return False
     return all(is_same_value(a, b, depth - 1) for a, b in zip(first.inputs, second.inputs, strict=True))
+
+
+def _original(value: Value) -> Value:
+    """Return the value that a value is a copy of."""
+    while value.node is not None and value.node.op is identity:
+        value = value.node.inputs[0]
+    return value

@@ -29,6 +29,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.attributes import array_namespace
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
+from gradtape.trace.array.masked import Selection
 from gradtape.trace.array.methods import Methods
 from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
 from gradtape.trace.patching.classes import set_class
@@ -346,6 +347,8 @@ def is_traced(operand: Any) -> bool:
         return is_traced((operand.start, operand.stop, operand.step))
     if isinstance(operand, list | tuple):
         return any(map(is_traced, operand))
+    if isinstance(operand, Selection):
+        return True
     return isinstance(operand, Handle) and not (
         isinstance(operand, Preallocated) and ndarray_or_none(operand) is not None
     )

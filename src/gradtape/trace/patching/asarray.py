@@ -18,6 +18,7 @@ import numpy as np
 from gradtape.kinds.operands import COMPACT
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import FlatIterator, with_vectors
+from gradtape.trace.array.masked import Selection
 from gradtape.trace.array.view_functions import in_order
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.call_observer import prediction
@@ -60,6 +61,8 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element
     if args and type(args[0]) is FlatIterator:
         args = (args[0].copy(), *args[1:])
+    if args and type(args[0]) is Selection:
+        args = (args[0].elements(), *args[1:])
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
         if type(source) is np.ndarray and function is np.array:

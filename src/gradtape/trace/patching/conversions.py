@@ -23,6 +23,7 @@ from gradtape.kinds.registry import FUNCTIONS, UFUNCS
 from gradtape.trace.array.array import Array, wrap
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import ArrayIterator
+from gradtape.trace.array.masked import without_selections
 from gradtape.trace.array.preallocated import Preallocated
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.jit.outcomes import is_handled
@@ -446,6 +447,7 @@ def _vectorize_call(plain: Function) -> Function:
     """Return the handler of functions of `numpy.vectorize`: the function is called with one traced number after the other."""
 
     def call(self: Any, func: Any, args: Any) -> Any:
+        args = without_selections(args)
         if find_followed(args) is None:
             return plain(self, func, args)
         dims = self._in_and_out_core_dims

@@ -12,6 +12,7 @@ from typing import Any, Final
 from gradtape.ir.builder import here
 from gradtape.kinds.registry import BORROWED, BORROWED_OUTPUTS
 from gradtape.trace.array.array import wrap
+from gradtape.trace.array.masked import without_selections
 from gradtape.trace.array.preallocated import (
     holds_traced,
     is_traced,
@@ -79,7 +80,7 @@ def _public(name: str) -> str:
 
 def _apply_rule(name: str, rule: Function, args: Any, kwargs: dict[str, Any]) -> Any:
     here.site = user_site(via=_public(name))
-    made = wrap(run(rule, args, kwargs))
+    made = wrap(run(rule, without_selections(args), without_selections(kwargs)))
     return compute_now(made) if name.startswith("scipy.linalg.") and is_handled(sys._getframe(2)) else made
 
 

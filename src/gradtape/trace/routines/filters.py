@@ -24,6 +24,25 @@ def validate_rate(fs: Any, allow_none: bool = True) -> Any:
     return np.asarray(fs) + 0.0
 
 
+@stands_for("scipy.signal._signaltools.lfiltic")
+def initial_state(b: Any, a: Any, y: Any, x: Any = None) -> Any:
+    """Follow `scipy.signal.lfiltic`, which divides by the first coefficient where that is not 1: it has a derivative there too."""
+    a, b = np.atleast_1d(a), np.atleast_1d(b)
+    for name, given in (("a", a), ("b", b)):
+        if given.ndim > 1:
+            raise ValueError(f"Filter coefficients `{name}` must be 1-D.")
+    size = max(a.shape[0], b.shape[0]) - 1
+    total: Any = 0.0
+    for sign, coefficients, past in ((1.0, b, x), (-1.0, a, y)):
+        count = coefficients.shape[0] - 1
+        if past is None or not count:
+            continue
+        before = np.concatenate([np.atleast_1d(past), np.zeros(count)])[:count]
+        states = [np.sum(coefficients[m + 1 :] * before[: count - m]) for m in range(count)]
+        total = total + sign * np.concatenate([np.stack(states), np.zeros(size - count)])
+    return (total + np.zeros(size)) / a[0]
+
+
 @stands_for("scipy.signal._filter_design.bilinear")
 def bilinear(b: Any, a: Any, fs: Any = 1.0) -> tuple[Any, Any]:
     """Follow `scipy.signal.bilinear`, which computes with objects of NumPy's polynomials."""

@@ -1,4 +1,4 @@
-"""Piecewise polynomials: the routines of `scipy.interpolate._ppoly`.
+"""Piecewise polynomials, the routines of `scipy.interpolate._ppoly`, and interpolants in barycentric form.
 
 A point belongs to the interval whose left end is the last breakpoint that is not greater than it; which one it is has no derivative. So
 values are those of Horner's rule with the coefficients of that interval, and derivatives in coefficients, breakpoints and points follow.
@@ -131,15 +131,51 @@ def real_roots(c: Any, x: Any, y: Any, report_discont: bool, extrapolate: bool) 
     numbers, breaks = known_numbers(c, what), known_numbers(x, what)
     routine = sys.modules["scipy.interpolate._ppoly"].real_roots
     found = routine(numbers, breaks, y, report_discont, extrapolate)
-    return [_refined(c[:, :, column], x, breaks, y, roots) for column, roots in enumerate(found)]
+    return [
+        _refined(c[:, :, column], numbers[:, :, column], x, breaks, y, roots)
+        for column, roots in enumerate(found)
+    ]
 
 
-def _refined(c: Any, x: Any, breaks: Any, y: Any, roots: Any) -> Any:
+def _refined(c: Any, numbers: Any, x: Any, breaks: Any, y: Any, roots: Any) -> Any:
+    """Return solutions with derivatives. One at a breakpoint where the polynomials jump across y moves with the breakpoint."""
     place = interval_of(breaks, roots)
+    terms = np.where(np.isnan(roots), 0.0, roots - breaks[place])
+    here = numbers[:, place]
+    size = horner(np.abs(here), np.abs(terms)) + np.abs(y)
+    jumps = (roots == breaks[place]) & (place > 0) & (np.abs(horner(here, terms) - y) > 1e-9 * size)
     result = roots
     for _ in range(2):
         s = result - lookup(x, place)
         slope = horner(lookup(c, (slice(None), place)), s, 1)
         change = (horner(lookup(c, (slice(None), place)), s) - y) / np.where(slope == 0, 1.0, slope)
         result = np.where(np.isnan(roots) | (slope == 0), roots, result - change)
-    return result
+    return np.where(jumps, lookup(x, place), result)
+
+
+def barycentric(points: Any, nodes: Any, weights: Any, values: Any) -> Any:
+    """Return interpolants in barycentric form, one for each column of values.
+
+    Both sums are multiplied by the distance to the nearest node: they are finite at the nodes, with all derivatives.
+    """
+    away = points[:, None] - nodes
+    nearest = np.argmin(np.abs(away), axis=1)[:, None] == np.arange(nodes.shape[0])
+    own = np.sum(np.where(nearest, away, 0.0), axis=1, keepdims=True)
+    ratio = np.where(nearest, 1.0, own / np.where(nearest, 1.0, away))
+    shares = weights * np.where(np.isinf(points)[:, None], 1.0, ratio)
+    return shares @ values / np.sum(shares, axis=1, keepdims=True)
+
+
+@stands_for("scipy.interpolate._polyint.BarycentricInterpolator._evaluate")
+def barycentric_polynomial(self: Any, x: Any) -> Any:
+    """Evaluate a polynomial: SciPy's derivatives at the nodes would be those of numbers."""
+    return barycentric(x, self.xi, self.wi, self.yi)
+
+
+@stands_for("scipy.interpolate._bary_rational._BarycentricRational.__call__")
+def barycentric_rational(self: Any, z: Any) -> Any:
+    """Evaluate `scipy.interpolate.FloaterHormannInterpolator`."""
+    values = np.reshape(self._support_values, (self._support_values.shape[0], -1))
+    found = barycentric(np.ravel(z), self._support_points, self.weights, values)
+    found = np.reshape(found, (*np.shape(z), *self._shape))
+    return np.moveaxis(found, 0, self._axis) if np.ndim(z) else found

@@ -52,6 +52,54 @@ def log_variance(logx: Any, xp: Any, axis: Any) -> Any:
     return 2 * np.squeeze(mean, axis=axis) + np.log(np.sum(away * away, axis=axis) / count)
 
 
+@stands_for("scipy.stats._morestats._yeojohnson_transform")
+def yeo_johnson(x: Any, lmbda: Any, xp: Any = None) -> Any:
+    """Follow the private function: ``((1 + x)**lmbda - 1) / lmbda`` to the right of 0, and its mirror image with ``2 - lmbda``."""
+    special: Any = sys.modules["scipy.special"]
+    right = x >= 0
+    level = np.log1p(np.where(right, x, -x))
+    size = level * special.exprel(np.where(right, lmbda, 2 - lmbda) * level)
+    return np.where(right, size, -size)
+
+
+@stands_for("scipy.stats._morestats.boxcox_normmax")
+def boxcox_parameter(
+    x: Any, brack: Any = None, method: str = "pearsonr", optimizer: Any = None, *, ymax: Any = None
+) -> Any:
+    """Follow `scipy.stats.boxcox_normmax`: where the likelihood, or the correlation with normal quantiles, is largest."""
+    stats, special, optimize = (sys.modules[f"scipy.{name}"] for name in ("stats", "special", "optimize"))
+    samples: Any = sys.modules["scipy.stats._morestats"]
+    if optimizer is not None:
+        raise refused(
+            "boxcox_normmax with an optimizer", "its steps are not known", "leave the optimizer away"
+        )
+    if method not in ("pearsonr", "mle", "all"):
+        raise ValueError(f"Method {method} not recognized.")
+    if not bool(np.all(np.isfinite(x) & (x >= 0))):
+        raise ValueError(
+            "The `x` argument of `boxcox_normmax` must contain only positive, finite, real numbers."
+        )
+    quantiles = stats.norm.ppf(samples._calc_uniform_order_statistic_medians(x.shape[0]))
+
+    def unlike_normal(power: Any) -> Any:
+        return 1.0 - stats.pearsonr(quantiles, np.sort(special.boxcox(x, power)))[0]
+
+    def unlikely(power: Any) -> Any:
+        variance = np.var(special.boxcox(x, power))
+        return x.shape[0] / 2 * np.log(variance) - (power - 1.0) * np.sum(np.log(x))
+
+    objectives = {"pearsonr": [unlike_normal], "mle": [unlikely], "all": [unlike_normal, unlikely]}[method]
+    found = [optimize.brent(objective, brack=brack or (-2.0, 2.0)) for objective in objectives]
+    ends = np.stack([np.min(x), np.max(x)])
+    largest = np.finfo(x.dtype).max / 10000 if ymax is None or np.isinf(ymax) else ymax
+    for power in found:
+        if bool(np.any(np.abs(special.boxcox(ends, power)) > largest)):
+            raise refused(
+                "boxcox_normmax at a bound", "the transformed numbers would exceed ymax", "scale the numbers"
+            )
+    return np.stack(found) if method == "all" else found[0]
+
+
 @stands_for("scipy.stats._stats_mstats_common.siegelslopes_pythran")
 def repeated_medians(y: Any, x: Any, method: str) -> tuple[Any, Any]:
     """Follow the compiled function: the median over points of the median slopes to the other points."""

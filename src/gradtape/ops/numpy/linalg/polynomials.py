@@ -23,7 +23,7 @@ from gradtape.ops.numpy.statistics.calculus import convolve
 
 
 def _coefficients(p: Any) -> Value:
-    coefficients = as_array(p)
+    coefficients = as_array(p.coeffs if isinstance(p, np.poly1d) else p)
     if coefficients.ndim == 0:
         raise TypeError("the coefficients of a polynomial are an array, not a number")
     return coefficients

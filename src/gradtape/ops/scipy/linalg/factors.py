@@ -172,8 +172,9 @@ def scipy_qr(
     m, n = x.shape[-2:]
     order: tuple[Value, ...] = ()
     if pivoting:
-        order = (qr_pivots(x),)
-        x = matmul(x, transposed(permutation(order[0], x.dtype)))
+        pivots = qr_pivots(x)
+        order = (convert(pivots, np.dtype(np.int32)),)
+        x = matmul(x, transposed(permutation(pivots, x.dtype)))
     if mode == "economic" or m <= n:
         columns, triangle = qr(x)
     else:

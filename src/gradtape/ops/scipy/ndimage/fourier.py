@@ -27,6 +27,7 @@ from gradtape.ops.scipy.special.bessel import j1
 def _angles(x: Value, parameters: Any, n: int, axis: int) -> list[Value]:
     """Return, along each axis, pi times the parameter times the frequencies, as fractions of the number of samples."""
     given = as_array(parameters, "parameters")
+    dtype = part_dtype(x.dtype) if x.dtype.kind == "c" else x.dtype
     found = []
     for place, count in enumerate(x.shape):
         numbers = np.arange(count, dtype=float)
@@ -36,7 +37,7 @@ def _angles(x: Value, parameters: Any, n: int, axis: int) -> list[Value]:
             numbers[(count + 1) // 2 :] -= count
             numbers /= count
         own = constant(math.pi * numbers) * getitem(given, place)
-        found.append(convert(along(own, place, x.ndim), part_dtype(x.dtype)))
+        found.append(convert(along(own, place, x.ndim), dtype))
     return found
 
 

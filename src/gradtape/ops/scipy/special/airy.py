@@ -12,6 +12,7 @@ from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import equal, greater, less
+from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
@@ -135,7 +136,7 @@ several("kelvin", joined(ber, bei), joined(ker, kei), joined(berp, beip), joined
 
 
 def _struve_term(v: Value, x: Value) -> Value:
-    return exp(v * log(0.5 * x)) * rgamma(v + 1.5) * (1.0 / math.sqrt(math.pi))
+    return power(0.5 * x, v) * rgamma(v + 1.5) * (1.0 / math.sqrt(math.pi))
 
 
 STRUVE = ((0.0, 3.0), (0.5, 6.0))
@@ -157,7 +158,14 @@ modstruve: Elementwise = special(
 )
 special("itstruve0", lambda z, x: struve(zeros_like(x), x), domain=RAY, accuracy=SERIES)
 special("itmodstruve0", lambda z, x: modstruve(zeros_like(x), x), domain=RAY, accuracy=SERIES)
-special("it2struve0", lambda z, x: -struve(zeros_like(x), x) / x, domain=RAY, accuracy=SERIES)
+
+
+def _struve_over(z: Value, x: Value) -> Value:
+    zero = equal(x, 0.0)
+    return where(zero, -2.0 / math.pi, -struve(zeros_like(x), x) / where(zero, 1.0, x))
+
+
+special("it2struve0", _struve_over, domain=RAY, accuracy=SERIES, slopes=(((0.0,), (-2.0 / math.pi,)),))
 
 
 def _in_power(z: Value, a: Value, lmb: Value, nu: Value) -> Value:

@@ -12,10 +12,11 @@ from gradtape.errors import NotDifferentiableError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise, Rule, SciPy, elementwise
-from gradtape.ops.core.elementwise.exponential import exp
-from gradtape.ops.core.elementwise.logic import equal, greater
+from gradtape.ops.core.elementwise.exponential import cos, exp, sin
+from gradtape.ops.core.elementwise.floats import trunc
+from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.elementwise.signs import sign
+from gradtape.ops.core.elementwise.signs import fabs, sign
 from gradtape.ops.scipy.special.orders import ive_in_order, jv_in_order, kve_in_order, yv_in_order
 from gradtape.ops.scipy.special.rows import refused, result, special
 
@@ -146,9 +147,20 @@ yve: Elementwise = special(
     domain=ORDERS,
     edges=POINTS,
 )
+
+
+def _ive_in_order(v: Value, x: Value) -> Value:
+    """For negative orders by ``I(-v) = I(v) + 2 / pi sin(pi v) K(v)``."""
+    size = fabs(v)
+    turn = math.pi * size
+    decaying = cos(turn) * kve(size, x) + sin(turn) * kve_in_order(size, x) / math.pi
+    slope = ive_in_order(size, x)
+    return where(less(v, 0.0), -slope - 2.0 * exp(-2.0 * x) * decaying, slope)
+
+
 iv: Elementwise = special(
     "iv",
-    lambda z, v, x: exp(x) * ive_in_order(v, x),
+    lambda z, v, x: exp(x) * _ive_in_order(v, x),
     _neighbours(lambda: iv, 1.0, 1.0),
     domain=ORDERS,
     edges=(*POINTS, (0.0, 0.0)),
@@ -169,7 +181,7 @@ def _ive_slope(z: Value, v: Value, x: Value) -> Value:
 
 ive: Elementwise = special(
     "ive",
-    lambda z, v, x: ive_in_order(v, x),
+    lambda z, v, x: _ive_in_order(v, x),
     _ive_slope,
     domain=ORDERS,
     edges=POINTS,
@@ -186,14 +198,14 @@ WHOLE_ORDERS = ((0.0, 4.0), (0.5, 6.0))
 kn: Elementwise = special(
     "kn",
     refused("kn", "n", WHOLE),
-    lambda z, n, x: -0.5 * (kn(n - 1, x) + kn(n + 1, x)),
+    lambda z, n, x: -0.5 * (kn(trunc(n) - 1, x) + kn(trunc(n) + 1, x)),
     domain=WHOLE_ORDERS,
     dtype_samples=("ld",),
 )
 yn: Elementwise = special(
     "yn",
     refused("yn", "n", WHOLE),
-    lambda z, n, x: 0.5 * (yn(n - 1, x) - yn(n + 1, x)),
+    lambda z, n, x: 0.5 * (yn(trunc(n) - 1, x) - yn(trunc(n) + 1, x)),
     domain=WHOLE_ORDERS,
     dtype_samples=("ld",),
 )

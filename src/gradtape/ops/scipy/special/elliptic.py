@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.elementwise import Elementwise, Rule
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.floats import rint
 from gradtape.ops.core.elementwise.logic import equal, less
@@ -96,16 +96,42 @@ elliprg: Elementwise = special(
     edges=((0.0, 1.0, 1.0), (1.0, 1.0, 1.0), (nan, 1.0, 1.0)),
     slopes=(((1.0, 1.0, 1.0), (1.0 / 6.0,) * 3),),
 )
+
+
+def _third_in(place: int) -> Rule:
+    """Return the derivative of R_J in x, y or z; for p < 0, where the integral is a principal value, by partial fractions."""
+
+    def rule(r: Value, *arguments: Value) -> Value:
+        x, p = arguments[place], arguments[3]
+        others = [each for k, each in enumerate(arguments[:3]) if k != place]
+        negative = less(p, 0.0)
+        principal = -0.5 * (r - elliprd(*others, x)) / (x - p)
+        inner = where(negative, 1.0, p)
+        plain = -0.75 * _decay((x, 1.5), *[(other, 0.5) for other in others], (inner, 1.0))
+        return where(negative, principal, plain)
+
+    return rule
+
+
+def _third_in_p(r: Value, x: Value, y: Value, z: Value, p: Value) -> Value:
+    """For p < 0 from homogeneity: ``x r_x + y r_y + z r_z + p r_p = -3 r / 2``."""
+    negative = less(p, 0.0)
+    inner = where(negative, 1.0, p)
+    plain = -1.5 * _decay((x, 0.5), (y, 0.5), (z, 0.5), (inner, 2.0))
+    below = where(negative, p, -1.0)
+    others = sum((each * _third_in(k)(r, x, y, z, below) for k, each in enumerate((x, y, z))), 1.5 * r)
+    return where(negative, -others / below, plain)
+
+
 elliprj: Elementwise = special(
     "elliprj",
-    lambda r, x, y, z, p: -0.75 * _decay((x, 1.5), (y, 0.5), (z, 0.5), (p, 1.0)),
-    lambda r, x, y, z, p: -0.75 * _decay((x, 0.5), (y, 1.5), (z, 0.5), (p, 1.0)),
-    lambda r, x, y, z, p: -0.75 * _decay((x, 0.5), (y, 0.5), (z, 1.5), (p, 1.0)),
-    lambda r, x, y, z, p: -1.5 * _decay((x, 0.5), (y, 0.5), (z, 0.5), (p, 2.0)),
+    _third_in(0),
+    _third_in(1),
+    _third_in(2),
+    _third_in_p,
     domain=(POSITIVE,) * 4,
     edges=((1.0, 1.0, 1.0, 1.0), (nan, 1.0, 1.0, 1.0), (1.0, 2.0, 3.0, -1.0)),
     slopes=(((1.0, 1.0, 1.0, 1.0), (-0.3, -0.3, -0.3, -0.6)),),
-    kinks="nan for p < 0, where the integral is a principal value",
 )
 
 

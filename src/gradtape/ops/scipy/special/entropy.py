@@ -13,6 +13,7 @@ from gradtape.ops.core.elementwise.extrema import clip
 from gradtape.ops.core.elementwise.floats import isnan
 from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less
+from gradtape.ops.core.elementwise.power import power as raised
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
@@ -185,9 +186,12 @@ exprel = special(
 
 
 def _transform_in_power(level: Value, power: Value) -> Value:
-    """Return the derivative in the power of ``(exp(power * level) - 1) / power``."""
+    """Return the derivative in the power of ``(exp(power * level) - 1) / power``, which is ``-1 / power`` far below."""
     exponent = power * level
-    return level * level * _exprel_slope(exprel(exponent), exponent)
+    low = less(exponent, -750.0)
+    inner = where(low, 0.0, level)
+    rest = inner * inner * _exprel_slope(exprel(power * inner), power * inner)
+    return where(low, 1.0 / (power * power), rest)
 
 
 POWER = ((0.3, 3.0), (-2.0, 2.0))
@@ -197,7 +201,11 @@ boxcox = special(
     lambda z, x, power: _transform_in_power(log(x), power),
     domain=POWER,
     edges=((1.0, 0.0), (2.0, 0.0), (0.0, 1.0), (nan, 1.0), (-1.0, 1.0)),
-    slopes=(((2.0, 0.0), (0.5, 0.5 * math.log(2.0) ** 2)), ((1.0, 3.0), (1.0, 0.0))),
+    slopes=(
+        ((2.0, 0.0), (0.5, 0.5 * math.log(2.0) ** 2)),
+        ((1.0, 3.0), (1.0, 0.0)),
+        ((0.0, 2.0), (0.0, 0.25)),
+    ),
 )
 boxcox1p = special(
     "boxcox1p",
@@ -235,11 +243,11 @@ inv_boxcox1p = special(
 )
 powm1 = special(
     "powm1",
-    lambda z, x, y: y * exp((y - 1.0) * log(x)),
-    lambda z, x, y: (z + 1.0) * log(x),
+    lambda z, x, y: y * raised(x, y - 1.0),
+    lambda z, x, y: where(equal(x, 0.0) & greater(y, 0.0), 0.0, (z + 1.0) * log(x)),
     domain=((0.3, 3.0), (-2.0, 2.0)),
     edges=((1.0, 2.0), (2.0, 0.0), (nan, 1.0)),
-    slopes=(((1.0, 2.0), (2.0, 0.0)),),
+    slopes=(((1.0, 2.0), (2.0, 0.0)), ((0.0, 2.0), (0.0, 0.0))),
 )
 tklmbda = special(
     "tklmbda",

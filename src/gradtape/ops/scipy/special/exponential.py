@@ -8,7 +8,8 @@ import numpy as np
 
 from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise, SciPy, elementwise, flat
-from gradtape.ops.core.elementwise.exponential import cos, cosh, exp, sin, sinh
+from gradtape.ops.core.elementwise.exponential import cos, cosh, exp, expm1, sin, sinh
+from gradtape.ops.core.elementwise.floats import trunc
 from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.select import where
@@ -40,8 +41,18 @@ expi = elementwise(
 )
 
 
+special(
+    "_ufuncs._log1mexp",
+    lambda z, x: -1.0 / expm1(-x),
+    domain=((-5.0, -0.2),),
+    edges=((0.0,), (1.0,), (-inf,), (nan,), (-1e-20,)),
+    slopes=(((-math.log(2.0),), (-1.0,)),),
+)
+
+
 def _expn_slope(z: Value, n: Value, x: Value) -> Value:
     """``-E(n-1, x)``, which SciPy has for n >= 1 only."""
+    n = trunc(n)  # as SciPy does
     low = less(n, 1)
     return where(low, -(exp(-x) + (1 - n) * z) / x, -expn(where(low, 1, n) - 1, x))
 

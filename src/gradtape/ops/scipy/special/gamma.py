@@ -278,14 +278,14 @@ def hurwitz_slope(s: Value, q: Value) -> Value:
 
 
 def riemann_slope(z: Value, s: Value) -> Value:
-    """To the left of 0 by the functional equation ``zeta(s) = 2 (2 pi)**(s-1) sin(pi s/2) gamma(1-s) zeta(1-s)``."""
+    """To the left of -0.5 by the functional equation ``zeta(s) = 2 (2 pi)**(s-1) sin(pi s/2) gamma(1-s) zeta(1-s)``."""
     if s.dtype.kind == "c":
         raise NotDifferentiableError(
             "scipy.special.zeta of complex numbers has no derivative here",
             where=here.site,
             why="it is known for real numbers only",
         )
-    left = less(s, 0.0)
+    left = less(s, -0.5)
     mirrored = where(left, 1.0 - s, s)
     slope = hurwitz_slope(mirrored, 1.0 + 0.0 * s)
     base = where(left, 1.0 - s, 2.0)

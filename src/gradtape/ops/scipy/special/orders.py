@@ -22,7 +22,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.ops.core.elementwise.exponential import cos, cosh, exp, sin, sinh
 from gradtape.ops.core.elementwise.inverse import arccosh, arcsinh, log
-from gradtape.ops.core.elementwise.logic import greater, greater_equal, less
+from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.scipy.special.gamma import gammaln, psi
@@ -90,7 +90,9 @@ def jv_in_order(v: Value, x: Value) -> Value:
     """Return the derivative of J in its order, for x > 0."""
     refuse_complex_order(x, "jv")
     early = less(x * x, 32.0 * (v + 1.0)) & greater_equal(v, 0.0)
-    series = _series(where(early, v, 1.0), where(early, x, 1.0), -1.0, 0.0)
+    zero = equal(x, 0.0) & greater(v, 0.0)
+    series = _series(where(early, v, 1.0), where(early & ~zero, x, 1.0), -1.0, 0.0)
+    series = where(zero, 0.0, series)
     v, x = where(early, 1.0, v), where(early, 1.0, x)
 
     def around(node: Value, v: Value, x: Value) -> Value:
@@ -122,11 +124,12 @@ def yv_in_order(v: Value, x: Value) -> Value:
 
 
 def ive_in_order(v: Value, x: Value) -> Value:
-    """Return the derivative of ``exp(-x) I`` in its order, for x > 0."""
+    """Return the derivative of ``exp(-x) I`` in its order, for x > 0 and orders that are not negative."""
     refuse_complex_order(x, "iv")
-    early = less(0.25 * x * x, 100.0 * (100.0 + v)) & greater_equal(v, 0.0)
-    inner = where(early, x, 1.0)
-    series = _series(where(early, v, 1.0), inner, 1.0, inner)
+    early = less(0.25 * x * x, 100.0 * (100.0 + v))
+    zero = equal(x, 0.0) & greater(v, 0.0)
+    inner = where(early & ~zero, x, 1.0)
+    series = where(zero, 0.0, _series(where(early, v, 1.0), inner, 1.0, inner))
     lossy = greater(v * v, 16.0 * x) | greater(x + fabs(v), 2000.0)
     v, x = where(early | lossy, 1.0, v), where(early | lossy, 1.0, x)
 

@@ -139,7 +139,7 @@ def moment(self: Any, n: Any, *shapes: Any) -> Value:
     return total(self, lambda k, mass: power(k, float(n)) * mass, shapes)
 
 
-@borrows("scipy.stats.rv_discrete._entropy")
+@borrows("scipy.stats.rv_discrete._entropy", "scipy.stats._discrete_distns.binom_gen._entropy")
 def entropy(self: Any, *shapes: Any) -> Value:
     """Follow the private method: the sum of -p log p."""
     return total(self, lambda k, mass: where(greater(mass, 0.0), entr(mass), 0.0), shapes)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.kinds.elementwise import flat
+from gradtape.kinds.elementwise import Elementwise, flat
 from gradtape.ops.core.elementwise.exponential import exp
+from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import floor
 from gradtape.ops.core.elementwise.inverse import log
-from gradtape.ops.core.elementwise.logic import equal
+from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import sign
 from gradtape.ops.scipy.special.distributions.incomplete import (
@@ -19,7 +20,13 @@ from gradtape.ops.scipy.special.distributions.incomplete import (
     gamma_density,
     gamma_in_shape,
 )
-from gradtape.ops.scipy.special.distributions.inverses import SEARCHED, distribution, inverse
+from gradtape.ops.scipy.special.distributions.inverses import (
+    BEYOND,
+    FROM_ZERO,
+    SEARCHED,
+    distribution,
+    inverse,
+)
 from gradtape.ops.scipy.special.gamma import beta
 from gradtape.ops.scipy.special.rows import special
 
@@ -79,7 +86,7 @@ special(
     domain=((1.0, 4.0), UNIT),
     dtype_samples=("ld",),
 )
-inverse("pdtrik", _poisson, 0, 0, (UNIT, (2.5, 6.0)), accuracy=SEARCHED)
+inverse("pdtrik", _poisson, 0, 0, (UNIT, (2.5, 6.0)), bounds=FROM_ZERO, accuracy=SEARCHED)
 
 # Beta, binomial, negative binomial, F, Student's t
 
@@ -88,6 +95,7 @@ def _beta(a: Value, b: Value, x: Value) -> tuple[Value, ...]:
     return beta_in_first(a, b, x), beta_in_second(a, b, x), beta_density(a, b, x)
 
 
+inverse("_ufuncs._beta_ppf", _beta, 2, 0, (UNIT, SHAPE, SHAPE))
 inverse("btdtria", _beta, 0, 0, (UNIT, SHAPE, UNIT), accuracy=SEARCHED)
 inverse("btdtrib", _beta, 1, 1, (SHAPE, UNIT, UNIT), accuracy=SEARCHED)
 
@@ -135,8 +143,42 @@ special(
     dtype_samples=("dld",),
     kinks="0 in k and n",
 )
-inverse("bdtrik", _binomial, 0, 0, (UNIT, (6.0, 9.0), (0.4, 0.7)), accuracy=SEARCHED)
-inverse("bdtrin", _binomial, 1, 1, ((1.0, 3.0), UNIT, (0.3, 0.7)), accuracy=SEARCHED)
+
+
+def _binomial_mass_slope(z: Value, k: Value, n: Value, p: Value) -> Value:
+    below = where(greater(k, 0.0), binomial_mass(maximum(k - 1.0, 0.0), n - 1.0, p), 0.0)
+    same = where(less(k, n), binomial_mass(minimum(k, n - 1.0), n - 1.0, p), 0.0)
+    return where(equal(z, 0.0) & (less(k, 0.0) | greater(k, n)), 0.0, n * (below - same))
+
+
+# The binomial distribution of SciPy's new distributions, at whole numbers
+
+binomial_mass: Elementwise = special(
+    "_ufuncs._binom_pmf",
+    flat,
+    flat,
+    _binomial_mass_slope,
+    domain=((1.0, 1.0), (4.0, 4.0), UNIT),
+    edges=((0.0, 3.0, 0.0), (3.0, 3.0, 0.5), (nan, 3.0, 0.5)),
+    slopes=(((0.0, 3.0, 0.0), (0.0, 0.0, -3.0)), ((3.0, 3.0, 0.5), (0.0, 0.0, 0.75))),
+    kinks="0 in k and n",
+)
+for _name, _sign in (("cdf", 1.0), ("sf", -1.0)):
+    special(
+        f"_ufuncs._binom_{_name}",
+        flat,
+        flat,
+        lambda z, k, n, p, sign=_sign: sign * _in_probability(k, n, p),
+        domain=((1.0, 1.0), (4.0, 4.0), UNIT),
+        edges=((1.0, 3.0, 0.0), (3.0, 3.0, 0.5), (nan, 3.0, 0.5)),
+        kinks="0 in k and n",
+    )
+for _name in ("ppf", "isf"):
+    special(
+        f"_ufuncs._binom_{_name}", flat, flat, flat, domain=((0.3, 0.4), (4.0, 4.0), (0.5, 0.52)), kinks="0"
+    )
+inverse("bdtrik", _binomial, 0, 0, (UNIT, (6.0, 9.0), (0.4, 0.7)), bounds=FROM_ZERO, accuracy=SEARCHED)
+inverse("bdtrin", _binomial, 1, 1, ((1.0, 3.0), UNIT, (0.3, 0.7)), bounds=BEYOND, accuracy=SEARCHED)
 
 
 def _negative_binomial(k: Value, n: Value, p: Value) -> tuple[Value, ...]:
@@ -172,8 +214,10 @@ special(
     dtype_samples=("lld",),
     kinks="0 in k and n",
 )
-inverse("nbdtrik", _negative_binomial, 0, 0, (UNIT, (3.0, 6.0), (0.2, 0.5)), accuracy=SEARCHED)
-inverse("nbdtrin", _negative_binomial, 1, 1, ((1.0, 4.0), UNIT, (0.2, 0.7)), accuracy=SEARCHED)
+inverse(
+    "nbdtrik", _negative_binomial, 0, 0, (UNIT, (3.0, 6.0), (0.2, 0.5)), bounds=FROM_ZERO, accuracy=SEARCHED
+)
+inverse("nbdtrin", _negative_binomial, 1, 1, ((1.0, 4.0), UNIT, (0.2, 0.7)), bounds=BEYOND, accuracy=SEARCHED)
 
 
 def _f(dfn: Value, dfd: Value, x: Value) -> tuple[Value, ...]:
@@ -192,7 +236,7 @@ FREEDOM = (1.5, 6.0)
 distribution("fdtr", _f, (FREEDOM, FREEDOM, POSITIVE), edges=((2.0, 3.0, 0.0), (nan, 1.0, 1.0)))
 distribution("fdtrc", _f, (FREEDOM, FREEDOM, POSITIVE), -1.0, edges=((2.0, 3.0, 0.0), (nan, 1.0, 1.0)))
 inverse("fdtri", _f, 2, 2, (FREEDOM, FREEDOM, UNIT), accuracy=1e-12)
-inverse("fdtridfd", _f, 1, 1, ((2.0, 4.0), (0.45, 0.55), (0.9, 1.1)), accuracy=SEARCHED)
+inverse("fdtridfd", _f, 1, 1, ((2.0, 4.0), (0.45, 0.55), (0.9, 1.1)), bounds=BEYOND, accuracy=SEARCHED)
 
 
 def _student(df: Value, t: Value) -> tuple[Value, ...]:
@@ -208,4 +252,4 @@ distribution(
     "stdtr", _student, (FREEDOM, (-3.0, 3.0)), edges=((2.0, 0.0), (nan, 1.0), (3.0, inf), (3.0, -inf))
 )
 inverse("stdtrit", _student, 1, 1, (FREEDOM, UNIT), accuracy=1e-12)
-inverse("stdtridf", _student, 0, 0, ((0.8, 0.82), (1.0, 1.1)), accuracy=SEARCHED)
+inverse("stdtridf", _student, 0, 0, ((0.8, 0.82), (1.0, 1.1)), bounds=BEYOND, accuracy=SEARCHED)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
 from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.elementwise.logic import greater_equal, less_equal
+from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.scipy.special.rows import Box, special
 
 SEARCHED: Final = 1e-9
 """The accuracy of inverses that SciPy finds by a search."""
+
+FROM_ZERO: Final = (1e-9, math.inf)
+"""Where SciPy's searches for numbers of events end."""
+
+BEYOND: Final = (1e-9, 1e10)
+"""Where those for numbers of trials, degrees of freedom and shifts end."""
 
 Slopes = Callable[..., tuple[Value, ...]]
 
@@ -25,7 +34,14 @@ def distribution(name: str, slopes: Slopes, domain: Box, sign: float = 1.0, **fa
 
 
 def inverse(
-    name: str, slopes: Slopes, place: int, given: int, domain: Box, sign: float = 1.0, **facts: Any
+    name: str,
+    slopes: Slopes,
+    place: int,
+    given: int,
+    domain: Box,
+    sign: float = 1.0,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+    **facts: Any,
 ) -> Elementwise:
     """Enter an inverse of a distribution function in its argument number `place`, by the implicit function theorem.
 
@@ -41,16 +57,23 @@ def inverse(
     domain : tuple of (low, high)
     sign : float
         -1 where 1 - F has the probability.
+    bounds : tuple of float
+        Where SciPy's search ends: what lies there solves no equation, and has derivative 0.
     """
+    low, high = bounds
 
     def partial(position: int) -> Callable[..., Value]:
         def rule(z: Value, *args: Value) -> Value:
             others = [x for k, x in enumerate(args) if k != given]
             found = slopes(*others[:place], z, *others[place:])
             if position == given:
-                return sign / found[place]
-            number = position - (position > given)
-            return -found[number + (number >= place)] / found[place]
+                slope = sign / found[place]
+            else:
+                number = position - (position > given)
+                slope = -found[number + (number >= place)] / found[place]
+            if low > -math.inf:
+                slope = where(less_equal(z, low), 0.0, slope)
+            return where(greater_equal(z, high), 0.0, slope) if high < math.inf else slope
 
         return rule
 

@@ -25,7 +25,7 @@ from gradtape.ops.scipy.special.distributions.incomplete import (
     gamma_density,
     gamma_in_shape,
 )
-from gradtape.ops.scipy.special.distributions.inverses import SEARCHED, distribution, inverse
+from gradtape.ops.scipy.special.distributions.inverses import BEYOND, SEARCHED, distribution, inverse
 from gradtape.ops.scipy.special.distributions.normal import SQRT_2PI, ndtr
 from gradtape.ops.scipy.special.entropy import xlogy
 from gradtape.ops.scipy.special.gamma import betaln, gammaln, psi
@@ -65,8 +65,24 @@ def noncentral_chi_square(x: Value, df: Value, nc: Value) -> tuple[Value, ...]:
 POSITIVE, FREEDOM, SHIFT, UNIT = (0.5, 5.0), (1.5, 5.0), (0.3, 3.0), (0.2, 0.8)
 distribution("chndtr", noncentral_chi_square, (POSITIVE, FREEDOM, SHIFT), accuracy=1e-12)
 inverse("chndtrix", noncentral_chi_square, 0, 0, (UNIT, FREEDOM, SHIFT), accuracy=SEARCHED)
-inverse("chndtridf", noncentral_chi_square, 1, 1, ((3.0, 6.0), (0.3, 0.5), (0.3, 1.0)), accuracy=SEARCHED)
-inverse("chndtrinc", noncentral_chi_square, 2, 2, ((3.0, 4.0), (2.0, 2.5), (0.3, 0.5)), accuracy=SEARCHED)
+inverse(
+    "chndtridf",
+    noncentral_chi_square,
+    1,
+    1,
+    ((3.0, 6.0), (0.3, 0.5), (0.3, 1.0)),
+    bounds=BEYOND,
+    accuracy=SEARCHED,
+)
+inverse(
+    "chndtrinc",
+    noncentral_chi_square,
+    2,
+    2,
+    ((3.0, 4.0), (2.0, 2.5), (0.3, 0.5)),
+    bounds=BEYOND,
+    accuracy=SEARCHED,
+)
 
 
 def noncentral_f(dfn: Value, dfd: Value, nc: Value, f: Value) -> tuple[Value, ...]:
@@ -93,9 +109,33 @@ ROUGH: Final = 1e-6
 DENOMINATOR, QUOTIENT = (3.0, 6.0), (0.5, 3.0)
 distribution("ncfdtr", noncentral_f, (FREEDOM, DENOMINATOR, SHIFT, QUOTIENT), accuracy=1e-12)
 inverse("ncfdtri", noncentral_f, 3, 3, (FREEDOM, DENOMINATOR, SHIFT, UNIT), accuracy=SEARCHED)
-inverse("ncfdtridfn", noncentral_f, 0, 0, ((0.5, 0.55), (3.0, 4.0), (0.3, 0.5), (0.9, 1.1)), accuracy=ROUGH)
-inverse("ncfdtridfd", noncentral_f, 1, 1, ((3.0, 4.0), (0.4, 0.45), (0.3, 0.5), (0.9, 1.1)), accuracy=ROUGH)
-inverse("ncfdtrinc", noncentral_f, 2, 2, ((3.0, 4.0), (4.0, 5.0), (0.3, 0.4), (1.2, 1.5)), accuracy=ROUGH)
+inverse(
+    "ncfdtridfn",
+    noncentral_f,
+    0,
+    0,
+    ((0.5, 0.55), (3.0, 4.0), (0.3, 0.5), (0.9, 1.1)),
+    bounds=BEYOND,
+    accuracy=ROUGH,
+)
+inverse(
+    "ncfdtridfd",
+    noncentral_f,
+    1,
+    1,
+    ((3.0, 4.0), (0.4, 0.45), (0.3, 0.5), (0.9, 1.1)),
+    bounds=BEYOND,
+    accuracy=ROUGH,
+)
+inverse(
+    "ncfdtrinc",
+    noncentral_f,
+    2,
+    2,
+    ((3.0, 4.0), (4.0, 5.0), (0.3, 0.4), (1.2, 1.5)),
+    bounds=BEYOND,
+    accuracy=ROUGH,
+)
 
 
 def _student(df: Value, nc: Value, t: Value) -> tuple[Value, ...]:
@@ -125,5 +165,5 @@ def _student(df: Value, nc: Value, t: Value) -> tuple[Value, ...]:
 LINE = (-2.0, 3.0)
 distribution("nctdtr", _student, ((2.0, 6.0), SHIFT, LINE), accuracy=1e-11)
 inverse("nctdtrit", _student, 2, 2, ((2.0, 6.0), SHIFT, UNIT), accuracy=SEARCHED)
-inverse("nctdtridf", _student, 0, 0, ((0.6, 0.65), (0.9, 1.0), (1.5, 1.9)), accuracy=SEARCHED)
+inverse("nctdtridf", _student, 0, 0, ((0.6, 0.65), (0.9, 1.0), (1.5, 1.9)), bounds=BEYOND, accuracy=SEARCHED)
 inverse("nctdtrinc", _student, 1, 1, ((2.0, 6.0), UNIT, (1.0, 2.0)), accuracy=SEARCHED)
