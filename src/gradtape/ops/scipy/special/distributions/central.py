@@ -9,7 +9,7 @@ from gradtape.kinds.elementwise import Elementwise, flat
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import floor
-from gradtape.ops.core.elementwise.inverse import log
+from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import sign
@@ -27,7 +27,7 @@ from gradtape.ops.scipy.special.distributions.inverses import (
     distribution,
     inverse,
 )
-from gradtape.ops.scipy.special.gamma import beta
+from gradtape.ops.scipy.special.gamma import beta, psi
 from gradtape.ops.scipy.special.rows import special
 
 inf, nan = np.inf, np.nan
@@ -146,32 +146,40 @@ special(
 
 
 def _binomial_mass_slope(z: Value, k: Value, n: Value, p: Value) -> Value:
+    """``z (k / p - (n - k) / (1 - p))``, by the masses of one trial less where a quotient would be 0 / 0."""
+    end = equal(p, 0.0) | equal(p, 1.0)
+    inner = where(end, 0.5, p)
     below = where(greater(k, 0.0), binomial_mass(maximum(k - 1.0, 0.0), n - 1.0, p), 0.0)
     same = where(less(k, n), binomial_mass(minimum(k, n - 1.0), n - 1.0, p), 0.0)
-    return where(equal(z, 0.0) & (less(k, 0.0) | greater(k, n)), 0.0, n * (below - same))
+    return where(end, n * (below - same), z * (k / inner - (n - k) / (1.0 - inner)))
 
 
-# The binomial distribution of SciPy's new distributions, at whole numbers
+# The binomial distribution of SciPy's new distributions, which is continued between whole numbers
 
 binomial_mass: Elementwise = special(
     "_ufuncs._binom_pmf",
-    flat,
-    flat,
+    lambda z, k, n, p: z * (log(p) - log1p(-p) - psi(k + 1.0) + psi(n - k + 1.0)),
+    lambda z, k, n, p: z * (psi(n + 1.0) - psi(n - k + 1.0) + log1p(-p)),
     _binomial_mass_slope,
-    domain=((1.0, 1.0), (4.0, 4.0), UNIT),
+    domain=COUNTS,
     edges=((0.0, 3.0, 0.0), (3.0, 3.0, 0.5), (nan, 3.0, 0.5)),
-    slopes=(((0.0, 3.0, 0.0), (0.0, 0.0, -3.0)), ((3.0, 3.0, 0.5), (0.0, 0.0, 0.75))),
-    kinks="0 in k and n",
+    accuracy=1e-12,
 )
+
+
+def _tail_slope(k: Value, n: Value, p: Value) -> Value:
+    last = equal(k, n)
+    return where(last, 0.0, -beta_density(where(last, 1.0, n - k), k + 1.0, 1.0 - p, p))
+
+
 for _name, _sign in (("cdf", 1.0), ("sf", -1.0)):
     special(
         f"_ufuncs._binom_{_name}",
-        flat,
-        flat,
-        lambda z, k, n, p, sign=_sign: sign * _in_probability(k, n, p),
-        domain=((1.0, 1.0), (4.0, 4.0), UNIT),
+        lambda z, k, n, p, sign=_sign: sign * _binomial(k, n, p)[0],
+        lambda z, k, n, p, sign=_sign: sign * _binomial(k, n, p)[1],
+        lambda z, k, n, p, sign=_sign: sign * _tail_slope(k, n, p),
+        domain=COUNTS,
         edges=((1.0, 3.0, 0.0), (3.0, 3.0, 0.5), (nan, 3.0, 0.5)),
-        kinks="0 in k and n",
     )
 for _name in ("ppf", "isf"):
     special(
