@@ -203,7 +203,25 @@ def by_branches(x):
     return total + len(out) + sum(out)
 
 
+def counted_inside(x):
+    out = [x[0]]
+    c = 0
+    while c < 4 and x[1] > -5.0:
+        c += 1
+        for i in range(12):
+            if x[i % 5] * c > 1.0:
+                out.append(x[i % 5])
+            if i > 9:
+                break
+        out.append(x[1] * c)
+    total = 0.0
+    for v in out:
+        total = 0.9 * total + v
+    return total
+
+
 PROGRAMS = (
+    counted_inside,
     few,
     by_branches,
     until,

@@ -10,6 +10,7 @@ import pytest
 
 import gradtape as gt
 from tests.frontend.support import check, run
+from tests.programs.loops import fuzz
 from tests.programs.loops.all import PROGRAMS
 from tests.programs.loops.random_sources import random_source
 
@@ -26,6 +27,11 @@ def test_random_functions_are_translated(seed):
     exec(compile(random_source(seed), f"random_{seed}.py", "exec"), namespace)
     random = np.random.default_rng(seed)
     check(namespace["f"], random.standard_normal(4), random.standard_normal((4, 4)), 0.7)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_functions_of_all_kinds_of_statements(seed):
+    fuzz.check(seed)
 
 
 def test_a_function_of_numba_is_translated_from_its_python_code():

@@ -539,6 +539,10 @@ class _Fixpoint:
         interpreter.restore(self.before)
         self.trip = None if self.count is None else ix.maximum(self.count, 0, interpreter.build.counts)
         self.begin()
+        for key in self.grown:
+            content = interpreter.lists[key]
+            if _is_movable(self.before[1][key]):  # there was room for this loop; one around may append more
+                interpreter.lists[key] = GrowingList(content.arrays, content.type, content.length, True)
         if isinstance(self.count, int):
             rebound = {
                 slot.view.pointer
