@@ -348,7 +348,7 @@ def shapes_assigned(x):
     [
         walrus,
         starred_targets,
-        shapes_assigned,
+        pytest.param(shapes_assigned, marks=pytest.mark.filterwarnings("ignore:Setting the shape")),
         while_and,
         while_or_continue,
         break_in_for,

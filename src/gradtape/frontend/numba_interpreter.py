@@ -44,6 +44,7 @@ def _interpreter_class() -> Any:
     methods = {
         "op_LOAD_CLOSURE": _load_closure,
         "op_LOAD_DEREF": _load_shared,
+        "op_LOAD_FAST": _load_local,
         "op_MAKE_FUNCTION": _make_function,
         "op_UNPACK_SEQUENCE": _unpack,
         "_remove_unused_temporaries": _remove_unused,
@@ -57,6 +58,15 @@ def _load_closure(self: Any, inst: Any, res: str) -> None:
 
     constant: Any = ir.Const
     self.store(constant(None, self.loc), res)
+
+
+def _load_local(self: Any, inst: Any, res: str, **options: Any) -> None:
+    """Load a local variable, or, since Python 3.13, a cell: contents of cells are loaded by ``LOAD_DEREF``."""
+    name = self.func_id.func.__code__._varname_from_oparg(inst.arg)
+    if name in self.code_cellvars or name in self.code_freevars:
+        _load_closure(self, inst, res)
+    else:
+        self.plain.op_LOAD_FAST(self, inst, res, **options)
 
 
 def _load_shared(self: Any, inst: Any, res: str) -> None:
