@@ -189,6 +189,16 @@ def test_divisions_of_numbers_by_zero_that_the_code_handles_raise_an_error(b):
     assert function(2.5, 0.25) == pytest.approx(guarded(2.5, 0.25), rel=1e-12)
 
 
+def test_divisions_in_the_body_of_a_loop_are_those_of_numpy():
+    def halved(x):
+        try:
+            return 1.0 / x + 0.5 * x
+        except ZeroDivisionError:
+            return 0.0
+
+    assert gt.fori_loop(0, 30, lambda k, x: halved(x), 2.0) == pytest.approx(math.sqrt(2.0))
+
+
 def test_a_division_is_that_of_numpy_where_nobody_handles_the_error():
     assert gt.jit(lambda a, b: a / b)(1.0, 0.0) == np.inf
 

@@ -16,6 +16,7 @@ from gradtape.kinds.refusals import library_of, refusal
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.dispatch.dispatch import OPERAND_TYPES, fast_rule
+from gradtape.trace.jit.guards import abstract_of
 from gradtape.trace.jit.outcomes import is_handled
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.source.sites import user_site
@@ -67,8 +68,13 @@ DIVISIONS: Final = frozenset({"divide", "floor_divide", "remainder"})
 
 
 def _check_divisor(divisor: Any, frame: Any) -> None:
-    """Raise Python's error for a division of Python's numbers by zero, if user code handles it; else the result is NumPy's."""
-    if is_handled(frame) and bool(divisor == 0):
+    """Raise Python's error for a division of Python's numbers by zero, if user code handles it; else the result is NumPy's.
+
+    The body of a loop stands for all iterations, of which none has a number: there the result is NumPy's.
+    """
+    if not is_handled(frame) or (isinstance(divisor, Handle) and abstract_of(divisor.value) is not None):
+        return
+    if divisor == 0:
         raise ZeroDivisionError("division by zero")
 
 
