@@ -41,6 +41,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 import warnings
 from types import FrameType
@@ -50,6 +52,10 @@ LIBRARIES: Final = frozenset(
     {__name__.partition(".")[0], "contextlib", "copy", "functools", "numpy", "scipy"}
 )
 """Whose frames are not the user's: code of NumPy, of SciPy or of Python's library stands between an array and the line that used it."""
+
+INSTALLED: Final = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+STANDARD: Final = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+"""The folder of Python's library."""
 
 
 class GradtapeError(Exception):
@@ -112,15 +118,31 @@ RECURSION: Final = "a function that calls itself is followed call by call"
 
 def user_level() -> int:
     """Return the ``stacklevel`` with which the caller's warning names the user's line."""
-    level, frame = 1, sys._getframe(1)
-    while _is_internal(frame) and frame.f_back is not None:
+    level, first, frame = 1, 0, sys._getframe(1)
+    while not is_users(frame):
+        if not first and not is_internal(frame):
+            first = level
+        if frame.f_back is None:
+            return first or level
         level, frame = level + 1, frame.f_back
     return level
 
 
-def _is_internal(frame: FrameType) -> bool:
+def is_internal(frame: FrameType) -> bool:
+    """Return whether a frame is of gradtape, or of a library whose functions gradtape follows."""
     name: str = frame.f_globals.get("__name__", "")
     return name.partition(".")[0] in LIBRARIES
+
+
+def is_users(frame: FrameType) -> bool:
+    """Return whether a frame is of the user's own code, and not of an installed package or of Python's library."""
+    return not is_internal(frame) and not is_installed(frame.f_code.co_filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_installed(filename: str) -> bool:
+    """Return whether a file belongs to an installed package, or to Python's library."""
+    return filename.startswith(("<frozen ", STANDARD)) or any(folder in filename for folder in INSTALLED)
 
 
 def _page(kind: type, what: str, where: Any, why: str, remedy: str) -> str:

@@ -26,7 +26,7 @@ numpy jnp np: there is no second namespace; import numpy as np, and call np.* on
 nn: layers are NumPy code: np.maximum(x, 0), scipy.special.expit, scipy.special.log_softmax
 random: draw with np.random.default_rng(seed), in the function too: each call draws anew
 tree tree_util tree_map: containers are optree's: import optree; optree.tree_map(f, tree)
-pmap shard_map xmap: there is one device; gt.vmap(f) maps over an axis, and compiled code uses the cores by itself
+pmap shard_map xmap pmean psum: there is one device; gt.vmap(f) maps over an axis, and compiled code uses the cores by itself
 make_jaxpr xla_computation: call f once, then print(gt.inspect.graph(f))
 eval_shape: gt.jit(f).lower(gt.spec((3, 4))).out_specs, without data
 ShapeDtypeStruct: use gt.spec(shape, dtype)
@@ -192,7 +192,9 @@ masked_fill where: use np.where(mask, value, x)
 scatter_add scatter_add_ index_add_: use np.add.at(x, indices, values), or gt.scatter_add
 contiguous: arrays are contiguous where NumPy's are; use x.copy()
 eval: x.numpy() computes now
-values: use x.numpy()
+values to_numpy: it is an array already, as tables of pandas and xarray among arguments are; x.numpy() is an ndarray
+iloc loc iat columns index isel sel head tail: tables among arguments are arrays of their values; select columns before the call
+rolling groupby apply merge join fillna dropna: tables among arguments are arrays of their values; prepare columns before the call
 _value primal: use x.numpy(), which leaves the record
 weak_type aval: use x.dtype and x.shape
 devices sharding: arrays are in the memory of the host

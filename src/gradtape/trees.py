@@ -26,9 +26,12 @@ class _Hooks:
     ----------
     fields : callable or None
         Returns the names of those attributes of an object that hold arrays, and of the others; None for what is no container.
+    table : callable or None
+        Returns the values of a table of pandas or xarray, and anything else as it is.
     """
 
     fields: Callable[[Any], tuple[tuple[str, ...], tuple[str, ...]] | None] | None = None
+    table: Callable[[Any], Any] | None = None
 
 
 HOOKS: Final = _Hooks()
@@ -82,12 +85,16 @@ def _unflatten_object(rest: Any, children: Any) -> Any:
     return made
 
 
-def _enter_classes(leaves: list[Any]) -> bool:
-    """Enter the classes of leaves that are objects with arrays; return whether there are any."""
+def _enter_classes(leaves: list[Any], tables: bool = True) -> bool:
+    """Enter the classes of leaves that are objects with arrays; return whether there are any. Tables become their values."""
     found = False
-    for leaf in leaves:
+    for place, leaf in enumerate(leaves):
         kind = type(leaf)
         if kind in LEAVES or kind in _entered or HOOKS.fields is None:
+            continue
+        if HOOKS.table is not None and (values := HOOKS.table(leaf)) is not leaf:
+            if tables:
+                leaves[place] = values
             continue
         fields = HOOKS.fields(leaf)
         if fields is not None and fields[0]:
@@ -97,15 +104,19 @@ def _enter_classes(leaves: list[Any]) -> bool:
     return found
 
 
-def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
-    """Return the leaves and the structure of nested containers."""
+def flatten(tree: Any, *, tables: bool = True) -> tuple[list[Any], TreeSpec]:
+    """Return the leaves and the structure of nested containers. Tables of pandas and xarray become their values, if `tables`."""
     leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
-    return flatten(tree) if _enter_classes(leaves) else (leaves, spec)
+    return flatten(tree, tables=tables) if _enter_classes(leaves, tables) else (leaves, spec)
 
 
 def flatten_arguments(tree: Any) -> tuple[list[Any], TreeSpec]:
     """Return what `flatten` returns, but with objects of the user's classes as leaves, unless their classes are registered by the user."""
-    return optree.tree_flatten(tree)
+    leaves, spec = optree.tree_flatten(tree)
+    for place, leaf in enumerate(leaves):
+        if type(leaf) not in LEAVES and HOOKS.table is not None:
+            leaves[place] = HOOKS.table(leaf)
+    return leaves, spec
 
 
 def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:

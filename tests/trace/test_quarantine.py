@@ -193,7 +193,7 @@ def test_tricks_are_found(text: str, kind: object) -> None:
 
 NAMESPACES = """
 import atexit, builtins, cmath, math, os, sys, threading
-import numba  # else a finder on sys.meta_path waits for it
+import numba, pandas  # else a finder on sys.meta_path waits for them
 import numpy as np, scipy.fft, scipy.linalg, scipy.ndimage, scipy.signal, scipy.special, scipy.stats
 import scipy.cluster, scipy.integrate, scipy.interpolate, scipy.optimize, scipy.sparse.linalg, scipy.spatial.transform
 SPACES = [builtins, cmath, math, np, np.linalg, np.fft,

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from gradtape.ir.graph import Node, Value, merge_tags, single
 from gradtape.ir.op import Op
-
-
-class _Here(threading.local):
-    """The place in the user's code that nodes made now belong to."""
-
-    site: Any = None
-
-
-here = _Here()
+from gradtape.ir.tags import here
 
 
 @contextmanager

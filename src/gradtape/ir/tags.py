@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
@@ -9,6 +10,15 @@ from weakref import ref
 
 if TYPE_CHECKING:
     from gradtape.ir.graph import Value
+
+
+class _Here(threading.local):
+    """The place in the user's code that nodes made now belong to."""
+
+    site: Any = None
+
+
+here: Final = _Here()
 
 ANY: Final = -1
 """Stands for all threads."""
@@ -32,9 +42,21 @@ class TraceTag:
         What is remembered for explanations.
     recorded_by : int or None
         The thread whose nodes are followed now, `ANY` for all, None for none.
+    missed : object
+        The place of the last node that was made on another thread meanwhile, and is not recorded.
     """
 
-    __slots__ = ("__weakref__", "_active", "_computed", "_room", "_thread", "log", "over", "recorded_by")
+    __slots__ = (
+        "__weakref__",
+        "_active",
+        "_computed",
+        "_room",
+        "_thread",
+        "log",
+        "missed",
+        "over",
+        "recorded_by",
+    )
 
     recorded_by: int | None
     _computed: list[ref[Value]] | None
@@ -42,6 +64,7 @@ class TraceTag:
     def __init__(self, thread: int | None = None) -> None:
         self.over = False
         self.log: Any = None
+        self.missed: Any = None
         self._computed = None
         self._room = 64
         self._thread = thread
@@ -100,6 +123,9 @@ def merge_tags(values: Iterable[Value]) -> tuple[TraceTag, ...]:
         if tags is not merged:  # along a record most values share one tuple
             for tag in tags:
                 thread = tag.recorded_by
-                if (thread == get_ident() or thread is ANY) and tag not in merged:
-                    merged = (*merged, tag) if merged or len(tags) > 1 else tags
+                if thread == get_ident() or thread is ANY:
+                    if tag not in merged:
+                        merged = (*merged, tag) if merged or len(tags) > 1 else tags
+                elif thread is not None:
+                    tag.missed = here.site
     return merged

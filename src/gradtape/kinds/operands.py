@@ -13,7 +13,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, constant, literal
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import PYTHON_DTYPES, Shape
-from gradtape.kinds.refusals import refusal, wrong_dtype
+from gradtape.kinds.refusals import is_table, refusal, values_of, wrong_dtype
 
 COMPACT: dict[type, Callable[[Any], Value]] = {}
 """Types that stand for an array in another form, with what makes the array of an instance."""
@@ -50,6 +50,8 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
         return as_value(
             np.asarray(operand), argument
         )  # NumPy takes subclasses, such as members of an enumeration, for strong
+    if is_table(operand) and (values := values_of(operand)) is not None:
+        return as_value(getattr(values, "value", values), argument)
     raise refusal(operand, argument)
 
 

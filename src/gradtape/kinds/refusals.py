@@ -1,4 +1,8 @@
-"""What is neither a number nor an array for gradtape, and what to pass instead."""
+"""Objects of other libraries. Tables of pandas and xarray are taken by their values: series, data frames, indices and labelled arrays.
+What else is neither a number nor an array is refused, with what to pass instead.
+
+None of the libraries is imported: objects are known by the modules of their classes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ import numpy as np
 
 from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.ir.op import NDArray
+from gradtape.trees import HOOKS
 
 LIBRARIES: Final = {
     "autograd": "{x}._value",
@@ -22,7 +29,7 @@ LIBRARIES: Final = {
     "mlx": "np.array({x})",
     "mpmath": "float({x})",
     "netCDF4": "{x}[...]",
-    "pandas": "{x}.to_numpy()",
+    "pandas": "its numbers as an array",
     "pint": "{x}.magnitude",
     "polars": "{x}.to_numpy()",
     "pyarrow": "{x}.to_numpy()",
@@ -32,7 +39,7 @@ LIBRARIES: Final = {
     "tensorflow": "{x}.numpy()",
     "torch": "{x}.detach().cpu().numpy()",
     "uncertainties": "{x}.nominal_value",
-    "xarray": "{x}.to_numpy()",
+    "xarray": "one of its arrays, or dict({x}.data_vars)",
     "zarr": "{x}[...]",
 }
 """Libraries with arrays, tables or numbers of their own, and what makes NumPy's of them."""
@@ -70,8 +77,10 @@ def refusal(thing: Any, argument: str) -> DtypeError:
     what = f"{argument} is {'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}, which is neither a number nor an array"
     why, remedy = "", "pass an ndarray, a number, or a (nested) list of numbers"
     library = library_of(thing)
-    if library:
-        what = f"{argument} is a {library} {kind}"
+    if is_table(thing):
+        what, remedy = not_numbers(thing, argument, x)
+    elif library:
+        what = f"{argument} is {'an' if library[:1] in 'aeiou' else 'a'} {library} {kind}"
         why = "gradtape follows NumPy's arrays"
         remedy = f"pass {LIBRARIES[library].format(x=x)}"
     elif isinstance(thing, Coroutine):
@@ -106,3 +115,108 @@ def wrong_dtype(dtype: np.dtype[Any], argument: str) -> DtypeError:
         why = "its elements are records"
         remedy = f"pass the fields one by one, in a dict for example: {{'{dtype.names[0]}': {x}['{dtype.names[0]}']}}"
     return DtypeError(what, where=here.site, why=why, remedy=remedy)
+
+
+_WITH_TABLES: Final = frozenset({"pandas", "xarray"})
+
+_labelled: Final[dict[type, bool]] = {}
+"""Whether a class is of labelled data."""
+
+
+def is_labelled(thing: Any) -> bool:
+    """Return whether an object is one of pandas or xarray that holds data: a table, or a Dataset."""
+    kind = type(thing)
+    found = _labelled.get(kind)
+    if found is None:
+        bases = (base.__module__.partition(".")[0] for base in kind.__mro__)
+        found = not _WITH_TABLES.isdisjoint(bases) and hasattr(kind, "equals") and hasattr(kind, "copy")
+        _labelled[kind] = found
+    return found
+
+
+def is_table(thing: Any) -> bool:
+    """Return whether an object is an array with labels, or several of one length: a Series, DataFrame, Index, DataArray and the like."""
+    return is_labelled(thing) and hasattr(thing, "__array__") and not hasattr(type(thing), "data_vars")
+
+
+def values_of(table: Any) -> Any:
+    """Return the values of a table as an ndarray, without its labels; missing ones are NaN. None if they are not numbers.
+
+    Arrays of xarray may hold what computes as ndarrays do, traced arrays among them: these are returned as they are.
+    """
+    data = getattr(table, "data", None)
+    if isinstance(getattr(data, "value", None), Value):
+        return data
+    if not hasattr(table, "columns"):
+        return _values_of_column(table)
+    numbers = [_numbers_in(dtype) for dtype in table.dtypes]
+    if any(number is None for number in numbers):
+        return None
+    if len(set(table.dtypes)) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
+        return np.asarray(table)
+    columns = [_values_of_column(table.iloc[:, place]) for place in range(len(numbers))]
+    return np.stack(columns, axis=1) if columns else np.zeros(table.shape)
+
+
+def _values_of_column(column: Any) -> NDArray | None:
+    numbers = _numbers_in(column.dtype)
+    if numbers is None:
+        return None
+    if isinstance(column.dtype, np.dtype):
+        return np.asarray(column)
+    if not np.any(column.isna()):
+        return np.asarray(column.to_numpy(dtype=numbers))
+    numbers = numbers if numbers.kind in "fc" else np.dtype(float)
+    return np.asarray(column.to_numpy(dtype=numbers, na_value=np.nan))
+
+
+def _numbers_in(dtype: Any) -> np.dtype[Any] | None:
+    """Return the dtype of the numbers in a column; None for text, dates, categories and objects."""
+    if not isinstance(dtype, np.dtype):
+        dtype = dtype.subtype if str(dtype).startswith("Sparse") else getattr(dtype, "numpy_dtype", None)
+    return dtype if isinstance(dtype, np.dtype) and dtype.kind in "biufc" else None
+
+
+def not_numbers(table: Any, argument: str, x: str) -> tuple[str, str]:
+    """Return what is wrong with a table whose values are not numbers, and the remedy, in which it is called `x`."""
+    if hasattr(table, "columns"):
+        by_name = [
+            (name, _numbers_in(dtype)) for name, dtype in zip(table.columns, table.dtypes, strict=True)
+        ]
+        others = [name for name, numbers in by_name if numbers is None]
+        named = [name for name, numbers in by_name if numbers is not None]
+        return (
+            f"{argument} is a DataFrame with columns that are not numbers: {', '.join(map(repr, others))}",
+            f"pass the columns of numbers: {x}[{named!r}]"
+            if named
+            else f"convert its columns to numbers first, for example {x}[{others[0]!r}].astype(float)",
+        )
+    kind = str(table.dtype)
+    remedy = f"convert it to numbers, for example {x}.astype(float)"
+    if kind.startswith(("datetime", "timedelta")):
+        remedy = f"convert it to numbers, for example ({x} - {x}[0]) / np.timedelta64(1, 's')"
+    elif kind == "category":
+        remedy = (
+            f"pass the numbers of its categories, {x}.cat.codes, or {x}.astype(float) where these are numbers"
+        )
+    return f"{argument} is a {type(table).__name__} of dtype {kind}, which are not numbers", remedy
+
+
+def copy_of(labelled: Any) -> Any:
+    """Return a copy of labelled data that later changes do not reach."""
+    return labelled.copy(deep=True)
+
+
+def is_same_data(labelled: Any, other: Any) -> bool:
+    """Return whether two objects have the same values and labels; missing values are equal to each other."""
+    return type(labelled) is type(other) and bool(labelled.equals(other))
+
+
+def _as_leaf(leaf: Any) -> Any:
+    if not is_table(leaf):
+        return leaf
+    values = values_of(leaf)
+    return leaf if values is None else values
+
+
+HOOKS.table = _as_leaf

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape import errors
 from gradtape.ir.graph import extract
 from gradtape.runtime.compile.kernel import kernels
 
@@ -389,7 +390,74 @@ def test_a_tape_records_on_its_own_thread_only():
         thread = threading.Thread(target=elsewhere, args=(x,))
         thread.start()
         thread.join()
-    assert tape.gradient(results["y"], x) is None
+    with pytest.warns(errors.GradtapeWarning, match="ran on another thread") as caught:
+        assert tape.gradient(results["y"], x) is None
+    assert "in elsewhere" in str(caught[0].message)
+    assert gt.debug.explain_gradient(tape, results["y"], x).reason == "recording stopped"
+
+
+def test_a_path_through_another_thread_is_said_to_be_lost():
+    results = []
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.array([1.5, 2.5]))
+        thread = threading.Thread(target=lambda: results.append(np.sum(x**2)))
+        thread.start()
+        thread.join()
+        y = results[0] + x[0]
+    explained = gt.debug.explain_gradient(tape, y, x)
+    assert explained.reason == "partly lost" and "<lambda>" in str(explained.site)
+    with pytest.warns(errors.GradtapeWarning, match="ran on another thread"):
+        assert tape.gradient(y, x).numpy().tolist() == [1.0, 0.0]
+
+
+OUTSIDE = np.zeros(2)
+
+
+def store(x):
+    OUTSIDE[0] = x[0]
+
+
+EXITS = {
+    "float(x)": lambda x: np.sum(x) * float(x[0]),
+    "x.numpy()": lambda x: np.sum(x) * x.numpy(),
+    "x.item()": lambda x: x[0].item(),
+    "x.tolist()": lambda x: x.tolist()[0],
+    "y[k] = x": store,
+}
+
+
+@pytest.mark.parametrize("what", EXITS)
+def test_a_strict_tape_refuses_what_leaves_it(what):
+    with gt.GradientTape(strict=True) as tape:
+        x = tape.watch(np.array([1.5, 2.5]))
+        with pytest.raises(errors.TapeError, match="strict") as caught:
+            EXITS[what](x)
+        assert "test_tape.py" in str(caught.value) and "stop_recording" in str(caught.value)
+        # Branches, indices and printing take no derivative away, and stop_recording says that it is meant.
+        with tape.stop_recording():
+            number = float(x[0])
+        y = (x[int(np.argmax(x))] if x[0] > 1 else x[0]) * number * len(f"{x}")
+        tape.reset()
+        with pytest.raises(errors.TapeError):
+            float(tape.watch(np.array(2.0)))
+    assert float(np.sum(x)) == 4.0
+    assert y.numpy() == 2.5 * 1.5 * len("[1.5 2.5]")
+
+
+def test_strict_is_a_bool():
+    with pytest.raises(errors.DtypeError, match="strict must be a bool"):
+        gt.GradientTape(strict="yes")
+
+
+def test_explain_gradient_tells_of_partly_lost_paths():
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(np.array([1.234567, 2.5]))
+        y = np.sum(x**2) * float(x[0])
+        z = np.sum(x)
+    explained = gt.debug.explain_gradient(tape, y, x)
+    assert explained.reason == "partly lost" and "float(x)" in explained.text
+    plain = gt.debug.explain_gradient(tape, z, x)
+    assert plain.reason == "connected" and "float(x)" in plain.text
 
 
 def test_variables_read_on_another_thread_are_not_watched():

@@ -20,6 +20,7 @@ from gradtape.api.debug.paths import (
 )
 from gradtape.api.debug.reasons import explain_cut, explain_nonfinite, explain_zero
 from gradtape.api.debug.unrolled import compute_op_by_op
+from gradtape.api.tape.missing_paths import Cuts
 from gradtape.api.tape.naming import described
 from gradtape.api.tape.record import Record, watched_value
 from gradtape.api.tape.tape import GradientTape, record_of
@@ -205,12 +206,30 @@ def _connected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explana
     loss = find_loss(sweep)
     if loss is not None:
         return explain_zero(loss, log)
+    lost = next(Cuts(tag, [target], [[source]]).found(), None)
+    if lost is not None:
+        return _explain_exit(lost[0], f"a path is missing: {lost[1]}", "partly lost")
+    if tag.missed is not None:
+        return Explanation(
+            "partly lost",
+            "an operation on a watched array ran on another thread, and the tape did not record it",
+            tag.missed,
+            remedy="compute on the thread of the with block, or take a gradient in each thread and add them",
+        )
     return Explanation(
         "connected",
-        "there is a path, and the gradient is not zero"
+        ("there is a path, and the gradient is not zero" + _also_left(log, source))
         if source.size
         else "there is a path; the gradient has no elements, as the source has none",
     )
+
+
+def _also_left(log: Log, source: Value) -> str:
+    """Say which value left last that comes from the source: whether the target was computed of its number is not known."""
+    exits = [exit_ for exit_ in log.exits if exit_.comes_from(source)]
+    if not exits:
+        return ""
+    return f"; what was computed of {exits[-1].what} at {exits[-1].site}, if anything, is not in it"
 
 
 def _unconnected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:
@@ -259,9 +278,9 @@ def _explain_exits(log: Log, source: Value | None, text: str) -> Explanation | N
     return _explain_exit(gone, f"{text}; a value was taken out by {gone.what}, and was a constant since")
 
 
-def _explain_exit(exit_: Exit, text: str) -> Explanation:
+def _explain_exit(exit_: Exit, text: str, reason: str = "left the graph") -> Explanation:
     return Explanation(
-        "left the graph",
+        reason,
         text,
         exit_.site,
         remedy="stay with Arrays: NumPy's functions take them; take numbers out only to print them",

@@ -18,7 +18,7 @@ class Explanation:
     reason : str
         In short: ``"connected"``, ``"never entered"``, ``"never watched"``, ``"watched after use"``, ``"recording stopped"``,
         ``"integer"``, ``"left the graph"``, ``"stop_gradient"``, ``"not differentiable"``, ``"another value"``, ``"not used"``,
-        ``"record used"``, ``"zero derivative"`` or ``"not finite"``.
+        ``"record used"``, ``"zero derivative"``, ``"not finite"`` or ``"partly lost"``.
     site : object or None
         The line that cut the path.
     op : str or None

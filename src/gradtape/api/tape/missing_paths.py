@@ -41,6 +41,17 @@ class Cuts:
         nodes = extract(targets, (), stop=lambda value: tag not in value.tags)[0] if self._exits else []
         self._reused = list(_reused(self._exits, nodes, tag))
 
+    def found(self) -> Iterator[tuple[Exit, str]]:
+        """Yield the conversions that took a path away, with what became of the numbers."""
+        for exit_, node in self._reused:
+            yield exit_, f"a value was taken out by {exit_.what}, and comes back as a constant at {node.site}"
+        for exit_ in self._exits:
+            if not exit_.meant:
+                yield (
+                    exit_,
+                    f"a value was taken out by {exit_.what}, and what is computed of these numbers counts as constant",
+                )
+
     def warn(self, lacking: Sequence[bool]) -> None:
         """Warn of the cuts, each once; `lacking` says which sources have no gradient."""
         told: set[tuple[object, int]] = set()

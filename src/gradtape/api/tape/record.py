@@ -49,8 +49,10 @@ class Record(Watcher):
         "variables",
     )
 
-    def __init__(self, accessed: bool) -> None:
+    def __init__(self, accessed: bool, strict: bool = False) -> None:
         self.tag = TraceTag(threading.get_ident())
+        if strict:
+            log_of(self.tag).strict = True
         self.own_tags = (self.tag,)  # one tuple for all that nobody else follows: quick to compare
         self.expected: TapePrediction | None = None
         self.first = next_serial()

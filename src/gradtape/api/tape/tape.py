@@ -36,7 +36,7 @@ from gradtape.api.tape.record import (
     warn_of_integers,
     watchable,
 )
-from gradtape.errors import ArgumentError, DtypeError, TapeError, note_recursion
+from gradtape.errors import ArgumentError, DtypeError, GradtapeWarning, TapeError, note_recursion, warn
 from gradtape.habits import TAPE as TAPE_HABITS
 from gradtape.habits import Missing
 from gradtape.ir.builder import here
@@ -70,13 +70,16 @@ class GradientTape(Jacobians):
         Whether `gradient` may be called more than once. A one-shot tape stops recording when asked for a gradient.
     watch_accessed_variables : bool, default True
         Whether trainable variables are watched when they are read; otherwise only what `watch` is told.
+    strict : bool, default False
+        Whether it is an error, at the line, if a watched array is converted to a number or an ndarray while the tape records: ``float(x)``,
+        ``x.numpy()``, a function that computes with ndarrays. The derivative would lack what is computed of these.
 
     Notes
     -----
     Operations are recorded while the tape is active and one of their inputs is watched; results are then watched as well. What runs on
-    another thread is not recorded. Nothing is computed until somebody looks at a number. A gradient taken while another tape records is
-    recorded by that tape, so derivatives of any order need no more than nested tapes. Leaving the block and entering it again
-    continues the record. The interface is TensorFlow's (Abadi et al., OSDI 2016).
+    another thread is not recorded, and `gradient` warns of it. Nothing is computed until somebody looks at a number. A gradient taken
+    while another tape records is recorded by that tape, so derivatives of any order need no more than nested tapes. Leaving the block and
+    entering it again continues the record. The interface is TensorFlow's (Abadi et al., OSDI 2016).
 
     Examples
     --------
@@ -92,10 +95,13 @@ class GradientTape(Jacobians):
     _listed = False  # whether it was given a list of numbers to watch
     _active = False
 
-    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+    def __init__(
+        self, persistent: bool = False, watch_accessed_variables: bool = True, *, strict: bool = False
+    ) -> None:
         for argument, given in (
             ("persistent", persistent),
             ("watch_accessed_variables", watch_accessed_variables),
+            ("strict", strict),
         ):
             if type(given) is not bool and not isinstance(given, np.bool_):
                 raise DtypeError(
@@ -105,6 +111,7 @@ class GradientTape(Jacobians):
                 )
         self._persistent = bool(persistent)
         self._accessed = bool(watch_accessed_variables)
+        self._strict = bool(strict)
         self._used = False
         self._around: tuple[InBody, ...] = ()
         self._stack: list[Context] = []
@@ -127,7 +134,7 @@ class GradientTape(Jacobians):
         self._stack = contexts.stack
         try:
             if record is None or self._used:
-                record = self._record = Record(self._accessed)
+                record = self._record = Record(self._accessed, self._strict)
                 self._used = False
                 if not self._persistent:
                     record.expected = predict(_frame(1), record.tag, record.own_tags, Array)
@@ -338,7 +345,7 @@ class GradientTape(Jacobians):
         if old is None or not old.tag.recording:
             raise not_recording("reset")
         prediction.materialise()
-        fresh = self._record = Record(self._accessed)
+        fresh = self._record = Record(self._accessed, self._strict)
         self._stack[self._stack.index(old)] = fresh
         old.close()
 
@@ -395,6 +402,14 @@ class GradientTape(Jacobians):
         if isinstance(output_gradients, dict):
             _, spec = flatten_with_none(target)
             flatten_up_to(spec, output_gradients, "output_gradients", "target", here.site)
+        if record.tag.missed is not None:
+            warn(
+                GradtapeWarning,
+                "a gradient lacks a path: an operation on a watched array ran on another thread than the with block of the tape",
+                where=record.tag.missed,
+                why="a tape records its own thread: what other threads compute counts as constant",
+                remedy="compute on the thread of the tape, or take a gradient in each thread, gt.grad(f)(x), and add them",
+            )
         log = record.tag.log  # a warning says where a path was cut by a conversion
         known = record.expected is not None and output_gradients is None and not (log and log.exits)
         parts: Sequence[Value | SparseGradient | None] | None = (

@@ -31,6 +31,7 @@ from gradtape.errors import NonScalarOutputError, StructureError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.kinds.operands import as_value
+from gradtape.kinds.refusals import is_table, values_of
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import flatten_arrays
@@ -425,6 +426,8 @@ def value_and_gradient(
 
 def _scalar(result: Any, caller: str, kind: str = "f") -> Value:
     """Return the value of a result that must be one number: a real one, or a complex one for the kind "c"."""
+    if is_table(result):
+        result = values_of(result)
     if not isinstance(result, Handle | np.ndarray | np.generic | int | float | complex):
         raise NonScalarOutputError(
             f"{caller} needs a function that returns one number; this one returned a {type(result).__name__}",

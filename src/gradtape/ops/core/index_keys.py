@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -110,6 +110,9 @@ def slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
     return (start if count else 0), count, step
 
 
+TABLE_HINT: Final = " (tables among the arguments are arrays of their values: pass dict(df.items()) to select columns by name)"
+
+
 def wrapped(item: Any, extent: int, axis: int) -> int:
     """Return an integer as a position from the front.
 
@@ -124,7 +127,7 @@ def wrapped(item: Any, extent: int, axis: int) -> int:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
             "boolean arrays are "
-            f"valid indices; got a {type(item).__name__}"
+            f"valid indices; got a {type(item).__name__}{TABLE_HINT if isinstance(item, str) else ''}"
         ) from None
     if not -extent <= index < extent:
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")

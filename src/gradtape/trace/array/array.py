@@ -101,11 +101,8 @@ class Array(Operators, Methods, Attributes, Handle):
 
     __slots__ = ()
     __class__ = np.ndarray  # type: ignore[assignment] # what isinstance asks: code that takes ndarrays takes these
-    __array_priority__ = 1000.0
-    __pandas_priority__ = (
-        5000  # above its Series and DataFrame, which then leave operators to ours, and these refuse
-    )
-    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 5000.0  # above that of tables, whose ufuncs then leave traced arrays to ours
+    __pandas_priority__ = 5000  # above its Series and DataFrame, which then leave operators to ours
 
     wrap_value = staticmethod(wrap_value)
 
@@ -169,6 +166,13 @@ class Array(Operators, Methods, Attributes, Handle):
         return format(data if self.ndim else data[()], spec)
 
     # Leaving the graph
+
+    def __hash__(self) -> int:
+        raise concretize.unhashable(self.value)
+
+    def as_integer_ratio(self) -> tuple[int, int]:
+        """Return a pair of integers whose quotient is the number, as NumPy's scalars do; an error for a traced number."""
+        return concretize.ratio_of(self.value)
 
     def numpy(self) -> NDArray:
         """Return the values as an ndarray of the caller's own, which no tape follows."""

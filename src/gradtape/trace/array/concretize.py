@@ -19,6 +19,7 @@ from gradtape.errors import (
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
+from gradtape.kinds.refusals import is_table, values_of
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.logic import equal, truth
 from gradtape.ops.core.indexing import getitem
@@ -33,7 +34,17 @@ from gradtape.trace.patching.bytecode import instruction_at
 from gradtape.trace.patching.callers import callee_of
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.log import note_exit
-from gradtape.trace.source.sites import Site, is_followed_file, is_user_file, site_of, user_frame, user_site
+from gradtape.trace.source.sites import (
+    READERS,
+    Site,
+    asking_package,
+    is_followed_file,
+    is_user_file,
+    nearest_frame,
+    site_of,
+    user_frame,
+    user_site,
+)
 from gradtape.trace.translation.trace_budget import watch_branch
 
 WHY_CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
@@ -42,6 +53,21 @@ REMEDY_FOR_STORE = "write to an array made there: y = np.zeros(n), or np.zeros(n
 REMEDY_FOR_INDEX = "gt.constant(y)[k] for an ndarray y; np.stack a list first"
 NUMERIC_PACKAGES = frozenset({"math", "cmath", "numpy", "scipy"})
 """Packages whose functions compute with the numbers of their arguments."""
+
+IN_PACKAGES = {
+    "json": "encode what the function returns, outside of it",
+    "logging": "log what the function returns, outside of it, or print in each call: gt.print('{:.3f}', x)",
+    "matplotlib": "plot what the function returns, outside of it; on a tape arrays can be plotted as they are",
+    "numpy.testing": "check what the function returns, outside of it; on a tape arrays can be checked as they are",
+    "pandas": "columns of pandas hold numbers: keep what is traced in arrays or in a dict of arrays (a column times an array "
+    "is one), and make a table of the results, outside",
+    "pickle": "pickle what the function returns, outside of it",
+    "random": "draw with a generator of NumPy's: rng = np.random.default_rng(seed), rng.normal(x)",
+    "statistics": "use NumPy's function: np.mean(x), np.median(x), np.std(x)",
+    "unittest": "check what the function returns, outside of it; on a tape arrays can be checked as they are",
+    "xarray": "keep what is traced in arrays, and take the values of the others: da.to_numpy()",
+}
+"""Packages that ask arrays for their numbers, with what to do instead."""
 
 PREDICATES = frozenset(
     {
@@ -67,11 +93,10 @@ def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
             f"{what} of a traced array in {(abstract or trace).described}",
             where=user_site(),
             why=WHY_CONSTANT if abstract is None else abstract.why,
-            remedy="stay with arrays (np.sin(x) instead of np.sin(float(x))), or return "
-            f"the value and convert it outside{trace.remedy}",
+            remedy=f"{_instead_of_number(what)}{trace.remedy}",
         )
     (data,) = force([value])
-    if value.tags:
+    if value.tags and asking_package() not in READERS:
         note_exit(value, what, data, meant=meant)
     return data
 
@@ -90,11 +115,12 @@ def scalar_of(value: Value, what: str) -> Any:
         raise TypeError(f"only length-1 arrays can be converted to Python scalars; got shape {value.shape}")
     if not value.tags:
         return force([value])[0].item()
-    frame = user_frame(3)
+    frame = nearest_frame(3)
     trace = abstracting_trace(value)
     if instruction_at(frame) == "STORE_SUBSCR":
         return _data_for_store(value, trace, frame).item()
-    function = callee_of(frame) if trace is None and _loses_derivative(value) else None
+    read = trace is not None or not _loses_derivative(value) or asking_package() in READERS
+    function = None if read else callee_of(frame)
     home = getattr(function, "__module__", None) or ""
     taken = function is not None and home.partition(".")[0] in NUMERIC_PACKAGES and function not in PREDICATES
     array = array_of(value, what, meant=not taken)
@@ -106,7 +132,7 @@ def scalar_of(value: Value, what: str) -> Any:
         warn(
             GradtapeWarning,
             f"{name} takes the number of a watched array, and no tape follows what it returns",
-            where=site_of(frame),
+            where=user_site(3),
             remedy=f"{instead}; {name}(float(x)) to say that this is meant",
         )
     return array.item()
@@ -114,9 +140,10 @@ def scalar_of(value: Value, what: str) -> Any:
 
 def as_ndarray(value: Value, dtype: Any) -> NDArray:
     """Return a value as an ndarray for NumPy: an error in jit, a warning where a tape loses the derivative."""
-    frame = user_frame(3)
+    frame = nearest_frame(3)
     trace = abstracting_trace(value)
-    if calling_module(3) == "numpy.ma.core":
+    package = asking_package()
+    if calling_module(3) == "numpy.ma.core" and package not in READERS:
         raise ArraySubclassError(
             "a MaskedArray, a subclass of ndarray, meets a traced array",
             where=site_of(frame),
@@ -136,18 +163,19 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
     if trace is not None:
         raise ConcretizationError(
             f"a traced array of {trace.described} cannot be converted to an ndarray",
-            where=site_of(frame),
+            where=user_site(3),
             why=WHY_UNKNOWN,
-            remedy=_instead_of(callee_of(frame)),
+            remedy=_instead_in(package) or _instead_of(callee_of(frame)),
         )
     (data,) = force([value])
-    if _loses_derivative(value):
+    if _loses_derivative(value) and package not in READERS:
         note_exit(value, "np.asarray(x)", data, meant=False)
         warn(
             GradtapeWarning,
             "a watched array is converted to an ndarray, which no tape follows",
-            where=site_of(frame),
-            remedy=f"{REMEDY_FOR_INDEX if subscript else _instead_of(callee_of(frame))}; x.numpy() to say that this is meant",
+            where=user_site(3),
+            remedy=f"{REMEDY_FOR_INDEX if subscript else _instead_in(package) or _instead_of(callee_of(frame))}; "
+            "x.numpy() to say that this is meant",
         )
     return np.array(data, dtype)
 
@@ -155,6 +183,30 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
 def _loses_derivative(value: Value) -> bool:
     """Return whether a tape follows a value and loses its derivative if it is converted; integers have none."""
     return is_inexact(value.dtype) and any(tag.recording for tag in value.tags)
+
+
+def _instead_in(package: str) -> str:
+    """Return what to do instead of giving a traced array to a package; empty for the user's code."""
+    if not package:
+        return ""
+    return IN_PACKAGES.get(package) or (
+        f"{package} computes with numbers: call it outside, or as gt.callback(f, result_like, x), to which gt.custom_vjp gives a "
+        "derivative"
+    )
+
+
+def _instead_of_number(what: str) -> str:
+    """Return what to do instead of asking a traced array for its number in a jitted function."""
+    package = asking_package()
+    if package or what == "pickling":
+        return _instead_in(package or "pickle")
+    if what == "float(x)" and instruction_at(nearest_frame(2)) == "BINARY_OP":  # "%.3f" % x
+        return "print in each call with gt.print('{:.3f}', x), or write f'{x:.3f}', which shows what is known while a function is traced"
+    if what == "x.tolist()":
+        return "list(x) has the elements, traced; or return the value and convert it outside"
+    return (
+        "stay with arrays (np.sin(x) instead of np.sin(float(x))), or return the value and convert it outside"
+    )
 
 
 def _instead_of(function: Any) -> str:
@@ -178,12 +230,12 @@ def _data_for_store(value: Value, trace: Trace | None, frame: FrameType) -> NDAr
     if trace is not None:
         raise ConcretizationError(
             f"a traced array of {trace.described} cannot be stored into an ndarray",
-            where=site_of(frame),
+            where=site_of(user_frame(3)),
             why=WHY_UNKNOWN,
             remedy=REMEDY_FOR_STORE,
         )
     (data,) = force([value])
-    if _loses_derivative(value):
+    if _loses_derivative(value) and asking_package() not in READERS:
         note_exit(value, "y[k] = x", data, meant=False)
         _warn_of_store(frame)
     return data
@@ -193,8 +245,31 @@ def _warn_of_store(frame: FrameType) -> None:
     warn(
         GradtapeWarning,
         "a watched array is stored into an ndarray, which no tape follows",
-        where=site_of(frame),
+        where=site_of(user_frame(3)),
         remedy=f"{REMEDY_FOR_STORE}; x.numpy() to say that this is meant",
+    )
+
+
+def ratio_of(value: Value) -> tuple[int, int]:
+    """Return the pair of integers whose quotient a number is. The module `statistics` asks for it, and computes with fractions."""
+    if any(tag.recording for tag in value.tags):
+        raise ConcretizationError(
+            "x.as_integer_ratio() of a traced array",
+            where=user_site(3),
+            why="fractions are exact numbers of Python's, which no tape and no compiled function follows",
+            remedy=IN_PACKAGES["statistics"],
+        )
+    return float(scalar_of(value, "x.as_integer_ratio()")).as_integer_ratio()
+
+
+def unhashable(value: Value) -> TypeError:
+    """Return the error for an array that is to be a key of a dict, an item of a set, or an argument of a cached function."""
+    number = "" if value.ndim else ", and a traced number has no fixed value to be found by"
+    return TypeError(
+        f"unhashable type: 'Array'\n  where: {user_site(3)}\n"
+        f"  why: keys of dicts, items of sets and arguments of functools.lru_cache are hashed{number}\n"
+        "  what to do: call the function that is cached itself, f.__wrapped__(x), or cache by arguments that are no arrays; "
+        "for keys take what is no array, such as positions; np.unique(x) has the different elements"
     )
 
 
@@ -311,7 +386,7 @@ def _concrete_items(item: Any) -> tuple[Any, ...]:
     if isinstance(item, slice):
         return (slice(*[_slice_bound(part) for part in (item.start, item.stop, item.step)]),)
     if not isinstance(item, Handle):
-        return (unwrap(item),)
+        return (values_of(item) if is_table(item) else unwrap(item),)
     value = item.value
     if value.dtype.kind != "b":
         return (value,)

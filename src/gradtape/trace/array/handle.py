@@ -13,6 +13,7 @@ from gradtape.errors import InPlaceError, ShapeError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.types import Shape
+from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import fit_for_write
 from gradtape.trace.array.views import Stale, Uncertain, View
@@ -43,6 +44,8 @@ class Handle:
         LEAVES.add(cls)
 
     def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
+        if not isinstance(value, Value):  # libraries call the type of an array, ``type(x)([y, z])``
+            value = as_value(unwrap(value), "the argument of Array")
         self._base = base
         self._contiguous = True
         if base is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import COMPACT
-from gradtape.kinds.refusals import library_of, refusal
+from gradtape.kinds.refusals import is_table, library_of, refusal, values_of
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.dispatch.dispatch import OPERAND_TYPES, fast_rule
@@ -56,6 +56,8 @@ def _sequence(other: Any) -> Any:
         return list(other)
     if isinstance(other, array | memoryview):
         return np.asarray(other)
+    if is_table(other) and (values := values_of(other)) is not None:
+        return values
     library = library_of(other)
     if library and library != "scipy":
         here.site = user_site(3)

@@ -25,7 +25,7 @@ from gradtape.trace.array.handle import Handle, check_fits, unwrap
 from gradtape.trace.dispatch.op_cache import NUMBERS, run
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.bytecode import instruction_at
-from gradtape.trace.source.sites import is_followed_file, user_frame
+from gradtape.trace.source.sites import is_followed_file, nearest_frame
 
 UFUNC_RULES: Final[dict[Any, Callable[..., Any]]] = {}
 """The rules of ufuncs of one or two operands that were called before."""
@@ -69,7 +69,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str,
     else:
         rule = find_method(ufunc.__name__, method)
         if rule is None:
-            raise unsupported(f"{qualified_name(ufunc)}.{method}")
+            raise unsupported(f"{qualified_name(ufunc)}.{method}", ufunc)
         result = rule(*operands, **{key: unwrap(value) for key, value in kwargs.items()})
         if method == "at":
             return _store(inputs[0], result, f"{public_name(ufunc)}.at")
@@ -79,7 +79,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str,
 def _apply_ufunc(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: Any) -> Any:
     row: Any = UFUNCS.get(ufunc.__name__)
     if row is None or (isinstance(row, Elementwise) and row.function is not ufunc and not _in_scipy(ufunc)):
-        raise unsupported(qualified_name(ufunc))
+        raise unsupported(qualified_name(ufunc), ufunc)
     if ufunc.nin <= 2:
         UFUNC_RULES[ufunc] = fast_rule(ufunc)
     keep = kwargs.pop("where", True)
@@ -140,7 +140,7 @@ def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, what: str) -> A
             issubclass(type(target), np.ndarray)
             and target is inputs[0]
             and _is_followed(value)
-            and instruction_at(user_frame(3)) == "BINARY_OP"
+            and instruction_at(nearest_frame(3)) == "BINARY_OP"
         ):  # `n += x`: Python rebinds n to what we return, and n itself stays as it was
             check_fits(value, target.dtype, target.shape, what)
             delivered.append(fit_for_write(value, target.dtype, target.shape))
@@ -277,10 +277,26 @@ def qualified_name(function: Any) -> str:
     return name if home is None else f"{home}.{name}"
 
 
-def unsupported(name: str) -> UnsupportedFunctionError:
-    """Return the error for an unsupported function, with the reason in the table."""
+OTHER_UFUNC: Final = (
+    "it is a ufunc made elsewhere (np.frompyfunc, numba.guvectorize, C), and hides the function that it was made of",
+    "call that function: f(x) where it is NumPy code, np.vectorize(f)(x) for a function of one number, or a function with @numba.njit; "
+    "these are followed",
+)
+NUMBA_UFUNC: Final = (
+    "it is a ufunc of numba.vectorize, which hides the function that it was made of",
+    "decorate the function with @numba.njit in place of @numba.vectorize, and write the loop over the elements in it or call it on whole "
+    "arrays; such functions are followed and compiled",
+)
+
+
+def unsupported(name: str, ufunc: Any = None) -> UnsupportedFunctionError:
+    """Return the error for an unsupported function, with the reason in the table; `ufunc` is the ufunc that it is, or is a method of."""
     reason = UNSUPPORTED.get(name)
     why, _, remedy = (reason or "").partition("; ")
+    if not reason and ufunc is not None and isinstance(ufunc, np.ufunc) and "." not in qualified_name(ufunc):
+        why, remedy = OTHER_UFUNC
+    elif type(ufunc).__module__.startswith("numba."):
+        why, remedy = NUMBA_UFUNC
     return UnsupportedFunctionError(
         f"{name} is not followed by gradtape",
         where=here.site,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.op import NDArray
+from gradtape.kinds.refusals import is_same_data
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
 from gradtape.trace.jit.signature import as_input, layout_of_input
@@ -77,6 +78,8 @@ class Check(IntEnum):
 
     PINNED = 12
     """It is an array or number of a type and with a content as `expected`, and is passed on."""
+    DATA = 13
+    """It is labelled data of pandas or xarray with the values and labels of `expected`."""
 
 
 class Step:
@@ -158,6 +161,8 @@ class Step:
             return bool(type_key(value) == form) and same_content(as_input(value), content)
         if check is Check.CONTENT:
             return same_content(value, expected)
+        if check is Check.DATA:
+            return is_same_data(value, expected)
         if check is Check.CLASS:
             return all(
                 _class_entry(owner, name) is (known() if weak else known)

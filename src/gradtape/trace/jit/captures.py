@@ -38,6 +38,7 @@ import numpy as np
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import aval
+from gradtape.kinds.refusals import copy_of, is_labelled
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.capture_steps import Check, Place, Source, Step, reference_to, type_key
@@ -666,6 +667,8 @@ class CaptureWalk:
         elif _is_iterator(thing):
             self.unrepeatable[name] = "an iterator: it gives each item once, to the trace"
         self._note_generator(thing)
+        if is_labelled(thing):
+            return self._remember(thing, thing, self._step(*at, Check.DATA, copy_of(thing), name), copying)
         site = getattr(thing, "site", None)
         if type(thing).__name__ == "Jitted" and site is not None:
             return self._jitted(thing, at, name, copying)

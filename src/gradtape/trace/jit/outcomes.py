@@ -16,6 +16,7 @@ from gradtape.errors import LIBRARIES
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import abstract_of, trace_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.lazy.pending import forget_failed
 from gradtape.trace.patching.bytecode import handles_error
 from gradtape.trace.source.sites import PACKAGE
 
@@ -76,6 +77,7 @@ def compute_now(made: Any) -> Any:
     try:
         force(values)
     except np.linalg.LinAlgError:
+        forget_failed(values)
         for trace in traces:
             trace.outcome = False
         raise

@@ -70,6 +70,18 @@ def has_other_pending(node: Node) -> bool:
     return False
 
 
+def forget_failed(failed: Sequence[Value]) -> None:
+    """Drop the handles of values that could not be computed: a traceback keeps them, and with others they would fail again."""
+    live_arrays.handles = deque(
+        [
+            reference
+            for reference in tuple(live_arrays.handles)
+            if (handle := reference()) is not None and not any(handle._current is value for value in failed)
+        ],
+        maxlen=MAX_HANDLES,
+    )
+
+
 def forget_computed() -> None:
     """Drop the handles whose values are not pending any more."""
     live_arrays.handles = deque(

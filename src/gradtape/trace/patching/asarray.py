@@ -26,7 +26,7 @@ from gradtape.trace.patching.callers import called_directly, calling_frame
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.contexts import scopes
-from gradtape.trace.source.sites import is_followed_file, is_user_file
+from gradtape.trace.source.sites import READERS, asking_package, is_followed_file, is_user_file
 
 _frame = sys._getframe
 
@@ -86,6 +86,8 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         raise error.__cause__ from None  # Ctrl-C during the conversion, which NumPy replaces by another error
     finally:
         _captured.items = before
+    if asked and asking_package() in READERS:
+        return without_hook(function)(*args, **kwargs)
     return _traced_call(asked[0], function, args, kwargs) if asked else made
 
 

@@ -40,6 +40,7 @@ from gradtape.trace.routines import (
     sparse_matrices,
     splines,
     statistics,
+    tables,
 )
 from gradtape.trace.routines.registry import ROUTINES
 from gradtape.trace.source.sites import user_site
@@ -59,6 +60,7 @@ PACKAGES: Final = (
     smoothing,
     multivariate,
     statistics,
+    tables,
 )
 """The modules that enter themselves in `ROUTINES`."""
 

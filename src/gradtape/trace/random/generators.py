@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import UnsupportedFunctionError
+from gradtape.errors import DtypeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.trace.array.array import Array
@@ -120,6 +120,14 @@ def _default_rng(function: Any, seed: Any = None) -> Any:
     if not isinstance(draws, Draws):
         return NotImplemented
     if isinstance(seed, Handle):
+        if seed.ndim or seed.dtype.kind not in "iu":
+            raise DtypeError(
+                f"np.random.default_rng got a traced array of {seed.dtype} of shape {seed.shape} as its seed",
+                where=user_site(),
+                why="a seed is an integer, which is a part of the compiled program",
+                remedy="pass generators, which are arguments as well: f(np.random.default_rng(seed)); "
+                "or one seed, of Python's type int",
+            )
         seed = operator.index(seed)  # type: ignore[arg-type]
     with own_calls():
         made = without_hook(function)(seed)
@@ -238,7 +246,7 @@ class Call:
         if self.method in NOT_DRAWS:
             raise self.refusal(
                 "the compiled function would have what it returns in the trace, or change the generator there only",
-                "call it outside of the compiled function",
+                "call it outside of the compiled function, or draw from a generator that is made in it: rng = np.random.default_rng(seed)",
             )
         known = draws.knows if isinstance(draws, Draws) else draws.can_draw
         if not known(self.generator):

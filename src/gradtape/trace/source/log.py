@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import GradtapeWarning, warn
+from gradtape.errors import GradtapeWarning, TapeError, warn
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.op import NDArray
+from gradtape.ir.types import is_inexact
 from gradtape.trace.source.sites import CLOCK, Site, user_site
 
 REMEMBERED = 64
@@ -90,13 +91,16 @@ class Log:
     ----------
     exits : list of Exit
         The last conversions.
+    strict : bool
+        Whether a conversion is an error.
     """
 
-    __slots__ = ("_watched", "exits")
+    __slots__ = ("_watched", "exits", "strict")
 
     def __init__(self) -> None:
         self._watched: list[Watch] = []
         self.exits: list[Exit] = []
+        self.strict = False
 
     @property
     def watched(self) -> dict[Value, Site]:
@@ -158,6 +162,14 @@ def note_exit(value: Value, what: str, data: Any = None, *, meant: bool = True) 
     """Record that a value leaves the tapes that follow it, with a sample of its data."""
     recording = [tag for tag in value.tags if tag.recording]
     if recording:
+        if is_inexact(value.dtype) and any(tag.log is not None and tag.log.strict for tag in recording):
+            raise TapeError(
+                f"{what} takes a value out of a tape that is strict",
+                where=user_site(),
+                why="no derivative passes through a number or an ndarray",
+                remedy="stay with Arrays, which NumPy's functions take; "
+                "with tape.stop_recording(): ... says that this is meant",
+            )
         if not opaque_call.tags.isdisjoint(recording):
             warn(
                 GradtapeWarning,

@@ -10,18 +10,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import LIBRARIES
+from gradtape.errors import is_installed, is_internal, is_users
 from gradtape.trace.patching.bytecode import line_at
 
 PACKAGE = __name__.split(".")[0]
 
 
-INSTALLED: Final = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 OWN: Final = tuple(
-    os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep
-    for module in (os, np, sys.modules[PACKAGE])
+    os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (np, sys.modules[PACKAGE])
 )
-"""The folders of Python's library, NumPy and gradtape."""
+"""The folders of NumPy and gradtape."""
 
 
 FOLLOWED: Final = tuple(
@@ -49,6 +47,10 @@ FOLLOWED: Final = tuple(
 in place of their compiled code."""
 
 
+READERS: Final = frozenset({"matplotlib", "mpl_toolkits", "numpy.testing", "pytest", "seaborn", "unittest"})
+"""Packages that show or check numbers, and give nothing back that derivatives could be asked of."""
+
+
 @functools.lru_cache(maxsize=4096)
 def is_followed_file(filename: str) -> bool:
     """Return whether the code of a file is traced: user code, and that of the followed packages of NumPy and SciPy."""
@@ -58,9 +60,7 @@ def is_followed_file(filename: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def is_user_file(filename: str) -> bool:
     """Return whether a file is user code: neither of Python's library nor of an installed package."""
-    return not (
-        filename.startswith(("<frozen ", *OWN)) or any(directory in filename for directory in INSTALLED)
-    )
+    return not (filename.startswith(OWN) or is_installed(filename))
 
 
 class _Clock:
@@ -117,18 +117,39 @@ def notebook_cell(filename: str) -> str:
 
 
 def user_frame(depth: int = 1) -> FrameType:
-    """Return the nearest frame of user code, starting `depth` callers up."""
-    frame: FrameType | None = sys._getframe(depth)
-    last = frame
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
-        last, frame = frame, frame.f_back
-    found = frame if frame is not None else last
-    assert found is not None
-    return found
+    """Return the nearest frame of the user's code, starting `depth` callers up; of any package if the user's are over."""
+    frame = calling = nearest_frame(depth + 1)
+    while not is_users(frame):
+        if frame.f_back is None:
+            return calling
+        frame = frame.f_back
+    return frame
+
+
+def nearest_frame(depth: int = 1) -> FrameType:
+    """Return the nearest frame that is neither of gradtape nor of a library that it follows, starting `depth` callers up."""
+    frame = sys._getframe(depth)
+    while is_internal(frame) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def asking_package() -> str:
+    """Return the package that asks an array for its numbers: that of the nearest frame which is not of gradtape; empty for user code."""
+    frame: FrameType | None = sys._getframe(2)
+    nearest = nearest_frame(2)
+    while frame is not None and frame is not nearest:
+        if frame.f_globals.get("__name__", "").startswith("numpy.testing"):
+            return "numpy.testing"
+        frame = frame.f_back
+    if is_user_file(nearest.f_code.co_filename):
+        return ""
+    package: str = nearest.f_globals.get("__name__", "").partition(".")[0]
+    return package.lstrip("_")
 
 
 _libraries: dict[Any, bool] = {}
-"""Whether a module belongs to a library, by its name."""
+"""Whether a module is not the user's, by its name."""
 
 _frame = sys._getframe
 _make = object.__new__
@@ -141,7 +162,7 @@ def user_site(depth: int = 2, via: str = "") -> Site:
     if library is not False:
         if library is None:
             name = frame.f_globals.get("__name__", "")
-            library = _libraries[name] = name.partition(".")[0] in LIBRARIES
+            library = _libraries[name] = not is_users(frame)
         if library:
             frame = user_frame(depth + 1)
     site = _make(Site)  # a faster form of the constructor: this runs for each recorded operation

@@ -88,7 +88,7 @@ class TranslatedCall:
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function = function
-        self.leaves, self.spec = flatten(_arguments(function, args, kwargs))
+        self.leaves, self.spec = flatten(_arguments(function, args, kwargs), tables=False)
         self.seen = [leaf if is_traced(leaf) else unwrap_preallocated(leaf) for leaf in self.leaves]
         self.has_integers = any(map(_is_integer, self.seen))
 

@@ -36,7 +36,7 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     if config.loops == "compile":
         wanted = wanted or 'gt.config.loops is "compile"'
     may_be = (wanted or (trace is None and config.loops == "auto")) and _is_users(function)
-    if not may_be or not any(map(is_traced, flatten((args, kwargs))[0])):
+    if not may_be or not any(map(is_traced, flatten((args, kwargs), tables=False)[0])):
         return function(*args, **kwargs)
     if not wanted:
         return _run_or_translate(function, args, kwargs)
@@ -95,14 +95,14 @@ def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
             return call_translated(function, args, kwargs, reason)
         except Exception:  # of other arguments than before
             return function(*args, **kwargs)
-    leaves, spec = flatten((args, kwargs))
+    leaves, spec = flatten((args, kwargs), tables=False)
     before = [(leaf, leaf.value) for leaf in leaves if isinstance(leaf, Handle) and is_traced(leaf)]
 
     def can_be_translated() -> bool:
         """Return whether a run that goes on for long can be given up: what it has done outside cannot be undone."""
         site = here.site
         try:
-            if flatten((args, kwargs))[1] == spec:
+            if flatten((args, kwargs), tables=False)[1] == spec:
                 TranslatedCall(function, args, kwargs).prepare()
                 return True
         except Exception:

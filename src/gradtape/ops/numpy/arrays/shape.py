@@ -238,9 +238,16 @@ def broadcast_to_(array: Any, shape: Any, subok: bool = False) -> Value:
 @implements(np.broadcast_arrays, samples=(sample((3,), (2, 1)), sample((2, 3)), sample((2,), (3,))))
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Value, ...]:
     """Follow `numpy.broadcast_arrays`."""
-    arrays = [as_array(arg) for arg in args]
-    shape = np.broadcast_shapes(*[array.shape for array in arrays])
-    return tuple(broadcast_to(array, shape) for array in arrays)
+    arrays = [arg if arg is None or isinstance(arg, str) else as_array(arg) for arg in args]
+    shape = np.broadcast_shapes(*[array.shape for array in arrays if isinstance(array, Value)])
+    return tuple(
+        [
+            broadcast_to(array, shape)
+            if isinstance(array, Value)
+            else np.broadcast_to(np.array(array), shape)
+            for array in arrays
+        ]
+    )
 
 
 def _at_least_1(a: Any) -> Value:
