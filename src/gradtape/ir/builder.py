@@ -8,7 +8,7 @@ from typing import Any
 
 from gradtape.ir.graph import Node, Value, merge_tags, single
 from gradtape.ir.op import Op
-from gradtape.ir.tags import here
+from gradtape.ir.tags import here as here
 
 
 @contextmanager

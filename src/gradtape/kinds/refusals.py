@@ -154,7 +154,7 @@ def values_of(table: Any) -> Any:
         return None
     if len(set(table.dtypes)) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
         return np.asarray(table)
-    columns = [_values_of_column(table.iloc[:, place]) for place in range(len(numbers))]
+    columns: list[Any] = [_values_of_column(table.iloc[:, place]) for place in range(len(numbers))]
     return np.stack(columns, axis=1) if columns else np.zeros(table.shape)
 
 

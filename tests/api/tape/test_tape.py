@@ -414,7 +414,7 @@ OUTSIDE = np.zeros(2)
 
 
 def store(x):
-    OUTSIDE[0] = x[0]
+    OUTSIDE[:] = x
 
 
 EXITS = {
