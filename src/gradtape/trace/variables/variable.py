@@ -86,7 +86,7 @@ class Variable(Array):
     __slots__ = ("_content", "_name", "_trainable", "serial")
 
     scalar_in_place = True
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
     def __init__(
         self, initial_value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None

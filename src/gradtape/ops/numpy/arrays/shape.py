@@ -236,9 +236,9 @@ def broadcast_to_(array: Any, shape: Any, subok: bool = False) -> Value:
 
 
 @implements(np.broadcast_arrays, samples=(sample((3,), (2, 1)), sample((2, 3)), sample((2,), (3,))))
-def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Value, ...]:
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Follow `numpy.broadcast_arrays`."""
-    arrays = [arg if arg is None or isinstance(arg, str) else as_array(arg) for arg in args]
+    arrays: list[Any] = [arg if arg is None or isinstance(arg, str) else as_array(arg) for arg in args]
     shape = np.broadcast_shapes(*[array.shape for array in arrays if isinstance(array, Value)])
     return tuple(
         [
