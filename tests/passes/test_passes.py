@@ -14,7 +14,9 @@ from gradtape.ir.types import FLOAT64, aval
 from gradtape.ir.verifier import verify
 from gradtape.kinds.registry import ROWS
 from gradtape.passes.pipeline import PASSES, optimise
+from gradtape.passes.simplify.product_sums import drop_repeated_axes
 from gradtape.runtime.interpret import interpret
+from gradtape.transforms.vjp import vjp
 from tests.support.lowering import array_input, graph_of, inputs_like, with_gradient
 
 ROW: dict[str, Any] = dict(ROWS)
@@ -88,6 +90,55 @@ def test_contractions_read_transposed_operands() -> None:
     product = ROW["contract"](ROW["permute"](x, axes=(1, 0)), y, x=(0, 1), y=(1, 2), out=(0, 2))
     (node,) = optimise(graph_of([x, y], [product])).nodes
     assert node.params["x"] == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "x", "y", "out", "left"),
+    [
+        ([("", (4, 3)), ((3, 5), None)], (0, 1), (1, 2), (0, 2), 0),  # ones @ b
+        ([((4, 3), None), ("", (3, 5))], (0, 1), (1, 2), (0, 2), 0),
+        ([("", (4, 3)), ("", (3, 5))], (0, 1), (1, 2), (2, 0), 0),
+        ([((3,), (4, 3)), ((3, 5), None)], (0, 1), (1, 2), (0, 2), 1),  # equal rows
+        ([((4,), (4, 3)), ((3, 5), None)], (0, 1), (1, 2), (2, 0), 1),  # equal columns
+        ([((2, 4), (2, 4, 3)), ((2, 3, 5), None)], (0, 1, 2), (0, 2, 3), (0, 1, 3), 1),
+        ([((4, 3), (2, 4, 3)), ((2, 3, 5), None)], (0, 1, 2), (0, 2, 3), (0, 3, 1), 1),
+        ([("", (2, 0)), ((0, 3), None)], (0, 1), (1, 2), (0, 2), 0),
+        ([((2, 3), None), ((3, 4), None)], (0, 1), (1, 2), (0, 2), 1),
+    ],
+)
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_contractions_sum_what_their_other_factor_repeats(
+    shapes: Any, x: Any, y: Any, out: Any, left: int, dtype: Any
+) -> None:
+    rng = np.random.default_rng(1)
+    arrays = [np.asarray(rng.uniform(0.5, 2.0, shape or ()), dtype) for shape, _ in shapes]
+    inputs = inputs_like(arrays)
+    wide = []
+    for value, (shape, whole) in zip(inputs, shapes, strict=True):
+        if whole is not None:  # the extents of the axes are all different
+            value = ROW["expand"](value, shape=whole, axes=tuple(map(whole.index, shape)))
+            value = value * ROW["expand"](literal(2.0, value.dtype), shape=whole, axes=())
+        wide.append(value)
+    graph = graph_of(inputs, [ROW["contract"](*wide, x=x, y=y, out=out)])
+    changed = drop_repeated_axes(graph)
+    verify(changed, "the pass")
+    contractions = [node for node in changed.nodes if node.op.name == "contract"]
+    assert len(contractions) == left
+    assert all(node.inputs[0].size < wide[0].size or shapes[0][1] is None for node in contractions)
+    for actual, expected in zip(interpret(changed, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-13)
+
+
+def test_the_gradient_of_a_sum_of_products_of_matrices_has_no_further_product() -> None:
+    a, b, c = array_input(20, 30), array_input(30, 40), array_input(40, 50)
+    product = ROW["contract"](a, b, x=(0, 1), y=(1, 2), out=(0, 2))
+    product = ROW["contract"](2.0 * product, c, x=(0, 1), y=(1, 2), out=(0, 2))
+    seeds = [ROW["expand"](literal(1.0), shape=(20, 50), axes=())]
+    gradients = [g for g in vjp([product], [a, b, c], seeds, lambda value: False) if g is not None]
+    left = optimise(graph_of([a, b, c], [product, *gradients]), check=True)
+    contractions = [node for node in left.nodes if node.op.name == "contract"]
+    assert len(gradients) == 3
+    assert sum(all(value.ndim == 2 for value in node.inputs) for node in contractions) == 2
 
 
 def test_nodes_are_shared_and_never_changed() -> None:

@@ -31,7 +31,7 @@ from gradtape.passes.simplify.factors import hoist_factors
 from gradtape.passes.simplify.fold import fold_constants
 from gradtape.passes.simplify.inline_calls import inline_calls
 from gradtape.passes.simplify.primal_results import share_primal_results
-from gradtape.passes.simplify.product_sums import sum_before_products
+from gradtape.passes.simplify.product_sums import drop_repeated_axes, sum_before_products
 
 Pass = Callable[[Graph], Graph]
 
@@ -55,6 +55,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     fold_transposes,
     hoist_factors,
     sum_before_products,
+    drop_repeated_axes,
     eliminate_common_subexpressions,
     simplify_algebra,
     make_row_major,
