@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from gradtape.ir.graph import Literal, Value
@@ -227,7 +227,7 @@ def last_number(body: Sequence[Statement], variable: Variable) -> tuple[Literal 
     return known, False
 
 
-def same_number(value: Content, number: Literal) -> bool:
+def same_number(value: object, number: Literal) -> bool:
     """Return whether a value is a known number, to the bit."""
     return isinstance(value, Literal) and value.data is not None and value.data.tobytes() == _bytes(number)
 
@@ -235,3 +235,92 @@ def same_number(value: Content, number: Literal) -> bool:
 def _bytes(number: Literal) -> bytes:
     assert number.data is not None
     return number.data.tobytes()
+
+
+def kept_variables(body: Sequence[Statement], before: Mapping[Variable, object]) -> set[Variable]:
+    """Return the variables that the body of a loop assigns, and leaves as they were.
+
+    Adjoints of sums are such: each iteration takes them, and writes them back.
+
+    Parameters
+    ----------
+    body : sequence of statements
+    before : mapping of Variable to object
+        What variables hold before the loop, as far as it is known; numbers count.
+
+    Examples
+    --------
+    >>> from gradtape.procedures.builder import ProcedureBuilder
+    >>> build = ProcedureBuilder()
+    >>> total, other = build.variable("total", 0.0), build.variable("other", 0.0)
+    >>> build.assign(other, build.read(total))
+    >>> build.assign(total, 1.0)
+    >>> build.assign(total, build.read(other))
+    >>> [variable.name for variable in kept_variables(build.body[2:], {})]
+    ['total']
+    """
+    assigned = {s.variable for s in walk(body) if isinstance(s, Assign)}
+    kept = assigned
+    while True:  # terminates: each round but the last has fewer variables
+        begin = dict(before)
+        for variable in assigned:
+            held = before.get(variable)
+            known = held if isinstance(held, Literal) else variable
+            begin[variable] = known if variable in kept else object()
+        contents = dict(begin)
+        _follow(body, contents, {})
+        still = {variable for variable in kept if _are_same(contents[variable], begin[variable])}
+        if still == kept:
+            return kept
+        kept = still
+
+
+def _follow(body: Sequence[Statement], contents: dict[Variable, object], held: dict[Content, object]) -> None:
+    """Enter what variables hold after statements: a variable for its contents at the beginning, a value, or what is not known.
+
+    `held` is for what has been read.
+    """
+    for statement in body:
+        if isinstance(statement, Read):
+            held[statement.out] = contents.setdefault(statement.variable, statement.out)
+        elif isinstance(statement, Assign):
+            contents[statement.variable] = _summed(statement.value, held)
+        elif isinstance(statement, If):
+            then, otherwise = dict(contents), dict(contents)
+            _follow(statement.then, then, held)
+            _follow(statement.otherwise, otherwise, held)
+            for variable in then.keys() | otherwise.keys():
+                one, other = then.get(variable), otherwise.get(variable)
+                contents[variable] = one if _are_same(one, other) and one is not None else object()
+        elif isinstance(statement, For | While):
+            inside = [s for block in blocks(statement) for s in block]
+            kept = kept_variables(inside, contents)
+            for s in walk(inside):
+                if isinstance(s, Assign) and s.variable not in kept:
+                    contents[s.variable] = object()
+
+
+def _are_same(one: object, other: object) -> bool:
+    return one is other or (isinstance(one, Literal) and same_number(other, one))
+
+
+def _summed(value: Content, held: dict[Content, object]) -> object:
+    """Return what a value is known as; of a sum of -0.0 and another term that one."""
+    while isinstance(value, Value) and (node := value.node) is not None and node.op is add:
+        first, second = (held.get(x, x) for x in node.inputs)
+        if _is_empty_sum(first):
+            value = node.inputs[1]
+        elif _is_empty_sum(second):
+            value = node.inputs[0]
+        else:
+            break
+    return held.get(value, value)
+
+
+def _is_empty_sum(value: object) -> bool:
+    return (
+        isinstance(value, Literal)
+        and value.data is not None
+        and value.dtype.kind == "f"
+        and str(value.data) == "-0.0"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.ir.graph import Literal, Value, extract
+from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.operands import conform
@@ -67,11 +67,14 @@ class Rewriter:
             if isinstance(node.op, Elementwise) and all(isinstance(x, Literal) for x in inputs):
                 becomes[node.out] = conform(node.op(*inputs, **node.params), node.out.dtype, ())
                 continue
-            outs = node.outs if inputs == node.inputs else node.copy(inputs).outs  # type: ignore[arg-type]
-            becomes.update(zip(node.outs, outs, strict=True))
+            becomes.update(zip(node.outs, self.made(node, inputs), strict=True))  # type: ignore[arg-type]
         result = becomes[value]
         assert isinstance(result, Value)
         return result
+
+    def made(self, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
+        """Return what a node makes of other inputs."""
+        return node.outs if inputs == node.inputs else node.copy(inputs).outs
 
     def content(self, content: Content) -> Content:
         return self.pointer(content) if isinstance(content, Pointer) else self.value(content)

@@ -9,9 +9,11 @@ from gradtape.ir.budget import allow
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.kinds.index_map import IndexMap
 from gradtape.lower.procedures.accumulations import separate_accumulations
+from gradtape.lower.procedures.branch_sinking import sink_into_branches
 from gradtape.lower.procedures.parallelise import divide_loops
 from gradtape.passes.complex.procedures import split_complex_procedure
 from gradtape.passes.pipeline import Pass
+from gradtape.passes.procedures.bounds import decide_comparisons
 from gradtape.passes.procedures.dead import remove_dead_statements
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import fuse_loops
@@ -117,6 +119,12 @@ def block_products_of_iterations(procedure: Procedure) -> Procedure:
     return procedure if changed is procedure else simplify_scalars(changed)
 
 
+def eliminate_checks(procedure: Procedure) -> Procedure:
+    """Return the procedure without the checks of indices, and the choices by them, that bounds of loops decide."""
+    changed = decide_comparisons(procedure)
+    return procedure if changed is procedure else remove_dead_statements(simplify_scalars(changed))
+
+
 def fuse_and_contract(procedure: Procedure) -> Procedure:
     """Return the procedure with loops fused, and without the loads and arrays that hand on what is known."""
     contracted = forward_elements(fuse_loops(procedure))
@@ -129,14 +137,22 @@ def interchange_nests(procedure: Procedure) -> Procedure:
     return procedure if changed is procedure else simplify_scalars(changed)
 
 
+def sink_accumulations(procedure: Procedure) -> Procedure:
+    """Return the procedure with accumulations in the branches that have something to add."""
+    changed = sink_into_branches(procedure)
+    return procedure if changed is procedure else remove_dead_statements(forward_elements(changed))
+
+
 PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
     remove_dead_statements,
     split_complex_procedure,
     simplify_scalars,
     remove_dead_statements,
+    eliminate_checks,
     block_products_of_iterations,
     fuse_and_contract,
     interchange_nests,
+    sink_accumulations,
     divide_parallel_loops,
     separate_accumulations,
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gradtape.ir.graph import Value, literal, number_of
+from gradtape.ir.graph import Literal, Value, literal, number_of
 from gradtape.procedures.affine import linear_form
-from gradtape.procedures.dataflow import last_number, same_number
+from gradtape.procedures.dataflow import kept_variables, same_number
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -139,14 +139,17 @@ class _Forwarding(Rewriter):
         if isinstance(statement, If):
             condition = self.value(statement.condition)
             then = self.block(statement.then)
+            one = self._contents
             self._elements, self._contents = dict(elements), dict(contents)
             result: Statement = If(condition, then, self.block(statement.otherwise))
+            for variable in assigned & one.keys() & self._contents.keys():
+                first, second = one[variable], self._contents[variable]
+                if first is second or (isinstance(first, Literal) and same_number(second, first)):
+                    after[variable] = first
         else:
             if isinstance(statement, For):  # a variable that each iteration leaves as it was
-                for variable in assigned & contents.keys():
-                    number, held = last_number(statement.body, variable)[0], contents[variable]
-                    if number is not None and same_number(held, number):
-                        after[variable] = held
+                for variable in kept_variables(statement.body, contents) & contents.keys():
+                    after[variable] = contents[variable]
             self._contents = dict(after)
             result = super().any_statement(statement)
         self._elements, self._contents = elements, after

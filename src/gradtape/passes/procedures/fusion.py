@@ -215,7 +215,7 @@ class _Fusion:
             return True
         if not all(innermost):
             return False
-        return not any(_is_sequential(loop) for loop in (first, second))
+        return not any(is_sequential(loop) for loop in (first, second))
 
     # Statements between
 
@@ -348,7 +348,7 @@ def _is_innermost(loop: For) -> bool:
     return not any(isinstance(s, For | While | Apply) for s in walk(loop.body))
 
 
-def _is_sequential(loop: For) -> bool:
+def is_sequential(loop: For) -> bool:
     """Return whether iterations hand on numbers other than sums, or elements near to each other."""
     inside = list(walk(loop.body))
     exposed = exposed_variables(loop)

@@ -10,6 +10,11 @@ from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import Apply, Assign, Load, Memory, Pointer, Read, Statement, Store, Variable
 
 
+def empty_sum(variable: Variable) -> Literal:
+    """Return the number from which an adjoint is summed in a variable: -0.0, so that the first addition changes nothing, not even signs."""
+    return literal(-0.0, variable.type.dtype)
+
+
 class _Taken(NamedTuple):
     """What a store has taken: the adjoint of an element, and the statement that leaves it at zero."""
 
@@ -60,7 +65,7 @@ class Accumulator:
     def take_from_variable(self, build: ProcedureBuilder, variable: Variable) -> Value:
         """Append what takes the adjoint of a variable; return it."""
         part: Value = build.read(variable)
-        build.assign(variable, 0.0)
+        build.assign(variable, empty_sum(variable))
         self._variables[variable] = part, build.current[-1], build.current
         return part
 

@@ -31,7 +31,7 @@ from gradtape.procedures.ir import (
 from gradtape.procedures.traversal import roots, walk
 from gradtape.transforms.linear import Cotangents
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
-from gradtape.transforms.procedures.accumulate import Accumulator
+from gradtape.transforms.procedures.accumulate import Accumulator, empty_sum
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
 from gradtape.transforms.procedures.dependence import Access, Dependence
@@ -143,7 +143,7 @@ class Adjoint:
             total = Variable(self._build.unique("sum"), aval((), value.dtype))
             self._sums[value] = total
             self._sums_at.setdefault((place.block, place.position), []).append(value)
-            self.begins[place.block].append(Assign(total, literal(0.0, value.dtype)))
+            self.begins[place.block].append(Assign(total, empty_sum(total)))
         return self._sums[value]
 
     def _part(self, cotangent: Cotangent, value: Value) -> Value:
@@ -198,7 +198,7 @@ class Adjoint:
         """Append, after the reverse of a loop, what adds the sums of its iterations to elements."""
         build = self._build
         for total, load in self._after_loop.pop(inner, ()):
-            self.begins[block].append(Assign(total, literal(0.0, total.type.dtype)))
+            self.begins[block].append(Assign(total, empty_sum(total)))
             with build.branch(
                 less(literal(0, INT64), self._tree.counted[inner.number])
             ):  # else no index is valid

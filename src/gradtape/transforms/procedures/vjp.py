@@ -41,6 +41,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, names, roots, walk
+from gradtape.transforms.procedures.accumulate import empty_sum
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree, written
@@ -199,7 +200,7 @@ class _ReverseMode:
         """Return the cotangent of a parameter."""
         if isinstance(content, Value):
             part = self._adjoint.cotangents.get(content)
-            return literal(0.0, type_.dtype) if part is None else self._leaves.value(part)
+            return literal(0.0, type_.dtype) if part is None else self._leaves.value(part) + 0.0  # no -0.0
         if self._shadows.has(content):
             return self._shadows.of(content)
         return self._build.allocate(f"{content.name}_b", type_.size, type_.dtype, zero=True)
@@ -227,7 +228,8 @@ class _ReverseMode:
         build = self._build
         for location in self._active.locations:
             if isinstance(location, Variable) and isinstance(location.type, Aval):
-                build.assign(self._shadows.variable(location), 0.0)
+                shadow = self._shadows.variable(location)
+                build.assign(shadow, empty_sum(shadow))
         for content, seed, type_ in self._seeds:
             if isinstance(content, Pointer) and isinstance(seed, Pointer) and self._shadows.has(content):
                 with build.loop(type_.size) as i:
