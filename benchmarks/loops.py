@@ -3,8 +3,9 @@
     python benchmarks/loops.py [--works cholesky,thomas] [--all] [--plain] [--threads 2]
 
 The programs are those of tests/programs/loops, at their large sizes. Each runs in a process of its own on one core, with an empty cache:
-imports are not counted, and Numba compiles its primal after the first gradient. `memory` is what a gradient adds to the memory in use
-at its peak, in a second process that finds the code on the disk, results included. `C` is value and gradient in adjoints.c.
+imports are not counted, and Numba compiles its primal after the first gradient. Times are those of the processor, so that other programs
+do not count; of the clock with several threads. `memory` is what a gradient adds to the memory in use at its peak, in a second process
+that finds the code on the disk, results included. `C` is value and gradient in adjoints.c.
 """
 
 from __future__ import annotations
@@ -54,18 +55,23 @@ FLAGS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-c")
 SAMPLE_SECONDS = 0.5
 
 
-def sample(function: Callable[[], Any]) -> float:
+def clock(threads: int) -> Callable[[], float]:
+    """Return the clock: of one thread the processor's, so that other programs do not count."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def sample(function: Callable[[], Any], now: Callable[[], float]) -> float:
     """Return the median of the times of calls, each of as many calls as the clock wants."""
-    started = time.perf_counter()
+    started = now()
     function()
-    calls = max(1, round(1e-3 / max(time.perf_counter() - started, 1e-9)))
+    calls = max(1, round(1e-3 / max(now() - started, 1e-9)))
     times: list[float] = []
-    began = time.perf_counter()
-    while len(times) < 3 or time.perf_counter() - began < SAMPLE_SECONDS:
-        before = time.perf_counter()
+    began = now()
+    while len(times) < 3 or now() - began < SAMPLE_SECONDS:
+        before = now()
         for _ in range(calls):
             function()
-        times.append((time.perf_counter() - before) / calls)
+        times.append((now() - before) / calls)
     return statistics.median(times)
 
 
@@ -101,19 +107,20 @@ def measure(name: str, plain: bool, threads: int = 1) -> dict[str, Any]:
         numba.set_num_threads(threads)
     function = scalar(case.function if plain else primal, case)
     both = gt.value_and_grad(function, argnums=case.active)
-    before = time.perf_counter()
+    now = clock(threads)
+    before = now()
     value, gradient = both(*arguments)
-    out: dict[str, Any] = {"first_s": time.perf_counter() - before}
-    out["gradient_s"] = sample(lambda: both(*arguments))
+    out: dict[str, Any] = {"first_s": now() - before}
+    out["gradient_s"] = sample(lambda: both(*arguments), now)
     expected = scalar(primal, case)(*arguments)
-    out["primal_s"] = sample(lambda: primal(*arguments))
+    out["primal_s"] = sample(lambda: primal(*arguments), now)
     out["error"] = abs(float(value) - float(expected)) / max(abs(float(expected)), 1e-300)
     if name in BY_HAND:
         run, gradients = by_hand(name, arguments)
         out["error"] = max(out["error"], abs(run() - float(expected)) / abs(float(expected)))
         for mine, theirs in zip(gradient, gradients, strict=True):
             out["error"] = max(out["error"], float(np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs))))
-        out["by_hand_s"] = sample(run)
+        out["by_hand_s"] = sample(run, now)
     both(*case.arguments())  # for the process that measures the memory
     return out
 

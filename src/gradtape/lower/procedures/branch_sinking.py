@@ -142,7 +142,7 @@ class _Sinking:
         cost = sum(x.op.cost for x in nodes if isinstance(x.op, Elementwise) and x not in shared)
         if cost < COSTLY:
             return None
-        added = total.node.op(*[chosen if x is term else x for x in total.node.inputs])
+        added = total.node.copy(tuple([chosen if x is term else x for x in total.node.inputs])).out
         block: list[Statement] = [Assign(statement.variable, added)]
         return If(condition, [], block) if chosen is second else If(condition, block, [])
 

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from gradtape.ir.graph import Node, Value, literal, number_of
 from gradtape.ir.op import Op
+from gradtape.ir.types import BOOL
 from gradtape.ops.core.elementwise.logic import greater, greater_equal, less, less_equal
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.ir import Check, For, Procedure, Statement
@@ -77,10 +78,10 @@ class _Decider(Rewriter):
     def made(self, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
         bounds = COMPARISONS.get(node.op)
         if bounds is not None and inputs[0].dtype.char in "lq" and inputs[0].dtype == inputs[1].dtype:
-            holds = bounds(*inputs, self._greatest)
+            holds = bounds(inputs[0], inputs[1], self._greatest)
             if holds is not None:
                 self.count += 1
-                return (literal(holds, bool),)
+                return (literal(holds, BOOL),)
         return super().made(node, inputs)
 
     def _greatest(self, first: Value, second: Value) -> int | None:
