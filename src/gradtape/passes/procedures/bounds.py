@@ -34,8 +34,8 @@ def decide_comparisons(procedure: Procedure) -> Procedure:
     ...         with build.branch(j + 1 < n):
     ...             build.assign(total, build.read(total) + 1)
     >>> decided = decide_comparisons(build.finish([build.read(total)]))
-    >>> decided.body[1].body[0].body[0].condition
-    <True: bool[]>
+    >>> bool(decided.body[1].body[0].body[0].condition.data)
+    True
     """
     rewriter = _Decider({s.index: s.count for s in walk(procedure.body) if isinstance(s, For)})
     body = rewriter.block(procedure.body)
