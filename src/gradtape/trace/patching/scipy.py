@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
+import os
 import sys
 import weakref
 from collections.abc import Callable
@@ -213,8 +215,24 @@ def _default_backend(module: Any) -> Any:
     return function if isinstance(function, FunctionType) else None
 
 
+@functools.cache
+def _home_of_helpers() -> str:
+    """Return the package in which SciPy keeps helpers of other projects: ``scipy._external`` since version 1.18."""
+    spec = importlib.util.find_spec("scipy")
+    places = [] if spec is None else spec.submodule_search_locations or []
+    is_new = any(os.path.isdir(os.path.join(place, "_external")) for place in places)
+    return "scipy._external" if is_new else "scipy._lib"
+
+
+def _present_name(name: str) -> str:
+    """Return the name of a function in the installed version of SciPy."""
+    helper = name.removeprefix("scipy._lib.array_api_")
+    return name if helper == name else f"{_home_of_helpers()}.array_api_{helper}"
+
+
 def _hook_when_imported(name: str, rule: Function) -> None:
     """Hook a function when its module is imported: the one before the colon, or else the subpackage."""
+    name = _present_name(name)
     module, colon, _ = name.partition(":")
     awaited = module if colon else ".".join(name.split(".")[:2])
     when_imported(awaited, lambda found: _hook(found, name.replace(":", "."), rule))
@@ -267,6 +285,7 @@ def _forwarding(found: Any, handler: Function) -> Function:
 
 def _replace_when_imported(name: str, replacement: Function) -> None:
     """Replace a routine when its module is imported, as `_hook_when_imported` does."""
+    name = _present_name(name)
     module, colon, _ = name.partition(":")
     awaited = module if colon else ".".join(name.split(".")[:2])
     when_imported(awaited, lambda found: _replace(found, name.replace(":", "."), replacement))
