@@ -309,10 +309,7 @@ CLUSTER = Namespace(
     cases={
         "whiten": call(vq.whiten, SAMPLES),
         "vq": first(lambda o, c: vq.vq(o, c)[1], SAMPLES, CODES),
+        "kmeans": call(lambda o: vq.kmeans(o, CODES)[0], SAMPLES),
         "kmeans2": first(lambda o, c: vq.kmeans2(o, c, minit="matrix")[0], SAMPLES, CODES),
     },
-    refused={
-        "kmeans": "in jitted functions how many clusters have members depends on the numbers; on a tape it is followed"
-    },
-    refusals={"kmeans": call(lambda o: vq.kmeans(o, CODES)[0], SAMPLES)},
 )

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gradtape.errors import ArgumentError, DtypeError
+from gradtape.errors import ArgumentError, DtypeError, counted
 from gradtape.trace.source.sites import user_site
 
 Positions: TypeAlias = int | Sequence[int] | None
@@ -115,7 +115,7 @@ class Selection:
     def _position(self, position: int, args: Sequence[Any]) -> int:
         if not -len(args) <= position < len(args):
             raise ArgumentError(
-                f"{self.caller}: argnums names argument {position}, but the call has {len(args)} positional ones",
+                f"{self.caller}: argnums names argument {position}, but the call has {counted(len(args), 'positional argument')}",
                 where=user_site(),
                 remedy="pass the argument by position, or choose it by its name: argnames=...",
             )
