@@ -196,7 +196,7 @@ def test_functions_that_make_objects_are_refused_in_a_trace(way: Function) -> No
     def function(x: Any) -> Any:
         return np.frompyfunc(abs, 1, 1)(x)
 
-    error = expect(errors.UnsupportedFunctionError, lambda: way(function, PAIR), "supported functions")
+    error = expect(errors.UnsupportedFunctionError, lambda: way(function, PAIR), "call that function")
     assert at_a_line_of(function, error)
 
 

@@ -94,15 +94,6 @@ def any_keywords(x):
     return g(x[0], b=x[1])
 
 
-def selected(x):
-    items = []
-    for i in range(3):
-        if x[i] > 0.0:
-            items.append(x[i])
-            x[i] = 0.0
-    return np.sum(np.array(items))
-
-
 def attributes(x):
     x.flags = 3
     return x[0]
@@ -122,7 +113,6 @@ def shared(x):
     [
         shared,
         any_keywords,
-        selected,
         attributes,
         appends,
         random_numbers,
