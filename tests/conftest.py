@@ -26,10 +26,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_finish() -> None:
-    """Keep what describes the tests out of later collections of cycles: each would take 0.8 s, and many tests ask for one."""
+@pytest.fixture(scope="module")
+def others_set_aside() -> Iterator[None]:
+    """Let collections of cycles pass over what describes the tests and what others have left: each takes 0.8 s otherwise."""
     gc.collect()
     gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from tests.fuzz.interrupts import SCENARIOS
 from tests.fuzz.leaks import cycles_of
 
 
+@pytest.mark.usefixtures("others_set_aside")
 @pytest.mark.parametrize(
     "name", [name for name in SCENARIOS if name != "profiled"]
 )  # which compiles each time

@@ -31,11 +31,7 @@ def program(function: Callable[[], Any]) -> Callable[[], Any]:
     return function
 
 
-@pytest.fixture(autouse=True, scope="module")
-def others_set_aside() -> None:
-    """Let collections pass over what other tests have left: it may be a hundred times as much."""
-    gc.collect()
-    gc.freeze()
+pytestmark = pytest.mark.usefixtures("others_set_aside")
 
 
 @pytest.fixture(autouse=True)

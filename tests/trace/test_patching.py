@@ -444,7 +444,7 @@ def test_numba_compiles_for_the_first_time_while_somebody_records(first):
 LATE = """
 import sys
 import threading
-import numba  # else a finder waits for it
+import numba, pandas  # else a finder waits for them
 import numpy as np, gradtape as gt
 
 def f(x):

@@ -26,6 +26,9 @@ matplotlib.use("Agg")
 PAIR = np.array([0.5, 2.0])
 
 
+pytestmark = pytest.mark.usefixtures("others_set_aside")
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     yield
