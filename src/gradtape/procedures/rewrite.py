@@ -67,7 +67,7 @@ class Rewriter:
             if isinstance(node.op, Elementwise) and all(isinstance(x, Literal) for x in inputs):
                 becomes[node.out] = conform(node.op(*inputs, **node.params), node.out.dtype, ())
                 continue
-            becomes.update(zip(node.outs, self.made(node, inputs), strict=True))  # type: ignore[arg-type]
+            becomes.update(zip(node.outs, self.made(node, inputs), strict=True))  # type: ignore[arg-type]  # a Value is a Content
         result = becomes[value]
         assert isinstance(result, Value)
         return result

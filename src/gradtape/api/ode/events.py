@@ -76,7 +76,7 @@ def settled_times(problem: Problem, event: Event, times: Any, states: Any, has_c
 
     if not len(times):
         return times, states
-    return vmap(settled)(stop_gradient(times), states, has_come)  # type: ignore[no-any-return]
+    return vmap(settled)(stop_gradient(times), states, has_come)  # type: ignore[no-any-return]  # vmap keeps no types
 
 
 def _flow(problem: Problem, t: Any, y: Any, size: Any) -> Any:
