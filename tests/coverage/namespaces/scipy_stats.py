@@ -144,7 +144,7 @@ MEASURED: dict[str, list[Case]] = {
         lambda x, v: stats.binned_statistic_dd([x], v, bins=2, range=[(0, 2.5)])[0], U, V
     ),
     "probplot": first(lambda a: stats.probplot(a)[1], U),
-    "ppcc_max": call(stats.ppcc_max, LONG, second=False, rtol=2e-3),
+    "ppcc_max": call(stats.ppcc_max, LONG, second=False, rtol=2e-3, searched=1e-7),
     "epps_singleton_2samp": tested(stats.epps_singleton_2samp, U, V),
     "bayes_mvs": first(lambda a: [list(r) for r in stats.bayes_mvs(a)], U),
     "mvsdist": first(lambda a: [r.mean() for r in stats.mvsdist(a)], U),
