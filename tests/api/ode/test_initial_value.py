@@ -242,14 +242,13 @@ def robertson(t: Any, y: Any, k: Any) -> Any:
 def test_a_stiff_problem() -> None:
     times = np.array([0.4, 40.0, 4000.0])
 
-    def left(k: Any, method: str = "Radau") -> Any:
-        options = {"method": method, "rtol": 1e-7, "atol": 1e-10}
+    def left(k: Any) -> Any:
+        options = {"method": "Radau", "rtol": 1e-7, "atol": 1e-10}
         return np.sum(solve_ivp(robertson, (0, 4000), [1.0, 0, 0], t_eval=times, args=(k,), **options).y[0])
 
     value, slope = gt.value_and_grad(left)(1.0)
     np.testing.assert_allclose(value, left(1.0), rtol=1e-8)
     np.testing.assert_allclose(slope, (left(1.001) - left(0.999)) / 0.002, rtol=1e-4)
-    np.testing.assert_allclose(gt.jit(lambda k: left(k, "BDF"))(1.0), left(1.0, "BDF"), rtol=1e-5)
 
 
 def heat(t: Any, y: Any, k: Any) -> Any:

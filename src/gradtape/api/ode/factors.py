@@ -12,7 +12,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from gradtape.api.ode.problem import Problem
+from gradtape.api.solvers.closure import ClosedFunction
 from gradtape.api.sparsity.plan import Plan, jacobian_plan
+from gradtape.api.sparsity.transform import jacobian_pattern
 from gradtape.api.transforms.functional import jacobian
 from gradtape.errors import ShapeError
 from gradtape.ir.op import NDArray
@@ -147,6 +150,20 @@ class BandedSystems:
         operands = [as_value(unwrap(one)) for one in (matrix, *factors, column)]
         found = band_lu_solve(*operands, columns=1, lower=lower, transposed=False, upper=upper)
         return np.reshape(Array(found), right.shape[::-1]).T[:, self._rank]
+
+
+def systems_of(problem: Problem) -> tuple[RightHandSide, tuple[Any, ...], LinearSystems]:
+    """Return the right-hand side as a function of the arrays that it reads, these arrays, and the systems with its Jacobian.
+
+    A pattern that is not given is found where there are enough unknowns.
+    """
+    like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
+    closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")
+    parameters = tuple(map(Array, closed.captured))
+    n, pattern = len(problem.y0), problem.jac_sparsity
+    if pattern is None and n >= SMALLEST_SPARSE:
+        pattern = jacobian_pattern(lambda y: closed.apply(0.0, y, *parameters), np.zeros(n))
+    return closed.apply, parameters, linear_systems(closed.apply, pattern, n)
 
 
 def linear_systems(fun: RightHandSide, pattern: Any, n: int) -> LinearSystems:

@@ -12,15 +12,13 @@ E. Hairer, G. Wanner, Solving Ordinary Differential Equations II, 2nd ed., Sprin
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradtape.api.control.branches import cond
-from gradtape.api.control.loops import while_loop
-from gradtape.api.custom.rules import custom_jvp
-from gradtape.api.ode.factors import SMALLEST_SPARSE, LinearSystems, linear_systems
+from gradtape.api.ode.factors import LinearSystems, systems_of
+from gradtape.api.ode.newton import newton_solution, newton_tolerance, with_derivatives
 from gradtape.api.ode.problem import (
     LARGEST_FACTOR,
     Problem,
@@ -30,13 +28,7 @@ from gradtape.api.ode.problem import (
     rejected_factor,
     smallest_step,
 )
-from gradtape.api.solvers.closure import ClosedFunction
-from gradtape.api.sparsity.transform import jacobian_pattern
 from gradtape.api.tape.create import stop_gradient
-from gradtape.api.transforms.gradient import jvp
-from gradtape.ir.types import is_inexact
-from gradtape.kinds.operands import as_value
-from gradtape.trace.array.array import Array
 
 MOST_ITERATIONS = 6
 
@@ -93,17 +85,6 @@ class State(NamedTuple):
     pair_pivots: Any
 
 
-class Newton(NamedTuple):
-    """Newton's iteration for the stages: how many there were, the transformed stages, the last change and its rate, and the outcome."""
-
-    count: Any
-    stages: Any
-    change: Any
-    rate: Any
-    has_converged: Any
-    has_failed: Any
-
-
 class Radau:
     """The method. It is made for one problem."""
 
@@ -115,15 +96,9 @@ class Radau:
 
     def start(self, problem: Problem) -> State:
         """Return the state at the beginning."""
-        like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
-        closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")
-        self._apply = closed.apply
-        self._parameters = tuple(map(Array, closed.captured))
-        n, pattern = len(problem.y0), problem.jac_sparsity
-        if pattern is None and n >= SMALLEST_SPARSE:
-            pattern = jacobian_pattern(lambda y: self._fun(0.0, y), np.zeros(n))
-        self._systems: LinearSystems = linear_systems(self._apply, pattern, n)
-        self._stages = _stages(self._apply, self._systems, self.table.C, self._matrix)
+        self._apply, self._parameters, systems = systems_of(problem)
+        self._systems: LinearSystems = systems
+        self._stages = with_derivatives(self._increments, self._stage_matrix, self._systems)
         size = first_step_size(problem, self._fun(problem.t0, problem.y0), 3)
         t = problem.t0 + 0.0 * size
         zero, no = 0.0 * size, np.isinf(t)
@@ -195,8 +170,24 @@ class Radau:
         guess = np.where(
             numbers.t == numbers.t_old, 0.0, np.stack([self._within(numbers, t + h * c) - y for c in table.C])
         )
-        newton = self._solve(problem, fun, t, y, h, guess, by_real, by_pair)
-        changes = stop_gradient(table.T @ newton.stages)
+        mu = table.MU_COMPLEX
+
+        def change_of(W: Any) -> Any:
+            Z = table.T @ W
+            F = np.stack([fun(t + h * c, y + Z[k]) for k, c in enumerate(table.C)])
+            G = table.TI @ F
+            right = [
+                G[0] - table.MU_REAL / h * W[0],
+                G[1] - (mu.real * W[1] - mu.imag * W[2]) / h,
+                G[2] - (mu.real * W[2] + mu.imag * W[1]) / h,
+            ]
+            both = by_pair(np.stack(right[1:]))
+            return np.stack([by_real(right[0]), both[0], both[1]])
+
+        newton = newton_solution(
+            change_of, table.TI @ guess, problem.scale(y), newton_tolerance(problem), MOST_ITERATIONS
+        )
+        changes = stop_gradient(table.T @ newton.x)
         start = (table.E @ changes) / h
         scale = problem.scale(y, y + changes[2])
         error = by_real(fun(t, y) + start)
@@ -273,46 +264,17 @@ class Radau:
         real, pair = self._matrices(slopes, h)
         return (*self._systems.factors(real), *self._systems.factors(pair))
 
-    def _solve(
-        self, problem: Problem, fun: Any, t: Any, y: Any, h: Any, guess: Any, by_real: Any, by_pair: Any
-    ) -> Newton:
-        """Return the stages of a step, transformed, by Newton's method."""
-        table = self.table
-        scale = problem.scale(y)
-        rtol = np.min(problem.rtol)
-        tolerance = np.maximum(10 * np.finfo(float).eps / rtol, np.minimum(0.03, rtol**0.5))
-        mu = table.MU_COMPLEX
+    def _increments(self, changes: Any, t: Any, y: Any, h: Any, *parameters: Any) -> Any:
+        """Return the stages of a step less the state before, (3, n), as the equations give them."""
+        nodes = enumerate(self.table.C)
+        slopes = [self._apply(t + h * c, y + changes[k], *parameters) for k, c in nodes]
+        return h * (self._matrix @ np.stack(slopes))
 
-        def iterate(*parts: Any) -> tuple[Any, ...]:
-            now = Newton(*parts)
-            W, Z = now.stages, table.T @ now.stages
-            F = np.stack([fun(t + h * c, y + Z[k]) for k, c in enumerate(table.C)])
-            G = table.TI @ F
-            right = [
-                G[0] - table.MU_REAL / h * W[0],
-                G[1] - (mu.real * W[1] - mu.imag * W[2]) / h,
-                G[2] - (mu.real * W[2] + mu.imag * W[1]) / h,
-            ]
-            both = by_pair(np.stack(right[1:]))
-            dW = np.stack([by_real(right[0]), both[0], both[1]])
-            change = norm(np.reshape(dW / scale, -1))
-            is_first = now.count == 0
-            rate = np.where(is_first, 0.0, change / np.where(is_first, 1.0, now.change))
-            left = MOST_ITERATIONS - now.count
-            safe = np.where(rate < 1, rate, 0.5)
-            diverges = (rate >= 1) | (safe**left / (1 - safe) * change > tolerance)
-            diverges = ~np.isfinite(change) | (diverges & ~is_first)
-            settles = (change == 0) | (~is_first & (safe / (1 - safe) * change < tolerance))
-            stages = np.where(diverges, W, W + dW)
-            return (now.count + 1.0, stages, change, rate, ~diverges & settles, diverges)
-
-        def goes_on(*parts: Any) -> Any:
-            now = Newton(*parts)
-            return (now.count < MOST_ITERATIONS) & ~now.has_converged & ~now.has_failed
-
-        zero = 0.0 * h
-        no = np.isinf(zero)
-        return Newton(*while_loop(goes_on, iterate, (zero, table.TI @ guess, zero, zero, no, no)))
+    def _stage_matrix(self, changes: Any, t: Any, y: Any, h: Any, *parameters: Any) -> Any:
+        """Return the matrix of the equations of the stages."""
+        nodes = enumerate(self.table.C)
+        slopes = [self._systems.jacobian(t + h * c, y + changes[k], *parameters) for k, c in nodes]
+        return self._systems.matrix(np.eye(3), h * self._matrix, np.stack(slopes))
 
     def _within(self, state: State, t: Any) -> Any:
         h = state.t - state.t_old
@@ -323,39 +285,6 @@ class Radau:
     def interpolate(self, problem: Problem, state: State, t: Any) -> Any:
         """Return the solution at a time in the last step."""
         return self._within(state, t)
-
-
-def _stages(fun: Callable[..., Any], systems: LinearSystems, nodes: Any, coefficients: Any) -> Any:
-    """Return a function that gives the stages of a step, as a constant, the derivatives of their equations.
-
-    It takes the stages less the state before the step, (3, n), the time and state before, the size of the step, and the parameters of the
-    right-hand side.
-    """
-
-    @custom_jvp
-    def stages(changes: Any, t: Any, y: Any, h: Any, *parameters: Any) -> Any:
-        return changes
-
-    @stages.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:
-        x, inputs = stages(*primals), list(primals[1:])
-        free = [place for place, one in enumerate(inputs) if is_inexact(one.dtype)]
-
-        def increments(*given: Any) -> Any:
-            for place, one in zip(free, given, strict=True):
-                inputs[place] = one
-            t, y, h, *parameters = inputs
-            slopes = [fun(t + h * c, y + x[k], *parameters) for k, c in enumerate(nodes)]
-            return h * (coefficients @ np.stack(slopes))
-
-        at = tuple([inputs[place] for place in free])
-        _, change = jvp(increments, at, tuple([tangents[place + 1] for place in free]))
-        t, y, h, *parameters = primals[1:]
-        slopes = [systems.jacobian(t + h * c, y + x[k], *parameters) for k, c in enumerate(nodes)]
-        matrix = systems.matrix(np.eye(3), h * coefficients, np.stack(slopes))
-        return x, systems.solve(matrix, systems.factors(matrix), change)
-
-    return stages
 
 
 def _predicted(h: Any, error: Any, state: State, is_cut: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.api.ode.backward_differences import BDF
 from gradtape.api.ode.continuous_adjoint import solved_at
 from gradtape.api.ode.events import Event, as_events, settled_times, times_on_host
 from gradtape.api.ode.explicit import DormandPrince8, ExplicitMethod
@@ -29,10 +30,10 @@ METHODS: dict[str, Callable[[], Method]] = {
     "RK45": lambda: ExplicitMethod("RK45"),
     "DOP853": lambda: DormandPrince8("DOP853"),
     "Radau": Radau,
-    "BDF": Radau,
+    "BDF": BDF,
     "LSODA": Radau,
 }
-"""BDF and LSODA are methods of variable order, whose steps hang together; Radau takes their place, with the same tolerances."""
+"""LSODA switches between families of methods; Radau takes its place, with the same tolerances."""
 
 UNKNOWN_STEPS = Unknown(
     "scipy.integrate.solve_ivp without t_eval in a compiled function", "steps", "pass t_eval="
@@ -66,7 +67,7 @@ class InitialValueCall:
             if options[name] is not None:
                 options[name] = stop_gradient(options[name])
         self.name = method_of(given["method"])
-        if METHODS[self.name] is Radau and np.result_type(self.y0).kind == "c":
+        if METHODS[self.name] in (Radau, BDF) and np.result_type(self.y0).kind == "c":
             raise DtypeError(
                 f"scipy.integrate.solve_ivp: method {self.name} does not take a complex y0",
                 where=user_site(),

@@ -1,0 +1,326 @@
+"""BDF: backward differentiation formulas of orders 1 to 5 with SciPy's coefficients and its control of step size and order.
+
+The solution is known by its backward differences on a grid of equal steps. A step of another size begins with the differences on another
+grid: those of the same polynomial. The new state solves an equation, by Newton's method with the compiled Jacobian of the right-hand
+side; Jacobian and factors are those of earlier steps as long as SciPy would keep them. Derivatives are those of the accepted steps, by
+the implicit function theorem: as exact as if the equations had been solved exactly.
+
+References
+----------
+L. F. Shampine, M. W. Reichelt, The MATLAB ODE Suite, SIAM Journal on Scientific Computing 18, 1997.
+"""
+
+from __future__ import annotations
+
+import functools
+from math import comb
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.api.control.branches import cond
+from gradtape.api.ode.factors import LinearSystems, systems_of
+from gradtape.api.ode.newton import newton_solution, newton_tolerance, with_derivatives
+from gradtape.api.ode.problem import (
+    LARGEST_FACTOR,
+    Problem,
+    first_step_size,
+    limited,
+    norm,
+    rejected_factor,
+    smallest_step,
+)
+from gradtape.api.tape.create import stop_gradient
+from gradtape.ir.op import NDArray
+
+MOST_ITERATIONS = 4
+MOST_ORDERS: Final = 5
+ROWS: Final = MOST_ORDERS + 3
+"""Differences that are kept: up to the second beyond those of the highest order."""
+
+_KAPPA: Final = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
+_GAMMA: Final = np.array([0, *np.cumsum(1 / np.arange(1, MOST_ORDERS + 1))])
+ALPHA: Final = (1 - _KAPPA) * _GAMMA
+"""By order: the coefficient of the new state; 0 for no order 0."""
+
+ERRORS: Final = np.append(_KAPPA * _GAMMA + 1 / np.arange(1, MOST_ORDERS + 2), np.inf)
+"""By order: the error, in differences of the next order; infinite beyond the highest order."""
+
+
+class State(NamedTuple):
+    """Where the integration is after an attempt at a step.
+
+    Attributes
+    ----------
+    t, t_old : scalar
+        The time, and that before the last step.
+    differences : array of shape (8, n)
+        The solution, and its backward differences.
+    grid : scalar
+        The step, with its sign, of the grid of the differences.
+    order : int
+        The order of the next attempt.
+    size : scalar
+        The size of the next attempt.
+    equal_steps : int
+        Steps since the size or the order has last changed.
+    is_retry, is_cut, has_failed : bool
+        Whether the last attempt was rejected; whether it was cut by the end and is to be repeated; whether steps would be smaller
+        than rounding errors.
+    slopes_are_old, slopes_are_current, factors_are_old : bool
+        Whether the Jacobian is to be computed; whether it is that of this step; whether the factors are to be computed.
+    slopes : array
+        The elements of the Jacobian.
+    factored : scalar
+        The factor of the Jacobian in the matrix whose factors are kept.
+    factors, pivots : array
+    """
+
+    t: Any
+    t_old: Any
+    differences: Any
+    grid: Any
+    order: Any
+    size: Any
+    equal_steps: Any
+    is_retry: Any
+    is_cut: Any
+    has_failed: Any
+    slopes_are_old: Any
+    slopes_are_current: Any
+    factors_are_old: Any
+    slopes: Any
+    factored: Any
+    factors: Any
+    pivots: Any
+
+    @property
+    def y(self) -> Any:
+        """The solution, of shape (n,)."""
+        return self.differences[0]
+
+
+class BDF:
+    """The method. It is made for one problem."""
+
+    dense: tuple[str, ...] = ("t", "t_old", "differences", "grid", "order")
+    repeats_steps = False
+
+    def start(self, problem: Problem) -> State:
+        """Return the state at the beginning."""
+        self._apply, self._parameters, systems = systems_of(problem)
+        self._systems: LinearSystems = systems
+        self._change = with_derivatives(self._increments, self._step_matrix, systems)
+        slope = self._fun(problem.t0, problem.y0)
+        size = first_step_size(problem, slope, 1)
+        t, grid = problem.t0 + 0.0 * size, size * problem.direction
+        zero, no = 0.0 * size, np.isinf(t)
+        slopes = 0.0 * stop_gradient(systems.jacobian(t, problem.y0, *self._parameters))
+        factors, pivots = (stop_gradient(one * 0) for one in systems.factors(self._matrix(slopes, zero)))
+        empty = [0.0 * problem.y0] * (ROWS - 2)
+        return State(
+            t=t,
+            t_old=t,
+            differences=np.stack([problem.y0 * 1.0, slope * grid, *empty]),
+            grid=grid,
+            order=np.where(no, 0, 1),
+            size=size,
+            equal_steps=np.where(no, 1, 0),
+            is_retry=no,
+            is_cut=no,
+            has_failed=no,
+            slopes_are_old=~no,
+            slopes_are_current=no,
+            factors_are_old=~no,
+            slopes=slopes,
+            factored=zero,
+            factors=factors,
+            pivots=pivots,
+        )
+
+    def _fun(self, t: Any, y: Any) -> Any:
+        return self._apply(t, y, *self._parameters)
+
+    def attempt(self, problem: Problem, state: State) -> State:
+        """Return the state after an attempt at a step."""
+        now = State(*map(stop_gradient, state))
+        order, direction = now.order, problem.direction
+        smallest = smallest_step(now.t, direction)
+        within = np.minimum(np.maximum(now.size, smallest), problem.max_step)
+        size = np.where(now.is_retry, now.size, within)
+        fails = ~(size >= smallest)
+        t_new, moving = limited(problem, state.t, size)
+        t_new = np.where(now.is_cut, problem.t_bound, t_new)
+        moving = np.where(now.is_cut, problem.t_bound - state.t, moving)
+        h, time = stop_gradient(moving), stop_gradient(t_new)
+        is_cut = time == stop_gradient(problem.t_bound)
+        is_changed = (size != now.size) | is_cut
+        # A rejected attempt leaves the differences: the next one takes them to its own grid, so that each step does that once.
+        old = _on_grid(state.differences, moving / state.grid, order)
+        alpha = _of_order(ALPHA, order)
+        predicted = _of_order(PREDICTION, order) @ old
+        history = _of_order(HISTORY, order) @ old
+        guess, known, c = stop_gradient(predicted), stop_gradient(history), h / alpha
+        is_first = ~now.is_retry & now.slopes_are_old
+        slopes = cond(
+            now.slopes_are_old,
+            lambda: stop_gradient(
+                self._systems.jacobian(
+                    np.where(is_first, now.t, time),
+                    np.where(is_first, now.differences[0], guess),
+                    *self._parameters,
+                )
+            ),
+            lambda: now.slopes,
+        )
+        is_current = now.slopes_are_current | (now.slopes_are_old & now.is_retry)
+        factored, factors, pivots = cond(
+            now.factors_are_old | now.slopes_are_old | is_changed,
+            lambda: (c, *self._systems.factors(self._matrix(slopes, c))),
+            lambda: (now.factored, now.factors, now.pivots),
+        )
+        matrix = self._matrix(slopes, factored)
+
+        def step(d: Any) -> Any:
+            right = c * stop_gradient(self._fun(time, guess + d)) - known - d
+            return self._systems.solve(matrix, (factors, pivots), right[None])[0]
+
+        newton = newton_solution(
+            step, 0.0 * guess, problem.scale(guess), newton_tolerance(problem), MOST_ITERATIONS
+        )
+        d, converges = stop_gradient(newton.x), newton.has_converged
+        scale = problem.scale(guess + d)
+        error = norm(_of_order(ERRORS, order) * d / scale)
+        is_accepted = (error <= 1) & converges & ~fails
+        change = cond(
+            is_accepted,
+            lambda: self._change(d[None], t_new, predicted, history, moving / alpha, *self._parameters)[0],
+            lambda: 0.0 * predicted,
+        )
+        new = _of_order(UPDATE, order) @ old + _of_order(ADDITION, order)[:, None] * change
+        safety = 0.9 * (2 * MOST_ITERATIONS + 1) / (2 * MOST_ITERATIONS + newton.count)
+        equal_steps = np.where(is_changed, 0, now.equal_steps)
+        is_due = equal_steps + 1 > order
+        growth, turn = _next_order(stop_gradient(new), scale, error, order)
+        growth = np.where(is_due, np.minimum(LARGEST_FACTOR, safety * growth), 1.0)
+        shrinkage = rejected_factor(safety * np.where(error == 0, 1.0, error) ** (-1 / (order + 1)))
+        repeats = ~converges & ~is_current
+
+        def chosen(new: Any, old: Any) -> Any:
+            return np.where(is_accepted, new, old)
+
+        return State(
+            t=chosen(t_new, state.t),
+            t_old=chosen(state.t, state.t_old),
+            differences=chosen(new, state.differences),
+            grid=chosen(moving, state.grid),
+            order=order + np.where(is_accepted & is_due, turn, 0),
+            size=np.abs(h) * chosen(growth, np.where(converges, shrinkage, np.where(repeats, 1.0, 0.5))),
+            equal_steps=chosen(np.where(is_due, 0, equal_steps + 1), np.where(repeats, equal_steps, 0)),
+            is_retry=~is_accepted,
+            is_cut=~is_accepted & repeats & is_cut,
+            has_failed=fails,
+            slopes_are_old=~is_accepted & repeats,
+            slopes_are_current=~is_accepted & is_current,
+            factors_are_old=chosen(is_due, ~converges),
+            slopes=slopes,
+            factored=factored,
+            factors=factors,
+            pivots=pivots,
+        )
+
+    def _matrix(self, slopes: Any, c: Any) -> Any:
+        """Return the identity less a multiple of the Jacobian."""
+        return self._systems.matrix(np.ones((1, 1)), np.ones((1, 1)) * c, slopes[None])
+
+    def _increments(self, change: Any, t: Any, predicted: Any, history: Any, c: Any, *parameters: Any) -> Any:
+        """Return the new state less the predicted one, (1, n), as the formula gives it."""
+        return (c * self._apply(t, predicted + change[0], *parameters) - history)[None]
+
+    def _step_matrix(
+        self, change: Any, t: Any, predicted: Any, history: Any, c: Any, *parameters: Any
+    ) -> Any:
+        """Return the matrix of the equation of a step."""
+        return self._matrix(self._systems.jacobian(t, predicted + change[0], *parameters), c)
+
+    def interpolate(self, problem: Problem, state: State, t: Any) -> Any:
+        """Return the solution at a time in the last step."""
+        j = np.arange(MOST_ORDERS)
+        h = np.where(state.grid == 0, 1.0, state.grid)
+        x = np.where(j < stop_gradient(state.order), (t - state.t + h * j) / (h * (1 + j)), 0.0)
+        return state.differences[0] + np.cumprod(x) @ state.differences[1 : MOST_ORDERS + 1]
+
+
+def _of_order(table: NDArray, order: Any) -> Any:
+    """Return the row of a table for an order."""
+    return np.take(table, order, axis=0, mode="clip")
+
+
+def _on_grid(differences: Any, factor: Any, order: Any) -> Any:
+    """Return the differences on the grid whose step is `factor` times as long."""
+    powers = np.stack([factor**k for k in range(MOST_ORDERS + 1)])
+    return np.tensordot(powers, _of_order(_grids(), order), 1) @ differences
+
+
+def _next_order(differences: Any, scale: Any, error: Any, order: Any) -> tuple[Any, Any]:
+    """Return the largest growth that the errors of this order and of its neighbours allow, and by how much the order changes."""
+    lower = np.where(order > 1, norm(_of_order(ERRORS, order - 1) * differences[order] / scale), np.inf)
+    has_higher = order < MOST_ORDERS
+    constant = np.where(has_higher, _of_order(ERRORS, order + 1), 1.0)
+    higher = np.where(has_higher, norm(constant * differences[order + 2] / scale), np.inf)
+    errors = np.stack([lower, error, higher])
+    factors = np.where(
+        errors == 0, np.inf, np.where(errors == 0, 1.0, errors) ** (-1 / (order + np.arange(3)))
+    )
+    return np.max(factors), np.argmax(factors) - 1
+
+
+@functools.cache
+def _grids() -> NDArray:
+    """Return, by order, the matrices that `_on_grid` weighs with the powers of its factor, of shape (6, 6, 8, 8).
+
+    The values at the points of the new grid are binomials of the old differences, polynomials in the factor; the new differences are
+    those of these values.
+    """
+    n = MOST_ORDERS + 1
+    values = np.zeros((n, n, n))  # of difference i at new point j, by powers
+    values[0, :, 0] = 1.0
+    for i in range(1, n):
+        values[i] = (i - 1) / i * values[i - 1]
+        values[i, :, 1:] -= np.arange(n)[:, None] / i * values[i - 1, :, :-1]
+    signs = np.array([[(-1) ** j * comb(k, j) for j in range(n)] for k in range(n)], float)
+    whole = np.einsum("kj,ijp->pki", signs, values) * np.triu(np.ones((n, n)))
+    tables = np.zeros((n, n, ROWS, ROWS))
+    for order in range(n):
+        tables[order, 0] = np.eye(ROWS)
+        tables[order, :, : order + 1, : order + 1] = whole[:, : order + 1, : order + 1]
+    return tables
+
+
+def _updates() -> tuple[NDArray, NDArray]:
+    """Return, by order, how the differences after a step depend on those before, and on the change: shapes (6, 8, 8) and (6, 8)."""
+    n = MOST_ORDERS + 1
+    update, addition = np.zeros((n, ROWS, ROWS)), np.zeros((n, ROWS))
+    for order in range(n):
+        update[order] = np.eye(ROWS)
+        update[order, : order + 1, : order + 1] = np.triu(np.ones((order + 1, order + 1)))
+        update[order, order + 1, order + 1] = 0.0
+        update[order, order + 2, order + 1 :][:2] = -1.0, 0.0
+        addition[order, : order + 3] = 1.0
+    return update, addition
+
+
+_ROW: Final = np.arange(ROWS)
+_ORDER: Final = np.arange(MOST_ORDERS + 1)[:, None]
+
+UPDATE, ADDITION = _updates()
+
+PREDICTION: Final = (_ROW <= _ORDER).astype(float)
+"""By order: the weights of the differences in the predicted state."""
+
+HISTORY: Final = np.where(
+    (_ROW > 0) & (_ROW <= _ORDER),
+    np.append(_GAMMA, [0, 0]) / np.where(_ORDER == 0, 1.0, ALPHA[:, None]),
+    0.0,
+)
+"""By order: the weights of the differences in the part of the formula that is known."""
