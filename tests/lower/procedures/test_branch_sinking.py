@@ -60,10 +60,16 @@ def loaded_again(build, out, total, slope, place):
     build.store(out, place * 3 + 1, build.load(out, place * 3))
 
 
+def read_in_a_block(build, out, total, slope, place):
+    with build.branch(build.load(out, place) > 0.0):
+        build.store(out, place * 3 + 1, slope)
+
+
 @pytest.mark.parametrize(
     ("procedure", "expected"),
     [
         (near_pairs(), (1, 2)),
+        (near_pairs(read_in_a_block), (1, 1)),
         (near_pairs(start=-0.0), (1, 2)),
         (near_pairs(start=1.0), (0, 1)),
         (near_pairs(stride=1), (0, 1)),  # vectors are selected
@@ -71,17 +77,47 @@ def loaded_again(build, out, total, slope, place):
         (near_pairs(read_otherwise), (0, 1)),
         (near_pairs(loaded_again), (0, 1)),
     ],
-    ids=["sunk", "negative zero", "not zero", "neighbours", "no multiple", "read otherwise", "loaded again"],
+    ids=[
+        "sunk",
+        "read in a block",
+        "negative zero",
+        "not zero",
+        "neighbours",
+        "no multiple",
+        "read otherwise",
+        "loaded again",
+    ],
 )
 def test_multiples_of_a_zero_are_added_in_the_branch_that_makes_it_other_than_zero(procedure, expected):
     sunk = sink_into_branches(procedure)
     verify_procedure(sunk, "the pass")
     assert in_branches(sunk) == expected
-    assert (sunk is procedure) == (expected == (0, 1))
+    assert (sunk is procedure) == (expected[1] == 1)
     results = run_procedure(procedure, (X,))
     for changed in (run_procedure(sunk, (X,)), compile_procedure(procedure)(X)):
         for actual, wanted in zip(changed, results, strict=True):
             np.testing.assert_allclose(actual, wanted, rtol=1e-13)
+
+
+def test_what_is_a_result_as_well_stays_behind_the_branch():
+    build = ProcedureBuilder("chosen")
+    x = build.array("x", (4,))
+    out = build.allocate("out", 4, zero=True)
+    one, other = build.variable("one", 0.0), build.variable("other", -0.0)
+    held = build.load(x, 0)
+    with build.branch(held > 0.1):
+        build.assign(one, held * 2.0)
+        build.assign(other, held * 3.0)
+    build.store(out, 0, build.load(out, 0) + build.read(one))
+    types = [aval((4,), np.dtype(float)), aval((), np.dtype(float))]
+    procedure = build.finish([out, build.read(other) + 0.0], types)
+    sunk = sink_into_branches(procedure)
+    assert in_branches(sunk) == (1, 2)
+    for x0 in (0.5, -0.5):
+        xs = np.full(4, x0)
+        for found in (run_procedure(sunk, (xs,)), compile_procedure(procedure)(xs)):
+            assert found[0][0] == (1.0 if x0 > 0 else 0.0)
+            assert found[1] == (1.5 if x0 > 0 else 0.0)
 
 
 def energy(kept):

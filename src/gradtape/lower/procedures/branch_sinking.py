@@ -206,9 +206,10 @@ class _Sinking:
                     moved |= {statement, held}
         if not moved:
             return []
-        users = [s for s in after if not zeros.isdisjoint(_leaves(s))]
-        if any(s not in moved for s in users):
-            return []
+        used = Counter([leaf for s in moved for leaf in _leaves(s)])
+        elsewhere = {zero for zero in zeros if self._uses[zero] > used[zero]}
+        if elsewhere:  # in what stays behind the branch, in a block there, or among the results
+            return self._moved(zeros - elsewhere, after) if zeros > elsewhere else []
         moved.update([s for s in after if isinstance(s, Read) and s.out in zeros])
         stays = [s for s in after if s not in moved]
         own = {x for s in walk(stays) for x in defines(s)}
