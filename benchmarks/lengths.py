@@ -14,6 +14,7 @@ import numpy as np
 
 import gradtape as gt
 from gradtape.runtime.compile import kernel as compiling
+from gradtape.runtime.compile import symbolic
 
 SEEN = (1009, 1511)
 """Lengths that are called before the one that is measured, so that its kernel is symbolic."""
@@ -69,17 +70,17 @@ def speed() -> None:
     for name, (loss, make) in _inputs(np.random.default_rng(0)).items():
         for n in MEASURED:
             exact = gt.jit(gt.value_and_grad(loss), shapes="exact")
-            symbolic = gt.jit(gt.value_and_grad(loss), shapes="symbolic")
+            shared = gt.jit(gt.value_and_grad(loss), shapes="symbolic")
             for seen in (n + 1, n + 3, *SEEN):
-                symbolic(*make(seen))
+                shared(*make(seen))
             args = make(n)
-            exact(*args), symbolic(*args)
-            shared = "symbolic: the" in gt.inspect.explain(symbolic).split("arguments ")[-1]
+            exact(*args), shared(*args)
+            is_shared = "symbolic: the" in gt.inspect.explain(shared).split("arguments ")[-1]
             calls = max(1, int(2e-3 / _seconds(exact, args, 3)))
-            pairs = [(_seconds(exact, args, calls), _seconds(symbolic, args, calls)) for _ in range(ROUNDS)]
+            pairs = [(_seconds(exact, args, calls), _seconds(shared, args, calls)) for _ in range(ROUNDS)]
             took = min(a for a, _ in pairs) * 1e6
             ratio = min(b for _, b in pairs) * 1e6 / took
-            print(f"{name:<22}{n:>8}{took:>9.1f} us{ratio:>8.2f}  {'symbolic' if shared else 'exact'}")
+            print(f"{name:<22}{n:>8}{took:>9.1f} us{ratio:>8.2f}  {'symbolic' if is_shared else 'exact'}")
 
 
 def stream(count: int) -> None:
@@ -96,7 +97,9 @@ def stream(count: int) -> None:
     try:
         print(f"\n{f'first calls, {count} lengths':<34}{'total':>9}{'median':>11}{'compiled':>10}")
         for name, (loss, make) in _inputs(np.random.default_rng(0)).items():
-            for shapes in ("exact", "symbolic"):
+            for shapes in ("exact", "symbolic", "auto"):
+                for known in (compiling.kernels, symbolic.symbolic_codes, symbolic.families):
+                    known.clear()
                 function, compiled = gt.jit(gt.value_and_grad(loss), shapes=shapes), 0
                 took = []
                 for n in range(2, count + 2):

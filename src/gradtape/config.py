@@ -61,7 +61,7 @@ def _way(text: str) -> str:
 
 def _shapes(kind: str) -> None:
     """Raise ValueError unless there are kernels of this kind."""
-    if kind not in ("exact", "symbolic"):
+    if kind not in ("exact", "symbolic", "auto"):
         raise ValueError
 
 
@@ -106,10 +106,11 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         allowed='"wait" or "background"',
     ),
     "shapes": _Setting(
-        "exact",
-        "whether arrays of other lengths are compiled for anew, or share machine code that reads the lengths when it is called",
+        "auto",
+        "whether arrays of other lengths are compiled for anew, or share machine code that reads the lengths when it is called, or share "
+        "it from the fourth length on that a jitted function sees",
         check=_shapes,
-        allowed='"exact" or "symbolic"',
+        allowed='"exact", "symbolic" or "auto"',
     ),
     "trace_limit": _Setting(8, "traces that one call site may have before it is interpreted", minimum=1),
     "reroll": _Setting(

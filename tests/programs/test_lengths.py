@@ -119,16 +119,6 @@ def test_two_arguments_of_lengths_that_are_equal_at_times(compiled):
         same(both(x, y), f(x, y))
 
 
-def test_a_thousand_lengths_compile_a_handful_of_kernels(compiled):
-    f = gt.jit(gt.value_and_grad(rosenbrock), shapes="symbolic")
-    for n in range(2, 1002):
-        x = np.full(n, 0.5)
-        value, slope = f(x)
-        assert float(value) == pytest.approx((n - 1) * 6.5)
-        assert slope.shape == (n,)
-    assert len(compiled) <= 16
-
-
 def test_exact_kernels_are_compiled_for_each_length(compiled):
     f = gt.jit(lambda x: np.sum(np.cos(x) * 3), shapes="exact")
     for n in (301, 302, 303, 304):
@@ -202,6 +192,75 @@ def test_threads_of_different_lengths(compiled):
         for _ in range(3):
             for x, found in zip(xs, pool.map(f, xs), strict=True):
                 assert float(found) == pytest.approx(float(np.sum(np.exp(-(x**2)))))
+
+
+# By default
+
+
+@pytest.mark.parametrize("name", ["products", "gather", "looks", "scan"])
+def test_by_default_every_length_has_the_results_of_an_exact_kernel(name, compiled):
+    f = gt.jit(ONE[name])
+    rng = np.random.default_rng(0)
+    for n in LENGTHS:
+        x = rng.normal(size=n)
+        with gt.config.override(jit=False):
+            wanted = ONE[name](x)
+        same(f(x), wanted)
+
+
+def test_by_default_the_fourth_length_has_a_symbolic_kernel(compiled):
+    f = gt.jit(lambda x, c: np.sum(np.sin(x) ** 2) * c)
+    for n in (800, 801, 802):
+        same(f(np.linspace(0, 1, n), 2), 2 * np.sum(np.sin(np.linspace(0, 1, n)) ** 2))
+        same(f(np.linspace(0, 1, n), 3), 3 * np.sum(np.sin(np.linspace(0, 1, n)) ** 2))
+    assert len(compiled) == 3
+    for n in range(803, 843):
+        same(f(np.linspace(0, 1, n), 2), 2 * np.sum(np.sin(np.linspace(0, 1, n)) ** 2))
+    assert len(compiled) == 4
+    assert gt.inspect.explain(f).count("symbolic: the machine code") == 40
+    for n in (900, 901, 902, 903):  # other dtypes and other ranks have lengths of their own
+        f(np.ones(n, np.float32), 2)
+        f(np.ones((n, 2)), 2)
+    assert len(compiled) == 12
+
+
+def test_by_default_a_stream_of_lengths_compiles_a_handful_of_kernels(compiled):
+    f = gt.value_and_grad(rosenbrock)
+    for n in range(2, 1002, 7):
+        value, slope = f(np.full(n, 0.5))
+        assert float(value) == pytest.approx((n - 1) * 6.5)
+        assert slope.shape == (n,)
+    assert len(compiled) <= 16
+
+
+def test_by_default_what_python_makes_of_a_length_is_kept(compiled):
+    def f(x, t):
+        n = len(x)
+        middle = n // 2 if n % 3 else 0
+        weights = np.arange(n) / n
+        y = np.sum(weights * x[:: 1 + n % 2]) if n % 2 == 0 else np.sum(x[middle:]) * n
+        for _ in range(n % 4):
+            y = y * 0.5 + n
+        return y + np.linspace(0, 1, n) @ x + t[n % 5] + x.size * 1.5
+
+    g, t = gt.jit(f), np.arange(5.0)
+    for n in (*range(40, 100), *range(99, 39, -1)):
+        x = np.cos(np.arange(n))
+        same(g(x, t), f(x, t))
+    assert len(compiled) < 60  # each way has kernels of its own, which lengths share
+
+
+def test_exact_shapes_stay_exact(compiled):
+    f = gt.jit(lambda x: np.sum(np.cos(x) * 7), shapes="exact")
+    with gt.config.override(shapes="symbolic"):
+        for n in range(300, 308):
+            f(np.ones(n))
+    assert len(compiled) == 8
+    with gt.config.override(shapes="exact"):
+        g = gt.jit(lambda x: np.sum(np.cos(x) * 9))
+        for n in range(300, 308):
+            g(np.ones(n))
+    assert len(compiled) == 16
 
 
 # Declared shapes

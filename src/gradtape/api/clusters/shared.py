@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import cloudpickle
 
+from gradtape.api.transforms.jit import Jitted
 from gradtape.locks import Rank, new_lock
 from gradtape.lru import LRU
+from gradtape.trace.jit.dims import EXACT_SHAPES
 
 KEPT: Final = 64
 """Functions that a worker keeps with their kernels."""
@@ -67,6 +69,9 @@ def _made(name: str, source: Callable[[], Any]) -> Callable[..., Any]:
     if found is None:
         make, function = source()
         made = make(function)  # not under the lock: the user's modules may be imported
+        if isinstance(made, Jitted):
+            # The bits of a result must not depend on which lengths a worker has seen before.
+            made.site.shapes = EXACT_SHAPES
         with _lock:
             found = _arrived.get(name)
             if found is None:

@@ -31,7 +31,7 @@ from gradtape.trace.source.sites import user_site, without_internals
 CHAIN_LENGTH = 6
 
 Shape: TypeAlias = "Sequence[Dim | int] | Dim | int | None"
-ShapesGiven: TypeAlias = "Literal['exact', 'symbolic'] | Mapping[str, Shape] | Sequence[Shape] | None"
+ShapesGiven: TypeAlias = "Literal['exact', 'symbolic', 'auto'] | Mapping[str, Shape] | Sequence[Shape] | None"
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -384,10 +384,11 @@ def jit(
         that are no numbers are static without being named.
     static_argnames : str or sequence of str, optional
         The same for arguments passed by keyword.
-    shapes : {"exact", "symbolic"}, mapping or sequence, optional
+    shapes : {"exact", "symbolic", "auto"}, mapping or sequence, optional
         Whether arrays of other lengths are compiled for anew (``"exact"``), or share machine code that reads the lengths when it is called
-        (``"symbolic"``): a new length is then traced, but not compiled. The shapes of arguments, by name or by position, with `Dim` for
-        lengths that vary, say the same and are checked in each call. By default as ``gt.config.shapes`` says.
+        (``"symbolic"``): a new length is then traced, but not compiled. With ``"auto"`` three lengths have exact kernels, and from the
+        fourth on they share. The shapes of arguments, by name or by position, with `Dim` for lengths that vary, say the same as
+        ``"symbolic"`` and are checked in each call. By default as ``gt.config.shapes`` says, which is ``"auto"``.
 
     Returns
     -------

@@ -306,10 +306,12 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
     form : CallForm, optional
         How a jitted function is called; with it the kernel gets a native entry.
     shapes : {"exact", "symbolic"}, optional
-        Whether arrays of other lengths have machine code of their own; as ``gt.config.shapes`` by default.
+        Whether arrays of other lengths have machine code of their own. By default as ``gt.config.shapes``, of which ``"auto"`` is exact
+        here: it is for jitted functions, which know their lengths.
     """
     print_ = fingerprint(graph)
-    shapes = shapes or config.shapes
+    if shapes is None:
+        shapes = "symbolic" if config.shapes == "symbolic" else "exact"
     key = f"{print_}:{form}:{config.precise_math}:{config.compiler}:{shapes}"
     if config.compile == "background" and key not in kernels and _may_be_interpreted(graph):
         compilation = compiled_by_a_thread(

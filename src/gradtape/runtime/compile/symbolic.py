@@ -22,7 +22,16 @@ from gradtape.locks import Rank, new_lock
 from gradtape.lru import LRU
 from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
 
-__all__ = ["SIZES", "Parsed", "SymbolicCode", "Template", "parse", "symbolic_code", "symbolic_codes"]
+__all__ = [
+    "SIZES",
+    "Parsed",
+    "SymbolicCode",
+    "Template",
+    "families",
+    "parse",
+    "symbolic_code",
+    "symbolic_codes",
+]
 
 SIZES: Final = "gradtape.sizes"
 """The symbol of the table of numbers, of eight bytes each."""
@@ -303,7 +312,8 @@ class SymbolicCode(NamedTuple):
     note: str
 
 
-_families: Final[LRU[bytes, _Family]] = LRU(lambda: 8 * config.memory_cache)
+families: Final[LRU[bytes, _Family]] = LRU(lambda: 8 * config.memory_cache)
+"""What has been seen of each form, by its hash."""
 _lock: Final = new_lock(Rank.LEAF)
 symbolic_codes: Final[MemoryCache[bytes]] = MemoryCache()
 """Object code of templates, by their texts."""
@@ -339,9 +349,9 @@ def symbolic_code(text: str, compile_: Callable[[str], bytes], unroll: bool) -> 
 def _template(form: str, numbers: tuple[str, ...], unroll: bool) -> tuple[Template | None, Any]:
     """Return the template for a program and the table of its numbers; None and None where the program is compiled as it is."""
     key = hashlib.blake2b(f"{form}{unroll}".encode(), digest_size=16).digest()
-    family = _families.get(key)
+    family = families.get(key)
     if family is None:
-        family = _families[key] = _Family()
+        family = families[key] = _Family()
     with _lock:
         for template in reversed(family.templates):
             table = template.table(numbers)

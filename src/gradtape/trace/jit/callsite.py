@@ -7,6 +7,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import islice, takewhile
 from types import CodeType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -57,6 +58,7 @@ from gradtape.trace.jit.signature import (
     as_input,
     describe_key,
     native_call,
+    without_lengths,
 )
 from gradtape.trace.jit.specialisation import CaptureSet, CaptureSets, GuardTree, Miss, Specialisation
 from gradtape.trace.jit.state import any_alive, state_of, variables_made
@@ -91,6 +93,9 @@ UNEQUAL_TRACES = 4
 OFTEN = 2
 """The number of changes after which a captured integer becomes a hidden input, as floats are from the first."""
 
+
+EXACT_LENGTHS: Final = 2
+"""The number of lengths with exact kernels. That of the third is exact as well, and is what the fourth is compared with."""
 
 EVENTS = 1000
 """The number of events that a call site keeps."""
@@ -655,8 +660,18 @@ class CallSite:
         form = None if served is None else served.form
         native = served if all(map(_is_contiguous, call.leaves)) else None
         return Specialisation(
-            graph, seen, spec, outputs, owners, state, native, trace, form, draws, self.shapes.kind
+            graph, seen, spec, outputs, owners, state, native, trace, form, draws, self._kind(call)
         )
+
+    def _kind(self, call: CallArguments) -> str:
+        """Return whether the kernel of a call is exact or symbolic."""
+        kind: str = self.shapes.kind or config.shapes
+        if kind != "auto":
+            return kind
+        form = without_lengths(call.key)
+        earlier = takewhile(lambda key: key != call.key, list(self.signatures))
+        alike = islice((key for key in earlier if without_lengths(key) == form), EXACT_LENGTHS)
+        return "exact" if len(list(alike)) < EXACT_LENGTHS else "symbolic"
 
     def _result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

@@ -13,9 +13,11 @@ from gradtape.errors import ArgumentError, ShapeError
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
 
-__all__ = ["ANY_SHAPES", "Dim", "Shapes", "shapes_of"]
+__all__ = ["ANY_SHAPES", "EXACT_SHAPES", "Dim", "Shapes", "shapes_of"]
 
-REMEDY: Final = 'shapes="symbolic", or one shape for each argument: shapes={"x": (gt.Dim("n"), 3)}'
+REMEDY: Final = (
+    'shapes="exact", "symbolic" or "auto", or one shape for each argument: shapes={"x": (gt.Dim("n"), 3)}'
+)
 
 
 @dataclass(frozen=True, init=False)
@@ -89,7 +91,7 @@ class Shapes:
 
     Parameters
     ----------
-    kind : {"exact", "symbolic"} or None
+    kind : {"exact", "symbolic", "auto"} or None
         Whether other lengths have machine code of their own; None for what ``gt.config.shapes`` says.
     declared : sequence or mapping
         The shapes of arguments, by position or by name; None for any shape.
@@ -139,6 +141,8 @@ class Shapes:
 ANY_SHAPES: Final = Shapes(None)
 """What holds where nothing is said."""
 
+EXACT_SHAPES: Final = Shapes("exact")
+
 
 def _signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
     try:
@@ -173,7 +177,7 @@ def shapes_of(given: Any, function: Callable[..., Any]) -> Shapes:
     if given is None:
         return ANY_SHAPES
     if isinstance(given, str):
-        if given not in ("exact", "symbolic"):
+        if given not in ("exact", "symbolic", "auto"):
             raise ArgumentError(f"jit: shapes is {given!r}", where=user_site(), remedy=REMEDY)
         return Shapes(given)
     if isinstance(given, Mapping):

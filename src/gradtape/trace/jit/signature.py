@@ -296,6 +296,26 @@ def _plain_structure(structure: Any) -> bool:
     return structure is None or isinstance(structure, int)
 
 
+def without_lengths(key: Any) -> Any:
+    """Return what signatures have in common whose arrays differ in lengths alone.
+
+    Examples
+    --------
+    >>> key = CallArguments((np.ones((4, 3)), 2.0), {}).key
+    >>> without_lengths(key) == without_lengths(CallArguments((np.ones((5, 3)), 1.0), {}).key)
+    True
+    >>> without_lengths(key) == without_lengths(CallArguments((np.ones(5), 1.0), {}).key)
+    False
+    """
+    head, *leaves = key
+    return head, *[
+        (leaf[0], len(leaf[1]), *leaf[2:])
+        if isinstance(leaf, tuple) and isinstance(leaf[0], np.dtype) and isinstance(leaf[1], tuple)
+        else leaf
+        for leaf in leaves
+    ]
+
+
 def describe_key(key: Any) -> str:
     """Return the types of the arguments of a signature's key."""
     parts = []

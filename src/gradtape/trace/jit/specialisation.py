@@ -65,8 +65,8 @@ class Specialisation:
         The hidden inputs of the traced call, until it has been computed.
     draws : DrawPlan or None
         The random numbers that each call draws: inputs of the program after the arguments and the hidden inputs.
-    shapes : {"exact", "symbolic"} or None
-        Whether arrays of other lengths have machine code of their own; None for what ``gt.config.shapes`` says.
+    shapes : {"exact", "symbolic"}
+        Whether arrays of other lengths have machine code of their own.
     """
 
     __slots__ = (
@@ -105,7 +105,7 @@ class Specialisation:
         trace: Trace,
         form: CallForm | None,
         draws: DrawPlan | None,
-        shapes: str | None = None,
+        shapes: str,
     ) -> None:
         self.shapes = shapes
         self.draws = draws
