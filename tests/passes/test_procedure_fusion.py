@@ -8,6 +8,7 @@ import pytest
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.ops.core.elementwise.exponential import sin
+from gradtape.ops.core.elementwise.integer import floor_divide
 from gradtape.ops.core.elementwise.logic import less
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import contract_arrays, fuse_loops
@@ -198,6 +199,31 @@ def test_elements_at_a_known_distance_stay_known():
     build.store(y, 1, x * 2.0)
     procedure = build.finish([build.load(y, 0) + build.load(y, 1)])
     assert not any(isinstance(s, Load) for s in forward_elements(procedure).body)
+
+
+def test_elements_at_multiples_of_what_is_computed_twice_are_different():
+    build = ProcedureBuilder()
+    x, y = build.scalar("x"), build.allocate("y", 8)
+    with build.loop(8) as i:
+        build.store(y, i, 1.0)
+    with build.loop(4) as i:
+        build.store(y, floor_divide(i, 2) + floor_divide(i, 2), x)
+        build.store(y, i + 4, build.load(y, floor_divide(i, 2)))
+    procedure = build.finish([y], [aval((8,), np.dtype(float))])
+    check(procedure, [3.0])
+    assert forward_elements(procedure).body == procedure.body
+
+
+def test_stores_of_a_long_block_are_forwarded_one_by_one():
+    build = ProcedureBuilder()
+    x, y, z = build.array("x", (N,)), build.allocate("y", 3000), build.allocate("z", N)
+    with build.loop(N) as i:
+        for k in range(500):
+            build.store(y, i * 500 + k, build.load(x, i) * k)
+        build.store(z, i, build.load(y, i * 500 + 7) + build.load(y, i * 500 + 499))
+    procedure = build.finish([y, z], [aval((3000,), np.dtype(float)), aval((N,), np.dtype(float))])
+    (loop,) = loops(forward_elements(procedure))
+    assert [s.pointer is x for s in loop.body if isinstance(s, Load)] == [True]
 
 
 @pytest.mark.parametrize("is_flat_first", [True, False])

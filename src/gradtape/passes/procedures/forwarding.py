@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, Generic, TypeVar
 
 from gradtape.ir.graph import Literal, Value, literal, number_of
 from gradtape.procedures.affine import linear_form
@@ -34,6 +35,8 @@ from gradtape.transforms.procedures.accumulate import structure
 from gradtape.transforms.procedures.blocks import BlockTree, Place
 from gradtape.transforms.procedures.dependence import Access, Dependence
 
+T = TypeVar("T")
+
 MOST_PAIRS: Final = 24
 """Pairs of accesses to an array of zeros that are compared."""
 
@@ -51,9 +54,9 @@ def forward_elements(procedure: Procedure) -> Procedure:
     >>> [type(statement).__name__ for statement in forwarded.body]
     ['Allocate', 'Store']
     """
-    indices = _Indices()
-    forwarding = _Forwarding(zero_loads(procedure), indices)
-    stores = _OverwrittenStores(indices)
+    sums = _Sums()
+    forwarding = _Forwarding(zero_loads(procedure), sums)
+    stores = _OverwrittenStores(sums)
     body = stores.block(_without_fills(forwarding.block(procedure.body)))
     fills = sum(isinstance(s, Allocate) and s.zero for s in procedure.body)
     if (
@@ -81,13 +84,12 @@ class _Forwarding(Rewriter):
         Of the loads that were replaced.
     """
 
-    def __init__(self, zeros: set[Load], indices: _Indices) -> None:
+    def __init__(self, zeros: set[Load], sums: _Sums) -> None:
         super().__init__()
         self.count = 0
-        self._indices = indices
         self._zeros = zeros
-        self._elements: dict[tuple[Pointer, object], tuple[Value, Value]] = {}
-        """By pointer and key of the index: the index and the value."""
+        self._elements: _Elements[Value] = _Elements(sums)
+        """What elements hold."""
         self._contents: dict[Variable, Content] = {}
         """What variables hold."""
 
@@ -101,19 +103,18 @@ class _Forwarding(Rewriter):
                     continue
                 load = self.statement(statement)
                 assert isinstance(load, Load)
-                key = load.pointer, self._indices.key(load.index)
-                known = self._elements.get(key)
+                known = self._elements.get(load.pointer, load.index)
                 if known is not None:
                     self.count += 1
-                    self.becomes[load.out] = known[1]
+                    self.becomes[load.out] = known
                     continue
-                self._elements[key] = load.index, load.out
+                self._elements.set(load.pointer, load.index, load.out)
                 found.append(load)
             elif isinstance(statement, Store):
                 store = self.statement(statement)
                 assert isinstance(store, Store)
-                self._overwrite(store)
-                self._elements[store.pointer, self._indices.key(store.index)] = store.index, store.value
+                self._elements.forget_unless_apart(store.pointer, store.index)
+                self._elements.set(store.pointer, store.index, store.value)
                 found.append(store)
             elif isinstance(statement, Read):
                 content = self._contents.get(statement.variable)
@@ -128,19 +129,19 @@ class _Forwarding(Rewriter):
                 self._contents[assign.variable] = assign.value
                 found.append(assign)
             else:
-                self._forget([statement])
+                self._elements.forget({pointer.memory for pointer in stored([statement])})
                 found.append(self.any_statement(statement))
         return found
 
     def any_statement(self, statement: Statement) -> Statement:
-        elements, contents = dict(self._elements), dict(self._contents)
+        elements, contents = self._elements.copy(), dict(self._contents)
         assigned = {s.variable for s in walk([statement]) if isinstance(s, Assign)}
         after = {variable: x for variable, x in contents.items() if variable not in assigned}
         if isinstance(statement, If):
             condition = self.value(statement.condition)
             then = self.block(statement.then)
             one = self._contents
-            self._elements, self._contents = dict(elements), dict(contents)
+            self._elements, self._contents = elements.copy(), dict(contents)
             result: Statement = If(condition, then, self.block(statement.otherwise))
             for variable in assigned & one.keys() & self._contents.keys():
                 first, second = one[variable], self._contents[variable]
@@ -155,20 +156,6 @@ class _Forwarding(Rewriter):
         self._elements, self._contents = elements, after
         return result
 
-    def _overwrite(self, store: Store) -> None:
-        """Forget the elements that a store may change."""
-        for key, (index, _) in list(self._elements.items()):
-            if key[0].memory is store.pointer.memory and not (
-                key[0] is store.pointer and self._indices.are_apart(index, store.index)
-            ):
-                del self._elements[key]
-
-    def _forget(self, statements: Sequence[Statement]) -> None:
-        """Forget the elements of memories that statements write."""
-        memories = {pointer.memory for pointer in stored(statements)}
-        if memories:
-            self._elements = {key: x for key, x in self._elements.items() if key[0].memory not in memories}
-
 
 class _OverwrittenStores:
     """Removes the stores of elements that the same block stores again before anything may load them.
@@ -179,30 +166,24 @@ class _OverwrittenStores:
         Of the stores that were removed.
     """
 
-    def __init__(self, indices: _Indices) -> None:
+    def __init__(self, sums: _Sums) -> None:
         self.count = 0
-        self._indices = indices
+        self._sums = sums
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return the statements of a block that are needed."""
         found: list[Statement] = []
-        later: dict[tuple[Pointer, object], Value] = {}
+        later: _Elements[Store] = _Elements(self._sums)
         for statement in reversed(statements):
             if isinstance(statement, Store):
-                key = statement.pointer, self._indices.key(statement.index)
-                if key in later:
+                if later.get(statement.pointer, statement.index) is not None:
                     self.count += 1
                     continue
-                later[key] = statement.index
+                later.set(statement.pointer, statement.index, statement)
             elif isinstance(statement, Load):
-                for key, index in list(later.items()):
-                    if key[0].memory is statement.pointer.memory and not (
-                        key[0] is statement.pointer and self._indices.are_apart(index, statement.index)
-                    ):
-                        del later[key]
+                later.forget_unless_apart(statement.pointer, statement.index)
             elif not isinstance(statement, Read | Assign | Push | Pop | Check | Allocate):
-                touched = {x.memory for s in walk([statement]) for x in uses(s) if isinstance(x, Pointer)}
-                later = {key: index for key, index in later.items() if key[0].memory not in touched}
+                later.forget({x.memory for s in walk([statement]) for x in uses(s) if isinstance(x, Pointer)})
             found.append(self._inner(statement))
         return found[::-1]
 
@@ -216,36 +197,74 @@ class _OverwrittenStores:
         return statement
 
 
-class _Indices:
-    """Sums and keys of indices, each computed once."""
+class _Elements(Generic[T]):
+    """Elements of arrays, and what is known of each.
+
+    They are grouped by pointer and by the index without its constant term. Two elements of one group are the same or apart, as
+    their constant terms tell; nothing is known of elements of different groups. So a write leaves one group of its memory, and takes
+    the same time however many elements are known: an unrolled block stores thousands.
+    """
+
+    def __init__(
+        self, sums: _Sums, memories: dict[Memory, dict[tuple[Pointer, object], dict[int, T]]] | None = None
+    ) -> None:
+        self._sums = sums
+        self._memories = {} if memories is None else memories
+
+    def copy(self) -> _Elements[T]:
+        """Return elements that change independently."""
+        return _Elements(
+            self._sums,
+            {
+                memory: {group: dict(elements) for group, elements in groups.items()}
+                for memory, groups in self._memories.items()
+            },
+        )
+
+    def get(self, pointer: Pointer, index: Value) -> T | None:
+        """Return what is known of an element, or None."""
+        terms, constant = self._sums.split(index)
+        return self._memories.get(pointer.memory, {}).get((pointer, terms), {}).get(constant)
+
+    def set(self, pointer: Pointer, index: Value, known: T) -> None:
+        """Keep what is known of an element."""
+        terms, constant = self._sums.split(index)
+        groups = self._memories.setdefault(pointer.memory, {})
+        groups.setdefault((pointer, terms), {})[constant] = known
+
+    def forget_unless_apart(self, pointer: Pointer, index: Value) -> None:
+        """Forget the elements that may be the one at an index."""
+        terms, constant = self._sums.split(index)
+        groups = self._memories.pop(pointer.memory, {})
+        elements = groups.get((pointer, terms))
+        if elements is not None:
+            elements.pop(constant, None)
+            self._memories[pointer.memory] = {(pointer, terms): elements}
+
+    def forget(self, memories: Iterable[Memory]) -> None:
+        """Forget all elements of memories."""
+        for memory in memories:
+            self._memories.pop(memory, None)
+
+
+class _Sums:
+    """Indices as sums, each computed once."""
 
     def __init__(self) -> None:
-        self._forms: dict[Value, dict[Value | None, int]] = {}
-        self._keys: dict[Value, object] = {}
+        self._known: dict[Value, tuple[object, int]] = {}
 
-    def form(self, index: Value) -> dict[Value | None, int]:
-        """Return an index as a sum of multiples."""
-        found = self._forms.get(index)
+    def split(self, index: Value) -> tuple[object, int]:
+        """Return what indices with the same multiples of the same values have in common, and the constant term."""
+        found = self._known.get(index)
         if found is None:
-            found = self._forms[index] = {x: c for x, c in linear_form(index).items() if c}
+            form = linear_form(index)
+            constant = form.pop(None, 0)
+            terms: Counter[object] = Counter()
+            for x, factor in form.items():
+                assert x is not None
+                terms[structure(x)] += factor  # different values may be computed alike
+            found = self._known[index] = frozenset([term for term in terms.items() if term[1]]), constant
         return found
-
-    def key(self, index: Value) -> object:
-        """Return what indices of the same element have in common, as far as they are sums."""
-        found = self._keys.get(index)
-        if found is None:
-            form = self.form(index)
-            found = self._keys[index] = frozenset(
-                [(x if x is None else structure(x), c) for x, c in form.items()]
-            )
-        return found
-
-    def are_apart(self, first: Value, second: Value) -> bool:
-        """Return whether the difference of two indices is a number other than zero."""
-        one, other = self.form(first), self.form(second)
-        if one.get(None, 0) == other.get(None, 0) or len(one.keys() ^ other.keys()) > 1:
-            return False
-        return all(one.get(x) == other.get(x) for x in one.keys() | other.keys() if x is not None)
 
 
 def zero_loads(procedure: Procedure) -> set[Load]:
