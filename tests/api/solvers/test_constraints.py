@@ -154,3 +154,40 @@ def test_methods_that_stop_before_a_bound() -> None:
         return so.minimize(bowl, np.full(2, 0.1), (p,), method="trust-constr", bounds=ends).x
 
     np.testing.assert_allclose(gt.jacobian(inside)(0.7), [0.0, 1.4], atol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+@pytest.mark.parametrize("weight", [1e-8, 1e8])
+def test_what_is_active_does_not_depend_on_units(weight: float, unit: float) -> None:
+    def below(p: Any, end: Any) -> Any:
+        def cost(x: Any) -> Any:
+            return weight * (x / unit - p) ** 2
+
+        options = {"xatol": 1e-5 * unit}
+        found = so.minimize_scalar(cost, bounds=(0, end * unit), method="bounded", options=options)
+        return found.x / unit
+
+    slope = gt.grad(below, argnums=(0, 1))
+    np.testing.assert_allclose(slope(0.7, 0.5), (0.0, 1.0), atol=1e-12)
+    np.testing.assert_allclose(slope(0.4999, 0.5), (1.0, 0.0), atol=1e-12)
+
+
+def test_the_curvature_of_constraints_decides_as_well() -> None:
+    """The function is linear: on the circle it is the constraint that is curved, and the minimum is free though near to its bound."""
+
+    def across(p: Any) -> Any:
+        circle = so.NonlinearConstraint(lambda x: x @ x, 1.0, 1.0)
+        ends = so.Bounds(np.array([-2.0, 5e-4]), np.array([2.0, 2.0]))
+        options = {"gtol": 1e-8, "xtol": 1e-10}
+        start = np.array([-0.9, 0.1])
+        return so.minimize(
+            lambda x: x[0] - p * x[1],
+            start,
+            method="trust-constr",
+            bounds=ends,
+            constraints=circle,
+            options=options,
+        ).x
+
+    np.testing.assert_allclose(gt.jacobian(across)(1e-3), [1e-3, 1.0], atol=1e-4)
+    np.testing.assert_allclose(gt.jacobian(across)(1e-5), [0.0, 0.0], atol=1e-4)

@@ -69,14 +69,18 @@ def linprog(call: SolverCall) -> Any:
             return found | {"x": np.full(count, np.nan) if found.x is None else found.x}
         if "lower" in found:
             push = found.lower.marginals + found.upper.marginals
-            sides = np.where(np.abs(push) > VERTEX, side_of(found.x, bounds.lb, bounds.ub), 0)
+            sides = np.where(
+                np.abs(push) > VERTEX * np.max(np.abs(push), initial=0.0),
+                side_of(found.x, bounds.lb, bounds.ub),
+                0,
+            )
             found.update(sides=sides, duals=-np.concatenate([found.ineqlin.marginals, found.eqlin.marginals]))
         return found
 
     problem = Problem(
         call, lambda x: np.dot(costs, x), np.zeros(count), _pairs(given["bounds"], count), constraints
     )
-    problem.near = VERTEX
+    problem.near, problem.is_linear = VERTEX, True
     multipliers, found = problem.solved(solve)
     x, first = found["x"], 0
     made: dict[str, Any] = {}
@@ -116,7 +120,7 @@ def milp(call: SolverCall) -> Any:
         return found
 
     problem = Problem(call, lambda x: np.dot(costs, x), np.zeros(count), bounds, constraints, integral)
-    problem.near = VERTEX
+    problem.near, problem.is_linear = VERTEX, True
     _, found = problem.solved(solve)
     return result_of(found, fun=np.dot(costs, found["x"]))
 

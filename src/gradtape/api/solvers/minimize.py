@@ -10,11 +10,13 @@ import numpy as np
 
 from gradtape.api.solvers.optimality import (
     NEAR,
+    SMALLEST_PUSH,
     Box,
     Constraint,
     Optimum,
     active_set,
     constraints_of,
+    is_near,
     limits,
     optimum,
     side_of,
@@ -39,10 +41,6 @@ WITH_GRADIENT: Final = frozenset(
 WITH_PRODUCTS: Final = frozenset({"newton-cg", "trust-ncg", "trust-krylov", "trust-constr"})
 WITH_HESSIAN: Final = frozenset({"dogleg", "trust-exact"})
 """The methods of `minimize` by the derivatives that they take; those with products of Hessians take these rather than the matrices."""
-
-
-TINY: Final = 1e-10
-"""Multipliers below are zero."""
 
 
 class Problem:
@@ -81,6 +79,7 @@ class Problem:
         self.bounds = None if bounds is None else limits(bounds, np.shape(start))
         self.fixed, self.others = fixed, list(others)
         self.near = NEAR
+        self.is_linear = False
         self.takes_hessians = False
 
     def function(self, x: Any) -> Any:
@@ -120,7 +119,7 @@ class Problem:
             active = self._active(function, others, ends, bounds, np.asarray(found["x"], float))
             if "duals" in found:  # the solver knows what pushes
                 equal = np.concatenate([low == high for low, high in ends] or [np.zeros(0, bool)])
-                active["active"] = np.where(equal | (np.abs(found["duals"]) > TINY), 1, 0)
+                active["active"] = np.where(equal | _is_a_push(found["duals"]), 1, 0)
             for name, numbers in active.items():
                 if name == "x" or name not in found:
                     found[name] = numbers
@@ -144,35 +143,53 @@ class Problem:
         sides = side_of(x, *bounds) if bounds else np.zeros(x.shape, int)
         if self.fixed is not None:
             sides = np.where(self.fixed, 2, sides)
-        is_near = (
-            (side_of(x, bounds[0], bounds[1], self.near) != 0) & (sides == 0)
-            if bounds
-            else np.zeros(x.shape, bool)
+        beside = (
+            is_near(x, bounds[0], bounds[1], self.near) & (sides == 0) if bounds else np.zeros(x.shape, bool)
         )
         made = {"x": x, "sides": sides, "duals": np.zeros(0), "active": np.zeros(0, int)}
-        if not others and not is_near.any():
+        if not others and not beside.any():
             return made
-        values = [np.asarray(one(x)) for one in others]
+        points = [np.asarray(one(x)) for one in others]
         slopes = [np.reshape(one.derivative(jacobian)(x), (-1, x.size)) for one in others]
+        parts = np.cumsum([len(one) for one in points])
         limits = list(ends)
-        if is_near.any():  # a method that stops before a bound: it may be a constraint that is active
-            values.append(x[is_near])
-            slopes.append(np.eye(x.size)[is_near.ravel()])
-            limits.append((bounds[0][is_near], bounds[1][is_near]))
+        margins = [self.near * (1 + np.abs(one)) for one in points]
+        if beside.any():  # a method that stops before a bound: it may be a constraint that is active
+            points.append(x[beside])
+            slopes.append(np.eye(x.size)[beside.ravel()])
+            limits.append((bounds[0][beside], bounds[1][beside]))
+            margins.append(np.full(np.count_nonzero(beside), np.inf))
+
+        def curvature(direction: Any, multipliers: Any) -> float:
+            if self.is_linear:
+                return 0.0
+            total = direction @ np.ravel(function.derivative(product)(x, np.reshape(direction, x.shape)))
+            for one, weights in zip(others, np.split(multipliers, parts), strict=False):
+                if weights.any():
+                    matrix = np.reshape(one.derivative(weighted_hessian)(x, weights), (x.size, x.size))
+                    total += direction @ matrix @ direction
+            return float(total)
+
         multipliers, active = active_set(
             x.ravel(),
             sides.ravel(),
             np.ravel(function.derivative(grad)(x)),
-            np.concatenate(values),
+            np.concatenate(points),
             np.concatenate(slopes),
             np.concatenate([low for low, _ in limits]),
             np.concatenate([high for _, high in limits]),
-            self.near,
+            np.concatenate(margins),
+            curvature,
         )
-        count = len(active) - np.count_nonzero(is_near)
+        count = len(active) - np.count_nonzero(beside)
         sides = np.array(sides)
-        sides[is_near] = active[count:]
+        sides[beside] = active[count:]
         return made | {"sides": sides, "duals": multipliers[:count], "active": active[:count]}
+
+
+def _is_a_push(multipliers: Any) -> Any:
+    """Return which multipliers are not zero, against the largest one."""
+    return np.abs(multipliers) > SMALLEST_PUSH * np.max(np.abs(multipliers), initial=0.0)
 
 
 def _with_functions(given: Any, function: Bound, low: Any, high: Any, like: Any, takes_hessian: bool) -> Any:

@@ -12,11 +12,14 @@ from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.gradient import grad
 
 TIGHT: Final = 1e-9
-"""How near to a bound an unknown is at it, relative to its size: solvers put it there."""
+"""How near to a bound an unknown is at it, relative to both: solvers put it there."""
 
 NEAR: Final = 1e-3
-"""How near to its limit a constraint, or to its bound an unknown, may be active, if its multiplier is larger than its slack: solvers stop
+"""How near to its limit a constraint, or to its bound an unknown, may be active, if Newton's step without it would go beyond: solvers stop
 before it."""
+
+SMALLEST_PUSH: Final = 1e-10
+"""Multipliers below this part of the largest one are zero."""
 
 EQUAL: Final = 1e-12
 """Limits that are as near to each other as this are equal."""
@@ -129,18 +132,39 @@ def _vector(function: Callable[..., Any], extra: Any) -> Callable[[Any], Any]:
     return vector
 
 
-def side_of(x: Any, low: Any, high: Any, near: float = TIGHT) -> Any:
-    """Return, for each unknown, at which of its bounds it is, or how near to it: see `Optimum.sides`."""
-    margin = near * (1 + np.abs(x))
-    return np.where(x <= low + margin, -1, np.where(x >= high - margin, 1, 0))
+def side_of(x: Any, low: Any, high: Any) -> Any:
+    """Return, for each unknown, at which of its bounds it is: see `Optimum.sides`."""
+    return np.where(_is_at(x, low), -1, np.where(_is_at(x, high), 1, 0))
+
+
+def _is_at(x: Any, end: Any) -> Any:
+    finite = np.where(np.isfinite(end), end, 0.0)
+    return np.isfinite(end) & (np.abs(x - finite) <= TIGHT * np.maximum(np.abs(x), np.abs(finite)))
+
+
+def is_near(x: Any, low: Any, high: Any, near: float) -> Any:
+    """Return, for each unknown, whether it is near to one of its bounds, relative to its size, or to the width between them."""
+    width = np.where(np.isfinite(high - low), high - low, 0.0)
+    margin = near * np.maximum(1 + np.abs(x), width)
+    return (x <= low + margin) | (x >= high - margin)
 
 
 def active_set(
-    x: Any, sides: Any, slope: Any, values: Any, slopes: Any, low: Any, high: Any, near: float
+    x: Any,
+    sides: Any,
+    slope: Any,
+    values: Any,
+    slopes: Any,
+    low: Any,
+    high: Any,
+    near: Any,
+    curvature: Callable[[Any, Any], Any],
 ) -> tuple[Any, Any]:
     """Return the multipliers of constraints at a minimum, and which are active; all are numbers.
 
-    A constraint near to its limit is active if its multiplier is larger than its slack: one of the two is zero at the minimum.
+    A constraint near to its limit is active if Newton's step without it goes beyond: along the direction that changes this constraint
+    alone, the Lagrangian has a slope, which is the multiplier, and a curvature. That does not depend on the units of the function and of
+    the unknowns.
 
     Parameters
     ----------
@@ -152,8 +176,10 @@ def active_set(
         Their Jacobian.
     low, high : array, m
         Their limits.
-    near : float
-        How near to its limit a constraint may be active, relative to its size.
+    near : array, m
+        How near to its limit a constraint may be active.
+    curvature : callable
+        ``curvature(direction, multipliers)``: the second derivative of the Lagrangian along a direction.
 
     Returns
     -------
@@ -161,24 +187,25 @@ def active_set(
         See `Optimum`.
     """
     scale = 1 + np.abs(values)
-    below, above = (values - low) / scale, (high - values) / scale
+    below, above = values - low, high - values
     side = np.where(above < below, 1, -1)
     slack = np.minimum(below, above)
     equal = high - low <= EQUAL * scale
     candidates = equal | (slack <= near)
     free = slopes * (sides == 0)
+    directions = np.zeros(free.shape)
+    directions[candidates] = np.linalg.pinv(free[candidates]).T
 
-    def solved(chosen: Any) -> Any:
-        made = np.zeros(len(values))
-        if chosen.any():
-            made[chosen] = np.linalg.lstsq(free[chosen].T, -slope * (sides == 0), rcond=None)[0]
-        return made
-
-    multipliers = solved(candidates)
-    size = max(1e-300, float(np.max(np.abs(multipliers), initial=0.0)))
+    multipliers = -directions @ slope
     push = np.where(side > 0, multipliers, -multipliers)
-    active = equal | (candidates & (push > np.maximum(slack, 1e-10 * size)))
-    return solved(active), np.where(active, side, 0)
+    active = equal | (candidates & (push > SMALLEST_PUSH * np.max(np.abs(multipliers), initial=0.0)))
+    for place in np.flatnonzero(active & ~equal & (slack > TIGHT * np.abs(values))):
+        curved = curvature(directions[place], multipliers)
+        active[place] = curved <= 0 or push[place] > curved * slack[place]
+    found = np.zeros(len(values))
+    if active.any():
+        found[active] = np.linalg.lstsq(free[active].T, -slope * (sides == 0), rcond=None)[0]
+    return found, np.where(active, side, 0)
 
 
 def optimum(

@@ -19,7 +19,7 @@ from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import SOLVERS
 from gradtape.kinds.routines.host import call_host, enter_function
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.concretize import abstracting_trace
+from gradtape.trace.array.concretize import abstracting_trace, array_of
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.patching.opaque import as_numbers, paused, traced_parts
 from gradtape.trace.source.sites import user_site
@@ -176,8 +176,7 @@ def result_of(found: dict[str, Any], **fields: Any) -> Any:
 def _as_option(item: Any) -> Any:
     """Return an option with Python's numbers for scalars that are arrays of a trace: a name outside of the function may have them."""
     if isinstance(item, Handle) and not item.ndim:
-        kind: Any = {"b": bool, "i": int, "u": int}.get(item.dtype.kind, float)
-        return kind(item)
+        return array_of(unwrap(item), "an option of a solver, which is the number").item()
     if isinstance(item, dict):
         return {key: _as_option(part) for key, part in item.items()}
     return type(item)(map(_as_option, item)) if type(item) in (list, tuple) else item
