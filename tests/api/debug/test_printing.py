@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize as so
 
 import gradtape as gt
 
@@ -105,3 +106,28 @@ def test_the_first_print_of_a_process_may_be_in_a_loop() -> None:
     code = "import gradtape as gt; gt.jit(lambda x: gt.fori_loop(0, 2, lambda i, y: (gt.print(i), y)[1], x))(1.0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("0\n1\n", 0), done.stderr
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda f, p: so.minimize(f, 0.0, (p,), method="Nelder-Mead").x[0],
+        lambda f, p: so.brentq(lambda x: f(x, p) - 0.5, 0.0, p),
+    ],
+)
+def test_the_evaluations_of_a_solver_print(solve: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """A compiled function prints what SciPy's solver prints with numbers; for a minimum, the result is one evaluation more."""
+
+    def printing(x: Any, p: Any) -> Any:
+        x = np.sum(x)
+        gt.print("{:.6f} {:.1f}", x, p)
+        gt.print("-")
+        return (x - p) ** 2
+
+    solve(printing, 1.5)
+    plain = capsys.readouterr().out
+    compiled = gt.jit(lambda p: solve(printing, p))
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(1.5), solve(lambda x, p: (np.sum(x) - p) ** 2, 1.5))
+        found = capsys.readouterr().out
+        assert found.startswith(plain) and found.count("-") - plain.count("-") <= 2

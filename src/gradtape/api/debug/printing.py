@@ -34,7 +34,7 @@ def _counter() -> Variable:
         contexts.stack = around
 
 
-_prints: Final = _counter()
+PRINTS: Final = _counter()
 """How many prints of compiled functions there were; it orders them."""
 
 Emit = Callable[..., None]
@@ -83,7 +83,8 @@ def print(
 
     Notes
     -----
-    Prints appear in the order of the program, once for each iteration of a loop, and only in the branch that is taken. A function that
+    Prints appear in the order of the program, once for each iteration of a loop, and only in the branch that is taken. A function that a
+    solver calls (`scipy.optimize.minimize`, `quad`) prints at each evaluation. A function that
     `vmap` maps prints the arrays of all elements, the mapped axis in front, when it has returned. Derivatives print what the function
     prints; their own steps print nothing.
 
@@ -134,7 +135,7 @@ def _run(emit: Emit, arrays: Sequence[Any]) -> None:
         emit(*numbers)
         return np.int64(count + 1)
 
-    _prints.assign(callback(host, np.int64(0), _prints, *arrays))
+    PRINTS.assign(callback(host, np.int64(0), PRINTS, *arrays))
 
 
 def _defer(mapped: Mapped, emit: Emit, arrays: Sequence[Any]) -> None:

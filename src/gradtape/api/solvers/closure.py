@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradtape.api.control.carries import placeholders
 from gradtape.api.control.variables import operand
-from gradtape.api.transforms.jit import Jitted, jit
+from gradtape.api.debug.printing import PRINTS
+from gradtape.api.transforms.jit import jit
 from gradtape.ir.graph import Value
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array, wrap
@@ -46,7 +49,7 @@ class ClosedFunction:
     body : Body
         Its graph.
     apply, compiled : callable
-        ``apply(x, *captured)``, traced, and compiled.
+        ``apply(x, *captured)``, traced, and compiled. The compiled function prints what `gt.print` prints in it.
     """
 
     def __init__(self, function: Callable[..., Any], x: Value | Sequence[Value], described: str) -> None:
@@ -60,6 +63,12 @@ class ClosedFunction:
             traced.collect_nodes([result])
             reads = traced.reads
             body = traced.closed([*traced.inputs, *reads], [result], described)
+            prints = PRINTS in traced.assigned
+            shown = (
+                traced.closed([*traced.inputs, *reads, PRINTS], [result, PRINTS], described)
+                if prints
+                else body
+            )
         self.captured = [operand(place) for place in reads]
         self.body = body
 
@@ -69,7 +78,13 @@ class ClosedFunction:
 
         self.apply = run
         self._derived: dict[Any, Callable[..., Any]] = {}
-        self.compiled: Jitted[..., Any] = jit(run)
+
+        def run_with_prints(*arrays: Any) -> Any:
+            values = [as_value(unwrap(array)) for array in (*arrays, np.int64(0))]
+            return tuple(map(wrap, apply_graph(shown, values)))
+
+        printing = jit(run_with_prints)
+        self.compiled: Callable[..., Any] = (lambda *arrays: printing(*arrays)[0]) if prints else jit(run)
 
     def derived(self, transform: Callable[..., Any]) -> Callable[..., Any]:
         """Return a transform of the function in its first argument, compiled once."""
