@@ -117,3 +117,42 @@ def test_jacobians_say_it_too() -> None:
         y = np.sin(x) * float(np.sum(np.exp(x)))
     with pytest.warns(GradtapeWarning, match="comes back as a constant"):
         tape.jacobian(y, x)
+
+
+@pytest.mark.parametrize(
+    "taken", [lambda z: float(z[0]) * z[1], lambda z: (complex(z[0], z[1]) ** 2).imag * z[0]]
+)
+def test_functions_that_are_recorded_warn_as_tapes_do(taken):
+    z = np.array([1.5, 2.0])
+    ways = [
+        lambda: gt.vjp(taken, z),
+        lambda: gt.jvp(taken, (z,), (z,)),
+        lambda: with_tape(taken, z),
+    ]
+    for way in ways:
+        with pytest.warns(gt.errors.GradtapeWarning, match=r"a gradient lacks a path.*(float|complex)\(x\)"):
+            way()
+    with (
+        gt.config.override(jit=False),
+        pytest.warns(gt.errors.GradtapeWarning, match="a gradient lacks a path"),
+    ):
+        gt.grad(taken)(z)
+    assert np.all(gt.grad(taken)(z) != 0)  # jitted functions are translated
+
+
+def with_tape(function, z):
+    with gt.GradientTape() as tape:
+        z = tape.watch(z)
+        y = function(z)
+    return tape.gradient(y, z)
+
+
+def test_numbers_that_only_steer_python_are_no_lost_paths():
+    z = np.array([1.5, 2.0])
+
+    def steered(z):
+        label = f"{float(z[0]):.2f} {z[1].item()}"
+        return z[1] * 2 if float(z[0]) > 0 and label else z[0]
+
+    with gt.config.override(jit=False):
+        np.testing.assert_array_equal(gt.grad(steered)(z), [0.0, 2.0])

@@ -65,6 +65,15 @@ class Cuts:
                 _warn(exit_, "no other path leads from the source to the target", told)
 
 
+def warn_of_cuts(tag: TraceTag, targets: Sequence[Value], sources: Sequence[Value]) -> None:
+    """Warn of the conversions on the way from sources to targets, where a function has just been recorded."""
+    if tag.log is not None and tag.log.exits:
+        cuts = Cuts(tag, targets, [(source,) for source in sources])
+        nodes, _ = extract(targets, sources, stop=lambda value: tag not in value.tags)
+        used = {*targets, *[operand for node in nodes for operand in node.inputs]}
+        cuts.warn([source not in used for source in sources])
+
+
 def _warn(exit_: Exit, why: str, told: set[tuple[object, int]]) -> None:
     place = exit_.site.code, exit_.site.instruction
     if place in told:

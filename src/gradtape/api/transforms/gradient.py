@@ -14,6 +14,7 @@ from gradtape.api.custom.complex_convention import (
     conjugated,
     not_of_kind,
 )
+from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
@@ -406,6 +407,7 @@ def value_and_gradient(
         value, aux = split_aux(result, caller) if has_aux else (result, None)
         tag.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")
+        warn_of_cuts(tag, [target], starts)
         (target,), aux = with_loops(moment, [target], aux, starts)
         if holomorphic:
             check_holomorphic(target, starts, tag, caller)

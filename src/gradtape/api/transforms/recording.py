@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api.operands import fitted, traceable, traceable_operand
+from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.jit import Jitted
 from gradtape.errors import IntegerInputError, StructureError
 from gradtape.ir.builder import emit, here
@@ -75,6 +76,7 @@ class Recording:
         self.tag.recording = False
         leaves, self.result_spec = flatten(result)
         targets = [traceable_operand(leaf, "the result") for leaf in leaves]
+        warn_of_cuts(self.tag, targets, self.sources)
         self.targets = rolled_since(before, targets, self.sources)
         return aux
 

@@ -30,7 +30,7 @@ from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.jit.guards import Mapped, Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.asarray import calling_module
-from gradtape.trace.patching.bytecode import instruction_at
+from gradtape.trace.patching.bytecode import callee_names, instruction_at
 from gradtape.trace.patching.callers import callee_of
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.log import note_exit
@@ -123,7 +123,9 @@ def scalar_of(value: Value, what: str) -> Any:
     function = None if read else callee_of(frame)
     home = getattr(function, "__module__", None) or ""
     taken = function is not None and home.partition(".")[0] in NUMERIC_PACKAGES and function not in PREDICATES
-    array = array_of(value, what, meant=not taken)
+    # What is made of a complex number does not have the bits of the parts that left.
+    hidden = not read and callee_names(frame) == ("complex",)
+    array = array_of(value, what, meant=not (taken or hidden))
     if issubclass(type(getattr(function, "__self__", None)), np.ndarray):  # y.fill(x)
         _warn_of_store(frame)
     if function is not None and taken and home != "scipy":

@@ -147,8 +147,8 @@ def _roots_of(value: Value) -> tuple[weakref.ref[Value], ...] | None:
     while pending:
         current = pending.pop()
         inputs = () if current._op is None else current._inputs
-        if not inputs:
-            roots.append(current)
+        if not inputs or not {tag for operand in inputs for tag in operand.tags}.issuperset(current.tags):
+            roots.append(current)  # where a recording begins
         for operand in inputs:
             if operand.tags and operand not in seen:
                 seen.add(operand)
