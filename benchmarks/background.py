@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,14 +58,20 @@ def first_answer(work: str, way: str) -> list[float]:
 
 
 def signatures(count: int, threads: int) -> list[float]:
-    """Return the seconds to compile a function for as many signatures, in as many threads."""
+    """Return the seconds to compile a function for as many signatures, in as many threads, and those of the busiest thread: at work, and
+    blocked, by a lock or by the interpreter's; what is left it has waited for a processor. Linux tells them apart."""
     function = gt.value_and_grad(layers)
     waiting = [(np.ones((rows, 20)), W) for rows in range(3, 3 + count)]
     function(np.ones((2, 20)), W)
 
+    spent: list[tuple[float, float]] = []
+
     def work() -> None:
+        begin, ran, queued = time.perf_counter(), *_scheduled()
         while waiting:
             function(*waiting.pop())
+        after, ran_after, queued_after = time.perf_counter(), *_scheduled()
+        spent.append((ran_after - ran, after - begin - (ran_after - ran) - (queued_after - queued)))
 
     workers = [threading.Thread(target=work) for _ in range(threads)]
     begin = time.perf_counter()
@@ -72,7 +79,14 @@ def signatures(count: int, threads: int) -> list[float]:
         worker.start()
     for worker in workers:
         worker.join()
-    return [time.perf_counter() - begin]
+    return [time.perf_counter() - begin, *max(spent)]
+
+
+def _scheduled() -> tuple[float, float]:
+    """Return for how many seconds this thread has run, and has waited for a processor."""
+    text = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text()
+    ran, queued, _ = text.split()
+    return int(ran) * 1e-9, int(queued) * 1e-9
 
 
 def _alone(*arguments: Any) -> list[float]:
@@ -109,7 +123,9 @@ def main() -> None:
         print(f"| {work} | {waited[0]:.2f} | {early[0]:.2f} | {early[1]:.2f} | {early[2]:.0f} |")
     rounds = [(_alone("signatures", 6, 1), _alone("signatures", 6, 2)) for _ in range(options.rounds)]
     one, two = _medians([one for one, _ in rounds]), _medians([two for _, two in rounds])
-    print(f"\nsix signatures: {one[0]:.2f} s in one thread, {two[0]:.2f} s in two")
+    print("\n| six signatures | s | busiest thread at work | blocked |\n|---|---:|---:|---:|")
+    for name, found in (("one thread", one), ("two threads", two)):
+        print(f"| {name} | {found[0]:.2f} | {found[1]:.2f} | {found[2]:.2f} |")
 
 
 if __name__ == "__main__":
