@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise, Rule
+from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.floats import rint
 from gradtape.ops.core.elementwise.logic import equal, less
@@ -41,7 +42,10 @@ def _decay(*powers: tuple[Value, float]) -> Value:
         assert product is not None
         return t / product
 
-    return integrate(whole_line(), integrand, *[x for x, _ in powers])
+    # t and the product are beyond the numbers of single precision
+    dtype = np.result_type(*[x.dtype for x, _ in powers])
+    wide = [convert(x, np.result_type(x.dtype, float)) for x, _ in powers]
+    return convert(integrate(whole_line(), integrand, *wide), dtype)
 
 
 elliprd: Elementwise = special(

@@ -211,29 +211,46 @@ gammasgn = special(
     edges=((-0.5,), (-1.5,), (2.0,), (nan,)),
     kinks="0 at its jumps as well",
 )
+
+
+def _poch_in_first(z: Value, a: Value, m: Value) -> Value:
+    """Where a is 0, -1, -2, ..., 1 / gamma(a) has a zero, or the symbol is a product: ``poch(a, m) = (-1)**m poch(1 - a - m, m)``."""
+    pole, both = _is_pole(a), _is_pole(a) & _is_pole(a + m)
+    first = where(both, 1.0 - a - m, where(pole, 1.0, a))
+    last = where(both, 1.0 - a, where(pole, 1.0, a + m))
+    at_zero = gamma(where(both, 1.0, a + m)) * rgamma_slope(0.0 * a, where(pole, a, 0.0))
+    plain = z * (psi(last) - psi(first))
+    return where(pole & ~both, at_zero, where(both, -plain, plain))
+
+
 poch = special(
     "poch",
-    lambda z, a, m: z * (psi(a + m) - psi(a)),
-    lambda z, a, m: z * psi(a + m),
+    _poch_in_first,
+    lambda z, a, m: where(_is_pole(a) & _is_pole(a + m), nan, z * psi(a + m)),
     domain=((0.3, 4.0), (0.3, 4.0)),
     edges=((1.0, 0.0), (2.0, 3.0), (nan, 1.0)),
-    slopes=(((1.0, 1.0), (1.0, 0.4227843350984671)),),
+    slopes=(
+        ((1.0, 1.0), (1.0, 0.4227843350984671)),
+        ((-2.0, 3.0), (2.0, 0.0)),
+        ((-3.0, 3.0), (11.0, nan)),
+        ((0.0, 2.0), (1.0, 0.0)),
+        ((-1.0, 0.5), (-math.gamma(-0.5), 0.0)),
+    ),
+    kinks="nan in m where a and a + m are among 0, -1, -2, ..., which is a jump",
 )
 
 
 def _binom_slope(z: Value, n: Value, k: Value, in_n: bool) -> Value:
-    """Where a coefficient is zero because k is larger than n, 1 / gamma(n - k + 1) has a zero."""
-    rest = n - k + 1.0
-    pole = _is_pole(rest)
+    """Where a coefficient is zero, k is larger than n and 1 / gamma(n - k + 1) has a zero, or k < 0 and 1 / gamma(k + 1) has one."""
+    rest, own = n - k + 1.0, k + 1.0
+    pole, negative = _is_pole(rest), _is_pole(own)
     inner = where(pole, 1.0, rest)
+    at_zero = gamma(n + 1.0) * rgamma(own) * rgamma_slope(rgamma(rest), rest)
     if in_n:
-        plain = z * (psi(n + 1.0) - psi(inner))
-        sign = 1.0
-    else:
-        plain = z * (psi(inner) - psi(k + 1.0))
-        sign = -1.0
-    at_zero = gamma(n + 1.0) * rgamma(k + 1.0) * rgamma_slope(rgamma(rest), rest)
-    return where(pole, sign * at_zero, plain)
+        return where(pole, at_zero, z * (psi(n + 1.0) - psi(inner)))
+    plain = z * (psi(inner) - psi(where(negative, 1.0, own)))
+    at_negative = gamma(n + 1.0) * rgamma(rest) * rgamma_slope(0.0 * own, where(negative, own, 0.0))
+    return where(negative, at_negative, where(pole, -at_zero, plain))
 
 
 binom = special(
@@ -242,7 +259,12 @@ binom = special(
     lambda z, n, k: _binom_slope(z, n, k, False),
     domain=((2.5, 6.0), (0.3, 2.2)),
     edges=((5.0, 2.0), (3.0, 5.0), (nan, 1.0)),
-    slopes=(((2.0, 1.0), (1.0, 0.0)), ((1.0, 2.0), (0.5, -0.5))),
+    slopes=(
+        ((2.0, 1.0), (1.0, 0.0)),
+        ((1.0, 2.0), (0.5, -0.5)),
+        ((5.0, -1.0), (0.0, 1.0 / 6.0)),
+        ((5.0, -2.0), (0.0, -1.0 / 42.0)),
+    ),
     accuracy=1e-12,
 )
 

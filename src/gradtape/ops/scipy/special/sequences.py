@@ -177,6 +177,8 @@ def polygamma_function(n: Any, x: Any) -> Value:
     """Return the derivatives of the digamma function, as `scipy.special.polygamma`."""
     orders, z = as_array(n, "n"), _floating(x, "x")
     number = orders.data if orders.ndim == 0 and orders.data is not None else None
+    if z.dtype.kind == "f":
+        z = convert(z, np.dtype(float))  # as SciPy's zeta(n + 1, x), whose n is a whole number
     if number is not None and float(number) == int(number) >= 0:
         return polygamma(z, order=int(number)) if int(number) else psi(z)
     orders = convert(orders, np.dtype(float))

@@ -9,6 +9,8 @@ from typing import Final
 from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.ops.core.elementwise.exponential import cos, cosh
+from gradtape.ops.core.elementwise.logic import less
+from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.scipy.special.quadrature import integrate, period, unit_interval
 from gradtape.ops.scipy.special.rows import Box, refused, result, several, special
 
@@ -148,7 +150,8 @@ def _spheroidal(kind: str, sign: float) -> Elementwise:
 
             return integrate(unit_interval(48), integrand, m, n, c)
 
-        return sign * 2.0 * c * moment(2) / moment(0)
+        # SciPy's value for c < 0 is that for 0
+        return where(less(c, 0.0), 0.0, sign * 2.0 * c * moment(2) / moment(0))
 
     number: Elementwise = special(
         number_name,
@@ -156,6 +159,7 @@ def _spheroidal(kind: str, sign: float) -> Elementwise:
         refused(number_name, "n", WHOLE),
         in_c,
         domain=((1.0, 1.0), (2.0, 2.0), (0.5, 2.0)),
+        slopes=(((1.0, 2.0, 0.0), (None, None, 0.0)), ((1.0, 2.0, -1.2), (None, None, 0.0))),
         accuracy=1e-8,
     )
 

@@ -158,7 +158,14 @@ def gausshyper(self: Any, x: Any, a: Any, b: Any, c: Any, z: Any) -> Value:
     def kernel(t: Value) -> Value:
         return exp(special("xlogy", a - 1.0, t) + special("xlog1py", b - 1.0, -t) - c * log1p(z * t))
 
-    return kernel(as_array(x)) / integral(kernel, 0.0, 1.0, rank_of(a, b, c, z))
+    def from_above(t: Value) -> Value:
+        """Return the kernel at 1 - t, which has a power of t."""
+        rising, falling = special("xlog1py", a - 1.0, -t), special("xlogy", b - 1.0, t)
+        return exp(rising + falling - c * log1p(z * (1.0 - t)))
+
+    rank = rank_of(a, b, c, z)
+    norm = integral(kernel, 0.0, 0.5, rank) + integral(from_above, 0.0, 0.5, rank)
+    return kernel(as_array(x)) / norm
 
 
 @private_rule("gausshyper_gen._munp")

@@ -17,6 +17,7 @@ from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.scipy.special.entropy import xlog1py, xlogy
+from gradtape.ops.scipy.special.exponential import exp1
 from gradtape.ops.scipy.special.gamma import betaln, gammaln, psi
 from gradtape.ops.scipy.special.quadrature import beta_tail, gamma_tail
 from gradtape.ops.scipy.special.rows import special
@@ -30,10 +31,13 @@ def gamma_density(a: Value, x: Value) -> Value:
 
 
 def gamma_in_shape(a: Value, x: Value) -> Value:
-    """Return the derivative of the incomplete gamma function in a."""
+    """Return the derivative of the incomplete gamma function in a; at 0, where the function is 1, it is that from the right."""
     inside = greater(x, 0.0) & less(x, inf)
     x = where(inside, x, 1.0)
-    return where(inside, exp(a * log(x) - x - gammaln(a)) * gamma_tail(a, x, psi(a)), 0.0)
+    start = equal(a, 0.0)
+    a = where(start, 1.0, a)
+    slope = exp(a * log(x) - x - gammaln(a)) * gamma_tail(a, x, psi(a))
+    return where(inside, where(start, -exp1(x), slope), 0.0)
 
 
 def beta_density(a: Value, b: Value, x: Value, y: Value | None = None) -> Value:
@@ -73,6 +77,7 @@ gammainc = special(
         ((1.0, 0.0), (0.0, 1.0)),
         ((2.0, inf), (0.0, 0.0)),
         ((1.0, 1.0), (-0.43172971063489896, math.exp(-1.0))),
+        ((0.0, 1.0), (-0.21938393439552029, 0.0)),
     ),
     dtype_samples="df",
 )

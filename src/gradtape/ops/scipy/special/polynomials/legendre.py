@@ -22,8 +22,9 @@ from gradtape.kinds.registry import HOOKS, borrows
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import from_parts
 from gradtape.ops.core.elementwise.exponential import cos, sin
+from gradtape.ops.core.elementwise.integer import remainder
 from gradtape.ops.core.elementwise.inverse import log1p
-from gradtape.ops.core.elementwise.logic import less
+from gradtape.ops.core.elementwise.logic import equal, less
 from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs, sign
@@ -32,13 +33,49 @@ from gradtape.ops.scipy.special.hypergeometric import hyp2f1
 from gradtape.ops.scipy.special.polynomials.orthogonal import eval_jacobi
 from gradtape.ops.scipy.special.rows import NO_FORMULA, refused, special
 
+inf, nan = np.inf, np.nan
+
+
+def _slope_at_one(m: Value, v: Value) -> Value:
+    """Return the derivative at 1 for a whole m: ``(1 - x**2)**(m/2)`` times a polynomial whose value there is known."""
+    product = v * (v + 1.0)
+    orders = (
+        (0.0, 0.5 * product),
+        (1.0, where(equal(product, 0.0), 0.0, inf)),
+        (-1.0, -inf),
+        (2.0, -0.25 * product * (product - 2.0)),
+        (-2.0, -0.25),
+    )
+    result: Value = 0.0 * product
+    for order, slope in orders:
+        result = where(equal(m, order), slope, result)
+    return result
+
+
+def _lpmv_slope(z: Value, m: Value, v: Value, x: Value) -> Value:
+    """At the ends for a whole v, where the function is even or odd; for others it has no derivative at -1."""
+    end = equal(fabs(x), 1.0)
+    inner = where(end, 0.5, x)
+    plain = (v * x * z - (v + m) * lpmv(m, v - 1.0, inner)) / (inner * inner - 1.0)
+    odd = where(equal(remainder(v + m, 2.0), 0.0), -1.0, where(equal(remainder(v + m, 2.0), 1.0), 1.0, nan))
+    return where(end, _slope_at_one(m, v) * where(less(x, 0.0), odd, 1.0), plain)
+
+
 lpmv: Elementwise = special(
     "lpmv",
     refused("lpmv", "m", "it is a whole number"),
     refused("lpmv", "v", NO_FORMULA),
-    lambda z, m, v, x: (v * x * z - (v + m) * lpmv(m, v - 1.0, x)) / (x * x - 1.0),
+    _lpmv_slope,
     domain=((1.0, 1.0), (1.2, 4.0), (-0.8, 0.8)),
-    kinks="nan at -1 and at 1",
+    slopes=(
+        ((0.0, 3.0, 1.0), (None, None, 6.0)),
+        ((0.0, 2.0, -1.0), (None, None, -3.0)),
+        ((1.0, 3.0, -1.0), (None, None, -inf)),
+        ((2.0, 3.0, 1.0), (None, None, -30.0)),
+        ((-2.0, 3.0, 1.0), (None, None, -0.25)),
+        ((3.0, 3.0, 1.0), (None, None, 0.0)),
+    ),
+    kinks="infinite at -1 and at 1 for the orders 1 and -1; nan at -1 for other than whole degrees",
     accuracy=1e-11,
 )
 
