@@ -37,7 +37,7 @@ if the derivative of that branch is infinite or NaN.
 POINTS = """
 ## Derivatives at single points
 
-The last column has one partial derivative per argument.
+The last column has one partial derivative per argument; those in whole numbers are refused.
 
 | function | at | partial derivatives |
 |---|---|---|
@@ -57,7 +57,7 @@ def name_of(row: Any) -> str:
 
 
 def number(value: Any) -> str:
-    return f"{float(value):.6g}"
+    return "refused" if value is None else f"{float(value):.6g}"
 
 
 def page() -> str:

@@ -339,3 +339,45 @@ def test_derivatives_of_integrals_that_are_not_known_are_not_zero():
     assert np.isnan(
         entropy(2.0)
     ).all()  # the density has a kink, at which the sum over nodes converges slowly
+
+
+MADE = {
+    "ncx2": ({"df": 2.4, "nc": 1.2}, "ccdf iccdf entropy"),
+    "ncf": ({"dfn": 3.4, "dfd": 9.7, "nc": 0.7}, "pdf ccdf kurtosis"),
+    "nct": ({"df": 6.4, "nc": 0.7}, "pdf ccdf kurtosis"),
+    "skewnorm": ({"a": 1.4}, "cdf icdf"),
+    "invgauss": ({"mu": 1.4}, "icdf iccdf"),
+    "landau": ({}, "iccdf"),
+    "cauchy": ({}, "iccdf"),
+    "kstwobign": ({}, "cdf"),
+    "nbinom": ({"n": 4.0, "p": 0.4}, "pmf cdf kurtosis"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [(name, m) for name, (_, all_) in MADE.items() for m in all_.split()]
+)
+def test_methods_of_made_distributions_have_derivatives_in_parameters(name: str, method: str) -> None:
+    parameters = MADE[name][0]
+    made = st.make_distribution(getattr(st, name))
+    point = {"pmf": [2, 5]}.get(method, [0.8, 1.7] if name != "nbinom" else [2, 5])
+    points = [np.array([0.3, 0.6] if method.endswith("cdf") and method[0] == "i" else point)]
+    points = points if method[-1] == "f" else []
+
+    def total(*args: Any) -> Any:
+        given = dict(zip(parameters, args[len(points) :], strict=True))
+        return np.sum(getattr(made(**given), method)(*args[: len(points)]))
+
+    args = [*points, *map(np.float64, parameters.values())]
+    smooth = [k for k, arg in enumerate(args) if arg.dtype.kind == "f"]
+    value, slopes = gt.value_and_grad(total, argnums=tuple(smooth))(*args)
+    np.testing.assert_allclose(value, total(*args), rtol=1e-8)
+    for place, found in zip(smooth, slopes, strict=True):
+        direction = np.ones_like(args[place])
+
+        def moved(h: float, place: int = place, direction: Any = direction) -> Any:
+            return total(*args[:place], args[place] + h * direction, *args[place + 1 :])
+
+        step = 1e-3
+        slope = (8 * (moved(step) - moved(-step)) - (moved(2 * step) - moved(-2 * step))) / (12 * step)
+        np.testing.assert_allclose(np.sum(found), slope, rtol=3e-6, atol=1e-7)

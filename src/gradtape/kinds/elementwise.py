@@ -208,7 +208,7 @@ class Elementwise(Op):
     edges : tuple of tuples
         Arguments at which the row is tested besides: infinities, kinks, zeros.
     slopes : tuple of (arguments, partials)
-        Points at which the partial derivatives are stated and tested: kinks, ties, the far ends of the range.
+        Points at which the partial derivatives are stated and tested: kinks, ties, the far ends of the range. None where one is refused.
     shift : callable, optional
         How the result changes when a value is shifted from which operands are computed; see `gradtape.ops.core.shift_rules`.
     kinks : str

@@ -214,7 +214,7 @@ round_ = special(
 CYCLES = 6
 
 
-def _kolmogorov_slope(x: Value) -> Value:
+def kolmogorov_slope(x: Value) -> Value:
     """Return the derivative, of the series of ``exp(-2 k**2 x**2)`` for large x and of its theta transform for small ones."""
     positive = greater(x, 0.0)
     x = where(positive, x, 1.0)
@@ -233,14 +233,14 @@ def _kolmogorov_slope(x: Value) -> Value:
 
 kolmogorov = special(
     "kolmogorov",
-    lambda z, x: _kolmogorov_slope(x),
+    lambda z, x: kolmogorov_slope(x),
     domain=((0.5, 1.6),),
     edges=((0.0,), (-1.0,), (5.0,), (nan,)),
     slopes=(((0.0,), (0.0,)),),
 )
 kolmogi = special(
     "kolmogi",
-    lambda z, p: 1.0 / _kolmogorov_slope(z),
+    lambda z, p: 1.0 / kolmogorov_slope(z),
     domain=((0.1, 0.9),),
     edges=((1.0,), (nan,), (0.5,)),
 )

@@ -34,6 +34,7 @@ from gradtape.ops.scipy.stats.implicit import (
     probability_above,
     probability_below,
     quantile_above,
+    quantile_below,
     with_derivatives,
 )
 from gradtape.ops.scipy.stats.quadrature import BREAKS, along_first_axis, integral, moment, rank_of
@@ -71,9 +72,14 @@ def _quantile_above(self: Any, q: Any, *shapes: Any) -> Value:
     return quantile_above(self, as_array(q), shapes)
 
 
-private_rule("genhyperbolic_gen._cdf", "geninvgauss_gen._cdf")(_below)
+def _quantile_below(self: Any, q: Any, *shapes: Any) -> Value:
+    return quantile_below(self, as_array(q), shapes)
+
+
+private_rule("genhyperbolic_gen._cdf", "geninvgauss_gen._cdf", "skewnorm_gen._cdf")(_below)
 private_rule("genhyperbolic_gen._sf", "norminvgauss_gen._sf")(_above)
-private_rule("norminvgauss_gen._isf")(_quantile_above)
+private_rule("norminvgauss_gen._isf", "invgauss_gen._isf", "landau_gen._isf")(_quantile_above)
+private_rule("invgauss_gen._ppf", "landau_gen._ppf")(_quantile_below)
 
 
 def _of_point(name: str) -> None:
@@ -202,16 +208,6 @@ _noncentral_t("cdf", lambda s, t, nc: ndtr(t * s - nc))
 _noncentral_t("sf", lambda s, t, nc: ndtr(nc - t * s))
 
 
-@private_rule("nct_gen._stats")
-def nct_moments(self: Any, df: Any, nc: Any, moments: str = "mv") -> tuple[Any, ...]:
-    """Follow the method: mean and variance in closed form."""
-    df, nc = as_array(df), as_array(nc)
-    ratio = sqrt(0.5 * df) * exp(special("gammaln", 0.5 * (df - 1.0)) - special("gammaln", 0.5 * df))
-    mean = nc * ratio
-    variance = df * (1.0 + nc * nc) / (df - 2.0) - mean * mean
-    return where(greater(df, 1.0), mean, np.nan), where(greater(df, 2.0), variance, np.nan), None, None
-
-
 # The noncentral F: a mixture of F variables with Poisson weights
 
 TERMS: Final = 400
@@ -241,17 +237,6 @@ def _beta_prime(a: Value, b: Value, share: Value, rest: Value, x: Value) -> Valu
 _noncentral_f("pdf", _beta_prime)
 _noncentral_f("cdf", lambda a, b, share, rest, x: special("betainc", a, b, share))
 _noncentral_f("sf", lambda a, b, share, rest, x: special("betaincc", a, b, share))
-
-
-@private_rule("ncf_gen._stats")
-def ncf_moments(self: Any, dfn: Any, dfd: Any, nc: Any, moments: str = "mv") -> tuple[Any, ...]:
-    """Follow the method: mean and variance in closed form."""
-    dfn, dfd, nc = map(as_array, (dfn, dfd, nc))
-    mean = dfd * (dfn + nc) / (dfn * (dfd - 2.0))
-    ratio = dfd / dfn
-    shifted = (dfn + nc) * (dfn + nc) + (dfn + 2.0 * nc) * (dfd - 2.0)
-    variance = 2.0 * shifted * ratio * ratio / ((dfd - 2.0) * (dfd - 2.0) * (dfd - 4.0))
-    return where(greater(dfd, 2.0), mean, np.nan), where(greater(dfd, 4.0), variance, np.nan), None, None
 
 
 # Landau's distribution, by its characteristic function

@@ -189,7 +189,7 @@ inverse("bdtrik", _binomial, 0, 0, (UNIT, (6.0, 9.0), (0.4, 0.7)), bounds=FROM_Z
 inverse("bdtrin", _binomial, 1, 1, ((1.0, 3.0), UNIT, (0.3, 0.7)), bounds=BEYOND, accuracy=SEARCHED)
 
 
-def _negative_binomial(k: Value, n: Value, p: Value) -> tuple[Value, ...]:
+def negative_binomial(k: Value, n: Value, p: Value) -> tuple[Value, ...]:
     b = k + 1.0
     return beta_in_second(n, b, p), beta_in_first(n, b, p), beta_density(n, b, p)
 
@@ -223,9 +223,9 @@ special(
     kinks="0 in k and n",
 )
 inverse(
-    "nbdtrik", _negative_binomial, 0, 0, (UNIT, (3.0, 6.0), (0.2, 0.5)), bounds=FROM_ZERO, accuracy=SEARCHED
+    "nbdtrik", negative_binomial, 0, 0, (UNIT, (3.0, 6.0), (0.2, 0.5)), bounds=FROM_ZERO, accuracy=SEARCHED
 )
-inverse("nbdtrin", _negative_binomial, 1, 1, ((1.0, 4.0), UNIT, (0.2, 0.7)), bounds=BEYOND, accuracy=SEARCHED)
+inverse("nbdtrin", negative_binomial, 1, 1, ((1.0, 4.0), UNIT, (0.2, 0.7)), bounds=BEYOND, accuracy=SEARCHED)
 
 
 def _f(dfn: Value, dfd: Value, x: Value) -> tuple[Value, ...]:

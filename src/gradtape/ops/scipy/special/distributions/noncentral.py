@@ -41,7 +41,7 @@ def _terms() -> tuple[NDArray, NDArray]:
     return np.arange(float(TERMS)), np.ones(TERMS)
 
 
-def _mixture(mean: Value, component: Callable[..., Value], *parameters: Value) -> Value:
+def poisson_mixture(mean: Value, component: Callable[..., Value], *parameters: Value) -> Value:
     """Return the mean of ``component(j, *parameters)`` for Poisson's distribution of j; NaN where it has too many terms."""
     first = stop_gradient(maximum(floor(mean) - 0.5 * TERMS, 0.0))
 
@@ -56,9 +56,9 @@ def _mixture(mean: Value, component: Callable[..., Value], *parameters: Value) -
 def noncentral_chi_square(x: Value, df: Value, nc: Value) -> tuple[Value, ...]:
     half, a, mean = 0.5 * x, 0.5 * df, 0.5 * nc
     return (
-        0.5 * _mixture(mean, lambda j, a, x: gamma_density(a + j, x), a, half),
-        0.5 * _mixture(mean, lambda j, a, x: gamma_in_shape(a + j, x), a, half),
-        -0.5 * _mixture(mean, lambda j, a, x: gamma_density(a + j + 1.0, x), a, half),
+        0.5 * poisson_mixture(mean, lambda j, a, x: gamma_density(a + j, x), a, half),
+        0.5 * poisson_mixture(mean, lambda j, a, x: gamma_in_shape(a + j, x), a, half),
+        -0.5 * poisson_mixture(mean, lambda j, a, x: gamma_density(a + j + 1.0, x), a, half),
     )
 
 
@@ -90,16 +90,18 @@ def noncentral_f(dfn: Value, dfd: Value, nc: Value, f: Value) -> tuple[Value, ..
     share, rest = dfn * f / total, dfd / total
     a, b, mean = 0.5 * dfn, 0.5 * dfd, 0.5 * nc
     density = (
-        _mixture(mean, lambda j, a, b, x, y: beta_density(a + j, b, x, y), a, b, share, rest) * share * rest
+        poisson_mixture(mean, lambda j, a, b, x, y: beta_density(a + j, b, x, y), a, b, share, rest)
+        * share
+        * rest
     )
-    in_a = _mixture(mean, lambda j, a, b, x, y: beta_in_first(a + j, b, x, y), a, b, share, rest)
-    in_b = _mixture(mean, lambda j, a, b, x, y: beta_in_second(a + j, b, x, y), a, b, share, rest)
+    in_a = poisson_mixture(mean, lambda j, a, b, x, y: beta_in_first(a + j, b, x, y), a, b, share, rest)
+    in_b = poisson_mixture(mean, lambda j, a, b, x, y: beta_in_second(a + j, b, x, y), a, b, share, rest)
 
     def step(j: Value, a: Value, b: Value, x: Value, y: Value) -> Value:
         """Return I(a + j, b) - I(a + j + 1, b)."""
         return exp((a + j) * log(x) + b * log(y) - betaln(a + j, b)) / (a + j)
 
-    in_mean = -_mixture(mean, step, a, b, share, rest)
+    in_mean = -poisson_mixture(mean, step, a, b, share, rest)
     return 0.5 * in_a + density / dfn, 0.5 * in_b - density / dfd, 0.5 * in_mean, density / f
 
 
@@ -138,32 +140,39 @@ inverse(
 )
 
 
-def _student(df: Value, nc: Value, t: Value) -> tuple[Value, ...]:
-    """``F = E[ndtr(t s - nc)]`` where ``df s**2`` has the chi-square distribution; ``s = exp(y/2)``."""
+def mean_over_chi(df: Value, nc: Value, t: Value, integrand: Callable[..., Value]) -> Value:
+    """Return the mean of ``integrand(y, s, nc, t, level)`` where ``df s**2`` has the chi-square distribution and ``s = exp(y/2)``.
+
+    The derivative of the logarithm of the density of y in df is ``(y - expm1(y) + level) / 2``.
+    """
     a = 0.5 * df
     front = exp(a * log(a) - a - gammaln(a))
     scale = stop_gradient(1.0 / sqrt(a))
     level = log(a) - psi(a)
 
-    def mean(integrand: Callable[..., Value]) -> Value:
-        def weighted(v: Value, a: Value, scale: Value, nc: Value, t: Value, level: Value) -> Value:
-            y = scale * v
-            return exp(a * (y - expm1(y))) * integrand(y, exp(0.5 * y), nc, t, level)
+    def weighted(v: Value, a: Value, scale: Value, nc: Value, t: Value, level: Value) -> Value:
+        y = scale * v
+        return exp(a * (y - expm1(y))) * integrand(y, exp(0.5 * y), nc, t, level)
 
-        return front * scale * integrate(whole_line(), weighted, a, scale, nc, t, level)
+    return front * scale * integrate(whole_line(), weighted, a, scale, nc, t, level)
 
-    def density(s: Value, nc: Value, t: Value) -> Value:
-        z = t * s - nc
-        return exp(-0.5 * z * z) * (1.0 / SQRT_2PI)
 
-    in_t = mean(lambda y, s, nc, t, level: s * density(s, nc, t))
-    in_nc = mean(lambda y, s, nc, t, level: -density(s, nc, t))
-    in_shape = mean(lambda y, s, nc, t, level: ndtr(t * s - nc) * (y + level))
+def normal_density(z: Value) -> Value:
+    return exp(-0.5 * z * z) * (1.0 / SQRT_2PI)
+
+
+def noncentral_t(df: Value, nc: Value, t: Value) -> tuple[Value, ...]:
+    """``F = E[ndtr(t s - nc)]`` over the chi variable s of `mean_over_chi`."""
+    in_t = mean_over_chi(df, nc, t, lambda y, s, nc, t, level: s * normal_density(t * s - nc))
+    in_nc = mean_over_chi(df, nc, t, lambda y, s, nc, t, level: -normal_density(t * s - nc))
+    in_shape = mean_over_chi(df, nc, t, lambda y, s, nc, t, level: ndtr(t * s - nc) * (y + level))
     return 0.5 * in_shape - 0.5 * t / df * in_t, in_nc, in_t
 
 
 LINE = (-2.0, 3.0)
-distribution("nctdtr", _student, ((2.0, 6.0), SHIFT, LINE), accuracy=1e-11)
-inverse("nctdtrit", _student, 2, 2, ((2.0, 6.0), SHIFT, UNIT), accuracy=SEARCHED)
-inverse("nctdtridf", _student, 0, 0, ((0.6, 0.65), (0.9, 1.0), (1.5, 1.9)), bounds=BEYOND, accuracy=SEARCHED)
-inverse("nctdtrinc", _student, 1, 1, ((2.0, 6.0), UNIT, (1.0, 2.0)), accuracy=SEARCHED)
+distribution("nctdtr", noncentral_t, ((2.0, 6.0), SHIFT, LINE), accuracy=1e-11)
+inverse("nctdtrit", noncentral_t, 2, 2, ((2.0, 6.0), SHIFT, UNIT), accuracy=SEARCHED)
+inverse(
+    "nctdtridf", noncentral_t, 0, 0, ((0.6, 0.65), (0.9, 1.0), (1.5, 1.9)), bounds=BEYOND, accuracy=SEARCHED
+)
+inverse("nctdtrinc", noncentral_t, 1, 1, ((2.0, 6.0), UNIT, (1.0, 2.0)), accuracy=SEARCHED)
