@@ -126,7 +126,9 @@ class _PythonNative(NativeHead):
 
     def __del__(self) -> None:
         resources = getattr(self, "_resources", None)
-        if resources is None:  # Ctrl-C came while it was made
+        if (
+            resources is None or _active_when_freed is None
+        ):  # Ctrl-C came while it was made; the interpreter ends
             return
         # The machine code and its state must outlive a call that is still under way in another thread.
         if resources.words[ACTIVE_WORD]:
