@@ -39,6 +39,7 @@ from gradtape import collector
 from gradtape.runtime.compile import program
 from gradtape.trace.lazy import call_observer, instruments, pending
 from gradtape.trace.source import contexts
+from tests.support.compiled import forget_structures
 
 X = np.linspace(0.1, 1.0, 7)
 LARGE = np.linspace(0.1, 1.0, 60_000)
@@ -551,6 +552,7 @@ class Fuzzer:
     def count(self, name: str) -> int:
         """Return how many instants a scenario has."""
         if name not in self.counts:
+            forget_structures()
             with Instant(-1) as interruption:
                 SCENARIOS[name](fresh())
             self.counts[name] = interruption.count
@@ -576,6 +578,7 @@ class Fuzzer:
             else:
                 at = self.random.randrange(self.count(name)) if at is None else at
                 interruption = Instant(at)
+            forget_structures()  # a number that none has met needs a program of its own
             try:
                 with interruption:
                     result = function(k)

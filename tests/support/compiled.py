@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Graph
+from gradtape.trace.lazy import force, gradient_cache
 
 
 def graph_of(jitted: Any, *args: Any) -> Graph:
@@ -23,3 +24,11 @@ def mixture(mu: Any, q: Any, x: Any) -> Any:
     energy = -0.5 * np.sum(scaled**2, axis=1)
     top = np.max(energy, axis=0)
     return np.sum(top + np.log(np.sum(np.exp(energy - top), axis=0)))
+
+
+def forget_structures() -> None:
+    """Forget which regions have been met, so that numbers are literals again where they were inputs."""
+    for table in (force._structures, force._programs, force._plans):
+        table.clear()
+    for other in (gradient_cache._structures, gradient_cache._templates):
+        other.clear()

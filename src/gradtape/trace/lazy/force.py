@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,15 @@ from gradtape.reference_counts import reference_count
 from gradtape.runtime.compile.program import ACTIVE, Program, record_program, tape_program
 from gradtape.trace.jit.guards import Abstract, abstract_of
 from gradtape.trace.lazy.instruments import CHECKS
+from gradtape.trace.lazy.literals import (
+    Numbers,
+    Place,
+    Structure,
+    copy_with_inputs,
+    input_values,
+    numbers_at,
+    places_of_inputs,
+)
 from gradtape.trace.lazy.pending import (
     dependents,
     forget_computed,
@@ -37,15 +46,19 @@ from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.locks import computing
 from gradtape.transforms.call import GraphCall
 from gradtape.transforms.procedures.ops import ProcedureOp
+from gradtape.transforms.reroll.roll import in_recorded_order
 
 SMALL_WORK: Final = 200_000
-"""Element operations below which a region that is new is interpreted: NumPy does about this many per op in the 20 ms of a compilation."""
+"""The price of a compilation in element operations: NumPy does about this many per op in 20 ms."""
 
 WORK_PER_NODE: Final = 1000
-"""Element operations per node below which a region that is new is interpreted: to compile a node takes half a millisecond."""
+"""What each node adds to it: to compile one takes half a millisecond."""
 
 NODE_OVERHEAD: Final = 20
-"""Element operations in the time in which NumPy begins an operation: the interpreter begins each anew in each iteration of a loop."""
+"""Element operations in the time in which NumPy begins an operation: the interpreter begins each anew, also in each iteration of a loop."""
+
+REGION_OVERHEAD: Final = 500
+"""Element operations in the time that the interpreter takes for a region beside its nodes, and a program with a plan does not."""
 
 UNKNOWN_TRIP_COUNT: Final = 100
 """The assumed number of iterations of a loop that ends on a value."""
@@ -113,6 +126,8 @@ class _Plan(NamedTuple):
         Computes it, or a part of it.
     leaves : tuple of int
         The places of the values that the program takes.
+    numbers : tuple of int
+        The positions of the literals that it takes after them.
     kept : tuple of int
         The places of the values that it computes: ends, and other values that were needed.
     whole : bool
@@ -121,6 +136,7 @@ class _Plan(NamedTuple):
 
     program: Program
     leaves: tuple[int, ...]
+    numbers: tuple[int, ...]
     kept: tuple[int, ...]
     whole: bool
 
@@ -128,11 +144,48 @@ class _Plan(NamedTuple):
 LARGEST_PLAN: Final = 4096
 """Values in a region that has a plan: a program may hold more and more arrays that it never reads."""
 
-_programs: Final[LRU[Any, tuple[Program | None]]] = LRU(lambda: config.memory_cache)
-"""By the key of the region, and `config.precise_math` and `config.compiler`; no program for a region that was interpreted once."""
+
+class _Known:
+    """What is known of the regions that one program computes.
+
+    Attributes
+    ----------
+    program : Program or None
+        Computes them; None while the interpreter does.
+    work : int
+        How many element operations the interpreter takes for one.
+    paid : int
+        How many it has taken so far.
+    price : int
+        How many a compilation costs.
+    """
+
+    __slots__ = ("paid", "price", "program", "work")
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.program: Program | None = None
+        self.work = REGION_OVERHEAD + sum(_work(node) + NODE_OVERHEAD for node in nodes)
+        self.paid = 0
+        self.price = 0 if any(map(_is_of_a_record, nodes)) else SMALL_WORK + len(nodes) * WORK_PER_NODE
+
+    def is_worth_it(self) -> bool:
+        """Return whether to compile, when a region is there to be computed.
+
+        The rule of the ski rental: interpret until this has cost what a compilation costs. Whatever comes, less than twice the time is
+        taken that would have been taken by somebody who knew it.
+        """
+        self.paid += self.work
+        return self.paid > self.price
+
+
+_structures: Final[LRU[Any, Structure]] = LRU(lambda: config.memory_cache)
+"""By the key of the region, and `config.precise_math` and `config.compiler`."""
+
+_programs: Final[LRU[Any, _Known]] = LRU(lambda: config.memory_cache)
+"""By the same, and the numbers."""
 
 _plans: Final[LRU[Any, _Plan]] = LRU(lambda: config.memory_cache)
-"""By the same, and the reference counts of the inner values, which tell whether anything else needs one of them."""
+"""By the structure, the numbers, and the reference counts of the inner values, which tell whether anything else needs one of them."""
 
 
 def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
@@ -140,26 +193,47 @@ def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
     alone = live_arrays.only_requested or bool(scopes())
     ends = requested if alone else [*dict.fromkeys([*requested, *live_pending()])]
     key = plan = None
+    inputs: Mapping[Place, int] = {}
     if config.jit and not CHECKS and (region := region_of(ends, None)) is not None:
-        key = config.precise_math, config.compiler, _reference_counts(region, len(ends)), region.key
-        try:
+        counts = _reference_counts(region, len(ends))
+        structure = _structure(region)
+        if structure is not None:
+            numbers = structure.numbers(region)
+            key = structure, counts, numbers.key
             plan = _plans.get(key)
-        except TypeError:  # of a parameter that is an array
-            key = None
-        if plan is not None:
-            values = [*region.places]
-            kept = [values[place] for place in plan.kept]
-            _run(plan.program, [values[place].data for place in plan.leaves], kept)  # type: ignore[misc]
-            if plan.whole and not alone:
-                live_arrays.handles.clear()
-            elif not alone:
-                forget_computed()
-            return kept
+            if plan is not None:
+                values = [*region.places]
+                kept = [values[place] for place in plan.kept]
+                arrays = [values[place].data for place in plan.leaves]
+                if plan.numbers:
+                    arrays += [region.literals[position].data for position in plan.numbers]
+                _run(plan.program, arrays, kept)  # type: ignore[arg-type]
+                if plan.whole and not alone:
+                    live_arrays.handles.clear()
+                elif not alone:
+                    forget_computed()
+                return kept
+            if numbers.inputs:
+                inputs = places_of_inputs(region, numbers)
         del region  # its references would be counted
-    return _run_anew(requested, ends, key)
+    return _run_anew(requested, ends, key, inputs)
 
 
-def _run_anew(requested: Sequence[Value], ends: Sequence[Value], key: Any) -> Iterable[Value]:
+def _structure(region: Region) -> Structure | None:
+    """Return what is known of the structure of a region; None for one that has no hash."""
+    key = config.precise_math, config.compiler, region.key
+    try:
+        known = _structures.get(key)
+    except TypeError:  # of a parameter that is an array
+        return None
+    if known is None:
+        known = _structures[key] = Structure()
+    return known
+
+
+def _run_anew(
+    requested: Sequence[Value], ends: Sequence[Value], key: Any, inputs: Mapping[Place, int]
+) -> Iterable[Value]:
     """Compute values for which there is no plan, keep a plan, and return all values that were computed.
 
     Parameters
@@ -170,6 +244,8 @@ def _run_anew(requested: Sequence[Value], ends: Sequence[Value], key: Any) -> It
         The same, and other live values, which are computed too if they depend on the same nodes.
     key : tuple or None
         The key of the plan; None for no plan.
+    inputs : mapping
+        Which of the literals are inputs of programs, by the position of the number among the literals behind `ends`.
     """
     forget_computed()
     nodes, leaves = extract(requested)
@@ -181,11 +257,14 @@ def _run_anew(requested: Sequence[Value], ends: Sequence[Value], key: Any) -> It
         nodes, leaves = extract(requested)
     kept = [*dict.fromkeys([*requested, *_needed_elsewhere(nodes)])]
     program = None
+    arrays: list[Any] = []
     if config.jit and not CHECKS:
         region = region_of(kept, None)
         assert region is not None
         leaves = region.leaves
-        program = _program(Graph(leaves, nodes, kept, "tape"), region.key)
+        numbers, taken = numbers_at(region, inputs)
+        program = _program(Graph(leaves, nodes, kept, "tape"), region, numbers, inputs, taken)
+        arrays = [*[leaf.data for leaf in leaves], *[region.literals[place].data for place in numbers.inputs]]
         del region
     if program is None:
         profiler = ACTIVE.profiler
@@ -193,13 +272,18 @@ def _run_anew(requested: Sequence[Value], ends: Sequence[Value], key: Any) -> It
             _interpret(nodes)
         return kept
     if key is not None:
-        _plan(key, ends, leaves, kept, program)
-    _run(program, [leaf.data for leaf in leaves], kept)  # type: ignore[misc]
+        _plan(key, ends, leaves, taken, kept, program)
+    _run(program, arrays, kept)
     return kept
 
 
 def _plan(
-    key: Any, ends: Sequence[Value], leaves: Sequence[Value], kept: Sequence[Value], program: Program
+    key: Any,
+    ends: Sequence[Value],
+    leaves: Sequence[Value],
+    numbers: tuple[int, ...],
+    kept: Sequence[Value],
+    program: Program,
 ) -> None:
     """Keep a plan for the region behind `ends`, if all values that the program computes are in it."""
     region = region_of(ends, None)
@@ -207,31 +291,48 @@ def _plan(
     places = region.places
     if len(places) <= LARGEST_PLAN and places.keys() >= {*kept}:
         inputs, outputs = tuple([places[leaf] for leaf in leaves]), tuple([places[value] for value in kept])
-        _plans[key] = _Plan(program, inputs, outputs, whole={*ends} <= {*kept})
+        _plans[key] = _Plan(program, inputs, numbers, outputs, whole={*ends} <= {*kept})
 
 
-def _program(graph: Graph, key: Any) -> Program | None:
-    """Return the program of a region that was computed before, or that is heavy; None for another one.
+def _program(
+    graph: Graph, region: Region, numbers: Numbers, inputs: Mapping[Place, int], taken: Sequence[int]
+) -> Program | None:
+    """Return the program of a region that is heavy, or has come often; None for another one.
 
     Parameters
     ----------
     graph : Graph
         The region, without constants.
-    key : tuple
-        Its structural key.
+    region : Region
+        The same.
+    numbers : Numbers
+        Its numbers; those that are inputs follow the leaves.
+    inputs : mapping
+        Which input a literal is.
+    taken : sequence of int
+        The inputs in their order.
     """
-    key = config.precise_math, config.compiler, key
-    try:
-        known = _programs.get(key)
-    except TypeError:  # of a parameter that is an array
-        key = config.precise_math, config.compiler, fingerprint(graph)
-        known = _programs.get(key)
-    program = None if known is None else known[0]
-    if program is None:
-        if known is not None or _is_worth_it(graph.nodes):
-            program = record_program(graph)
-        _programs[key] = (program,)
-    return program
+    structure = _structure(region)
+    key = (
+        config.precise_math,
+        config.compiler,
+        fingerprint(graph) if structure is None else (structure, numbers.key),
+    )
+    known = _programs.get(key)
+    if known is None:
+        known = _programs[key] = _Known(graph.nodes)
+    if known.program is None and known.is_worth_it():
+        values = dict(zip(taken, input_values(region, numbers).values(), strict=True))
+        known.program = record_program(_with_inputs(graph, inputs, values) if values else graph)
+    return known.program
+
+
+def _with_inputs(graph: Graph, inputs: Mapping[Place, int], values: Mapping[int, Value]) -> Graph:
+    """Return a graph in which literals are inputs."""
+    becomes: dict[Value, Value] = {}
+    nodes, _ = copy_with_inputs(in_recorded_order(graph.nodes), becomes, inputs, values)
+    outputs = [becomes.get(value, value) for value in graph.outputs]
+    return Graph([*graph.inputs, *values.values()], nodes, outputs, graph.name)
 
 
 def _reference_counts(region: Region, ends: int) -> tuple[int, ...]:
@@ -353,11 +454,9 @@ def _release_again(values: Iterable[Value]) -> None:
             value.release_history()
 
 
-def _is_worth_it(nodes: Sequence[Node]) -> bool:
-    """Return whether to compile a region that is new: it is heavy, or has a call node, which stands for a record that came before."""
-    return sum(map(_work, nodes)) > max(SMALL_WORK, len(nodes) * WORK_PER_NODE) or any(
-        isinstance(node.op, GraphCall | ProcedureOp) for node in nodes
-    )
+def _is_of_a_record(node: Node) -> bool:
+    """Return whether a node stands for a record that came before."""
+    return isinstance(node.op, GraphCall | ProcedureOp)
 
 
 def _work(node: Node) -> int:

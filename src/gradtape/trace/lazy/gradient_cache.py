@@ -16,7 +16,14 @@ from gradtape.kinds.operands import broadcast_to
 from gradtape.lru import LRU
 from gradtape.runtime.compile.program import Program, tape_program
 from gradtape.trace.lazy.force import force
-from gradtape.trace.lazy.region import begins, number_key, region_of
+from gradtape.trace.lazy.literals import (
+    Numbers,
+    Structure,
+    copy_with_inputs,
+    input_values,
+    places_of_inputs,
+)
+from gradtape.trace.lazy.region import Region, begins, number_key, region_of
 from gradtape.transforms.call import GraphCall, without_data
 from gradtape.transforms.observers import OBSERVERS
 from gradtape.transforms.reroll.periods import MIN_SAVED
@@ -40,11 +47,14 @@ class GradientTemplate(NamedTuple):
     counts : tuple of int
         The number of outputs for each source: none without a path, one, or two for a sparse gradient.
     constants : tuple of Value
-        Arrays that the derivation made, such as the positions of unit vectors.
+        Arrays that the derivation made, such as the positions of unit vectors; before them, in a template for a record, the literals
+        of the record that are inputs.
     leaves : tuple of int
         The positions of the leaves and seeds that it takes.
     stacks : tuple of tuple of int
         The positions of leaves that it takes as the rows of one array.
+    numbers : int
+        The number of literals that are inputs.
     """
 
     call: GraphCall
@@ -52,6 +62,7 @@ class GradientTemplate(NamedTuple):
     constants: tuple[Value, ...]
     leaves: tuple[int, ...]
     stacks: tuple[tuple[int, ...], ...]
+    numbers: int
 
 
 class _Known(NamedTuple):
@@ -69,8 +80,11 @@ class _Known(NamedTuple):
     retry: bool
 
 
+_structures: Final[LRU[Any, Structure]] = LRU(lambda: config.memory_cache)
+"""By the structural key of the record, and the request."""
+
 _templates: Final[LRU[Any, _Known]] = LRU(lambda: config.memory_cache)
-"""By the structure of the record, and of the request."""
+"""By the structure of the record and the request, and the numbers."""
 
 LONG: Final = 512
 """Nodes from which a record that is new gets a template, if its loops are rolled."""
@@ -147,18 +161,27 @@ def template_for(
         region.key,
     )
     try:
-        known = _templates.get(key)
+        structure = _structures.get(key)
     except TypeError:  # a derivative given by the user, or an array, differs from itself when it comes again
         return None
+    if structure is None:
+        structure = _structures[key] = Structure()
+    numbers = structure.numbers(region)
+    known = _templates.get((structure, numbers.key))
     template = None if known is None else known.template
     if known is None or known.retry:
         if known is not None or (config.reroll and len(region.computed) >= LONG):
             nodes, _ = extract(targets, (), lambda value: begins(value, tag))
             template = _template(
-                derive, nodes, region.leaves, targets, sources, seeds, tag, only_loops=known is None
+                derive, nodes, region, numbers, targets, sources, seeds, tag, only_loops=known is None
             )
-        _templates[key] = _Known(template, retry=known is None and template is None)
-    return template and (template, region.leaves)
+        _templates[structure, numbers.key] = _Known(template, retry=known is None and template is None)
+    if template is None:
+        return None
+    if template.numbers:
+        given = [constant(data) for k in numbers.inputs if (data := region.literals[k].data) is not None]
+        template = template._replace(constants=(*given, *template.constants))
+    return template, region.leaves
 
 
 def _seed_key(seed: Value, places: dict[Value, int], other: int) -> Any:
@@ -173,7 +196,8 @@ def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
 def _template(
     derive: Derive,
     nodes: Sequence[Node],
-    leaves: Sequence[Value],
+    region: Region,
+    numbers: Numbers,
     targets: Sequence[Value],
     sources: Sequence[Value],
     seeds: Sequence[Value] | None,
@@ -181,7 +205,7 @@ def _template(
     *,
     only_loops: bool,
 ) -> GradientTemplate | None:
-    """Derive a copy of a record with placeholders for its leaves, so that the result holds for all data.
+    """Derive a copy of a record with placeholders for its leaves and for numbers that are inputs, so that the result holds for all data.
 
     Parameters
     ----------
@@ -199,20 +223,14 @@ def _template(
     GradientTemplate or None
         None where the derivation reads data.
     """
-    arrays = _arrays(seeds)
-    becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*leaves, *arrays)}
-    inputs = list(becomes.values())
+    values = input_values(region, numbers)
+    becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*region.leaves, *_arrays(seeds))}
+    inputs = [*becomes.values()]
     if config.reroll and len(nodes) >= MIN_SAVED:
         nodes = in_recorded_order(nodes)
-    copies = []
-    followed = {becomes[leaf] for leaf in leaves if tag in leaf.tags}
-    for node in nodes:
-        copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
-        for old, new in zip(node.outs, copy.outs, strict=True):
-            new.aval = old.aval
-            becomes[old] = new
-            followed.add(new)
-        copies.append(copy)
+    followed = {becomes[leaf] for leaf in region.leaves if tag in leaf.tags}
+    copies, computed = copy_with_inputs(nodes, becomes, places_of_inputs(region, numbers), values)
+    followed.update(computed)
     ends = [becomes.get(target, target) for target in targets]
     inside = [becomes[source] for source in sources if source in becomes and becomes[source].node is not None]
     sought = frozenset([made for value in inside if (made := value.node) is not None])
@@ -241,7 +259,9 @@ def _template(
     parts = [_parts(gradient) for gradient in derived]
     outputs = [*ends, *[value for values in parts for value in values]]
     wholes = [whole for whole, _ in stacks]
-    inner, constants = extract(outputs, [*inputs, *wholes], lambda value: value.node is None)
+    inner, constants = extract(
+        outputs, [*inputs, *wholes, *values.values()], lambda value: value.node is None
+    )
     if any(value.data is None for value in constants):
         return None
     places = {value: place for place, value in enumerate(inputs)}
@@ -251,10 +271,17 @@ def _template(
     single -= {places[value] for value in outputs if value in places}
     taken = [place for place in range(len(inputs)) if place not in single]
     graph = without_data(
-        Graph([*[inputs[place] for place in taken], *wholes, *constants], inner, outputs, "gradient")
+        Graph(
+            [*[inputs[place] for place in taken], *wholes, *values.values(), *constants],
+            inner,
+            outputs,
+            "gradient",
+        )
     )
     call = GraphCall(graph, LazyProgram(graph).run)
-    return GradientTemplate(call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of)
+    return GradientTemplate(
+        call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of, len(values)
+    )
 
 
 def _parts(gradient: Value | SparseGradient | None) -> list[Value]:
@@ -287,7 +314,7 @@ def apply_template(
     last: bool,
 ) -> Derivatives:
     """Append the call of a template, and return the derivatives (see `derivatives`)."""
-    call, counts, constants, taken, stacks = template
+    call, counts, constants, taken, stacks, _ = template
     given = [*dict.fromkeys([*leaves, *_arrays(seeds)])] if seeds else leaves
     if stacks:
         wholes = [constant(np.stack(force([given[place] for place in rows]))) for rows in stacks]

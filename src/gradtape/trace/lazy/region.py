@@ -2,8 +2,9 @@
 
 A *region* is the part of the graph from some values, its ends, back to the leaves at which it begins. One walk collects a region and its
 structural key. Two regions have equal keys if they compute the same of their leaves: the values are met in one order (the ends, then the
-inputs of each value when it is met first), and the key holds the op and the parameters of each value that is computed, the type of
-each leaf, the number of each literal, and the place at which each value was met first.
+inputs of each value when it is met first), and the key holds the op and the parameters of each value that is computed, the types of
+leaves and literals, and the place at which each value was met first. The numbers of the literals are told apart from the structure (see
+`gradtape.trace.lazy.literals`).
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ class Region(NamedTuple):
         The values that nodes compute: the ends come first.
     leaves : list of Value
         The values at which it begins, in the order met; literals are not among them.
+    literals : list of Literal
+        The literal at each place that has one: first the ends, then the inputs of the computed values, in their order.
     """
 
     key: tuple[Any, ...]
     places: dict[Value, int]
     computed: list[Value]
     leaves: list[Value]
+    literals: list[Literal]
 
 
 def region_of(ends: Sequence[Value], tag: TraceTag | None) -> Region | None:
@@ -56,13 +60,16 @@ def region_of(ends: Sequence[Value], tag: TraceTag | None) -> Region | None:
     places: dict[Value, int] = {}
     computed: list[Value] = []
     leaves: list[Value] = []
-    numbers: dict[Any, Value] = {}
-    equal: dict[Value, Value] | None = None
+    literals: list[Literal] = []
     for value in met:  # which grows meanwhile
         if value in places:
             continue
-        places[value] = len(places)
         op = value._op
+        if op is None and type(value) is Literal:
+            literals.append(value)
+            add(value.aval)
+            continue
+        places[value] = len(places)
         if op is not None and (value.data is None if tag is None else tag in value.tags):
             inputs = value._inputs
             if tag is not None:
@@ -81,23 +88,12 @@ def region_of(ends: Sequence[Value], tag: TraceTag | None) -> Region | None:
             if value.index > 0:
                 add(value.index)
             met += inputs
-        elif type(value) is Literal:
-            number = number_key(value)
-            first = numbers.setdefault(number, value)
-            if first is value:
-                add(number)
-            else:
-                del places[value]
-                equal = {} if equal is None else equal
-                equal[value] = first
         elif tag is None and value.data is None:
             return None
         else:
             leaves.append(value)
             add(value.aval)
-    if equal is not None:
-        met = [equal.get(value, value) for value in met]
-    return Region((*parts, *map(places.__getitem__, met)), places, computed, leaves)
+    return Region((*parts, *map(places.get, met)), places, computed, leaves, literals)
 
 
 def begins(value: Value, tag: TraceTag) -> bool:

@@ -291,9 +291,11 @@ class _Line:
         How many call traces were recorded since the last prediction that held.
     misses : int
         How many predictions were begun since then.
+    changes : bool
+        Whether a call trace was given up: numbers of Python's in it may be others each time.
     """
 
-    __slots__ = ("code", "differentiates", "expected", "misses", "recordings")
+    __slots__ = ("changes", "code", "differentiates", "expected", "misses", "recordings")
 
     def __init__(self, code: CodeType) -> None:
         self.code = code  # also so that no other code has its identity
@@ -301,6 +303,7 @@ class _Line:
         self.expected: _Expected | None = None
         self.recordings = 0
         self.misses = 0
+        self.changes = False
 
     def gradients(self, ends: Sequence[Any], starts: Sequence[Value], tag: TraceTag) -> Derivatives | None:
         """Return the gradients of arrays in sources, if they are what is expected; None where the record is to be derived."""
@@ -390,6 +393,7 @@ def predict(
         # Its arrays keep it, and nothing else once the tape has been left.
         prediction.observer, prediction.deferred = predictor, weakref.ref(predictor)
     elif line.recordings < MAX_RECORDINGS:
+        line.changes = line.changes or line.expected is not None
         line.expected, line.misses = None, 0
         line.recordings += 1
         recorder = prediction.observer = CallRecorder(tag, own_tags, kind)
@@ -417,6 +421,8 @@ def _recorded(
     template, leaves = found
     slots = _all_known(map(recorder.slot_of, leaves))
     if slots is None or max(sources) >= 0 or 0 in template.counts or template.stacks:
+        return None
+    if template.numbers and line.changes:
         return None
     own = _Variant(template, tuple([slots[place] for place in template.leaves]), ())
     expected = _Expected(recorder.trace(), target_slots, sources, {tuple(sorted(target_slots)): own})
