@@ -211,6 +211,16 @@ def place_of_leaf(tree: Any, position: int, *, none_is_leaf: bool = False) -> st
     )
 
 
+def leaf_of_arguments(names: Iterable[str], arguments: Iterable[Any], position: int) -> str:
+    """Return what a leaf of several arguments is, as one would write it: ``params['weights'][0]``."""
+    for name, argument in zip(names, arguments, strict=True):
+        count = len(flatten(argument)[0])
+        if position < count:
+            return name + place_of_leaf(argument, position)
+        position -= count
+    raise IndexError(position)
+
+
 def outline(spec: TreeSpec) -> str:
     """Return a structure as one would write it, with * for the leaves."""
     text = str(spec)

@@ -396,3 +396,37 @@ def test_results_of_rank_0_are_numpys_scalars() -> None:
         assert type(f(np.array(3.0))) is np.float64
         assert type(f(3.0)) is np.float64
         assert type(f(np.float32(3.0))) is np.float32
+
+
+# Leaves of nested arguments
+
+
+@pytest.mark.parametrize("transform", [gt.grad, gt.value_and_grad, gt.jacobian, gt.hessian])
+@pytest.mark.parametrize(
+    ("leaf", "said"),
+    [
+        ("tanh", "is a str, which is neither"),
+        (np.arange(3), "is an array of int64"),
+        (object(), "is an object"),
+    ],
+)
+def test_the_leaf_that_is_wrong_is_named(transform: Function, leaf: Any, said: str) -> None:
+    def loss(scale: float, params: dict[str, Any]) -> Any:
+        return scale * np.sum(params["layers"][0] ** 2)
+
+    given = {"bias": 1.0, "layers": [PAIR, PAIR, leaf]}
+    part = f"params['layers'][2] {said}"
+    expect(errors.GradtapeError, lambda: transform(loss, argnums=1)(2.0, given), part)
+    expect(errors.GradtapeError, lambda: transform(loss, argnames="params")(2.0, params=given), part)
+
+
+def test_primals_are_named_by_their_position() -> None:
+    wrong = [1.0, "b"]
+    calls: dict[str, Function] = {
+        "jvp: primal 1['a'][1]": lambda: gt.jvp(lambda x, y: x, (1.0, {"a": wrong}), (1.0, {"a": wrong})),
+        "vjp: primal 0[1]": lambda: gt.vjp(lambda x: x, wrong),
+        "linear_transpose: primal 0[1]": lambda: gt.linear_transpose(lambda x: x[0], wrong),
+        "grad: argument 1[1]": lambda: gt.grad(lambda *xs: xs[0], argnums=1)(1.0, wrong),
+    }
+    for leaf, call in calls.items():
+        expect(errors.DtypeError, call, f"{leaf} is a str")

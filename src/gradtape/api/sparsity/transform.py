@@ -10,11 +10,18 @@ import numpy as np
 from gradtape.api.sparsity.plan import Plan, hessian_plan, jacobian_plan
 from gradtape.api.sparsity.products import FlatMaps
 from gradtape.api.tape.jacobian import chunk_limit
-from gradtape.api.transforms.argnums import Names, Positions, Selection, selection_of
+from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import target_value
 from gradtape.api.transforms.jit import Jitted, jit_of
-from gradtape.api.transforms.recording import differentiable, named, recordable_body, split_aux, zeros_like
+from gradtape.api.transforms.recording import (
+    differentiable,
+    differentiable_leaves,
+    named,
+    recordable_body,
+    split_aux,
+    zeros_like,
+)
 from gradtape.errors import ArgumentError, DtypeError, GradtapeError, NonScalarOutputError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, constant, literal
@@ -315,7 +322,12 @@ def _transform(
         chosen = selection.chosen(args, kwargs, places)
         tag = TraceTag()
         leaves, spec = flatten(chosen)
-        starts = _starts(leaves, tag, selection, caller)
+        starts = [
+            _real(start, caller)
+            for start in differentiable_leaves(
+                leaves, tag, lambda position: f"{caller}: {selection.leaf(places, chosen, position)}"
+            )
+        ]
         moment = moment_now()
         followed = unflatten(spec, list(map(placeholder, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
@@ -337,12 +349,6 @@ def _transform(
 
     compiled = jit_of(compute, named(caller, function), EVERYTHING_TRACED)
     return SparseTransform(compiled, caller, selection.several and not is_hessian, has_aux)
-
-
-def _starts(leaves: Sequence[Any], tag: TraceTag, selection: Selection, caller: str) -> list[Value]:
-    """Return what stands for the arguments that are differentiated in."""
-    starts = [differentiable(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves]
-    return [_real(start, caller) for start in starts]
 
 
 def _gradients(targets: Sequence[Value], starts: Sequence[Value], tag: TraceTag, caller: str) -> list[Value]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.errors import ArgumentError, DtypeError, counted
 from gradtape.trace.source.sites import user_site
+from gradtape.trees import leaf_of_arguments
 
 Positions: TypeAlias = int | Sequence[int] | None
 Names: TypeAlias = str | Sequence[str] | None
@@ -95,6 +96,18 @@ class Selection:
                     remedy=f"pass a number or an array, or change {'argnames' if self.names else 'argnums'}",
                 )
         return found
+
+    def leaf(self, places: Sequence[int | str], chosen: Sequence[Any], position: int) -> str:
+        """Return what a leaf of the chosen arguments is, for errors: ``params['layers'][2]``."""
+        kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        known = [
+            name for name, parameter in _parameters(self.function).items() if parameter.kind not in kinds
+        ]
+        names = [
+            place if isinstance(place, str) else known[place] if place < len(known) else f"argument {place}"
+            for place in places
+        ]
+        return leaf_of_arguments(names, chosen, position)
 
     def replaced(
         self, args: Sequence[Any], kwargs: dict[str, Any], places: Sequence[int | str], by: Sequence[Any]

@@ -16,7 +16,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
-from gradtape.api.transforms.recording import differentiable, named, recordable_body, split_aux
+from gradtape.api.transforms.recording import differentiable_leaves, named, recordable_body, split_aux
 from gradtape.errors import ArgumentError, DtypeError, StructureError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value, literal
@@ -341,9 +341,9 @@ def _jacobian(
         chosen = selection.chosen(args, kwargs, places)
         tag = TraceTag()
         leaves, spec = flatten(chosen)
-        starts = [
-            differentiable(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves
-        ]
+        starts = differentiable_leaves(
+            leaves, tag, lambda position: f"{caller}: {selection.leaf(places, chosen, position)}"
+        )
         moment = moment_now()
         followed = unflatten(spec, list(map(placeholder, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)

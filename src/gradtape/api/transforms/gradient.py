@@ -22,7 +22,7 @@ from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import (
     Recording,
     as_given,
-    differentiable,
+    differentiable_leaves,
     named,
     recordable_body,
     split_aux,
@@ -397,9 +397,9 @@ def value_and_gradient(
         chosen = selection.chosen(args, kwargs, places)
         tag = TraceTag()
         leaves, filled = flatten_arrays(chosen, none_is_leaf=False)
-        starts = [
-            differentiable(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves
-        ]
+        starts = differentiable_leaves(
+            leaves, tag, lambda position: f"{caller}: {selection.leaf(places, chosen, position)}"
+        )
         moment = moment_now()
         followed = filled(list(map(placeholder, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.recording import Recording, as_given, differentiable
+from gradtape.api.transforms.recording import Recording, as_given, primal_leaves
 from gradtape.errors import NotDifferentiableError, StructureError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, constant
@@ -124,7 +124,7 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
     check_callable(function, "linear_transpose")
     here.site = user_site()
     leaves, spec = flatten(primals)
-    given = [differentiable(leaf, TraceTag(), "linear_transpose: a primal").aval for leaf in leaves]
+    given = [value.aval for value in primal_leaves(leaves, primals, TraceTag(), "linear_transpose")]
     point = [_numbers(type_.shape, type_.dtype) for type_ in given]
     recording = Recording("linear_transpose", unflatten(spec, point))
     recording.recorded = any(isinstance(leaf, Handle) for leaf in leaves)

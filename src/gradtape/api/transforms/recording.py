@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.api.operands import fitted, traceable, traceable_operand
 from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.jit import Jitted
-from gradtape.errors import IntegerInputError, StructureError
+from gradtape.errors import GradtapeError, IntegerInputError, StructureError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
@@ -30,7 +30,7 @@ from gradtape.trace.translation.mode import run_function
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.residuals import expensive_values
 from gradtape.transforms.vjp import vjp
-from gradtape.trees import Leaves, TreeSpec, flatten, flatten_up_to, unflatten
+from gradtape.trees import Leaves, TreeSpec, flatten, flatten_up_to, leaf_of_arguments, unflatten
 
 
 class Recording:
@@ -62,7 +62,7 @@ class Recording:
         self.caller, self.tag = caller, TraceTag()
         self._leaves, self.spec = flatten(primals)
         self.recorded = any(isinstance(leaf, Handle) for leaf in self._leaves)
-        self.sources = [differentiable(leaf, self.tag, f"{caller}: a primal") for leaf in self._leaves]
+        self.sources = primal_leaves(self._leaves, primals, self.tag, caller)
 
     def __del__(self) -> None:
         self.tag.end()  # a pullback may ask about the recording for as long as it lives
@@ -158,6 +158,26 @@ def differentiable(leaf: Any, tag: TraceTag, argument: str) -> Value:
     fresh.aval = value.aval
     fresh.tags = (*fresh.tags, tag)
     return fresh
+
+
+def differentiable_leaves(leaves: Sequence[Any], tag: TraceTag, name_of: Callable[[int], str]) -> list[Value]:
+    """Return fresh values equal to the leaves of arguments; `name_of` says which leaf is at a position, for an error."""
+    found: list[Value] = []
+    for position, leaf in enumerate(leaves):
+        try:
+            found.append(differentiable(leaf, tag, "x"))
+        except GradtapeError:
+            differentiable(leaf, tag, name_of(position))
+            raise
+    return found
+
+
+def primal_leaves(leaves: Sequence[Any], primals: Sequence[Any], tag: TraceTag, caller: str) -> list[Value]:
+    """Return fresh values equal to the leaves of primals."""
+    names = [f"primal {number}" for number in range(len(primals))]
+    return differentiable_leaves(
+        leaves, tag, lambda position: f"{caller}: {leaf_of_arguments(names, primals, position)}"
+    )
 
 
 def zeros_like(value: Value) -> Value:
