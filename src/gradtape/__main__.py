@@ -7,11 +7,12 @@ import importlib
 import importlib.metadata
 import operator
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gradtape.api.debug.doctor import doctor
 from gradtape.api.export.files import export
@@ -25,6 +26,10 @@ from gradtape.habits import nearest
 from gradtape.lower.c.module import function_name
 from gradtape.progress import progress
 from gradtape.runtime.compile.cache import cache_clear, cache_info, cache_path, disk
+
+
+PIPE_CLOSED: Final = 128 + 13
+"""The exit status of a command whose output nobody reads any more: that of a process which SIGPIPE ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,7 +84,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int | None] = given.run
-    return run(given) or 0
+    try:
+        status = run(given) or 0
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not _reader_has_left():
+            raise
+        return PIPE_CLOSED
+    return status
+
+
+def _reader_has_left() -> bool:
+    """Return whether what reads the standard output has ended, as `head` does, and print nothing more."""
+    output = sys.stdout.fileno()
+    if hasattr(select, "poll"):  # not on Windows; a script may have another broken pipe
+        poll = select.poll()
+        poll.register(output, 0)
+        if not poll.poll(0):
+            return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)  # Python flushes it once more at its end
+    return True
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import gradtape as gt
-from gradtape.__main__ import main
+from gradtape.__main__ import PIPE_CLOSED, main
 from gradtape.api.debug.doctor import CHECKS
 
 
@@ -36,3 +40,17 @@ def test_a_cache_folder_that_cannot_be_written(
     monkeypatch.setattr("os.access", lambda path, mode: False)
     assert gt.doctor()
     assert "where nothing can be written: set GRADTAPE_CACHE_DIR" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["explain", "info"])
+def test_a_reader_that_has_left_is_no_error(command: str, unbuffered: str) -> None:
+    """As with ``python -m gradtape info | head -1``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    arguments = [sys.executable, "-m", "gradtape", command]
+    ended = subprocess.run(arguments, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(writing)
+    assert ended.stderr == ""
+    assert ended.returncode == PIPE_CLOSED
