@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.collector import collector_paused
+from gradtape.collector import collector_paused, referrers
+from gradtape.errors import InPlaceError
 from tests.support.processes import run_python
 
 
@@ -122,3 +123,67 @@ def test_a_forked_process_has_the_pauses_of_its_own_thread_alone() -> None:
         """
     )
     assert finished.returncode == 0, finished.stderr
+
+
+@pytest.fixture
+def frozen() -> Iterator[None]:
+    """What there is when a test begins to freeze is set aside until it ends."""
+    yield
+    gc.unfreeze()
+
+
+class Holder:
+    """Refers to another object."""
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+
+held_by_the_module = Holder([1, 2])
+
+
+def test_referrers_are_found_though_they_are_frozen(frozen: None) -> None:
+    thing: list[object] = [3, 4]
+    local, nested = Holder(thing), {"deep": [(Holder(thing),)]}
+    before = referrers([thing, held_by_the_module.held], Holder)
+    gc.freeze()
+    assert not any(isinstance(other, Holder) for other in gc.get_referrers(thing))
+    after = referrers([thing, held_by_the_module.held], Holder)
+    assert {*before} == {*after} == {local, nested["deep"][0][0], held_by_the_module}
+
+
+def halve_often(x: float) -> float:
+    count = 0.0
+    while x > 1.0:
+        x = x / 2.0
+        count = count + x
+    return count
+
+
+def test_functions_that_are_frozen_are_translated(frozen: None) -> None:
+    """A function with a loop that ends on a value, called by a function that cannot be translated."""
+    names: list[str] = []
+
+    def outer(x: float) -> float:
+        names.append("outer")  # lists outside of the function are not written to by translated code
+        return halve_often(x) * 2.0
+
+    gc.collect()
+    gc.freeze()
+    with gt.config.override(loops="compile"):
+        f = gt.jit(outer)
+        for x in (5.0, 90.0, 1e6):
+            np.testing.assert_allclose(f(x), 2.0 * halve_often(x))
+
+
+def test_a_view_that_is_frozen_is_a_view(frozen: None) -> None:
+    with gt.GradientTape() as tape:
+        x = tape.watch(gt.constant(np.arange(6.0)))
+        y = x * 2.0
+        part = y[1:]
+        gc.freeze()
+        with pytest.raises(InPlaceError, match="it has views"):
+            y.shape = (2, 3)
+        del part
+        y.shape = (2, 3)
+    assert y.shape == (2, 3)

@@ -27,7 +27,6 @@ from gradtape.lower.c.module import function_name
 from gradtape.progress import progress
 from gradtape.runtime.compile.cache import cache_clear, cache_info, cache_path, disk
 
-
 PIPE_CLOSED: Final = 128 + 13
 """The exit status of a command whose output nobody reads any more: that of a process which SIGPIPE ended."""
 

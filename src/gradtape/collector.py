@@ -1,14 +1,20 @@
-"""Pauses of Python's cycle collector, during imports, traces and compilations: it would traverse all new objects again and again."""
+"""Python's cycle collector: its pauses, and what it knows of objects.
+
+It is paused during imports, traces and compilations: it would traverse all new objects again and again.
+"""
 
 from __future__ import annotations
 
 import gc
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from gradtape.locks import renewed_in_child
+
+T = TypeVar("T")
 
 _depths: Final[dict[int, int]] = {}
 """How many pauses each thread is inside of, by its identifier."""
@@ -58,6 +64,43 @@ def collector_paused() -> Iterator[None]:
         if not _depths and _state.paused:
             _state.paused = False
             gc.enable()
+
+
+def referrers(things: Iterable[Any], kind: type[T]) -> list[T]:
+    """Return the living objects of a type that refer to one of some objects.
+
+    The collector does not tell of objects that ``gc.freeze()`` has set aside, as servers do before they fork. If there are such objects,
+    all objects are walked that modules and the variables of running functions lead to, which takes about 0.2 s.
+
+    Examples
+    --------
+    >>> def function(): pass
+    >>> referrers([function.__code__], type(function)) == [function]
+    True
+    """
+    found = {id(other): other for other in gc.get_referrers(*things) if isinstance(other, kind)}
+    if gc.get_freeze_count():
+        wanted = {*map(id, things)}
+        for other in _reachable():
+            if isinstance(other, kind) and not wanted.isdisjoint(map(id, gc.get_referents(other))):
+                found[id(other)] = other
+    return list(found.values())
+
+
+def _reachable() -> list[Any]:
+    """Return the containers that modules, and the variables of running functions, lead to."""
+    level: list[Any] = [sys.modules]
+    for frame in [*sys._current_frames().values()]:
+        around = frame
+        while around is not None:
+            level += [around.f_locals, around.f_globals]
+            around = around.f_back  # type: ignore[assignment]
+    seen: dict[int, Any] = {}
+    while level:
+        next_level = {id(other): other for other in gc.get_referents(*level)}
+        level = [other for key, other in next_level.items() if key not in seen and gc.is_tracked(other)]
+        seen.update(zip(map(id, level), level, strict=True))
+    return list(seen.values())
 
 
 def _forget_other_threads() -> None:

@@ -90,7 +90,7 @@ def test_wrong_names(transform: Function) -> None:
     expect(
         errors.IntegerInputError,
         lambda: transform(loss, argnames="x")(np.array([1, 2]), PAIR),
-        "argnames='x'",
+        f"{name}: x is an array of int64",
     )
 
 

@@ -46,12 +46,6 @@ class Selection:
     several: bool
     function: Callable[..., Any]
 
-    @property
-    def described(self) -> str:
-        """What the user wrote, for errors: ``argnums=0``."""
-        chosen: tuple[Any, ...] = self.names or self.positions
-        return f"{'argnames' if self.names else 'argnums'}={chosen if self.several else chosen[0]!r}"
-
     def places(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[int | str]:
         """Return where the chosen arguments stand in a call: positions, and keywords.
 

@@ -5,7 +5,6 @@ Whether a reshape is a view depends on the order of the elements in memory (`gra
 
 from __future__ import annotations
 
-import gc
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.collector import referrers
 from gradtape.errors import InPlaceError, ShapeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
@@ -136,7 +136,7 @@ def set_shape(array: Any, shape: Any) -> None:
             where=here.site,
             remedy=f"the product of the extents must be {array.size}",
         )
-    if not array.ndim or seen is None or any(_is_view_of(x, array) for x in gc.get_referrers(array)):
+    if not array.ndim or seen is None or any(x._base is array for x in referrers([array], Handle)):
         raise InPlaceError(
             f"x.shape = {wanted} of a traced array of shape {array.shape}",
             where=here.site,
@@ -157,10 +157,6 @@ def set_shape(array: Any, shape: Any) -> None:
     array._base, array._view, array._derived = was, made._view, made._derived
     array._contiguous = made._contiguous
     array._hold(made._current)
-
-
-def _is_view_of(other: Any, array: Any) -> bool:
-    return isinstance(other, Handle) and other._base is array
 
 
 def _reshape_without_copy(array: Any, shape: Any, order: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+from gradtape.collector import referrers
 from gradtape.trace.patching.recorders import RECORDERS
 
 Function = Callable[..., Any]
@@ -64,11 +64,13 @@ def without_hook(function: FunctionType) -> Function:
 
 def functions_of(codes: Iterable[CodeType]) -> list[FunctionType]:
     """Return the living functions that run these code objects."""
+    wanted = [*codes]
+    if not wanted:
+        return []
     return [
         function
-        for code in codes
-        for function in gc.get_referrers(code)
-        if type(function) is FunctionType and function.__code__ is code
+        for function in referrers(wanted, FunctionType)
+        if any(function.__code__ is code for code in wanted)
     ]
 
 
