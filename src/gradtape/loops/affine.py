@@ -234,8 +234,18 @@ def flat(index: tuple[Position, ...], shape: tuple[int, ...]) -> Position:
     """Return the position in a flat buffer of an index into a shape, in row-major order."""
     address: Position = 0
     for position, extent in zip(index, shape, strict=True):
-        address = address * extent + position
+        whole = _divided(position, extent)
+        address = whole if whole is not None and address == whole // extent else address * extent + position
     return address
+
+
+def _divided(position: Position, extent: int) -> Affine | None:
+    """Return the number of which a position is the remainder, if it is one."""
+    if isinstance(position, int) or position.offset or len(position.terms) != 1:
+        return None
+    ((atom, factor),) = position.terms.items()
+    is_remainder = isinstance(atom, Remainder) and factor == 1 and atom.divisor == extent
+    return atom.whole if is_remainder and isinstance(atom, Remainder) else None
 
 
 def _made(terms: dict[Atom, int], offset: int) -> Position:

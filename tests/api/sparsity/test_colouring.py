@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from gradtape.api.sparsity import colouring
-from gradtape.api.sparsity.colouring import Adjacency, colour_columns, colour_symmetric
+from gradtape.api.sparsity.colouring import Adjacency, colour_columns, colour_symmetric, smallest_last
 from gradtape.api.sparsity.plan import hessian_plan, jacobian_plan
 
 RNG = np.random.default_rng(0)
@@ -74,6 +74,33 @@ def test_compiled_loops_find_the_same_colours(monkeypatch):
     monkeypatch.setattr(colouring, "INTERPRETED_WORK", -1)
     np.testing.assert_array_equal(colour_columns(rows, columns), interpreted[0])
     np.testing.assert_array_equal(colour_symmetric(graph), interpreted[1])
+
+
+def test_the_order_of_smallest_degrees():
+    for _ in range(20):
+        n = int(RNG.integers(1, 30))
+        edges = np.triu(RNG.random((n, n)) < 0.2, 1)
+        edges |= edges.T
+        order = smallest_last(*adjacency(scipy.sparse.csr_array(edges)))
+        assert sorted(order) == list(range(n))
+        core = 0  # neighbours before a vertex are no more than the largest of the smallest degrees so far
+        for step in range(n - 1, -1, -1):
+            left = edges[np.ix_(order[: step + 1], order[: step + 1])].sum(axis=0)
+            core = max(core, left.min())
+            assert left[-1] <= core
+
+
+def test_normal_equations_of_cameras_and_points():
+    """In the order of the numbers, or of the degrees alone, there are 70 products."""
+    rng = np.random.default_rng(0)
+    count = np.arange(250)
+    cameras = scipy.sparse.coo_array((np.ones(250), (count, count % 12)), shape=(250, 12))
+    points = scipy.sparse.coo_array((np.ones(250), (count, rng.integers(0, 100, 250))), shape=(250, 100))
+    jacobian = scipy.sparse.hstack(
+        [scipy.sparse.kron(cameras, np.ones((1, 4))), scipy.sparse.kron(points, np.ones((1, 3)))]
+    )
+    pattern = scipy.sparse.csr_array((jacobian.T @ jacobian).astype(bool))
+    assert hessian_plan(pattern).products[0] <= 40
 
 
 def test_known_numbers_of_products():

@@ -15,12 +15,13 @@ from gradtape.ir.types import INTP, aval
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.logic import equal, truth
-from gradtape.ops.core.indexing import gather
+from gradtape.ops.core.indexing import gather_row
 from gradtape.ops.core.join import join
 from gradtape.ops.core.reductions import reduce_all
 from gradtape.ops.core.shape import expand, reshape, slice_
 from gradtape.trace.jit.guards import abstract_of, trace_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.routines.sparse_matrices import known_index
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.basis import LinearMap, Stop
 from gradtape.transforms.chunks import Bound, applied_in_chunks
@@ -123,16 +124,19 @@ class FlatMaps:
         if not pieces or not plan.nnz:
             return constant(np.zeros(plan.nnz, self.dtype))
         flat = join([reshape(piece, (piece.size,)) for piece in pieces], 0)
-        return gather(flat, constant(plan.positions.astype(INTP)))
+        positions, facts = known_index(plan.positions, flat.size)
+        return gather_row(flat, positions, **facts)
 
     def _products(self, linear: LinearMap, outputs: Sequence[Value], colours: NDArray, bound: Bound) -> Value:
         """Return the products with the sums of unit vectors of each colour, (colours, elements of the outputs)."""
         count, size = int(colours.max(initial=-1)) + 1, len(colours)
-        known = constant(colours.astype(INTP))
+        narrow = np.dtype(np.int32)  # half of the memory that is read for each product
+        known = constant(colours.astype(narrow))
 
         def seeds_at(positions: Value) -> Value:
             shape = (positions.shape[0], size)
-            return convert(equal(expand(known, shape, (1,)), expand(positions, shape, (0,))), self.dtype)
+            number = expand(convert(positions, narrow), shape, (0,))
+            return convert(equal(expand(known, shape, (1,)), number), self.dtype)
 
         found = applied_in_chunks(linear, seeds_at, count, bound)
         if found is None:

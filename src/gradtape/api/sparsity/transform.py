@@ -24,12 +24,12 @@ from gradtape.api.transforms.recording import (
 )
 from gradtape.errors import ArgumentError, DtypeError, GradtapeError, NonScalarOutputError, ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import TraceTag, Value, constant, literal
-from gradtape.ir.types import INTP
-from gradtape.ops.core.indexing import gather
+from gradtape.ir.graph import TraceTag, Value, literal
+from gradtape.ops.core.indexing import gather_row
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
+from gradtape.trace.routines.sparse_matrices import known_index
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.vjp import vjp
 from gradtape.trees import flatten, unflatten
@@ -99,6 +99,11 @@ class Block:
         self.indices = (plan.indices[chosen] - start).astype(dtype)
         self.indptr = np.concatenate([[0], np.cumsum(counts)]).astype(dtype)
 
+    def taken(self, data: Value) -> Value:
+        """Return the elements of the block among those of the whole matrix."""
+        places, facts = known_index(self.places, data.shape[0])
+        return gather_row(data, places, **facts)
+
     def filled(self, data: Any) -> Any:
         """Return the matrix with these elements."""
         import scipy.sparse
@@ -121,10 +126,7 @@ class Layout:
 
     def split(self, data: Value) -> list[Array]:
         """Return the elements of each argument's matrix."""
-        return [
-            Array(data if block.is_whole else gather(data, constant(block.places.astype(INTP))))
-            for block in self.blocks
-        ]
+        return [Array(data if block.is_whole else block.taken(data)) for block in self.blocks]
 
 
 def sparse_jacobian(

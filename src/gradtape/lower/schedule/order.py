@@ -10,13 +10,14 @@ from typing import Final
 
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.kinds.index_map import IndexMap
 from gradtape.loops.affine import Affine, Position
 from gradtape.loops.ir import Buffer
 from gradtape.lower.schedule.access import Accesses, analyse_accesses, readers_of
 from gradtape.lower.schedule.costs import LANES, REPEATED, STORED, calls_vector_function, reads_again_soon
 from gradtape.lower.schedule.fusion import Block, Fusion, Placements
 from gradtape.lower.schedule.nests import LoopNest, Note, check_dtype, find_nests
-from gradtape.lower.schedule.operands import memory_operands
+from gradtape.lower.schedule.operands import base_of_view, memory_operands
 from gradtape.lower.schedule.rotate import rotate_loops
 from gradtape.lower.schedule.storage import Storage, StorageAssignment
 from gradtape.passes.rewrite import closed
@@ -119,6 +120,7 @@ def schedule(
         more: set[Value] = set()
         if not is_last:
             more |= _computed_twice(nests, accesses, placements, costs, uses, by_value)
+            more |= _computed_out_of_order(graph, costs, by_value)
         if attempt == 0:
             more |= _functions_around_long_loops(accesses)
         assignment = StorageAssignment(nests, by_value, accesses, placements)
@@ -314,6 +316,21 @@ def _computed_twice(
         ):
             chosen.add(value)
     return chosen
+
+
+def _computed_out_of_order(
+    graph: Graph, costs: Mapping[Value, float], by_value: Mapping[Value, LoopNest]
+) -> set[Value]:
+    """Return costly arrays most of whose elements are read at positions that are data: no vectors, and a division for each axis."""
+    return {
+        source
+        for node in graph.nodes
+        if isinstance(node.op, IndexMap)
+        and len(node.inputs) > 1
+        and (source := base_of_view(node.inputs[0])) not in by_value
+        and costs.get(source, 0.0) > STORED
+        and 2 * node.out.size >= source.size >= LANES
+    }
 
 
 def _cost_beyond(

@@ -64,7 +64,7 @@ def _elements(array: Any) -> Array:
     return Array(as_value(to_ndarray(array) if isinstance(array, Handle) else np.asarray(array)))
 
 
-def _index(positions: NDArray, extent: int) -> tuple[Value, dict[str, bool]]:
+def known_index(positions: NDArray, extent: int) -> tuple[Value, dict[str, bool]]:
     """Return positions as an index, of four bytes and no sign where that is enough, and what is known of them.
 
     Raises
@@ -82,7 +82,7 @@ def taken(array: Any, positions: NDArray) -> Array:
     value = fresh_value(_elements(array).value)
     if not value.shape[0]:
         return Array(broadcast_to(literal(0, value.dtype), (len(positions), *value.shape[1:])))
-    index, facts = _index(np.maximum(positions, 0), value.shape[0])
+    index, facts = known_index(np.maximum(positions, 0), value.shape[0])
     found = Array(gather_row(value, index, **facts))
     inside = positions >= 0
     if inside.all():
@@ -94,7 +94,7 @@ def segment_sums(terms: Any, targets: NDArray, count: int) -> Array:
     """Return the sums of the terms with each target, (count, ...)."""
     value = fresh_value(_elements(terms).value)
     zeros = broadcast_to(literal(0, value.dtype), (count, *value.shape[1:]))
-    index, facts = _index(np.asarray(targets), count)
+    index, facts = known_index(np.asarray(targets), count)
     if np.all(targets[1:] >= targets[:-1]):
         facts["is_sorted"] = True
     return Array(put_add(zeros, value, index, **facts))
