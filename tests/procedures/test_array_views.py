@@ -5,7 +5,7 @@ import pytest
 
 from gradtape.procedures.ir import Allocate, Check, For, If
 from gradtape.procedures.traversal import walk
-from tests.support.array_programs import check, procedure_of, run
+from tests.support.array_programs import check, named, procedure_of, run
 
 X, Y = np.random.default_rng(1).normal(size=(2, 30))
 A, B = np.random.default_rng(2).normal(size=(2, 6, 8))
@@ -175,6 +175,49 @@ def test_masks_read_and_write():
     check(lambda x: np.where(x > 0)[0].sum(), X)
 
 
+def padded(chosen, x):
+    """Return what is selected, followed by zeros up to the extents of `x`."""
+    out = named(x * 0.0)
+    out[: chosen.shape[0]] = chosen
+    return out
+
+
+def test_selections_have_no_branches_and_look_for_the_mask_once():
+    def program(x, y):
+        mask = named(x > 0)
+        first = padded(x[mask], x), padded(y[mask], x)
+        np.logical_not(mask, mask)
+        return (*first, padded(y[mask], x))
+
+    procedure = check(program, X, Y)
+    assert count(procedure, If) == 0
+    arrays = [statement.out.name for statement in walk(procedure.body) if isinstance(statement, Allocate)]
+    assert sum(name.startswith("place") for name in arrays) == 2  # before the mask changes, and after
+
+
+def test_masks_of_two_axes_and_of_single_elements():
+    check(lambda a, b: padded(a[b > 0] * 2.0, a.reshape(-1)), A, B)
+    check(lambda a, b: padded(a[1:, :1][b[1:, :1] > 0], a[0]), A, B)
+    check(lambda a: padded(a[a[:, 0] > 0, 1:3], a[:, 1:3]), A)
+
+
+def test_indices_of_a_mask_are_the_users_own():
+    def program(x):
+        mask = named(x > 0)
+        places = np.nonzero(mask)[0]
+        chosen = padded(x[mask], x)
+        places[:] = 0
+        return chosen, padded(x[mask], x), padded(np.nonzero(mask)[0], x)
+
+    check(program, X)
+
+
+@pytest.mark.parametrize("size", [1, 29, 31])
+def test_masks_have_the_extents_of_what_they_select_from(size):
+    with pytest.raises(IndexError, match="size of axis is 30 but size of corresponding boolean axis"):
+        procedure_of(lambda build, x, y: x[y > 0].sum(), X, np.ones(size))
+
+
 def test_dtypes_follow_numpy():
     ints, floats = np.arange(5), np.arange(5, dtype=np.float32)
     for function in (
@@ -201,7 +244,7 @@ def test_reductions_of_selected_elements_read_the_mask():
         return chosen.mean(), (chosen * 2.0).sum(), chosen.max(), chosen.any()
 
     procedure = check(program, X, Y)
-    assert count(procedure, If) == 1  # what stores the elements, which nothing reads
+    assert count(procedure, If) == 0
 
 
 def test_what_is_selected_stays_when_its_source_changes():

@@ -341,3 +341,16 @@ def test_slopes_of_elements_that_are_not_selected_are_left_out_of_arrays_too() -
         return np.sort(np.sqrt(x[x > 0]))[0]
 
     assert np.array_equal(gt.grad(smallest_root)(np.array([4.0, -1.0, 0.0, 1.0])), [0.0, 0.0, 0.0, 0.5])
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_traced_masks_have_the_extents_of_what_they_select_from(size):
+    def rows(a, mask):
+        return np.sum(a[..., mask, :])
+
+    message = "boolean index did not match indexed array along axis 1; size of axis is 4 but size of corresponding boolean axis"
+    with pytest.raises(IndexError, match=message):
+        gt.jit(rows)(np.ones((2, 4, 3)), np.ones(size, bool))
+    with pytest.raises(IndexError, match="along axis 0"):
+        gt.jit(lambda x, mask: np.sum(x[mask]))(np.ones(4), np.ones(size, bool))
+    assert gt.jit(rows)(np.ones((2, 4, 3)), np.array([True, False, True, False])) == 12.0

@@ -75,6 +75,8 @@ class ProcedureBuilder:
         self.counts: dict[Value, Value] = {}
         """The count of the loop of each index."""
         self.start: list[Statement] = []
+        self.mask_places: dict[Any, Any] = {}
+        """The indices at which masks hold, as found before."""
         self._open = [self.body]
         self._names = dict.fromkeys(names, 0)
 

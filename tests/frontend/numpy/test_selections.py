@@ -57,3 +57,52 @@ def test_other_results_of_unknown_length_are_refused():
         gt.jit(numba.njit(lambda x: np.sum(np.trim_zeros(x))))(X)
     with pytest.raises(UnsupportedCodeError, match="with options"):
         gt.jit(numba.njit(lambda x: np.sum(np.unique(x, return_index=True)[0])))(X)
+
+
+def test_indices_found_in_an_earlier_iteration_stay():
+    def weighted(x):
+        before = np.flatnonzero(x > 100.0)
+        total = 0.0
+        for k in range(5):
+            found = np.flatnonzero(x > k)
+            total += (k + 1) * np.sum(x[before])
+            before = found
+        return total
+
+    x = np.arange(30.0) % 7.0
+    value, gradient = gt.value_and_grad(numba.njit(weighted))(x)
+    assert value == weighted(x)
+    np.testing.assert_allclose(gradient, [sum(k + 2 for k in range(4) if e > k) for e in x])
+
+
+@pytest.mark.parametrize("size", [1, 3, 6])
+def test_masks_of_unknown_size_are_compared_when_code_runs(size):
+    @numba.njit
+    def twice(x, n):
+        kept = x[x > -9.0]
+        return np.sum(kept[x[: int(n)] > -9.0]) + np.sum(x[:2] * 0.0)
+
+    if size == X.size:
+        assert gt.jit(twice)(X, float(size)) == pytest.approx(X.sum())
+    else:
+        with pytest.raises(IndexError, match="boolean index did not match"):
+            gt.jit(twice)(X, float(size))
+
+
+def test_searches_of_masks_leave_nothing_for_the_reverse_sweep():
+    @numba.njit
+    def energy(x):
+        total = 0.0
+        for k in range(4):
+            chosen = x[x > 0.317 * k]
+            for i in range(chosen.shape[0]):
+                total += np.sin(chosen[i] * total) + chosen[i]
+        return total
+
+    x = np.concatenate([X, 1.0 - X, X + 0.03])
+    gradient = gt.grad(energy)
+    searches = [loop for loop in gt.inspect.numba_source(gradient, x).split("for ") if "count +=" in loop]
+    assert len(searches) == 1
+    assert "append" not in searches[0]
+    differences = [(energy(x + 1e-6 * e) - energy(x - 1e-6 * e)) / 2e-6 for e in np.eye(x.size)]
+    np.testing.assert_allclose(gradient(x), differences, rtol=1e-5, atol=1e-6)

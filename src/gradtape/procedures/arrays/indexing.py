@@ -194,11 +194,15 @@ def gather_plan(x: Expression, keys: Sequence[Any]) -> tuple[Shape, Any, list[An
     """Return the shape of what a key with arrays selects, a function from indices to those in `x`, and what it reads."""
     build = x.build
     parts: list[Any] = []
+    used = 0
     for part in keys:
         if isinstance(part, Expression) and part.dtype == BOOL:
-            parts.extend(nonzero(part))
+            checked_mask(part, x.shape[used : used + part.ndim])
+            parts.extend(mask_places(part))
+            used += part.ndim
         else:
             parts.append(part)
+            used += part is not None
     advanced = [k for k, part in enumerate(parts) if isinstance(part, Expression)]
     numbers = [k for k, part in enumerate(parts) if is_integer(part)]
     spread = sorted([*advanced, *numbers])
@@ -313,22 +317,87 @@ def scatter_by(x: ArrayView, keys: Sequence[Any], value: Any, function: Any) -> 
 # Masks
 
 
+def checked_mask(mask: Expression, shape: Shape) -> tuple[Expression, Extent]:
+    """Return a mask with the extents of what it selects from, and 1.
+
+    Masks do not broadcast: code fails where the extents differ. It goes on nevertheless, and has to stay inside of the arrays: the second
+    result, a factor for indices, is 0 then.
+    """
+    if all(map(ix.same, mask.shape, shape)):
+        return mask, 1
+    step: Extent = 1
+    for axis, (found, extent) in enumerate(zip(mask.shape, shape, strict=True)):
+        same = ix.is_equal(found, extent)
+        message = f"boolean index did not match indexed array along axis {axis}"
+        if same is False:
+            raise IndexError(
+                f"{message}; size of axis is {extent} but size of corresponding boolean axis is {found}"
+            )
+        if same is not True:
+            mask.build.check(as_value(same), "IndexError", message)
+            step = ix.choose(same, step, 0)
+    return mask.remapped(shape, [Place(0, axis, step) for axis in range(mask.ndim)]), step
+
+
 def nonzero(mask: Expression) -> tuple[ArrayView, ...]:
-    """Return the indices at which a mask holds: an array for each axis, whose extent is known when the code runs."""
+    """Return the indices at which a mask holds: an array for each axis, whose extent is known when the code runs.
+
+    Each index is stored, and the next one at the same place unless the mask held: there is no branch that depends on data, and the last
+    one that is stored lies within the arrays, which have as many elements as the mask.
+    """
     build = mask.build
-    places = [new_array(build, (mask.size,), INT64, name="place", temporary=True) for _ in range(mask.ndim)]
+    places = [new_array(build, (mask.size,), INT64, name="place") for _ in range(mask.ndim)]
     count = build.variable("count", 0, INT64)
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:
-        with build.branch(truth(mask.element(indices, loads))):
-            at = build.read(count)
-            for place, index in zip(places, indices, strict=True):
-                place.store((at,), as_value(index))
-            build.assign(count, ix.add(at, 1))
+        hit = conform(truth(mask.element(indices, loads)), INT64, ())
+        at = build.read(count)
+        for place, index in zip(places, indices, strict=True):
+            place.store((at,), as_value(index))
+        build.assign(count, ix.add(at, hit))
 
     run_nest(build, mask.shape, body, [mask])
     found = build.read(count)
     return tuple([place.remapped((found,), [Place(0, 0)]) for place in places])
+
+
+class Snapshot:
+    """A place in a procedure, and what was in memory there.
+
+    Parameters
+    ----------
+    build : ProcedureBuilder
+        The place is the end of its open block.
+    sources : sequence of Expression
+        What is read.
+    """
+
+    def __init__(self, build: ProcedureBuilder, sources: Sequence[Expression]) -> None:
+        self._build = build
+        self._sources = sources
+        self._block = build.block_now
+        self._position = len(self._block)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what is read is known to be as it was."""
+        if self._build.block_now is not self._block:
+            return False
+        read = memories(self._sources)
+        return not any(pointer.memory in read for pointer in stored(self._block[self._position :]))
+
+
+def mask_places(mask: Expression) -> tuple[ArrayView, ...]:
+    """Return the indices at which a mask holds, those found before if neither the mask nor they have changed."""
+    if not isinstance(mask, ArrayView):
+        return nonzero(mask)
+    found = mask.build.mask_places
+    key = mask.key, tuple(map(ix.key, mask.shape))
+    if key not in found or not found[key][0].is_current:
+        new = nonzero(mask)
+        found[key] = Snapshot(mask.build, [mask, *new]), new
+    places: tuple[ArrayView, ...] = found[key][1]
+    return places
 
 
 class Selected(ArrayView):
@@ -346,16 +415,12 @@ class Selected(ArrayView):
         super().__init__(view.build, view.pointer, view.offset, view.shape, view.strides)
         self.source = source
         self.mask = mask
-        self._block = self.build.block_now
-        self._position = len(self._block)
+        self._snapshot = Snapshot(self.build, [source, mask])
 
     @property
     def is_current(self) -> bool:
         """Whether array and mask are known to be as they were."""
-        if self.build.block_now is not self._block:
-            return False
-        read = memories([self.source, self.mask])
-        return not any(pointer.memory in read for pointer in stored(self._block[self._position :]))
+        return self._snapshot.is_current
 
 
 def unselected(x: Expression) -> tuple[Expression, Expression] | None:
@@ -383,30 +448,24 @@ def unselected(x: Expression) -> tuple[Expression, Expression] | None:
 def selected(x: Expression, mask: Expression) -> Selected:
     """Return the elements where a mask holds, whose number is known when the code runs."""
     build = x.build
-    mask = mask.broadcast(x.shape)
-    out = new_array(build, (x.size,), x.dtype, name="selected")
-    counts = [build.variable("count", 0, INT64) for _ in range(2)]
-
-    def count(indices: Sequence[Extent], loads: Loads) -> None:
-        build.assign(
-            counts[0], ix.add(build.read(counts[0]), conform(mask.element(indices, loads), INT64, ()))
-        )
+    if not x.ndim:
+        x, mask = x.remapped((1,), []), mask.remapped((1,), [])
+    places = mask_places(mask)
+    mask, step = checked_mask(mask, x.shape)
+    out = new_array(build, places[0].shape, x.dtype, name="selected")
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:
-        with build.branch(mask.element(indices, loads)):
-            at = build.read(counts[1])
-            out.store((at,), x.element(indices, Loads()))
-            build.assign(counts[1], ix.add(at, 1))
+        found = [ix.multiply(step, place.element(indices, loads)) for place in places]
+        out.store(indices, x.element(found, loads))
 
-    run_nest(build, x.shape, count, [mask])
-    run_nest(build, x.shape, body, [mask])
-    return Selected(out.remapped((build.read(counts[0]),), [Place(0, 0)]), x, mask)
+    run_nest(build, out.shape, body, [*places])
+    return Selected(out, x, mask)
 
 
 def store_selected(x: ArrayView, mask: Expression, value: Any) -> None:
     """Store a number where a mask holds, or the elements of a 1-D array one after the other."""
     build = x.build
-    mask = mask.broadcast(x.shape)
+    mask, _ = checked_mask(mask, x.shape)
     if overlaps_elsewhere(x, mask):
         mask = materialise(mask, temporary=True)
     value = as_operand(build, value)

@@ -324,7 +324,7 @@ class Array(Operators, Methods, Attributes, Handle):
         if is_traced_mask(self, key):
             # what is written to the array or the mask afterwards does not reach the selection
             return Selection(wrap_value(value), wrap_value(key.value))  # type: ignore[return-value] # it behaves as an Array
-        plain_key = concretize.concrete_key(without_selections(key))
+        plain_key = concretize.concrete_key(without_selections(key), value.shape)
         if truth_index(plain_key) is not None:
             return wrap_value(getitem(value, plain_key))  # type: ignore[no-any-return] # a row of one result
         index = parse_index(value.shape, plain_key)
@@ -353,7 +353,7 @@ class Array(Operators, Methods, Attributes, Handle):
         self.rebind(
             setitem(
                 self.value,
-                concretize.concrete_key(without_selections(key), masks=np.size(new) == 1),
+                concretize.concrete_key(without_selections(key), self.shape, masks=np.size(new) == 1),
                 unwrap(new),
             )
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -18,7 +19,7 @@ from gradtape.errors import (
 )
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
-from gradtape.ir.types import is_inexact
+from gradtape.ir.types import Shape, is_inexact
 from gradtape.kinds.refusals import is_table, values_of
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.logic import equal, truth
@@ -363,7 +364,7 @@ def index_of(value: Value) -> int:
     return integer_of(value)
 
 
-def concrete_key(key: Any, *, masks: bool = False) -> Any:
+def concrete_key(key: Any, shape: Shape, *, masks: bool = False) -> Any:
     """Return an index with values for arrays; integer scalars become guarded Python integers, masks concrete arrays.
 
     In a trace, masks become the positions of their true elements, whose number is guarded.
@@ -372,9 +373,12 @@ def concrete_key(key: Any, *, masks: bool = False) -> Any:
     ----------
     key : object
         What stands in the brackets.
+    shape : tuple of int
+        The shape of what is indexed.
     masks : bool
         Whether a mask may stay traced (for writes of one number).
     """
+    _check_masks(key if isinstance(key, tuple) else (key,), shape)
     if isinstance(key, tuple):
         return tuple(part for item in key for part in _concrete_items(item))
     if masks and isinstance(key, Handle) and key.dtype.kind == "b":
@@ -382,6 +386,32 @@ def concrete_key(key: Any, *, masks: bool = False) -> Any:
         return value if abstracting_trace(value) is not None else force([value])[0]
     items = _concrete_items(key)
     return items[0] if len(items) == 1 else items
+
+
+def _check_masks(items: Sequence[Any], shape: Shape) -> None:
+    """Raise NumPy's error where a traced mask, of which positions alone are left, does not have the extents of its axes."""
+    if not any(isinstance(item, Handle) and item.dtype.kind == "b" for item in items):
+        return
+    axes = [
+        0
+        if item is None or item is Ellipsis
+        else item.ndim
+        if isinstance(item, Handle | np.ndarray) and item.dtype.kind == "b"
+        else 1
+        for item in items
+    ]
+    first = 0
+    for item, taken in zip(items, axes, strict=True):
+        if item is Ellipsis:
+            first += max(len(shape) - sum(axes), 0)
+        elif isinstance(item, Handle) and item.dtype.kind == "b":
+            for axis, (extent, found) in enumerate(zip(shape[first:], item.shape, strict=False), first):
+                if found != extent:
+                    raise IndexError(
+                        f"boolean index did not match indexed array along axis {axis}; size of axis is {extent} but size of "
+                        f"corresponding boolean axis is {found}"
+                    )
+        first += taken
 
 
 def _concrete_items(item: Any) -> tuple[Any, ...]:

@@ -239,7 +239,9 @@ class Variable(Array):
     def __setitem__(self, key: Any, new: Any) -> None:
         if self.nbytes >= LARGE and not contexts.replays and running_trace()[0] is None:
             here.site = user_site()
-            rows = written_rows(self.value, concrete_key(key, masks=np.size(new) == 1), unwrap(new))
+            rows = written_rows(
+                self.value, concrete_key(key, self.shape, masks=np.size(new) == 1), unwrap(new)
+            )
             if rows is not None:
                 self.change_rows(*rows, "set")
                 return
