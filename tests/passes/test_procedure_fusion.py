@@ -168,6 +168,19 @@ def test_neighbours_of_an_element_keep_loops_apart(shift, fused):
     assert len(loops(fuse_loops(procedure))) == fused
 
 
+@pytest.mark.parametrize("across, fused", [(1, 2), (2, 2), (8, 1)])
+def test_loops_across_rows_may_use_neighbours_along_the_rows(across, fused):
+    """Elements that other iterations do not meet are no reason against vectors, however near."""
+    build = ProcedureBuilder()
+    x, y = build.array("x", (SIZE + 8,)), build.allocate("y", SIZE + 8, zero=True)
+    with build.loop(N) as i:
+        build.store(y, i * across + 2, build.load(y, i * across) + build.load(x, i * across))
+    with build.loop(N) as i:
+        build.store(y, i * across + 2, build.load(y, i * across + 2) * 0.5)
+    procedure = build.finish([y], [aval((SIZE + 8,), np.dtype(float))])
+    assert len(loops(fuse_loops(procedure))) == fused
+
+
 def test_outer_loops_are_fused_where_inner_ones_cannot_be():
     build = ProcedureBuilder()
     x, y = build.array("x", (N * N,)), build.allocate("y", N * N)

@@ -5,12 +5,15 @@ import random
 import numpy as np
 import pytest
 
+import gradtape as gt
+from gradtape.ir.graph import number_of
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.ops.core.elementwise.exponential import sin
 from gradtape.ops.core.elementwise.logic import less
-from gradtape.passes.procedures.interchange import interchange_loops
+from gradtape.passes.procedures import interchange
+from gradtape.passes.procedures.interchange import interchange_loops, permute_loops
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import For, Load, Pop, Push
@@ -182,3 +185,121 @@ def test_the_order_of_the_tape_is_kept(places, changes):
     x = np.random.default_rng(0).normal(size=SIZE)
     for one, other in zip(run_procedure(changed, [x]), run_procedure(procedure, [x]), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+HEIGHT, ROWS, COLUMNS = 9, 3, 4
+
+
+def random_columns(seed):
+    """Return a procedure of perfect nests over a grid, of which the outer loop goes through the heights."""
+    choose = random.Random(seed)
+    size = HEIGHT * ROWS * (COLUMNS + 1)
+    build = ProcedureBuilder(f"columns{seed}")
+    x, y = build.array("x", (size,)), build.scalar("y")
+    arrays = []
+    for name in "ab":
+        arrays.append(build.allocate(name, size))
+        with build.loop(size) as i:
+            build.store(arrays[-1], i, build.load(x, i))
+    flat = build.allocate("flat", ROWS * COLUMNS, zero=True)
+    total = build.variable("total", y)
+    for _ in range(choose.randint(1, 2)):
+        with build.loop(HEIGHT - 1) as k, build.loop(ROWS) as i, build.loop(COLUMNS) as j:
+            place = (i * COLUMNS + j) * HEIGHT + k
+            places = [place, place, place + 1, place + 1]
+            if choose.random() < 0.5:  # the column beside it, the same one for all, or one from the other end
+                places.append(choose.choice([place + HEIGHT, i * COLUMNS * HEIGHT + k, size - 1 - place]))
+            for _ in range(choose.randint(1, 3)):
+                array = choose.choice(arrays)
+                term = build.load(choose.choice([*arrays, x]), choose.choice(places)) * 0.5
+                if choose.random() < 0.3:
+                    term = term + build.load(flat, i * COLUMNS + j)
+                kind = choose.random()
+                if kind < 0.6:
+                    where = choose.choice(places)
+                    build.store(array, where, build.load(array, where) * 0.5 + term)
+                elif kind < 0.75:
+                    build.store(flat, i * COLUMNS + j, term)
+                elif kind < 0.85:
+                    with build.branch(less(term, 0.3)):
+                        build.store(array, choose.choice(places), term)
+                elif kind < 0.9:
+                    build.assign(total, build.read(total) * 0.5 + term)
+                else:
+                    own = build.variable("own", 0.0)
+                    build.assign(own, term * y)
+                    build.store(array, choose.choice(places), build.read(own))
+    results = [*arrays, flat, build.read(total)]
+    types = [aval((size,), np.dtype(float))] * 2 + [
+        aval((ROWS * COLUMNS,), np.dtype(float)),
+        aval((), np.dtype(float)),
+    ]
+    return build.finish(results, types)
+
+
+def test_random_columns_compute_the_same(monkeypatch):
+    monkeypatch.setattr(interchange, "NEAR_CACHE", 0)
+    changed = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        changed += check(random_columns(seed), [rng.normal(size=HEIGHT * ROWS * (COLUMNS + 1)), rng.normal()])
+    assert 12 < changed < 60
+
+
+def smoothed_columns(rows=80, height=12, function=lambda x: x, apart=0):
+    """Hand on numbers from height to height, in each column of a grid."""
+    size = rows * rows * height
+    build = ProcedureBuilder("columns")
+    x = build.array("x", (size,))
+    a = build.allocate("a", size, zero=True)
+    with build.loop(height - 1) as k, build.loop(rows) as i, build.loop(rows) as j:
+        place = (i * rows + j) * height + k
+        before = build.load(a, place) + build.load(a, place + 1 + apart)
+        build.store(a, place + 1, function(before) + build.load(x, place))
+    return build.finish([a], [aval((size,), np.dtype(float))])
+
+
+@pytest.mark.parametrize("change", [interchange_loops, permute_loops])
+def test_columns_are_computed_one_after_the_other(change):
+    nest = change(smoothed_columns()).body[-1]
+    assert [number_of(loop.count) for loop in walk([nest]) if isinstance(loop, For)] == [80, 80, 11]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        smoothed_columns(rows=10),  # the lines of a height stay in the near cache
+        smoothed_columns(function=sin),  # is worth vectors
+        smoothed_columns(height=8),  # has seven iterations
+        smoothed_columns(apart=-12),  # a column needs the one before, at the same height
+    ],
+    ids=["near", "costly", "short", "dependent"],
+)
+def test_columns_stay_in_their_order(program):
+    assert interchange_loops(program) is program
+
+
+def test_values_and_gradients_of_columns_walk_along_rows():
+    """Thomas's algorithm for the columns of a grid, in vectorised code."""
+
+    def thomas(b, x):
+        c, d = np.zeros_like(x), x.copy()
+        for k in range(1, x.shape[2]):
+            c[:, :, k] = 1.0 / (b[:, :, k] - c[:, :, k - 1])
+            d[:, :, k] = (d[:, :, k] - d[:, :, k - 1]) * c[:, :, k]
+        return np.sum(d**2)
+
+    rng = np.random.default_rng(0)
+    b, x = 3.0 + rng.uniform(size=(2, 40, 40, 12))
+    both = gt.value_and_grad(thomas, argnums=(0, 1))
+    with gt.config.override(loops="compile"):
+        value, gradients = both(b, x)
+        source = gt.inspect.numba_source(both, b, x)
+    moves = rng.normal(size=(2, 40, 40, 12))
+    step = 1e-6
+    ahead, behind = (thomas(b + s * moves[0], x + s * moves[1]) for s in (step, -step))
+    assert value == pytest.approx(thomas(b, x))
+    slope = sum(np.sum(g * m) for g, m in zip(gradients, moves, strict=True))
+    assert slope == pytest.approx((ahead - behind) / (2 * step), rel=1e-6)
+    assert "for k in range(11):" in source
+    assert "for i in range(11):" not in source

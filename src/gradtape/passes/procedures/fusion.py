@@ -15,7 +15,7 @@ from gradtape.ir.types import INT64
 from gradtape.passes.procedures.dead import remove_dead_statements
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.surroundings import LoopSurroundings, conflicts
-from gradtape.procedures.affine import distance
+from gradtape.procedures.affine import distance, linear_form
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.dataflow import exposed_variables, total_chain
 from gradtape.procedures.ir import (
@@ -48,7 +48,7 @@ REACH: Final = 24
 """Statements between two loops that are fused, at most."""
 
 NEAR: Final = 64
-"""Distance of elements below which accesses of several iterations stand in the way of vectors."""
+"""Iterations after which a loop may use an element again without standing in the way of vectors."""
 
 
 def fuse_loops(procedure: Procedure) -> Procedure:
@@ -349,20 +349,21 @@ def _is_innermost(loop: For) -> bool:
 
 
 def is_sequential(loop: For) -> bool:
-    """Return whether iterations hand on numbers other than sums, or elements near to each other."""
+    """Return whether iterations hand on numbers other than sums, or elements that other iterations near to them use."""
     inside = list(walk(loop.body))
     exposed = exposed_variables(loop)
     for variable in {s.variable for s in inside if isinstance(s, Assign)} & exposed:
         if total_chain(variable, inside, exposed) is None:
             return True
-    accesses = [s for s in inside if isinstance(s, Load | Store)]
-    stores = [s for s in accesses if isinstance(s, Store)]
-    if len(stores) * len(accesses) > MOST_PAIRS:
+    pairs = [
+        (one, other)
+        for one, other in conflicts(loop.body, loop.body)
+        if not isinstance(one, Apply) and not isinstance(other, Apply) and one.index is not other.index
+    ]
+    if len(pairs) > MOST_PAIRS:
         return True
-    for store in stores:
-        for other in accesses:
-            if other.pointer.memory is store.pointer.memory and other.index is not store.index:
-                apart = distance(store.index, other.index)
-                if apart is not None and 0 < abs(apart) < NEAR:
-                    return True
+    for one, other in pairs:
+        apart, step = distance(one.index, other.index), linear_form(one.index).get(loop.index, 0)
+        if apart and step and apart % step == 0 and abs(apart // step) < NEAR:
+            return True
     return False

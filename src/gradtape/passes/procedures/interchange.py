@@ -4,16 +4,22 @@ A nest ``for j: before; for k: inner; after`` becomes ``for j: before``, ``for k
 distributed, and the loops in the middle are exchanged. Numbers that pass between the parts are expanded to arrays. So products of a matrix
 and the columns of another one are sums of rows. Each element gets the same terms in the same order.
 
+A perfect nest ``for k: for i: for j: body`` becomes ``for i: for j: for k: body`` where k counts neighbouring elements: columns of a grid
+that a loop over their heights goes through are computed one after the other, in the caches.
+
 After R. Allen and K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001, chapter 5.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gradtape.ir.graph import Value, extract, number_of
 from gradtape.ir.types import INT64, Aval
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.passes.procedures.fusion import is_sequential
 from gradtape.passes.procedures.surroundings import LoopSurroundings, conflicts
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.builder import leaf
@@ -46,13 +52,31 @@ FEWEST: Final = 8
 MOST: Final = 4096
 """Iterations of such a loop at most: expanded numbers are to stay in the caches."""
 
+LINE: Final = 64
+"""Bytes of a line of the caches."""
+
+NEAR_CACHE: Final = 2**18
+"""Bytes of lines that stay in a near cache from one iteration to the next."""
+
+COSTLY: Final = 10.0
+"""Additions in the time of an operation that is worth vectors, whatever the caches do."""
+
 MOST_PAIRS: Final = 200
 """Pairs of accesses that are compared for an interchange."""
 
 
 def interchange_loops(procedure: Procedure) -> Procedure:
     """Return the procedure with inner loops that walk along neighbours; the same procedure where nothing changes."""
-    interchange = _Interchange(procedure)
+    return _interchanged(procedure, permutes_only=False)
+
+
+def permute_loops(procedure: Procedure) -> Procedure:
+    """Return the procedure with perfect nests permuted so that inner loops walk along neighbours, and all other loops as they are."""
+    return _interchanged(procedure, permutes_only=True)
+
+
+def _interchanged(procedure: Procedure, permutes_only: bool) -> Procedure:
+    interchange = _Interchange(procedure, permutes_only)
     body = interchange.block(procedure.body)
     if not interchange.count:
         return procedure
@@ -90,8 +114,9 @@ class _Interchange:
         The arrays of expanded numbers.
     """
 
-    def __init__(self, procedure: Procedure) -> None:
+    def __init__(self, procedure: Procedure, permutes_only: bool) -> None:
         self.count = 0
+        self._permutes_only = permutes_only
         self.allocated: list[Statement] = []
         self._around: list[tuple[Statement, bool]] = []
         self._readers: dict[Variable, int] = {}
@@ -105,7 +130,11 @@ class _Interchange:
 
     def _statement(self, statement: Statement) -> list[Statement]:
         if isinstance(statement, For):
-            nest = _nest(statement)
+            permuted = self._permuted(statement)
+            if permuted is not None:
+                self.count += 1
+                return [permuted]
+            nest = None if self._permutes_only else _nest(statement)
             changed = self._changed(nest) if nest is not None else None
             if changed is not None:
                 self.count += 1
@@ -134,9 +163,38 @@ class _Interchange:
             found, self.allocated = [*self.allocated, *found], before
         return found
 
+    def _permuted(self, outer: For) -> For | None:
+        """Return a perfect nest with its outer loop innermost; None where it would be slower, or something else."""
+        inner = _perfect(outer)
+        if not inner or not _gains(outer, inner[-1]) or not _is_worth_vectors(outer, inner):
+            return None
+        body = inner[-1].body
+        exposed = exposed_variables(outer)
+        for variable in {s.variable for s in walk(body) if isinstance(s, Assign)}:
+            reads = sum(isinstance(s, Read) and s.variable is variable for s in walk(body))
+            if variable in exposed or reads < self._readers.get(variable, 0):
+                return None
+        pairs = list(conflicts(body, body))
+        if len(pairs) > MOST_PAIRS:
+            return None
+        permuted = For(outer.index, outer.count, body)
+        loops = [permuted]
+        for loop in reversed(inner):
+            permuted = For(loop.index, loop.count, [permuted])
+            loops.insert(0, permuted)
+        around = list(self._around)
+        for loop in loops[:-1]:
+            surroundings = LoopSurroundings(loop, around)
+            for one, two in pairs:
+                assert not isinstance(one, Apply) and not isinstance(two, Apply)
+                if one.pointer is not two.pointer or surroundings.precedes(one, two):
+                    return None
+            around.append((loop, True))
+        return permuted
+
     def _changed(self, nest: _Nest) -> list[Statement] | None:
         """Return the loops that take the place of a nest; None where they would be slower, or something else."""
-        if not _gains(nest):
+        if not _gains(nest.outer, nest.inner):
             return None
         expanded = self._expanded_variables(nest)
         if expanded is None or not self._is_legal(nest):
@@ -268,16 +326,50 @@ def _nest(outer: For) -> _Nest | None:
     return nest if own.isdisjoint(_leaves(inner)) else None
 
 
-def _gains(nest: _Nest) -> bool:
+def _perfect(outer: For) -> list[For]:
+    """Return the inner loops of a nest of loops of known trip counts with nothing between them; none where it may not be permuted."""
+    loops = [outer]
+    while len(loops[-1].body) == 1 and isinstance(loops[-1].body[0], For):
+        loops.append(loops[-1].body[0])
+    if any(loop.parallel or number_of(loop.count) is None for loop in loops) or any(
+        isinstance(s, For | While | Apply | Allocate | Push | Pop) for s in walk(loops[-1].body)
+    ):
+        return []
+    count = number_of(outer.count)
+    return loops[1:] if count is not None and count >= FEWEST else []
+
+
+def _is_worth_vectors(outer: For, inner: Sequence[For]) -> bool:
+    """Return whether a nest gains more by its walk along rows than it loses if iterations of its innermost loop wait for each other.
+
+    Vectors across rows read a line of the caches for each element. That costs more than vectors gain if the lines are not in a near cache
+    any more when the next iteration of the outer loop comes, and if no elements are costly.
+    """
+    body = inner[-1].body
+    if not is_sequential(For(outer.index, outer.count, body)):
+        return True
+    nodes, _ = extract([x for s in walk(body) for x in uses(s) if isinstance(x, Value)])
+    if any(isinstance(node.op, Elementwise) and node.op.cost >= COSTLY for node in nodes):
+        return False
+    across, along = 0, 0
+    for statement in walk(body):
+        if isinstance(statement, Load | Store):
+            stride = abs(linear_form(statement.index).get(inner[-1].index, 0))
+            across, along = across + (stride > 1), along + (stride == 1)
+    rows = math.prod(int(number_of(loop.count) or 0) for loop in inner)
+    return across >= 2 * along and across * rows * LINE >= NEAR_CACHE
+
+
+def _gains(outer: For, inner: For) -> bool:
     """Return whether the inner loop walks across rows, and the outer one along them."""
     score = 0
-    for statement in walk(nest.inner.body):
+    for statement in walk(inner.body):
         if not isinstance(statement, Load | Store):
             continue
         form = linear_form(statement.index)
-        across, along = form.get(nest.inner.index, 0), form.get(nest.outer.index, 0)
-        others = [x for x in form if x is not None and x not in (nest.inner.index, nest.outer.index)]
-        if any(nest.outer.index in extract([x])[1] or nest.inner.index in extract([x])[1] for x in others):
+        across, along = form.get(inner.index, 0), form.get(outer.index, 0)
+        others = [x for x in form if x is not None and x not in (inner.index, outer.index)]
+        if any(outer.index in extract([x])[1] or inner.index in extract([x])[1] for x in others):
             return False
         if abs(across) > 1 and abs(along) == 1:
             score += 1

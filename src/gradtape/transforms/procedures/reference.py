@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from gradtape.ir.types import Aval, aval, is_inexact
 from gradtape.passes.procedures.fusion import contract_arrays
+from gradtape.passes.procedures.interchange import permute_loops
 from gradtape.passes.procedures.product_blocking import block_products
 from gradtape.procedures.fingerprint import procedure_digest
 from gradtape.procedures.ir import Procedure
@@ -145,7 +146,9 @@ def _cotangent_of(
 
 def _prepared(procedure: Procedure, policy: Policy) -> Procedure:
     """Return a procedure with few arrays between its loops, and few passes over matrices; a policy is about the loops that there are."""
-    return contract_arrays(block_products(procedure) if policy in (None, "all") else procedure)
+    if policy not in (None, "all"):
+        return contract_arrays(procedure)
+    return permute_loops(contract_arrays(block_products(procedure)))
 
 
 @lru_cache(maxsize=MOST)
