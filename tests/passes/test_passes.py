@@ -14,6 +14,7 @@ from gradtape.ir.types import FLOAT64, aval
 from gradtape.ir.verifier import verify
 from gradtape.kinds.registry import ROWS
 from gradtape.passes.pipeline import PASSES, optimise
+from gradtape.passes.simplify.algebra import simplify_algebra
 from gradtape.passes.simplify.product_sums import drop_repeated_axes
 from gradtape.runtime.interpret import interpret
 from gradtape.transforms.vjp import vjp
@@ -83,6 +84,47 @@ def test_factors_leave_sums_that_are_computed_anyway() -> None:
     scaled = ROW["reduce_sum"](-(x * wide), axes=(0,))
     assert names([total, scaled], [x, s]) == ["reduce_sum", "multiply", "negative"]
     assert names([scaled], [x, s]) == ["expand", "multiply", "reduce_sum", "negative"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "reshaped", "axes", "before"),
+    [
+        ((2, 3, 4), (6, 4), (0,), (0, 1)),
+        ((2, 3, 4), (6, 4), (1,), (2,)),
+        ((6, 4), (2, 3, 4), (0, 1), (0,)),
+        ((6, 4), (2, 3, 4), (0,), None),
+        ((6, 4), (2, 3, 4), (1, 2), None),
+        ((6, 4), (4, 6), (0, 1), (0, 1)),
+        ((2, 1, 3), (1, 6, 1), (1, 2), (0, 2)),
+        ((2, 1, 3), (2, 3), (1,), (2,)),
+        ((2, 3), (2, 1, 3), (1,), ()),
+        ((0, 3), (0,), (0,), None),
+    ],
+)
+def test_sums_pass_reshapes(shape: Any, reshaped: Any, axes: Any, before: Any) -> None:
+    x = array_input(*shape)
+    total = ROW["reduce_sum"](ROW["reshape"](x, shape=reshaped), axes=axes)
+    graph = graph_of([x], [total])
+    changed = simplify_algebra(graph)
+    verify(changed, "the pass")
+    sums = [node for node in changed.nodes if node.op.name == "reduce_sum"]
+    if before is None:
+        assert sums[0].inputs[0] is not x
+    else:
+        assert [node.params["axes"] for node in sums] == ([before] if before else [])
+    data = np.random.default_rng(0).normal(size=shape)
+    (found,), (expected,) = interpret(changed, [data]), interpret(graph, [data])
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_the_sum_of_a_reshaped_product_of_matrices_has_no_product() -> None:
+    a, b = array_input(2, 10, 1, 30), array_input(30, 40)
+    product = ROW["contract"](a, b, x=(0, 1, 2, 3), y=(3, 4), out=(0, 1, 2, 4))
+    total = ROW["reduce_sum"](ROW["reshape"](product, shape=(2, 10, 40)), axes=(0, 1, 2))
+    (contraction,) = [
+        n for n in optimise(graph_of([a, b], [total]), check=True).nodes if n.op.name == "contract"
+    ]
+    assert contraction.inputs[1].ndim == 1
 
 
 def test_contractions_read_transposed_operands() -> None:

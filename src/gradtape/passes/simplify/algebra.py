@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Final
 
 import numpy as np
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, literal, number_of
 from gradtape.ir.op import Op
+from gradtape.ir.types import Shape
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import repeated_number
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
@@ -16,6 +18,7 @@ from gradtape.ops.core.elementwise.cast import convert_row
 from gradtape.ops.core.elementwise.logic import invert
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.join import join_row
+from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import expand, expand_row, pad_row, permute_row, reshape, reshape_row, slice_row
 from gradtape.passes.rewrite import rewrite
 
@@ -152,6 +155,37 @@ def _reshape(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     return None if inner is None else reshape(inner.inputs[0], shape)
 
 
+def _sum(node: Node, inputs: tuple[Value, ...]) -> Value | None:
+    """A sum over axes that a reshape made of whole axes is the sum over these, so that products behind it can be summed early."""
+    inner = _made_by(inputs[0], reshape_row)
+    if inner is None:
+        return None
+    (x,) = inner.inputs
+    axes = None if x.size == 0 else _axes_before(x.shape, inputs[0].shape, node.params["axes"])
+    if axes is None:
+        return None
+    return reshape(reduce_sum(x, axes=axes) if axes else x, node.out.shape)
+
+
+def _axes_before(shape: Shape, reshaped: Shape, axes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the axes of which a reshape makes these, besides axes of extent 1; None where it divides an axis of its operand into some of
+    these and others."""
+    found: list[int] = []
+    before, after = ([axis for axis, extent in enumerate(s) if extent != 1] for s in (shape, reshaped))
+    while before and after:  # terminates: each round takes an axis from both
+        group, made = [before.pop(0)], [after.pop(0)]
+        while (rows := prod(shape[k] for k in group)) != (others := prod(reshaped[k] for k in made)):
+            if rows < others:
+                group.append(before.pop(0))
+            else:
+                made.append(after.pop(0))
+        summed = [axis in axes for axis in made]
+        if any(summed) and not all(summed):
+            return None
+        found += group if summed[0] else []
+    return tuple(found)
+
+
 def _expand(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     (x,) = inputs
     axes: tuple[int, ...] = node.params["axes"]
@@ -213,6 +247,7 @@ RULES: Final[dict[Op, Callable[[Node, tuple[Value, ...]], Value | None]]] = {
     convert_row: _convert,
     permute_row: _permute,
     reshape_row: _reshape,
+    reduce_sum: _sum,
     expand_row: _expand,
     slice_row: _slice,
     pad_row: _pad,
