@@ -1,4 +1,4 @@
-"""Where the arrays of a procedure are: in a result, in the frame of the call, or in an arena that loops rewind after each iteration."""
+"""Where the arrays of a procedure are: in a result, in the frame of the call, or in arenas that loops rewind after each iteration."""
 
 from __future__ import annotations
 
@@ -40,12 +40,18 @@ class Allocations:
         The loops after whose iterations all is freed that they allocated in the arena.
     in_arena : set of Allocate
         The others.
+    in_scratch : set of Allocate
+        Those of them that do not outlive an iteration of a loop in which others do: they are in a second arena.
+    scratches : set of For or While
+        The loops after whose iterations these are freed.
     """
 
     results: dict[Allocate, int]
     in_frame: dict[Allocate, int]
     rewound: set[Statement]
     in_arena: set[Allocate]
+    in_scratch: set[Allocate]
+    scratches: set[Statement]
 
 
 def plan_allocations(procedure: Procedure) -> Allocations:
@@ -55,8 +61,11 @@ def plan_allocations(procedure: Procedure) -> Allocations:
     in_frame: dict[Allocate, int] = {}
     used = 0
     rest: set[Statement] = set()
+    innermost: dict[Statement, Statement] = {}
     escaping = escaping_allocations(procedure.body)
     for statement, loops in _with_loops(procedure.body, ()):
+        if loops:
+            innermost[statement] = loops[-1]
         if isinstance(statement, Apply):
             rest.add(statement)
         elif statement.out in numbers:
@@ -71,11 +80,16 @@ def plan_allocations(procedure: Procedure) -> Allocations:
             else:
                 rest.add(statement)
     rewound: set[Statement] = set()
+    in_scratch: set[Allocate] = set()
     for loop, leaving in escaping.items():
         inside = rest.intersection(walk([loop]))
-        if any(isinstance(x, Allocate) for x in inside) and not inside & leaving:
-            rewound.add(loop)
-    return Allocations(results, in_frame, rewound, {x for x in rest if isinstance(x, Allocate)})
+        if not inside & leaving:
+            rewound.update([loop] if any(isinstance(x, Allocate) for x in inside) else [])
+            continue
+        own = {x for x in inside if isinstance(x, Allocate) and innermost[x] is loop}
+        in_scratch |= own - leaving
+    in_arena = {x for x in rest if isinstance(x, Allocate)}
+    return Allocations(results, in_frame, rewound, in_arena, in_scratch, {innermost[x] for x in in_scratch})
 
 
 def _with_loops(

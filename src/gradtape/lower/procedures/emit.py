@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -50,6 +50,9 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.tape import item_size, record_layout
 from gradtape.procedures.traversal import uses, walk
+
+Mark: TypeAlias = tuple[str, str, str]
+"""An arena, its present chunk, and the next free byte of this."""
 
 
 def emit_procedure(module: KernelModule, procedure: Procedure) -> str:
@@ -109,7 +112,7 @@ def _allocate(function: ProcedureEmitter, statement: Allocate) -> None:
     size = function.operand(statement.size)
     bytes_ = function.let(f"mul nsw i64 {size}, {dtype.itemsize}")
     if statement not in plan.results and statement not in plan.in_frame:
-        pointer = function.allocate(bytes_)
+        pointer = function.allocate(bytes_, "%scratch" if statement in plan.in_scratch else "%arena")
     if statement.zero:
         some = function.call("i64", "llvm.smax.i64", f"i64 {bytes_}", "i64 0")
         function.call("void", "llvm.memset.p0.i64", f"ptr {pointer}", "i8 0", f"i64 {some}", "i1 false")
@@ -294,22 +297,23 @@ def _while(function: ProcedureEmitter, loop: While) -> None:
     function.start_block(end)
 
 
-def _mark(function: ProcedureEmitter, loop: For | While) -> tuple[str, str] | None:
-    """Append loads of the place in the arena to which a loop rewinds after each iteration."""
-    if loop not in function.plan.allocations.rewound:
-        return None
-    return _place_in_arena(function)
+def _mark(function: ProcedureEmitter, loop: For | While) -> Mark | None:
+    """Append loads of the place in an arena to which a loop rewinds after each iteration."""
+    plan = function.plan.allocations
+    if loop in plan.rewound:
+        return _place_in_arena(function)
+    return _place_in_arena(function, "%scratch") if loop in plan.scratches else None
 
 
-def _place_in_arena(function: ProcedureEmitter) -> tuple[str, str]:
-    """Append loads of the arena's present chunk and of its next free byte."""
-    return function.load("ptr", "%arena", 16), function.load("ptr", "%arena", 24)
+def _place_in_arena(function: ProcedureEmitter, arena: str = "%arena") -> Mark:
+    """Append loads of an arena's present chunk and of its next free byte."""
+    return arena, function.load("ptr", arena, 16), function.load("ptr", arena, 24)
 
 
-def _rewind(function: ProcedureEmitter, mark: tuple[str, str] | None) -> None:
+def _rewind(function: ProcedureEmitter, mark: Mark | None) -> None:
     if mark is not None:
-        chunk, free = mark
-        function.emit(function.arena_call("void", "release", "ptr %arena", f"ptr {chunk}", f"ptr {free}"))
+        arena, chunk, free = mark
+        function.emit(function.arena_call("void", "release", f"ptr {arena}", f"ptr {chunk}", f"ptr {free}"))
 
 
 def _if(function: ProcedureEmitter, branch: If) -> None:

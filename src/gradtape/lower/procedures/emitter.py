@@ -140,6 +140,7 @@ class ProcedureEmitter(ScalarEmitter):
             s in plan.allocations.in_arena or (isinstance(s, Apply) and plan.bodies[s][1] > IN_FRAME)
             for s in inside
         )
+        self.uses_scratch = any(s in plan.allocations.in_scratch for s in inside)
         self.may_leave = (
             self.uses_arena or bool(self.polls) or any(isinstance(s, Apply) or is_task(s) for s in inside)
         )
@@ -186,6 +187,14 @@ class ProcedureEmitter(ScalarEmitter):
             self.start_block("no_arena")
             self.emit("ret i32 -1")
             self.start_block("begin")
+        if self.uses_scratch:
+            self.emit(f"%scratch = {self.arena_call('ptr', 'take')}")
+            absent = self.let("icmp eq ptr %scratch, null")
+            self.branch(absent, "no_scratch", "begin_with_scratch", UNLIKELY)
+            self.start_block("no_scratch")
+            self.emit(self.arena_call("void", "give", "ptr %arena"))
+            self.emit("ret i32 -1")
+            self.start_block("begin_with_scratch")
         if self.uses_tape:
             self.slot_named("%tape.top", "ptr")
             self.slot_named("%tape.end", "ptr")
@@ -209,6 +218,8 @@ class ProcedureEmitter(ScalarEmitter):
         self.start_block(LEAVE)
         if self.uses_arena:
             self.emit(self.arena_call("void", "give", "ptr %arena"))
+        if self.uses_scratch:
+            self.emit(self.arena_call("void", "give", "ptr %scratch"))
         self.emit(f"ret i32 {self.load('i32', '%status.slot')}")
 
     # Memory
@@ -256,9 +267,9 @@ class ProcedureEmitter(ScalarEmitter):
         self.start_block(label)
         return pointer
 
-    def allocate(self, bytes_: str) -> str:
-        """Append an allocation in the arena, and return its address."""
-        return self.unless_null(self.let(self.arena_call("ptr", "allocate", "ptr %arena", f"i64 {bytes_}")))
+    def allocate(self, bytes_: str, arena: str = "%arena") -> str:
+        """Append an allocation in an arena, and return its address."""
+        return self.unless_null(self.let(self.arena_call("ptr", "allocate", f"ptr {arena}", f"i64 {bytes_}")))
 
     def leave_unless_zero(self, status: str) -> None:
         """Append a branch to the end of the call, for a status that is not zero."""
