@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import types
@@ -15,6 +16,10 @@ FOLDER = Path(__file__).parent / "reference" / "api"
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
 NAMESPACES = ("dask", "debug", "inspect", "optimizers", "plot", "scipy")
 """Public modules, whose functions get pages of their own."""
+ERRORS = Path(__file__).parent / "reference" / "errors"
+CODE = re.compile(r"(?<!`)`((?:gradtape\.|gt\.)?)([A-Za-z_][\w.]*)`(?!`)")
+OF_TYPES = ("Returns", "Yields", "Raises", "Warns")
+"""Sections whose entries begin with a type."""
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
@@ -80,30 +85,69 @@ def signature(thing: Any) -> str:
 def markdown(text: str, level: int = 2) -> str:
     """Return a NumPy-style docstring as Markdown."""
     parts = SECTION.split(text)
-    lines = [parts[0].strip()]
+    lines = [with_links(parts[0].strip())]
     for title, body in zip(parts[1::2], parts[2::2], strict=True):
         lines += [
             "",
             f"{'#' * level} {title}",
             "",
-            fenced(body.strip("\n")) if title == "Examples" else entries(body),
+            fenced(body.strip("\n")) if title == "Examples" else entries(title, body),
         ]
     return "\n".join(lines)
 
 
-def entries(body: str) -> str:
+@functools.cache
+def targets() -> dict[str, str]:
+    """Return the page of each public name, and of each error and warning."""
+    made = {page.stem: f"../errors/{page.name}" for page in sorted(ERRORS.glob("*.md"))}
+    return {**made, **{name: f"{name}.md" for name, _ in public_names()}}
+
+
+def with_links(text: str) -> str:
+    """Return text in which names of this package, and of its classes, are links."""
+
+    def link(match: re.Match[str]) -> str:
+        prefix, name = match.groups()
+        known = targets().get(name) if prefix or name[0].isupper() else None
+        return f"[`{'gt.' if prefix else ''}{name}`]({known})" if known else match[0]
+
+    return CODE.sub(link, text)
+
+
+def type_with_links(text: str) -> str:
+    """Return a type in which classes of this package are links."""
+    return re.sub(
+        r"\b[A-Z]\w+\b",
+        lambda match: f"[{match[0]}]({to})" if (to := targets().get(match[0])) else match[0],
+        text,
+    )
+
+
+def names_with_links(text: str) -> str:
+    """Return names, with commas between, as links."""
+    names = [name.strip() for name in text.split(",")]
+    return ", ".join([f"[gt.{name}]({targets()[name]})" if name in targets() else name for name in names])
+
+
+def entries(title: str, body: str) -> str:
     """Return the entries of a section as a list."""
     lines: list[str] = []
     for line in body.strip("\n").splitlines():
-        if line and not line.startswith(" ") and " : " in line:
-            name, _, kind = line.partition(" : ")
-            lines.append(f"- **{name}** (*{kind}*)")
-        elif line.startswith("    "):
-            lines.append(f"  {line.strip()}")
-        elif line:
-            lines.append(line)
+        if line.startswith("    "):
+            lines.append(f"  {with_links(line.strip())}")
+        elif not line or title in ("Notes", "References"):
+            lines.append(with_links(line))
+        elif title == "See Also":
+            names, _, what = line.partition(" : ")
+            lines.append(f"- {names_with_links(names)}{f': {with_links(what)}' if what else ''}")
+        elif title in OF_TYPES:
+            name, colon, kind = line.partition(" : ")
+            lines.append(
+                f"- **{name}** (*{type_with_links(kind)}*)" if colon else f"- *{type_with_links(line)}*"
+            )
         else:
-            lines.append("")
+            name, colon, kind = line.partition(" : ")
+            lines.append(f"- **{name}** (*{type_with_links(kind)}*)" if colon else with_links(line))
     return "\n".join(lines)
 
 

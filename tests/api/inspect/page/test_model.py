@@ -11,6 +11,7 @@ import pytest
 import gradtape as gt
 from gradtape.api.inspect.page.document import write_page
 from gradtape.api.inspect.page.model import WatchedRun, watch_call
+from gradtape.runtime.compile import engine
 
 ROWS = 300
 
@@ -96,6 +97,41 @@ def test_loops_and_instructions_refer_to_nodes_of_their_nest(program):
 def test_events_say_what_was_traced_and_compiled(model):
     assert [event["kind"] for event in model["events"]][:3] == ["signature", "trace", "kernel"]
     assert model["events"][1]["seconds"] > 0 and "float64[4]" in model["events"][0]["text"]
+
+
+def test_tapes_are_in_the_timeline():
+    x = np.arange(3.0)
+
+    def step():
+        with gt.GradientTape() as tape:
+            watched = tape.watch(x)
+            y = np.sum(np.tanh(watched) ** 2)
+        return tape.gradient(y, watched).numpy()  # computed here
+
+    with WatchedRun() as seen:
+        for _ in range(4):
+            step()
+    model = seen.model("steps")
+    events = [
+        event for event in model["events"] if model["functions"][event["function"]]["name"] == "tape in step"
+    ]
+    assert [event["kind"] for event in events][:2] == ["interpreter", "kernel"]
+    assert {event["line"] for event in events} == {line_of("return tape.gradient(y, watched).numpy()")}
+    assert events[1]["seconds"] > 0 and events[0]["at"] <= events[1]["at"]
+
+
+def test_a_page_that_is_opened_again_compiles_nothing(monkeypatch):
+    emitted = []
+    emit = engine._emit
+    monkeypatch.setattr(engine, "_emit", lambda *given: emitted.append(given) or emit(*given))
+    function = gt.grad(loss)
+    models = [watch_call(function, (np.ones(4), np.ones((7, 4))), {}).model("loss") for _ in range(2)]
+    assert emitted
+    emitted.clear()
+    models.append(watch_call(function, (np.ones(4), np.ones((7, 4))), {}).model("loss"))
+    assert not emitted
+    listings = [model["programs"][0]["listings"] for model in models]
+    assert listings[0] == listings[1] == listings[2]
 
 
 def test_the_page_embeds_the_model(model):

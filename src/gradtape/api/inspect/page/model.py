@@ -8,6 +8,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import numpy as np
@@ -33,10 +34,12 @@ from gradtape.api.inspect.report import (
     signature,
 )
 from gradtape.api.transforms.jit import Jitted
+from gradtape.errors import counted
+from gradtape.ir.graph import Node
 from gradtape.ir.op import NDArray
 from gradtape.runtime.compile.program import Program
 from gradtape.runtime.profile.profiled_kernel import clock
-from gradtape.trace.jit.callsite import CallSite
+from gradtape.trace.jit.callsite import CallSite, Event
 from gradtape.trace.jit.signature import CallArguments
 
 MOST_PROGRAMS: Final = 24
@@ -75,6 +78,7 @@ class Watch(Recorder):
         self.functions: dict[CallSite, Jitted[..., Any]] = {}
         self.suspects: dict[tuple[str, CallSite], Suspect] = {}
         self.interpreted: dict[Record, dict[int, Program]] = {}
+        self.of_tapes: dict[Record, list[Event]] = {}
         self.problems: list[dict[str, Any]] = []
         self._counts: Counter[CallSite] = Counter()
 
@@ -109,6 +113,27 @@ class Watch(Recorder):
         if program.kernel.loaded is None and self._stack.frames:
             self.interpreted.setdefault(self._stack.frames[-1].record, {})[id(program.graph)] = program
         return super().run(program, arrays)
+
+    def compiled(self, seconds: float) -> None:
+        """Take note of a kernel; for a tape it is an event."""
+        super().compiled(seconds)
+        for frame in self._stack.frames[-1:]:
+            if frame.record.tape:
+                text = "machine code for what this line computes, compiled or loaded from disk"
+                self._happened(frame.record, "kernel", text, seconds)
+
+    def interpreting(self, nodes: Iterable[Node]) -> AbstractContextManager[None]:
+        """Time work on the interpreter, which is an event of a line the first time."""
+        nodes = list(nodes)
+        for frame in self._stack.frames[-1:]:
+            if frame.record.tape and not frame.record.interpreted:
+                text = f"the interpreter computes {counted(len(nodes), 'operation')}: compiling them would cost more so far"
+                self._happened(frame.record, "interpreter", text)
+        return super().interpreting(nodes)
+
+    def _happened(self, record: Record, kind: str, text: str, seconds: float = 0.0) -> None:
+        with self._lock:
+            self.of_tapes.setdefault(record, []).append(Event(time.time(), kind, text, seconds))
 
     def unconnected(self, tape: Any, targets: Sequence[Any], sources: Sequence[Any]) -> None:
         """Explain why a tape has no gradient, while it still has its record."""
@@ -202,7 +227,7 @@ class WatchedRun(Report):
         )
         shown = {id(kernel) for kernel in ranked[:MOST_PROGRAMS]}
         total = sum(entry[2].seconds for entry in seen) or 1.0
-        for key, _, function, found in seen:
+        for key, record, function, found in seen:
             number = len(functions)
             names = _parameters(self._watch.functions.get(key))
             file = (
@@ -229,7 +254,9 @@ class WatchedRun(Report):
                     functions[-1]["programs"].append(len(programs))
                     programs.append(_program(program, measured, files, key, number, names))
             if isinstance(key, CallSite):
-                events += _events(key, number, files)
+                events += _events(list(key.events), number, files)
+            for event in _events(self._watch.of_tapes.get(record, []), number, files):
+                events.append({**event, "file": file, "line": function.line})
         problems = [*self._watch.problems, *self._explained()]
         for problem in problems:
             problem.setdefault("function", -1)
@@ -328,8 +355,8 @@ def _program(
     }
 
 
-def _events(site: CallSite, number: int, files: Files) -> Iterable[dict[str, Any]]:
-    for event in list(site.events):
+def _events(events: Iterable[Event], number: int, files: Files) -> Iterable[dict[str, Any]]:
+    for event in events:
         file, line = files.place(event.site)
         yield {
             "at": event.at,

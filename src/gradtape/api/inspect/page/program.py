@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, Final
+from zlib import compress, decompress
 
 from gradtape.api.inspect.report import BETWEEN, KernelFigures
 from gradtape.api.pictures.svg import backward_nodes
@@ -22,6 +24,7 @@ from gradtape.lower.llvm.profiled import timed_statements
 from gradtape.lower.locations import Listing, assembly_listing, llvm_listing, with_locations
 from gradtape.lower.pipeline import LocatedProgram, lower_located
 from gradtape.lower.schedule.nests import Note
+from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
 from gradtape.runtime.compile.engine import listings
 from gradtape.transforms.observers import DerivativeSite
 
@@ -207,6 +210,22 @@ def describe_program(
     return found
 
 
+_known_listings: Final[MemoryCache[CachedObject]] = MemoryCache()
+"""The listings of modules, by the digests of their texts."""
+
+
+def _listings(text: str, unroll: bool) -> tuple[str, str]:
+    """Return the optimised LLVM IR and the assembly of a module: from memory, from the disk, or made now."""
+    key = f"{blake2b(text.encode(), digest_size=20).hexdigest()}:{unroll}:listing"
+
+    def build() -> CachedObject:
+        return CachedObject(compress("\0".join(listings(text, unroll=unroll)).encode()))
+
+    found = _known_listings.get(key, lambda: cached_object(key, build))
+    llvm, _, assembly = decompress(found.code).decode().partition("\0")
+    return llvm, assembly
+
+
 def _view(nodes: Nodes) -> dict[str, Any]:
     return {"nodes": nodes.rows, "edges": nodes.edges}
 
@@ -220,7 +239,7 @@ def _compiled(
         return nodes.number(maker_of(names, located.makers))
 
     text = with_locations(located.ir_text, lambda name: number([name]) + 1)
-    llvm, assembly = listings(text, unroll=located.unrolls)
+    llvm, assembly = _listings(text, located.unrolls)
     functions = {name for group in located.functions for name in group}
     in_llvm = llvm_listing(llvm)
     in_assembly = assembly_listing(assembly, functions.__contains__)
