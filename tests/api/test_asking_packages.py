@@ -28,7 +28,10 @@ DRAWING: dict[str, Callable[[Any, Any, Any], Any]] = {
     "image": lambda ax, x, z: (ax.imshow(z), ax.pcolormesh(x, x, z)),
     "bar": lambda ax, x, z: ax.bar_label(ax.bar([0, 1, 2], x)),
     "hist": lambda ax, x, z: ax.hist(x),
-    "errorbar": lambda ax, x, z: ax.errorbar(x, x, yerr=[x, x]),
+    "errorbar": lambda ax, x, z: (
+        ax.errorbar(x, x, yerr=[x, x]),
+        ax.errorbar([1, 2, 3], x, xerr=0.1, yerr=0.1),
+    ),
     "lines": lambda ax, x, z: (ax.axhline(x[0]), ax.vlines(x, 0, x[1]), ax.axline((0, x[0]), slope=x[1])),
     "limits": lambda ax, x, z: (ax.set_xlim(x[0], x[2]), ax.set_xticks(x), ax.annotate("a", (x[0], x[1]))),
 }
@@ -48,6 +51,13 @@ def test_matplotlib_draws_arrays(kind: str) -> None:
         draw(x)
         y = np.sum(x**2)
     np.testing.assert_array_equal(tape.gradient(y, x), 2 * numbers)
+
+
+def test_arrays_of_objects_are_refused_elsewhere() -> None:
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.ones(2))
+        for operation in (lambda y: x + y, lambda y: y - x):
+            expect(errors.DtypeError, lambda f=operation: f(np.array([1, None])), "dtype object")
 
 
 def test_arrays_are_checked_on_tapes() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import COMPACT
 from gradtape.kinds.refusals import is_table, library_of, refusal, values_of
@@ -19,7 +20,8 @@ from gradtape.trace.dispatch.dispatch import OPERAND_TYPES, fast_rule
 from gradtape.trace.jit.guards import abstract_of
 from gradtape.trace.jit.outcomes import is_handled
 from gradtape.trace.lazy.call_observer import prediction
-from gradtape.trace.source.sites import user_site
+from gradtape.trace.lazy.force import force
+from gradtape.trace.source.sites import READERS, asking_package, user_site
 
 _frame = sys._getframe
 ndarray = np.ndarray
@@ -80,6 +82,11 @@ def _check_divisor(divisor: Any, frame: Any) -> None:
         raise ZeroDivisionError("division by zero")
 
 
+def _is_shown_with(other: Any) -> bool:
+    """Return whether a package that shows arrays computes with one and an array of objects, as Matplotlib does for error bars."""
+    return type(other) is ndarray and other.dtype == object and asking_package() in READERS
+
+
 def _binary(name: str) -> Callable[[Any, Any], Any]:
     """Return the method of a binary operator, of which the array is the left operand."""
     rule = _power if name == "power" else fast_rule(getattr(np, name))
@@ -105,7 +112,12 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
                 return NotImplemented
             right = unwrap(other)
         here.site = user_site()
-        result = rule(self._current if self._base is None else self.value, right)
+        try:
+            result = rule(self._current if self._base is None else self.value, right)
+        except DtypeError:
+            if not _is_shown_with(other):
+                raise
+            return getattr(np, name)(*force([self.value]), other)
         if divides and result.aval.weak:
             _check_divisor(other, _frame(1))
         made = self.wrap_value(result)
@@ -128,7 +140,12 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
             if other is NotImplemented:
                 return NotImplemented
         here.site = user_site()
-        result = rule(unwrap(other), self.value)
+        try:
+            result = rule(unwrap(other), self.value)
+        except DtypeError:
+            if not _is_shown_with(other):
+                raise
+            return getattr(np, name)(other, *force([self.value]))
         if divides and result.aval.weak:
             _check_divisor(self, _frame(1))
         made = self.wrap_value(result)
