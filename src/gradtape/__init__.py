@@ -93,7 +93,15 @@ __version__ = "0.1.0"
 
 
 def _import_solvers(_: object) -> None:
-    for module in ("fmin", "least_squares", "linear_programs", "minimize", "rank_statistics", "roots"):
+    for module in (
+        "elementwise",
+        "fmin",
+        "least_squares",
+        "linear_programs",
+        "minimize",
+        "rank_statistics",
+        "roots",
+    ):
         _importlib.import_module(f"gradtape.api.solvers.{module}")
 
 

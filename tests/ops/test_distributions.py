@@ -381,3 +381,36 @@ def test_methods_of_made_distributions_have_derivatives_in_parameters(name: str,
         step = 1e-3
         slope = (8 * (moved(step) - moved(-step)) - (moved(2 * step) - moved(-2 * step))) / (12 * step)
         np.testing.assert_allclose(np.sum(found), slope, rtol=3e-6, atol=1e-7)
+
+
+def _mixture(q: Any, m: Any, w: Any) -> Any:
+    return st.Mixture([st.Normal(mu=m, sigma=1.2), st.Normal()], weights=[w, 1 - w]).icdf(q)
+
+
+SEARCHED = {
+    "mixture": (_mixture, (0.3, 0.4, 0.3), "tape"),
+    "absolute value": (lambda q, m, s: st.abs(st.Normal(mu=m, sigma=s)).icdf(q), (0.3, 0.4, 1.7), "tape"),
+    "gamma": (lambda q, a: st.make_distribution(st.gamma)(a=a).ilogccdf(q), (-0.8, 2.3), "tape"),
+    "uniform": (
+        lambda q, a, b: np.sum(st.Uniform(a=a, b=b).ilogcdf(q * np.array([1.0, 0.3]))),
+        (-0.8, 0.4, 1.7),
+        "jit",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_quantiles_that_are_searched_have_derivatives(name: str) -> None:
+    function, numbers, way = SEARCHED[name]
+    args = [np.float64(number) for number in numbers]
+    if way == "jit":
+        value, slopes = gt.value_and_grad(function, argnums=tuple(range(len(args))))(*args)
+    else:
+        with gt.GradientTape() as tape:
+            given = [tape.watch(arg) for arg in args]
+            value = function(*given)
+        slopes = tape.gradient(value, given)
+    np.testing.assert_allclose(value, function(*args), rtol=1e-12)
+    for place, found in enumerate(slopes):
+        slope, error = derivative(function, args, place)
+        np.testing.assert_allclose(found, slope, atol=3 * error + 1e-6)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize as so
+import scipy.optimize.elementwise as se
 
 import gradtape as gt
 from gradtape.runtime.compile.cache import disk
@@ -50,12 +51,23 @@ def fitted(p: Any, **options: Any) -> Any:
 
 WEIGHTS = np.array([1.0, 2.0])
 
+
+def searched(p: Any) -> Any:
+    found = se.bracket_root(cubic, -0.2, 0.1, xmin=-1.0, args=(p,))
+    return se.find_root(cubic, found.bracket, args=(p,)).x
+
+
 CASES: dict[str, tuple[Callable[[Any], Any], float]] = {
     "brentq": (lambda p: so.brentq(cubic, 0, 2, args=(p,)), 2.0),
     "brenth with a closure": (lambda p: so.brenth(lambda x: cubic(x, p), 0, 2), 2.0),
     "bisect, from a traced point": (lambda p: so.bisect(cubic, 0.1 * p, 2, args=(p,)), 2.0),
     "ridder": (lambda p: so.ridder(cubic, 0, 2, args=p), 2.0),
     "toms748": (lambda p: so.toms748(lambda x: np.exp(x) - p, 0, 2), 2.0),
+    "find_root": (lambda p: se.find_root(cubic, (0.0, 2.0), args=(p,)).x, 2.0),
+    "find_root of several, in brackets that are searched": (
+        lambda p: np.sum(searched(p * np.array([1.0, 0.3]))),
+        2.0,
+    ),
     "newton": (lambda p: so.newton(cubic, 0.5, args=(p,)), 2.0),
     "root_scalar in a bracket": (lambda p: so.root_scalar(cubic, (p,), bracket=[0, 2]).root, 2.0),
     "root_scalar by secants": (lambda p: so.root_scalar(cubic, (p,), x0=0.4, x1=0.6).root, 2.0),

@@ -1,0 +1,154 @@
+"""Roots of functions that work element by element: the private functions with which the distributions of SciPy's new infrastructure
+find quantiles, which `scipy.optimize.elementwise` has as well.
+
+SciPy's call the function with the elements that have not converged, and with its parameters for those; here it is called with all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.api.solvers.implicit import attach_derivative
+from gradtape.api.solvers.solution import Bound, SolverCall, result_of, solver
+
+STEPS: Final = 400
+"""The largest number of steps: to halve the widest interval of floats takes 1075, and brackets that are searched for are not wide."""
+
+
+def _shape(*arrays: Any) -> tuple[int, ...]:
+    return np.broadcast_shapes(*[np.shape(array) for array in arrays])
+
+
+def _is_bracket(left: Any, right: Any) -> Any:
+    return (np.sign(left) != np.sign(right)) | (left == 0) | (right == 0)
+
+
+def _moved(end: Any, step: Any, limit: Any) -> Any:
+    """Return an end of an interval farther out: half the way to a limit, or by a step if there is none."""
+    return np.where(
+        np.isfinite(limit), end + 0.5 * (np.where(np.isfinite(limit), limit, 0.0) - end), end + step
+    )
+
+
+def bracket(function: Bound, left: Any, right: Any, low: Any, high: Any) -> dict[str, Any]:
+    """Return intervals, of numbers, at whose ends a function has opposite signs: wider ones where it does not have them yet."""
+    steps = 0
+    with np.errstate(all="ignore"):
+        while steps < STEPS:
+            steps += 1
+            at_left, at_right = np.asarray(function(left)), np.asarray(function(right))
+            found = _is_bracket(at_left, at_right)
+            if np.all(found):
+                break
+            width = right - left
+            left, right = (
+                np.where(found, left, _moved(left, -width, low)),
+                np.where(found, right, _moved(right, width, high)),
+            )
+    return {
+        "xl": left,
+        "xr": right,
+        "fl": at_left,
+        "fr": at_right,
+        "success": found,
+        "nit": np.full(left.shape, steps),
+    }
+
+
+def root_between(function: Bound, a: Any, b: Any) -> dict[str, Any]:
+    """Return the roots, as numbers, in intervals at whose ends a function has opposite signs.
+
+    References
+    ----------
+    T. R. Chandrupatla, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear function without using
+    derivatives", 1997.
+    """
+    with np.errstate(all="ignore"):
+        at_a, at_b = np.asarray(function(a)), np.asarray(function(b))
+        valid = _is_bracket(at_a, at_b)
+        share: Any = 0.5
+        best, steps = a, 0
+        while steps < STEPS:
+            steps += 1
+            x = a + share * (b - a)
+            at_x = np.asarray(function(x))
+            same = np.sign(at_x) == np.sign(at_a)
+            c, at_c = np.where(same, a, b), np.where(same, at_a, at_b)
+            b, at_b = np.where(same, b, a), np.where(same, at_b, at_a)
+            a, at_a = x, at_x
+            best = np.where(np.abs(at_a) < np.abs(at_b), a, b)
+            smallest = (4 * np.finfo(float).eps * np.abs(best) + np.finfo(float).tiny) / np.abs(b - a)
+            if np.all((smallest > 0.5) | (at_a == 0) | (at_b == 0) | ~valid | np.isnan(smallest)):
+                break
+            xi, phi = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
+            near = (phi * phi < xi) & ((1 - phi) * (1 - phi) < 1 - xi)
+            quadratic = at_a / (at_b - at_a) * at_c / (at_b - at_c)
+            quadratic = quadratic + (c - a) / (b - a) * at_a / (at_c - at_a) * at_b / (at_c - at_b)
+            share = np.where(near & np.isfinite(quadratic), quadratic, 0.5)
+            share = np.clip(share, np.minimum(smallest, 0.5), np.maximum(1 - smallest, 0.5))
+    rising = a <= b
+    return {
+        "x": np.where(valid, best, np.nan),
+        "fun": np.where(best == a, at_a, at_b),
+        "xl": np.where(rising, a, b),
+        "xr": np.where(rising, b, a),
+        "fl": np.where(rising, at_a, at_b),
+        "fr": np.where(rising, at_b, at_a),
+        "success": valid,
+        "nit": np.full(a.shape, steps),
+    }
+
+
+def _broadcast(array: Any, shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(array * 1.0, shape)
+
+
+def _types(shape: tuple[int, ...], *names: str) -> dict[str, Any]:
+    """Return arrays of the types of the results."""
+    floats = {name: np.zeros(shape) for name in names}
+    return {**floats, "success": np.zeros(shape, bool), "nit": np.zeros(shape, int)}
+
+
+def _result(found: dict[str, Any], **fields: Any) -> Any:
+    status = np.where(found["success"], 0, -1)
+    return result_of(found, **fields, status=status, nfev=found["nit"] + 2)
+
+
+@solver("scipy.optimize._bracket._bracket_root")
+def bracket_root(call: SolverCall) -> Any:
+    """Follow the private function: its intervals are constants."""
+    given, extra = call.given, call.extra()
+
+    def function(x: Any) -> Any:
+        return given["func"](x, *extra)
+
+    left = given["xl0"]
+    right = left + 1.0 if given["xr0"] is None else given["xr0"]
+    low, high = (
+        unbounded if given[name] is None else given[name]
+        for name, unbounded in (("xmin", -np.inf), ("xmax", np.inf))
+    )
+    shape = _shape(left, right, low, high, *extra)
+    points = [
+        _broadcast(np.asarray(each) if isinstance(each, float | int) else each, shape)
+        for each in (left, right, low, high)
+    ]
+    found = call.on_host(function, np.zeros(shape), bracket, _types(shape, "xl", "xr", "fl", "fr"), *points)
+    return _result(found)
+
+
+@solver("scipy.optimize._chandrupatla._chandrupatla")
+def chandrupatla(call: SolverCall) -> Any:
+    """Follow the private function."""
+    given, extra = call.given, call.extra()
+
+    def function(x: Any) -> Any:
+        return given["func"](x, *extra)
+
+    shape = _shape(given["a"], given["b"], *extra)
+    ends = [_broadcast(given[name], shape) for name in ("a", "b")]
+    names = ("x", "fun", "xl", "xr", "fl", "fr")
+    found = call.on_host(function, np.zeros(shape), root_between, _types(shape, *names), *ends)
+    return _result(found, x=attach_derivative(function, found["x"], elementwise=True))
