@@ -122,3 +122,8 @@ def test_products_of_one_function_with_and_without_holomorphic_are_two() -> None
     assert gt.hvp(f, (3.0,), (1.0,)) == 2.0
     assert gt.hvp(f, (3.0 + 0j,), (1j,), holomorphic=True) == 2j
     assert gt.hvp(f, (3.0,), (1.0,)) == 2.0
+
+
+def test_a_range_of_positions() -> None:
+    assert gt.grad(lambda x, y: x * y, argnums=range(2))(2.0, 3.0) == (3.0, 2.0)
+    assert gt.grad(lambda x, y: x * y, argnums=range(1, 2))(2.0, 3.0) == (2.0,)

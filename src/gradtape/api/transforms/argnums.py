@@ -167,7 +167,7 @@ def selection_of(function: Callable[..., Any], argnums: Positions, argnames: Nam
     """
     if argnames is None:
         given = 0 if argnums is None else argnums
-        return Selection(caller, positions_of(given, caller), (), isinstance(given, tuple | list), function)
+        return Selection(caller, positions_of(given, caller), (), isinstance(given, tuple | list | range), function)
     if argnums is not None:
         raise ArgumentError(
             f"{caller} got argnums={argnums!r} and argnames={argnames!r}",
@@ -203,7 +203,7 @@ def selection_of(function: Callable[..., Any], argnums: Positions, argnames: Nam
 
 def positions_of(argnums: Any, caller: str) -> tuple[int, ...]:
     """Return positions that were given as an int or a sequence of them; raise DtypeError for anything else."""
-    given = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    given = argnums if isinstance(argnums, tuple | list | range) else (argnums,)
     positions = [integer(position) for position in given]
     if None in positions:
         raise DtypeError(
