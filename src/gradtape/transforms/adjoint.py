@@ -105,7 +105,9 @@ def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
     op = node.op
     if isinstance(op, Structured):
         return _are_linear(node, flags)
-    if isinstance(op, Sort | ProcedureOp) or not all(is_inexact(out.dtype) for out in node.outs):
+    if isinstance(op, ProcedureOp):
+        return op.is_linear(node, flags)
+    if isinstance(op, Sort) or not all(is_inexact(out.dtype) for out in node.outs):
         return False
     if isinstance(op, Elementwise):
         return _is_linear_row(node, op, flags)

@@ -117,3 +117,19 @@ def test_bands() -> None:
     value, slope = gt.value_and_grad(end)(0.7)
     np.testing.assert_allclose(value, end(0.7), rtol=1e-8)
     np.testing.assert_allclose(slope, (end(0.71) - end(0.69)) / 0.02, rtol=1e-2)
+
+
+@pytest.mark.parametrize("method", ["BDF", "Radau"])
+def test_a_right_hand_side_with_a_branch_in_python(method: str) -> None:
+    """It is compiled from its code: the derivative of its equations is the transpose of a procedure's."""
+
+    def doses(t: Any, y: Any, p: Any) -> Any:
+        if t < 0.5:
+            return -p * y
+        return -2 * p * y
+
+    def left(p: Any) -> Any:
+        options = {"method": method, "rtol": 1e-6, "atol": 1e-8}
+        return solve_ivp(doses, (0, 1), [1.0, 2.0], args=(p,), **options).y[1, -1]
+
+    np.testing.assert_allclose(gt.grad(left)(1.0), -3 * np.exp(-1.5), rtol=1e-4)

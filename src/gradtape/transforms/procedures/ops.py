@@ -38,6 +38,10 @@ class ProcedureOp(OwnPullback):
         """Return the procedure that computes the outputs of a node."""
         raise NotImplementedError
 
+    def is_linear(self, node: Node, flags: Sequence[bool]) -> bool:
+        """Return whether derivatives among the outputs of a node are linear in the flagged inputs; other outputs do not depend on them."""
+        raise NotImplementedError
+
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         reference = self.whole(params)
         given = [(type_.shape, type_.dtype) for type_ in avals]
@@ -60,14 +64,28 @@ class Primal(ProcedureOp):
         reference: ProcedureReference = params["procedure"]
         return reference
 
+    def is_linear(self, node: Node, flags: Sequence[bool]) -> bool:
+        reference: ProcedureReference = node.params["procedure"]
+        primal = reference.primal
+        return reference.moving is not None and primal is not None and not any(flags[: len(primal.types)])
+
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
         return tuple(_pushed(node.params["procedure"], node.inputs, tangents)[len(node.outs) :])
 
     def pull(
         self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
+        reference: ProcedureReference = node.params["procedure"]
         seeds = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
-        _, pulled = _pulled(node.params["procedure"], node.inputs, seeds, wanted)
+        primal, moving = reference.primal, reference.moving
+        if primal is not None and moving is not None and self.is_linear(node, wanted):
+            count, results = len(primal.types), len(primal.result_types)
+            if all(seed is None for seed in seeds[:results]):  # the transpose of J dx is J^T, without dx
+                aims = [flag is True for flag in _spread(wanted[count:], moving)]
+                _, found = _pulled(primal, node.inputs[:count], _by_result(primal, seeds[results:]), aims)
+                pulled = [*(None,) * count, *_chosen(found, moving)]
+                return [None if part is None else Cotangent(part) for part in pulled]
+        _, pulled = _pulled(reference, node.inputs, seeds, wanted)
         return [None if part is None else Cotangent(part) for part in pulled]
 
 
@@ -93,6 +111,10 @@ class Reverse(ProcedureOp):
 
     def whole(self, params: dict[str, Any]) -> ProcedureReference:
         return cotangent_of(params["procedure"], params["active"], params["seeded"], params["policy"])
+
+    def is_linear(self, node: Node, flags: Sequence[bool]) -> bool:
+        reference: ProcedureReference = node.params["procedure"]
+        return not any(flags[: len(reference.types)])
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
         reference: ProcedureReference = node.params["procedure"]
@@ -204,7 +226,7 @@ def _inexact(reference: ProcedureReference, items: Sequence[Any]) -> list[Any]:
     return _chosen(items, [is_inexact(type_.dtype) for type_ in reference.result_types])
 
 
-def _by_result(reference: ProcedureReference, tangents: Sequence[Value]) -> list[Value | None]:
+def _by_result(reference: ProcedureReference, tangents: Sequence[Value | None]) -> list[Value | None]:
     """Return a tangent for each result, None where it has none."""
     return _spread(tangents, [is_inexact(type_.dtype) for type_ in reference.result_types])
 

@@ -34,11 +34,13 @@ class ProcedureReference:
         The identity.
     types, result_types : tuple of Aval
         Of the parameters and of the results.
-    source : ProcedureReference or None
-        The reference of which this one is the tangent, `primal` says whether it is.
+    primal : ProcedureReference or None
+        The procedure of which this one is a derivative.
+    moving : tuple of bool, optional
+        Of a forward derivative: the parameters of `primal` that have tangents.
     """
 
-    __slots__ = ("_form", "_procedure", "digest", "name", "primal", "result_types", "types")
+    __slots__ = ("_form", "_procedure", "digest", "moving", "name", "primal", "result_types", "types")
 
     def __init__(
         self,
@@ -48,12 +50,14 @@ class ProcedureReference:
         result_types: Sequence[Aval],
         form: Callable[[], Procedure],
         primal: ProcedureReference | None = None,
+        moving: Flags | None = None,
     ) -> None:
         self.name = name
         self.digest = digest
         self.types = tuple(types)
         self.result_types = tuple(result_types)
         self.primal = primal
+        self.moving = moving
         self._form = form
         self._procedure: Procedure | None = None
 
@@ -125,6 +129,7 @@ def _tangent_of(reference: ProcedureReference, active: Flags) -> ProcedureRefere
         (*reference.result_types, *pushed),
         lambda: jvp_procedure(reference.procedure, active),
         reference,
+        active,
     )
 
 
@@ -173,9 +178,10 @@ def _derived(
     result_types: Sequence[Aval],
     form: Callable[[], Procedure],
     primal: ProcedureReference | None,
+    moving: Flags | None = None,
 ) -> ProcedureReference:
     digest = hashlib.blake2b(repr(key).encode(), digest_size=20).hexdigest()
-    return ProcedureReference(name, digest, types, result_types, form, primal)
+    return ProcedureReference(name, digest, types, result_types, form, primal, moving)
 
 
 def _stacked(type_: Aval, size: int) -> Aval:
