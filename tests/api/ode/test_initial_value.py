@@ -227,6 +227,17 @@ def test_what_is_refused(options: dict[str, Any], error: type[Exception], match:
         gt.jit(solved)(1.0)
 
 
+@pytest.mark.parametrize(("method", "known"), [("RK45", "rtol"), ("BDF", "jac_sparsity")])
+def test_options_without_effect(method: str, known: str) -> None:
+    def end(a: Any) -> Any:
+        return solve_ivp(lambda t, y: a * y, (0, 1), [1.0], method=method, rtoll=1e-9).y[0, -1]
+
+    with pytest.warns(
+        gt.errors.GradtapeWarning, match=f"(?s)rtoll has no effect with method {method}.*{known}"
+    ):
+        gt.jit(end)(1.0)
+
+
 def test_times_that_are_not_in_order() -> None:
     with pytest.raises(ArgumentError, match="not within"):
         gt.jit(lambda a: solve_ivp(lambda t, y: a * y, (0, 1), [1.0], t_eval=[3.0]).y)(1.0)

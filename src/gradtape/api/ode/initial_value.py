@@ -19,7 +19,7 @@ from gradtape.api.ode.solution import EndsOnly, Method, Unknown
 from gradtape.api.solvers.leibniz import array_of, called
 from gradtape.api.solvers.solution import SolverCall, result_of, solver
 from gradtape.api.tape.create import stop_gradient
-from gradtape.errors import ArgumentError, DtypeError, ShapeError
+from gradtape.errors import ArgumentError, DtypeError, GradtapeWarning, ShapeError, warn
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.opaque import paused
 from gradtape.trace.routines.registry import known_numbers, refused
@@ -35,11 +35,16 @@ METHODS: dict[str, Callable[[], Method]] = {
 }
 """LSODA switches between families of methods; Radau takes its place, with the same tolerances."""
 
+IMPLICIT = (Radau, BDF)
+
 UNKNOWN_STEPS = Unknown(
     "scipy.integrate.solve_ivp without t_eval in a compiled function", "steps", "pass t_eval="
 )
 
 OPTIONS = {"rtol": 1e-3, "atol": 1e-6, "max_step": np.inf, "first_step": None}
+
+STIFF_OPTIONS = ("jac", "jac_sparsity", "lband", "uband", "min_step")
+"""Further options of SciPy's implicit methods."""
 
 
 class InitialValueCall:
@@ -67,7 +72,16 @@ class InitialValueCall:
             if options[name] is not None:
                 options[name] = stop_gradient(options[name])
         self.name = method_of(given["method"])
-        if METHODS[self.name] in (Radau, BDF) and np.result_type(self.y0).kind == "c":
+        known = (*OPTIONS, *(STIFF_OPTIONS if METHODS[self.name] in IMPLICIT else ()))
+        without_effect = sorted(options.keys() - set(known))
+        if without_effect:
+            warn(
+                GradtapeWarning,
+                f"scipy.integrate.solve_ivp: {', '.join(without_effect)} has no effect with method {self.name}",
+                where=user_site(),
+                remedy=f"choose among {', '.join(known)}",
+            )
+        if METHODS[self.name] in IMPLICIT and np.result_type(self.y0).kind == "c":
             raise DtypeError(
                 f"scipy.integrate.solve_ivp: method {self.name} does not take a complex y0",
                 where=user_site(),
