@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.trace.lazy import force
+from tests.support.compiled import forget_structures
 
 N = 5_000
 BYTES = 8 * N
@@ -35,7 +37,11 @@ pytestmark = pytest.mark.usefixtures("others_set_aside")
 
 
 @pytest.fixture(autouse=True)
-def no_collector() -> Iterator[None]:
+def no_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The collector is off, and what is compiled is compiled at once: before memory is measured."""
+    monkeypatch.setattr(force, "SMALL_WORK", 0)
+    monkeypatch.setattr(force, "WORK_PER_NODE", 0)
+    forget_structures()
     gc.collect()
     gc.disable()
     yield
