@@ -414,3 +414,13 @@ def test_quantiles_that_are_searched_have_derivatives(name: str) -> None:
     for place, found in enumerate(slopes):
         slope, error = derivative(function, args, place)
         np.testing.assert_allclose(found, slope, atol=3 * error + 1e-6)
+
+
+def test_moments_of_a_kolmogorov_statistic_are_constants_of_a_whole_number() -> None:
+    value, slopes = gt.value_and_grad(lambda loc, scale: st.ksone.mean(6, loc, scale), argnums=(0, 1))(
+        0.3, 1.7
+    )
+    mean = st.ksone.mean(6)
+    np.testing.assert_allclose([value, *slopes], [0.3 + 1.7 * mean, 1.0, mean], rtol=1e-10)
+    entropy, slope = gt.value_and_grad(lambda scale: st.ksone.entropy(6, 0.0, scale))(1.7)
+    np.testing.assert_allclose([entropy, slope], [st.ksone.entropy(6, 0.0, 1.7), 1 / 1.7], rtol=1e-10)

@@ -15,7 +15,8 @@ from gradtape.ops.core.elementwise.floats import isnan
 from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.scipy.stats.implicit import numbers, private, quantile_below
+from gradtape.ops.scipy.stats import quadrature
+from gradtape.ops.scipy.stats.implicit import numbers, of_whole_numbers, private, quantile_below
 from gradtape.ops.scipy.stats.parameters import (
     Parameters,
     finish,
@@ -104,6 +105,14 @@ def _logarithm(name: str, own: str, other: str) -> None:
 
 _logarithm("_logcdf", "_cdf", "_sf")
 _logarithm("_logsf", "_sf", "_cdf")
+
+
+@borrows("scipy.stats.rv_continuous._entropy")
+def entropy(self: Any, *shapes: Any) -> Value:
+    """Follow the private method, an integral; that of a statistic of Kolmogorov and Smirnov has no derivatives but a density with kinks."""
+    return (
+        numbers(self, "vecentropy", *shapes) if of_whole_numbers(self) else quadrature.entropy(self, *shapes)
+    )
 
 
 @borrows("scipy.stats._distn_infrastructure.rv_generic._ppf")

@@ -25,7 +25,7 @@ from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.scipy.special.entropy import entr
 from gradtape.ops.scipy.stats import quadrature
-from gradtape.ops.scipy.stats.implicit import numbers
+from gradtape.ops.scipy.stats.implicit import numbers, of_whole_numbers
 from gradtape.ops.scipy.stats.parameters import Parameters, finish, is_number, parameters
 from gradtape.ops.scipy.stats.quadrature import along_first_axis, known_where, rank_of
 
@@ -135,7 +135,8 @@ def total(self: Any, function: Callable[[Value, Value], Value], shapes: tuple[An
 def moment(self: Any, n: Any, *shapes: Any) -> Value:
     """Follow the private method: a sum, or the integral for continuous distributions."""
     if not isinstance(self, sys.modules["scipy.stats"].rv_discrete):
-        return quadrature.moment(self, n, *shapes)
+        constant = of_whole_numbers(self)
+        return numbers(self, "_munp", float(n), *shapes) if constant else quadrature.moment(self, n, *shapes)
     return total(self, lambda k, mass: power(k, float(n)) * mass, shapes)
 
 

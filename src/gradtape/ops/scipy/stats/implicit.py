@@ -107,6 +107,12 @@ def numbers(distribution: Any, method: str, *operands: Any) -> Value:
     return _called(_ROWS, distribution, method, operands)
 
 
+def of_whole_numbers(distribution: Any) -> bool:
+    """Return whether all shape parameters are whole numbers: what depends on them alone has no derivatives."""
+    shapes = distribution._shape_info()
+    return bool(shapes) and all(shape.integrality for shape in shapes)
+
+
 def function_of_point(distribution: Any, method: str, *operands: Any) -> Value:
     """Return what a private method of a distribution returns; a probability has a derivative in its point, the density, and a quantile in
     its level; others have none: to ask for them is an error."""

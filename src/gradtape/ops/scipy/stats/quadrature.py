@@ -194,9 +194,8 @@ def _without_zeros(function: Callable[[Value], Any]) -> Callable[[Value], Value]
     return guarded
 
 
-@borrows("scipy.stats.rv_continuous._entropy")
 def entropy(self: Any, *shapes: Any) -> Value:
-    """Follow the private method, which integrates -p log p."""
+    """Return the expectation of -log p."""
 
     def integrand(x: Value) -> Value:
         return entr(as_array(HOOKS.call(self._pdf, x, *shapes)))
