@@ -148,6 +148,17 @@ def test_names_of_arrays(make: Any, name: str, answer: str) -> None:
     expect(AttributeError, lambda: gt.jit(lambda x: getattr(x, name))(PAIR), answer)
 
 
+@pytest.mark.parametrize("make", [gt.constant, gt.Variable])
+def test_attributes_of_other_libraries_are_not_set(make: Any) -> None:
+    x = make(1.0)
+    with pytest.raises(
+        AttributeError, match=r"has no attribute 'requires_grad': follow it with x = tape\.watch"
+    ):
+        x.requires_grad = True
+    with pytest.raises(AttributeError):
+        x.anything = True
+
+
 def test_arrays_made_in_traced_code() -> None:
     def f(x: Any) -> Any:
         y = np.zeros(2)

@@ -270,14 +270,25 @@ class Missing:
         self._answer = answer
 
     def __get__(self, instance: object, owner: type) -> Any:
+        raise self._error(owner)
+
+    def _error(self, owner: type) -> AttributeError:
         what = f"{owner.__name__!r} object has no attribute {self._name!r}: {self._answer}"
-        raise AttributeError(what, name=self._name, obj=None)
+        return AttributeError(what, name=self._name, obj=None)
 
     @staticmethod
     def teach(owner: type, table: dict[str, str]) -> None:
         """Let a class answer for the names of a table that it does not have."""
+        kind = Missing if owner.__dictoffset__ else MissingInSlots
         for name in table.keys() - set(dir(owner)):
-            setattr(owner, name, Missing(name, table[name]))
+            setattr(owner, name, kind(name, table[name]))
+
+
+class MissingInSlots(Missing):
+    """The same for objects that take no attributes: Python would say of ``x.requires_grad = True`` that it is read-only."""
+
+    def __set__(self, instance: object, value: object) -> None:
+        raise self._error(type(instance))
 
 
 def missing_in(module: str, table: dict[str, str], name: str, known: list[str]) -> AttributeError:

@@ -167,7 +167,9 @@ def selection_of(function: Callable[..., Any], argnums: Positions, argnames: Nam
     """
     if argnames is None:
         given = 0 if argnums is None else argnums
-        return Selection(caller, positions_of(given, caller), (), isinstance(given, tuple | list | range), function)
+        return Selection(
+            caller, positions_of(given, caller), (), isinstance(given, tuple | list | range), function
+        )
     if argnums is not None:
         raise ArgumentError(
             f"{caller} got argnums={argnums!r} and argnames={argnames!r}",
