@@ -465,3 +465,89 @@ def test_arrays_of_items_that_are_traced():
         watched = tape.watch(x)
         total = np.sum(np.fromiter((v * v for v in watched), float))
     np.testing.assert_allclose(tape.gradient(total, watched), 2 * x)
+
+
+# Rows whose number is traced
+
+
+def row_written(p, x):
+    row = p[np.argmax(x)]
+    row[0] = 5.0 * x[0]
+    row[1:] *= x[1]
+
+
+def column_written(p, x):
+    column = p[:, (x > 0).sum() % 3]
+    column += x[0]
+    p[0] *= 2.0
+    column[1] = np.sum(column)
+
+
+def rows_of_rows(p, x):
+    k = np.argmin(x)
+    p[k][k - 1 :][::-1][0] = x[2]
+    p[k, :2] += p[np.argmax(x), 1:]
+    p[np.argmax(x)] += p[k]
+
+
+def read_after_the_base(p, x):
+    k = np.argmax(x)
+    row, copied = p[k], p[k].copy()
+    p[:] = p * x[0]
+    p[0] = row - copied
+
+
+def listed(p, x):
+    picked = p[[np.argmax(x)]]
+    picked[0] = 7.0 * x[0]
+    p[1] += picked[0]
+
+
+def of_arrays(p, x):
+    picked = p[np.asarray([1, 2])[np.argmax(x) % 2 :]]
+    picked += x[0]
+    p[0] += picked[0]
+
+
+@pytest.mark.parametrize(
+    "write", [row_written, column_written, rows_of_rows, read_after_the_base, listed, of_arrays]
+)
+def test_rows_whose_number_is_traced_are_views(write):
+    def f(m, x):
+        p = m.copy()
+        write(p, x)
+        write(p, -x)
+        return np.sum(p * np.arange(1.0, 10.0).reshape(3, 3))
+
+    m, x = np.arange(9.0).reshape(3, 3) / 4, np.array([0.3, 1.1, -0.6])
+    expected = f(m, x)
+    jitted = gt.value_and_grad(f, argnums=(0, 1))
+    value, slopes = jitted(m, x)
+    assert value == pytest.approx(expected, rel=1e-13)
+    assert gt.jit(f)(m, -x) == pytest.approx(f(m, -x), rel=1e-13)
+    with gt.config.override(jit=False):
+        interpreted = jitted(m, x)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(m), tape.watch(x)
+        y = f(*watched)
+    for found in (interpreted, (y.numpy(), tape.gradient(y, watched))):
+        assert found[0] == pytest.approx(expected, rel=1e-13)
+        for one, other in zip(found[1], slopes, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+    h = 1e-6
+    for k in range(3):
+        step = h * np.eye(3)[k]
+        difference = (f(m, x + step) - f(m, x - step)) / (2 * h)
+        assert slopes[1][k] == pytest.approx(difference, rel=1e-6, abs=1e-6)
+
+
+def test_zero_dimensional_arrays_pick_copies():
+    def f(m, k):
+        p = m.copy()
+        row = p[k]
+        row[0] = 5.0
+        return p
+
+    m = np.zeros((3, 3))
+    for k in (1, np.array(1)):
+        np.testing.assert_array_equal(gt.jit(f)(m, k), f(m, k))

@@ -278,6 +278,14 @@ class Advanced:
         )
 
     def write(self, x: Value, v: Value) -> Value:
+        node = x.node
+        if (
+            node is not None
+            and node.op is put_row
+            and node.inputs[1] is v
+            and node.inputs[2:] == self.indices
+        ):
+            return x  # `x[key] += v` has written through the view x[key] already
         return self._scatter(x, v, put_row)
 
     def accumulate(self, x: Value, v: Value) -> Value:
@@ -288,8 +296,9 @@ class Advanced:
         """Return whether no element is addressed twice for certain."""
         return distinct(self.indices, [self.basic.result[axis] for axis in self.axes])
 
-    def result(self, x: Value) -> Shape:
-        """Return the shape of what is read."""
+    @property
+    def result(self) -> Shape:
+        """The shape of what is read."""
         lead = self.indices[0].shape
         rest = [extent for axis, extent in enumerate(self.basic.result) if axis not in self.axes]
         return (*rest[: self.place], *lead, *rest[self.place :])
@@ -425,8 +434,7 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
     if chosen is not None:
         return setitem(x, ..., v) if chosen else x
     index = parse_index(x.shape, key)
-    shape = index.result if isinstance(index, Basic) else index.result(x)
-    return index.write(x, fit_for_write(v, x.dtype, shape))
+    return index.write(x, fit_for_write(v, x.dtype, index.result))
 
 
 def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:

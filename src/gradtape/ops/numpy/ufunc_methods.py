@@ -67,7 +67,7 @@ def _accumulating(sign: Callable[[Value], Value]) -> Callable[..., Value]:
     def at_repeated(a: Any, indices: Any, b: Any) -> Value:
         base = as_array(a)
         place = _place(base, indices)
-        shape = place.result if isinstance(place, Basic) else place.result(base)
+        shape = place.result
         change = as_value(b)
         if isinstance(place, Basic):
             changed = add(place.read(base), sign(change))

@@ -31,6 +31,7 @@ from gradtape.trace.array.view_functions import ALWAYS_C, KEEPING, ODD, VIEWING,
 from gradtape.trace.array.views import (
     ImaginaryPart,
     Part,
+    Picked,
     ReadOnly,
     RealPart,
     Rearranged,
@@ -329,6 +330,10 @@ class Array(Operators, Methods, Attributes, Handle):
             return wrap_value(getitem(value, plain_key))  # type: ignore[no-any-return] # a row of one result
         index = parse_index(value.shape, plain_key)
         if not isinstance(index, Basic):
+            if index.result and all(map(_is_basic, key if isinstance(key, tuple) else (key,))):
+                view = Array(index.read_rows(value), self, Picked(index))
+                view._contiguous = self._contiguous is True and index.picks_rows(value.shape)
+                return view
             picked_array = Array(index.read_rows(value))
             # NumPy's result begins in memory with the axes of the index arrays, wherever these stand in its shape.
             picked_array._contiguous = picked_array.ndim < 2 or (
@@ -403,6 +408,11 @@ class Array(Operators, Methods, Attributes, Handle):
     def with_layout(self, function: Any, result: Any) -> Any:
         """Return results of a function of this array, with their layout."""
         return with_layout(function, wrap(result), (self,))
+
+
+def _is_basic(item: Any) -> bool:
+    """Return whether an entry of an index is none of NumPy's arrays: a scalar that is traced is an integer."""
+    return not isinstance(item, list | Handle | np.ndarray) or (type(item) is Array and item.is_scalar)
 
 
 def has_ellipsis(key: Any) -> bool:

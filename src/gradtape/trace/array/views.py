@@ -15,7 +15,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
-from gradtape.ops.core.indexing import Basic, put_row, slice_row_view
+from gradtape.ops.core.indexing import Advanced, Basic, put_row, slice_row_view
 from gradtape.ops.core.shape import reshape
 from gradtape.transforms.linear import pull_linear
 
@@ -41,6 +41,26 @@ class Part:
         return slice_row_view(array, index.starts, index.shape, index.strides).reshape(
             index.result, copy=False
         )
+
+
+@dataclass(slots=True, eq=False)
+class Picked:
+    """A basic index of the base with integers that are traced: a row of a matrix, whose number is not known."""
+
+    index: Advanced
+
+    def read(self, base: Value) -> Value:
+        return self.index.read(base)
+
+    def write(self, base: Value, v: Value) -> Value:
+        return self.index.write(base, v)
+
+    def see(self, array: NDArray) -> NDArray:
+        """Return NumPy's view of an array; which row it is does not matter to its layout."""
+        index = self.index
+        seen = Part(index.basic).see(array)
+        first = [slice(0, 1) if axis in index.axes else slice(None) for axis in range(seen.ndim)]
+        return seen[tuple(first)].reshape(index.result, copy=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -174,7 +194,7 @@ class ImaginaryPart:
         return from_parts(real(base), v)
 
 
-View = Part | Rearranged | Selected | ReadOnly | Uncertain | RealPart | ImaginaryPart
+View = Part | Picked | Rearranged | Selected | ReadOnly | Uncertain | RealPart | ImaginaryPart
 
 
 def stays_contiguous(index: Basic, base: tuple[int, ...]) -> bool:

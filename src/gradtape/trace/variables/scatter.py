@@ -105,7 +105,7 @@ def written_rows(value: Value, key: Any, new: Any) -> tuple[Value, Value] | None
     if isinstance(index, Advanced):
         if not index.picks_rows(shape) or 2 * index.indices[0].size > shape[0]:
             return None
-        return fit_for_write(new, value.dtype, index.result(value)), index.indices[0]
+        return fit_for_write(new, value.dtype, index.result), index.indices[0]
     if not shape or 2 * index.shape[0] > shape[0]:
         return None
     places = constant(index.starts[0] + index.strides[0] * np.arange(index.shape[0], dtype=INTP))
