@@ -28,7 +28,6 @@ try:
     from gradtape.api.clusters.reduction import (
         Distributed,
         Reduce,
-        computed,
         in_tree,
         mean,
         reduced,
@@ -290,7 +289,7 @@ def minimize(
 
     def value_and_slope(vector: Any) -> Any:
         nonlocal evaluations
-        value, gradient = computed(both.of_blocks(blocks, unknowns.nested(vector), *args))
+        value, gradient = both.of_blocks(blocks, unknowns.nested(vector), *args)
         evaluations += 1
         return float(value), vector_of(gradient)
 
@@ -302,7 +301,7 @@ def minimize(
             nonlocal evaluations
             at, along = unknowns.nested(vector), unknowns.nested(np.asarray(direction, float))
             evaluations += 1
-            return vector_of(computed(products.of_blocks(blocks, at, along, *args)))
+            return vector_of(products.of_blocks(blocks, at, along, *args))
 
         more["hessp"] = multiplied
     if callback is not None:
@@ -370,8 +369,8 @@ def _jacobian_rows(function: Function) -> Function:
     return _sparse_jacobian(function)
 
 
-def _stacked(run: str, parts: list[Any]) -> Any:
-    return in_tree(_rows, run, parts)
+def _stacked(call: Any, run: str, parts: list[Any]) -> Any:
+    return in_tree(_rows, call, run, parts)
 
 
 def _rows(*parts: Any) -> Any:

@@ -18,10 +18,11 @@ import numpy as np
 import pandas
 import pytest
 import scipy.optimize
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 from numpy.testing import assert_allclose, assert_array_equal
 
 import gradtape as gt
+from gradtape.api.clusters.reduction import Distributed
 from gradtape.api.clusters.shared import _arrived
 from gradtape.errors import ArgumentError, ShapeError
 
@@ -232,7 +233,9 @@ def client() -> Iterator[Client]:
 
 
 @pytest.mark.filterwarnings("default")  # distributed's own, when a worker dies
-def test_cluster_gives_the_same_bits_whatever_dies(client: Client, tmp_path: Path) -> None:
+def test_cluster_gives_the_same_bits_whatever_dies(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Local functions travel as code: workers need not import this module.
     def misfit(w: Any, x: Any) -> Any:
         return np.sum(np.tanh(x @ w) ** 2)
@@ -260,9 +263,32 @@ def test_cluster_gives_the_same_bits_whatever_dies(client: Client, tmp_path: Pat
         assert_array_equal(gradient, slope)
     for found in client.run(traces).values():
         assert len(found) == 1 and found[0] <= 2  # blocks of 7 rows, and that of the last two
+    held, labels = x.persist(), da.from_array(Y, chunks=7).persist()
+    wait([held, labels])
+    with monkeypatch.context() as patch:
+        patch.setattr(Distributed, "_delayed", None)  # the workers hold all blocks
+        for reduce in ("sum", np.sum):
+            value, gradient = gt.dask.value_and_grad(misfit, reduce=reduce)(w, held)
+            assert value == expected if reduce == "sum" else value == pytest.approx(expected, rel=1e-14)
+            assert_array_equal(gradient, slope)
+        pair = {"x": held, "y": labels}
+        value, _ = gt.dask.value_and_grad(lambda w, d: np.sum((d["x"] @ w - d["y"]) ** 2))(w, pair)
+        assert_allclose(value, np.sum((X @ w - Y) ** 2))
     blocks = [dask.delayed(die_once)(flag, X[i : i + 7]) for i in range(0, 100, 7)]
     value, gradient = both(w, blocks)
     assert Path(flag).exists()
+    assert value == expected
+    assert_array_equal(gradient, slope)
+
+    def die_in_a_step(w: Any, x: Any) -> Any:
+        if Path(flag).exists():
+            Path(flag).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return misfit(w, x)
+
+    wait(held := x.persist())
+    value, gradient = gt.dask.value_and_grad(die_in_a_step)(w, held)
+    assert not Path(flag).exists()
     assert value == expected
     assert_array_equal(gradient, slope)
 

@@ -1,8 +1,9 @@
-"""Data in partitions: Dask's collections, nests of them, and lists of delayed partitions, as one delayed block for each partition."""
+"""Data in partitions: Dask's collections, nests of them, and lists of delayed partitions, as one block for each partition."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.delayed import Delayed, delayed
@@ -17,10 +18,45 @@ REMEDY = (
 )
 
 
-def partitions(data: Any, caller: str) -> list[Delayed]:
-    """Return the blocks of the data, one for each partition, in their order.
+class Block(NamedTuple):
+    """A partition of the data, which has their containers with NumPy arrays in them.
 
-    A block has the containers of the data, with NumPy arrays in them; a partition of a data frame is a dict of its columns.
+    Attributes
+    ----------
+    parts : tuple of Delayed
+        The partition of each collection. The task that computes with a block puts them together, so that this is no task of its own.
+    form : BlockForm
+    """
+
+    parts: tuple[Delayed, ...]
+    form: BlockForm
+
+
+class BlockForm(NamedTuple):
+    """How the parts of a block are put together.
+
+    Attributes
+    ----------
+    spec : TreeSpec or None
+        The containers; None where there is one part and no container.
+    converters : tuple of callable or None
+        What makes arrays of each part.
+    """
+
+    spec: Any
+    converters: tuple[Callable[[Any], Any] | None, ...]
+
+    def assemble(self, parts: Sequence[Any]) -> Any:
+        """Return the block."""
+        leaves = [
+            part if convert is None else convert(part)
+            for convert, part in zip(self.converters, parts, strict=True)
+        ]
+        return leaves[0] if self.spec is None else unflatten(self.spec, leaves)
+
+
+def partitions(data: Any, caller: str) -> list[Block]:
+    """Return the blocks of the data, one for each partition, in their order; a partition of a data frame is a dict of its columns.
 
     Raises
     ------
@@ -30,11 +66,13 @@ def partitions(data: Any, caller: str) -> list[Delayed]:
         If its parts are not divided into the same partitions.
     """
     if isinstance(data, list) and data and all(_is_delayed(each) for each in data):
-        return [each if isinstance(each, Delayed) else delayed(each) for each in data]
+        whole = BlockForm(None, (None,))
+        return [Block((each if isinstance(each, Delayed) else delayed(each),), whole) for each in data]
     leaves, spec = flatten(data)
     if not leaves:
         raise ArgumentError(f"{caller}: data is empty", where=user_site(), remedy=REMEDY)
-    columns = [_blocks(leaf, leaves[0], caller) for leaf in leaves]
+    found = [_blocks(leaf, leaves[0], caller) for leaf in leaves]
+    columns = [parts for parts, _ in found]
     counts = [len(each) for each in columns]
     if len(set(counts)) > 1:
         raise ShapeError(
@@ -42,15 +80,8 @@ def partitions(data: Any, caller: str) -> list[Delayed]:
             where=user_site(),
             remedy="divide them into the same partitions: repartition(npartitions=...) of a data frame, rechunk(...) of an array",
         )
-    if spec.is_leaf():
-        return columns[0]
-    return [unflatten_block(spec, *block) for block in zip(*columns, strict=True)]
-
-
-def unflatten_block(spec: Any, *leaves: Delayed) -> Delayed:
-    """Return the delayed leaves of one partition in the containers of the data."""
-    block: Delayed = delayed(unflatten, pure=False)(spec, list(leaves))
-    return block
+    form = BlockForm(None if spec.is_leaf() else spec, tuple([convert for _, convert in found]))
+    return [Block(parts, form) for parts in zip(*columns, strict=True)]
 
 
 def rows(block: Any) -> int:
@@ -68,8 +99,8 @@ def _is_delayed(thing: Any) -> bool:
     return isinstance(thing, Delayed) or type(thing).__module__.startswith("distributed.")
 
 
-def _blocks(leaf: Any, first: Any, caller: str) -> list[Delayed]:
-    """Return one delayed block for each partition of one collection; arrays are divided as the first one is."""
+def _blocks(leaf: Any, first: Any, caller: str) -> tuple[list[Delayed], Callable[[Any], Any] | None]:
+    """Return the partitions of one collection, and what makes arrays of them; arrays are divided as the first one is."""
     kind = type(leaf).__module__
     if kind.startswith("dask.array"):
         if not leaf.ndim:
@@ -88,9 +119,9 @@ def _blocks(leaf: Any, first: Any, caller: str) -> list[Delayed]:
                 )
             lines = first.chunks[0]
         whole = leaf.rechunk({0: lines} | dict.fromkeys(range(1, leaf.ndim), -1))
-        return list(whole.to_delayed().ravel())
+        return list(whole.to_delayed().ravel()), None
     if hasattr(leaf, "to_delayed") and hasattr(leaf, "npartitions"):
-        return [delayed(columns, pure=False)(each) for each in leaf.to_delayed()]
+        return list(leaf.to_delayed()), columns_of
     raise ArgumentError(
         f"{caller}: data has a {type(leaf).__name__}, which is not in partitions",
         where=user_site(),
@@ -98,7 +129,7 @@ def _blocks(leaf: Any, first: Any, caller: str) -> list[Delayed]:
     )
 
 
-def columns(frame: Any) -> Any:
+def columns_of(frame: Any) -> Any:
     """Return a partition of a data frame as a dict of arrays by the names of the columns, that of a series as an array."""
     if frame.ndim == 1:
         return frame.to_numpy()
