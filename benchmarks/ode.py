@@ -81,8 +81,8 @@ def robertson(p: Any) -> Any:
     return np.sum(solve_ivp(fun, (0.0, 4000.0), [1.0, 0.0, 0.0], t_eval=times, **options).y[0])
 
 
-def brusselator(p: Any) -> Any:
-    """A reaction with diffusion on a line, 200 unknowns, Radau."""
+def brusselator(p: Any, method: str = "Radau") -> Any:
+    """A reaction with diffusion on a line, 200 unknowns."""
     n = 100
     x = np.arange(1, n + 1) / (n + 1)
 
@@ -99,8 +99,13 @@ def brusselator(p: Any) -> Any:
         )
 
     start = np.concatenate([1 + np.sin(2 * np.pi * x), 3 * np.ones(n)])
-    options = {"method": "Radau", "rtol": 1e-5, "atol": 1e-7}
+    options = {"method": method, "rtol": 1e-5, "atol": 1e-7}
     return np.sum(solve_ivp(fun, (0.0, 2.0), start, t_eval=[1.0, 2.0], **options).y)
+
+
+def brusselator_bdf(p: Any) -> Any:
+    """The same by BDF."""
+    return brusselator(p, "BDF")
 
 
 def crossing(t: Any, y: Any) -> Any:
@@ -127,6 +132,7 @@ PROBLEMS = {
     ),
     "robertson": Problem(robertson, np.array([0.04, 1.0, 1.0]), 1e-4),
     "brusselator": Problem(brusselator, np.array([1.0, 3.0, 0.02]), 1e-4),
+    "brusselator_bdf": Problem(brusselator_bdf, np.array([1.0, 3.0, 0.02]), 1e-4),
     "pendulum": Problem(pendulum, np.array([9.81, 0.2, 1.2]), 1e-5),
 }
 
