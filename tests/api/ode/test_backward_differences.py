@@ -133,3 +133,19 @@ def test_a_right_hand_side_with_a_branch_in_python(method: str) -> None:
         return solve_ivp(doses, (0, 1), [1.0, 2.0], args=(p,), **options).y[1, -1]
 
     np.testing.assert_allclose(gt.grad(left)(1.0), -3 * np.exp(-1.5), rtol=1e-4)
+
+
+def test_the_right_hand_side_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each evaluation for a state prints, and those of Jacobians print nothing."""
+
+    def fun(t: Any, y: Any, p: Any) -> Any:
+        gt.print("t = {:.2f}", t)
+        return -p * y
+
+    def end(p: Any) -> Any:
+        options = {"method": "BDF", "first_step": 0.5, "max_step": 0.5, "rtol": 0.1, "atol": 0.1}
+        return solve_ivp(fun, (0, 1), [1.0], args=(p,), **options).y[0, -1]
+
+    gt.jit(end)(0.1)
+    found = capsys.readouterr().out.splitlines()
+    assert found[0] == "t = 0.00" and {*found[1:]} == {"t = 0.50", "t = 1.00"}

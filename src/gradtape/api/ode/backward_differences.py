@@ -108,7 +108,8 @@ class BDF:
 
     def start(self, problem: Problem) -> State:
         """Return the state at the beginning."""
-        self._apply, self._parameters, systems = systems_of(problem)
+        closed, self._parameters, systems = systems_of(problem)
+        self._apply, self._evaluate = closed.apply, closed.evaluate
         self._systems: LinearSystems = systems
         self._change = with_derivatives(self._increments, self._step_matrix, systems)
         slope = self._fun(problem.t0, problem.y0)
@@ -139,7 +140,7 @@ class BDF:
         )
 
     def _fun(self, t: Any, y: Any) -> Any:
-        return self._apply(t, y, *self._parameters)
+        return self._evaluate(t, y, *self._parameters)
 
     def attempt(self, problem: Problem, state: State) -> State:
         """Return the state after an attempt at a step."""

@@ -152,8 +152,8 @@ class BandedSystems:
         return np.reshape(Array(found), right.shape[::-1]).T[:, self._rank]
 
 
-def systems_of(problem: Problem) -> tuple[RightHandSide, tuple[Any, ...], LinearSystems]:
-    """Return the right-hand side as a function of the arrays that it reads, these arrays, and the systems with its Jacobian.
+def systems_of(problem: Problem) -> tuple[ClosedFunction, tuple[Any, ...], LinearSystems]:
+    """Return the right-hand side as a function of the arrays that it reads, too, these arrays, and the systems with its Jacobian.
 
     A pattern that is not given is found where there are enough unknowns.
     """
@@ -163,7 +163,7 @@ def systems_of(problem: Problem) -> tuple[RightHandSide, tuple[Any, ...], Linear
     n, pattern = len(problem.y0), problem.jac_sparsity
     if pattern is None and n >= SMALLEST_SPARSE:
         pattern = jacobian_pattern(lambda y: closed.apply(0.0, y, *parameters), np.zeros(n))
-    return closed.apply, parameters, linear_systems(closed.apply, pattern, n)
+    return closed, parameters, linear_systems(closed.apply, pattern, n)
 
 
 def linear_systems(fun: RightHandSide, pattern: Any, n: int) -> LinearSystems:

@@ -96,7 +96,8 @@ class Radau:
 
     def start(self, problem: Problem) -> State:
         """Return the state at the beginning."""
-        self._apply, self._parameters, systems = systems_of(problem)
+        closed, self._parameters, systems = systems_of(problem)
+        self._apply, self._evaluate = closed.apply, closed.evaluate
         self._systems: LinearSystems = systems
         self._stages = with_derivatives(self._increments, self._stage_matrix, self._systems)
         size = first_step_size(problem, self._fun(problem.t0, problem.y0), 3)
@@ -132,7 +133,7 @@ class Radau:
         )
 
     def _fun(self, t: Any, y: Any) -> Any:
-        return self._apply(t, y, *self._parameters)
+        return self._evaluate(t, y, *self._parameters)
 
     def attempt(self, problem: Problem, state: State) -> State:
         """Return the state after an attempt at a step."""

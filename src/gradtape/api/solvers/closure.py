@@ -48,8 +48,9 @@ class ClosedFunction:
         The arrays that it reads from outside.
     body : Body
         Its graph.
-    apply, compiled : callable
-        ``apply(x, *captured)``, traced, and compiled. The compiled function prints what `gt.print` prints in it.
+    apply, evaluate, compiled : callable
+        ``apply(x, *captured)``, traced, and compiled. What `gt.print` prints in the function is printed by `evaluate`, which is traced like
+        `apply`, and by `compiled`; rules of derivatives apply it.
     """
 
     def __init__(self, function: Callable[..., Any], x: Value | Sequence[Value], described: str) -> None:
@@ -79,12 +80,20 @@ class ClosedFunction:
         self.apply = run
         self._derived: dict[Any, Callable[..., Any]] = {}
 
-        def run_with_prints(*arrays: Any) -> Any:
-            values = [as_value(unwrap(array)) for array in (*arrays, np.int64(0))]
+        def run_with_prints(count: Any, *arrays: Any) -> Any:
+            values = [as_value(unwrap(array)) for array in (*arrays, count)]
             return tuple(map(wrap, apply_graph(shown, values)))
 
+        def evaluate(*arrays: Any) -> Any:
+            made, count = run_with_prints(PRINTS, *arrays)
+            PRINTS.assign(count)
+            return made
+
         printing = jit(run_with_prints)
-        self.compiled: Callable[..., Any] = (lambda *arrays: printing(*arrays)[0]) if prints else jit(run)
+        self.evaluate = evaluate if prints else run
+        self.compiled: Callable[..., Any] = (
+            (lambda *arrays: printing(np.int64(0), *arrays)[0]) if prints else jit(run)
+        )
 
     def derived(self, transform: Callable[..., Any]) -> Callable[..., Any]:
         """Return a transform of the function in its first argument, compiled once."""
