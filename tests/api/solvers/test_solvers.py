@@ -321,3 +321,12 @@ def test_fits_with_errors_that_the_function_makes() -> None:
         return so.curve_fit(decay, TIMES, 1.5 * np.exp(-p * TIMES), p0=[1.0, 1.0], sigma=sigma)[0][1]
 
     np.testing.assert_allclose(gt.grad(fit)(0.7), 1.0, rtol=1e-5)
+
+
+def test_a_root_at_the_end_of_an_interval_is_found_before_those_inside() -> None:
+    def root(p: Any) -> Any:
+        return se.find_root(lambda x, p: x**3 + np.exp(-x) - p, (0.0, 4.0), args=(p,)).x
+
+    levels = np.array([1.0, 3.0])
+    np.testing.assert_allclose(gt.jit(root)(levels), root(levels), rtol=1e-14)
+    np.testing.assert_allclose(gt.grad(lambda p: np.sum(root(p)))(levels)[0], -1.0)

@@ -68,19 +68,13 @@ def root_between(function: Bound, a: Any, b: Any) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         at_a, at_b = np.asarray(function(a)), np.asarray(function(b))
         valid = _is_bracket(at_a, at_b)
-        share: Any = 0.5
-        best, steps = a, 0
-        while steps < STEPS:
-            steps += 1
-            x = a + share * (b - a)
-            at_x = np.asarray(function(x))
-            same = np.sign(at_x) == np.sign(at_a)
-            c, at_c = np.where(same, a, b), np.where(same, at_a, at_b)
-            b, at_b = np.where(same, b, a), np.where(same, at_b, at_a)
-            a, at_a = x, at_x
+        c, at_c, steps = a, at_a, 0
+        while True:
             best = np.where(np.abs(at_a) < np.abs(at_b), a, b)
             smallest = (4 * np.finfo(float).eps * np.abs(best) + np.finfo(float).tiny) / np.abs(b - a)
-            if np.all((smallest > 0.5) | (at_a == 0) | (at_b == 0) | ~valid | np.isnan(smallest)):
+            # an end that is a root stays the one: there may be others between
+            done = ~(smallest <= 0.5) | (at_a == 0) | (at_b == 0) | ~valid
+            if steps == STEPS or np.all(done):
                 break
             xi, phi = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
             near = (phi * phi < xi) & ((1 - phi) * (1 - phi) < 1 - xi)
@@ -88,6 +82,13 @@ def root_between(function: Bound, a: Any, b: Any) -> dict[str, Any]:
             quadratic = quadratic + (c - a) / (b - a) * at_a / (at_c - at_a) * at_b / (at_c - at_b)
             share = np.where(near & np.isfinite(quadratic), quadratic, 0.5)
             share = np.clip(share, np.minimum(smallest, 0.5), np.maximum(1 - smallest, 0.5))
+            steps += 1
+            x = np.where(done, a, a + share * (b - a))
+            at_x = np.asarray(function(x))
+            same = np.sign(at_x) == np.sign(at_a)
+            c, at_c = np.where(same, a, b), np.where(same, at_a, at_b)
+            b, at_b = np.where(same | done, b, a), np.where(same | done, at_b, at_a)
+            a, at_a = x, np.where(done, at_a, at_x)
     rising = a <= b
     return {
         "x": np.where(valid, best, np.nan),
