@@ -176,6 +176,16 @@ def lists(x, steps):
     return total, items, len(items)
 
 
+def comprehensions(x, steps):
+    total = x[0]
+    for k in range(steps):
+        items = [v * v * k for v in (x[0], x[1], total)]
+        for v in items:
+            total += v
+        total += sum([v * 0.5 for v in items])
+    return total
+
+
 def closures(x, steps):
     scale = x[1]
 
@@ -317,6 +327,7 @@ FUNCTIONS = [
     tuple_loop,
     named,
     lists,
+    comprehensions,
     closures,
     globals_and_partials,
     calls,

@@ -374,6 +374,7 @@ def set_created(x):
     return np.sum(z.T @ z * z)
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array")  # by NumPy from 2.5 on
 @pytest.mark.parametrize("program", [set_own, set_view, set_created])
 @pytest.mark.parametrize("loops", ["trace", "compile"])
 def test_the_shape_can_be_set(program, loops, monkeypatch):

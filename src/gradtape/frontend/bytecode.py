@@ -278,6 +278,8 @@ _EXPRESSIONS: Final[dict[str, Callable[[Any], _Parts]]] = {
     "exhaust_iter": _one("unpack", lambda value: value.count),
     "cast": _one("copy"),
     "make_function": _function,
+    # What a name was before a comprehension took it: Python 3.12 runs comprehensions in the frame of the function.
+    "undef": lambda value: iter([("const", (), None)]),
 }
 
 _NAMES: Final = {
