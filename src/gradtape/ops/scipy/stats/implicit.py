@@ -41,8 +41,18 @@ MOST_SHAPES: Final = 5
 def _evaluate(*arrays: NDArray, distribution: str, method: str) -> NDArray:
     import scipy.stats  # late: compiled programs without such calls do without it
 
+    numbers = getattr(getattr(scipy.stats, distribution), method)
     with np.errstate(all="ignore"):
-        return np.asarray(getattr(getattr(scipy.stats, distribution), method)(*arrays), np.float64)
+        try:
+            return np.asarray(numbers(*arrays), np.float64)
+        except (OverflowError, ValueError):
+            if method not in INVERSE_SLOPES:
+                raise
+            # SciPy masks the probabilities 0 and 1, where the searches and Boost's quantiles raise errors.
+            inside = (arrays[0] > 0.0) & (arrays[0] < 1.0)
+            found = np.full(arrays[0].shape, np.nan)
+            found[inside] = numbers(*[array[inside] for array in arrays])
+            return found
 
 
 def _row(count: int) -> Callback:

@@ -16,7 +16,7 @@ from gradtape.kinds.elementwise import Elementwise, flat
 from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.exponential import cos, exp
 from gradtape.ops.core.elementwise.inverse import log, log1p
-from gradtape.ops.core.elementwise.logic import equal, greater, less
+from gradtape.ops.core.elementwise.logic import equal, greater, less, logical_and
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
@@ -255,6 +255,33 @@ for _name in ("pmf", "cdf", "sf"):
         *[refused("hypergeom", name, "it is a whole number") for name in ("k", "n", "N", "M")],
         domain=((2.0, 2.0), (5.0, 5.0), (4.0, 4.0), (12.0, 12.0)),
     )
+
+# Quantiles at 0 and at 1
+
+
+def _with_limits(quantile: Callable[..., Value], at_zero: float, at_one: float) -> Callable[..., Value]:
+    """Return a quantile function that has its limits where Boost raises an OverflowError, which SciPy's distributions mask."""
+
+    def limited(p: Value, *parameters: Value) -> Value:
+        inside = logical_and(greater(p, 0.0), less(p, 1.0))
+        limit = where(equal(p, 0.0), at_zero, where(equal(p, 1.0), at_one, nan))
+        return where(inside, quantile(where(inside, p, 0.5), *parameters), limit)
+
+    return limited
+
+
+for _name, _low in (
+    ("nct", -inf),
+    ("skewnorm", -inf),
+    ("cauchy", -inf),
+    ("ncx2", 0.0),
+    ("ncf", 0.0),
+    ("invgauss", 0.0),
+    ("nbinom", 0.0),
+):
+    for _ufunc, _limits in ((f"_{_name}_ppf", (_low, inf)), (f"_{_name}_isf", (inf, _low))):
+        if _ufunc in UFUNCS:
+            UFUNCS[_ufunc] = _with_limits(UFUNCS[_ufunc], *_limits)
 
 # Moments in closed form
 
