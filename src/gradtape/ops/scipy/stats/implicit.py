@@ -43,16 +43,13 @@ def _evaluate(*arrays: NDArray, distribution: str, method: str) -> NDArray:
 
     numbers = getattr(getattr(scipy.stats, distribution), method)
     with np.errstate(all="ignore"):
-        try:
+        if method not in INVERSE_SLOPES:
             return np.asarray(numbers(*arrays), np.float64)
-        except (OverflowError, ValueError):
-            if method not in INVERSE_SLOPES:
-                raise
-            # SciPy masks the probabilities 0 and 1, where the searches and Boost's quantiles raise errors.
-            inside = (arrays[0] > 0.0) & (arrays[0] < 1.0)
-            found = np.full(arrays[0].shape, np.nan)
-            found[inside] = numbers(*[array[inside] for array in arrays])
-            return found
+        # At 0 and 1 searches do not end, or raise errors as Boost's quantiles do; SciPy's methods do not ask for them.
+        inside = (arrays[0] > 0.0) & (arrays[0] < 1.0)
+        found = np.full(arrays[0].shape, np.nan)
+        found[inside] = numbers(*[array[inside] for array in arrays])
+        return found
 
 
 def _row(count: int) -> Callback:
