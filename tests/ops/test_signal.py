@@ -143,3 +143,22 @@ def test_spectra_of_real_numbers_are_positive_zeros_where_they_are_real(n):
     x = np.random.default_rng(n).normal(size=(5, n))
     expected = np.angle(np.fft.rfft(x))
     np.testing.assert_allclose(gt.jit(lambda x: np.angle(np.fft.rfft(x)))(x), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(("lines", "row"), [(63, "contract("), (64, "_fourier(")])
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft"])
+def test_many_lines_are_transformed_by_the_routine_and_few_by_products(
+    name: str, lines: int, row: str
+) -> None:
+    def function(x: Any) -> Any:
+        return getattr(np.fft, name)(x, 256)
+
+    x = RNG.normal(size=(lines, 256)) + (0 if name == "rfft" else 1j * RNG.normal(size=(lines, 256)))
+    assert row in str(gt.inspect.graph(gt.jit(function), x))
+    np.testing.assert_allclose(gt.jit(function)(x), function(x), rtol=1e-11, atol=1e-12)
+    direction = RNG.normal(size=x.shape)
+    _, tangent = gt.jvp(function, (x,), (direction.astype(x.dtype),))
+    np.testing.assert_allclose(tangent, function(direction.astype(x.dtype)), rtol=1e-11, atol=1e-12)
+    gradient = gt.grad(lambda x: np.sum(np.abs(function(x)) ** 2))(x)
+    slope = 2.0 * np.real(np.sum(np.conj(function(x)) * function(direction.astype(x.dtype))))
+    np.testing.assert_allclose(np.real(np.sum(np.conj(gradient) * direction)), slope, rtol=1e-9)
