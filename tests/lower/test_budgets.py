@@ -128,3 +128,17 @@ def test_a_program_stays_within_its_budget(name):
     assert used.functions <= budget.functions
     assert used.calls <= budget.calls
     assert used.workspace <= budget.workspace
+
+
+def test_a_sum_of_gathers_is_computed_once_for_all_scatters_of_its_gradient():
+    def interpolated(x, points):
+        base = np.floor(points)
+        part = points - base
+        total = 0.0
+        for k in range(4):
+            total = total + x[(base.astype(int) + k) % len(x)] * np.exp(-((part - k) ** 2))
+        return total
+
+    x, points = np.linspace(0.0, 1.0, 50), np.linspace(0.0, 40.0, 20_000)
+    gradient = gt.value_and_grad(lambda x: np.sum(interpolated(x, points) ** 2))
+    assert str(gt.inspect.loops(gradient, x)).count("wrap(") <= 8

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -238,3 +240,21 @@ def test_what_was_found_is_explained() -> None:
     other = gt.jit(irregular)
     other(np.ones(3))
     assert "no loop at" in gt.inspect.explain(other)
+
+
+@pytest.mark.parametrize(("size", "is_loop"), [(1_000, True), (20_000, False)])
+def test_large_arrays_are_not_copied_for_a_short_loop(size: int, is_loop: bool) -> None:
+    """As they stand the terms are one loop over the elements."""
+
+    def products(x: Any, y: Any) -> Any:
+        first, second = [np.sin(x), np.cos(x), np.tanh(x), x * x], [np.exp(y), np.sqrt(1.0 + y * y), y, y * y]
+        total = 0.0
+        for a in first:
+            for b in second:
+                total = total + np.arctan(np.log1p(a * a) * (b + 0.5 * a) - a / (1.0 + b * b))
+        return total
+
+    x, y = np.random.default_rng(0).normal(size=(2, size))
+    jitted = gt.jit(products)
+    np.testing.assert_allclose(jitted(x, y), products(x, y), rtol=1e-11, atol=1e-12)
+    assert (" in range(" in str(gt.inspect.graph(jitted, x, y))) is is_loop

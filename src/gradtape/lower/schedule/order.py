@@ -343,7 +343,11 @@ def _cost_beyond(
     while stack and steps < 64:
         steps += 1
         node = stack.pop().node
-        for operand in () if node is None else node.inputs:
+        if node is None:
+            continue
+        # The cost of a gather is without those of its indices.
+        operands = node.inputs[:1] if isinstance(node.op, IndexMap) else node.inputs
+        for operand in operands:
             if operand in chosen:
                 cost -= costs[operand]
             elif operand not in by_value and isinstance(operand.node, Node):

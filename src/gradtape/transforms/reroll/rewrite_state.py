@@ -22,6 +22,13 @@ REARRANGING: Final = frozenset({slice_row, reshape_row, permute_row})
 MAX_PIECES: Final = 8
 """Arrays from which a stack may be joined where its elements do not come from one array."""
 
+MANY_TRIPS: Final = 32
+"""Iterations from which a loop saves so much compile time that large arrays may be copied for it."""
+
+MAX_ELEMENTS_OF_FEW: Final = 1 << 17
+"""Elements of copied arrays at most in a loop of fewer iterations, which fuse into one nest as they stand: cubic interpolation at 200,000
+points is a sum of 16 terms, and took 5 times as long as a loop over copies of their factors."""
+
 MAX_INTERLEAVED: Final = 8
 """Stacks whose elements may alternate in a list."""
 
@@ -192,7 +199,8 @@ class RewriteState:
         pieces = self._pieces(values)
         if len(pieces) == 1:
             return pieces[0]
-        if len(pieces) > MAX_PIECES and first.size * len(values) > MAX_ELEMENTS:
+        most = MAX_ELEMENTS if len(values) >= MANY_TRIPS else MAX_ELEMENTS_OF_FEW
+        if len(pieces) > MAX_PIECES and first.size * len(values) > most:
             raise NotRollable("each iteration reads another large array", node)
         return join(pieces, 0)
 
