@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -174,6 +175,15 @@ def test_functions_that_are_frozen_are_translated(frozen: None) -> None:
         f = gt.jit(outer)
         for x in (5.0, 90.0, 1e6):
             np.testing.assert_allclose(f(x), 2.0 * halve_often(x))
+
+
+def test_weak_proxies_whose_objects_are_gone_are_passed_over(frozen: None) -> None:
+    def function() -> None: ...
+
+    proxies = [weakref.proxy(Pause), weakref.proxy(set())]
+    gc.freeze()
+    assert referrers([function.__code__], type(function)) == [function]
+    del proxies
 
 
 def test_a_view_that_is_frozen_is_a_view(frozen: None) -> None:

@@ -78,11 +78,12 @@ def referrers(things: Iterable[Any], kind: type[T]) -> list[T]:
     >>> referrers([function.__code__], type(function)) == [function]
     True
     """
-    found = {id(other): other for other in gc.get_referrers(*things) if isinstance(other, kind)}
+    # By its type: a weak proxy has the class of its object, and none if that is gone.
+    found = {id(other): other for other in gc.get_referrers(*things) if issubclass(type(other), kind)}
     if gc.get_freeze_count():
         wanted = {*map(id, things)}
         for other in _reachable():
-            if isinstance(other, kind) and not wanted.isdisjoint(map(id, gc.get_referents(other))):
+            if issubclass(type(other), kind) and not wanted.isdisjoint(map(id, gc.get_referents(other))):
                 found[id(other)] = other
     return list(found.values())
 
