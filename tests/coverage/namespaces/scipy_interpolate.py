@@ -30,6 +30,8 @@ ROUGH = np.sin(LONG) + 0.3 * np.cos(7 * LONG)
 AT = np.linspace(0.3, 10.6, 6)
 MANY = np.random.default_rng(1).uniform(size=(30, 2))
 MANY_HEIGHTS = np.sin(3 * MANY[:, 0]) * MANY[:, 1] + MANY[:, 0]
+ON_SPHERE = np.random.default_rng(2).uniform([[0.1], [0.0]], [[3.0], [6.2]], size=(2, 60))
+HEIGHTS_ON_SPHERE = np.sin(ON_SPHERE[0]) * np.cos(ON_SPHERE[1]) + 0.3 * np.cos(3 * ON_SPHERE[0])
 
 
 def first(function: Callable[..., Any], *arrays: Any) -> list[Case]:
@@ -181,6 +183,43 @@ CASES: dict[str, list[Case]] = {
         lambda z: interpolate.LSQBivariateSpline(*MANY.T, z, [0.5], [0.5], kx=1, ky=2)(*INNER.T, grid=False),
         MANY_HEIGHTS,
     ),
+    "LSQSphereBivariateSpline": [
+        *first(
+            lambda r, a, b: interpolate.LSQSphereBivariateSpline(*ON_SPHERE, r, [0.8, 1.6, 2.3], [2.0, 4.0])(
+                a, b
+            ),
+            HEIGHTS_ON_SPHERE,
+            [0.5, 1.2],
+            [0.4, 5.0],
+        ),
+        *first(
+            lambda r: interpolate.LSQSphereBivariateSpline(
+                *ON_SPHERE, r, [0.8, 1.6, 2.3], [2.0, 4.0], 1 + ON_SPHERE[0]
+            ).get_residual(),
+            HEIGHTS_ON_SPHERE,
+        ),
+    ],
+    "RectSphereBivariateSpline": [
+        *first(
+            lambda r, a, b: interpolate.RectSphereBivariateSpline(
+                [0.4, 0.9, 1.5, 2.2, 2.7], np.arange(6.0), r
+            )(a, b),
+            HEIGHTS_ON_SPHERE[:30].reshape(5, 6),
+            [0.5, 1.2],
+            [0.4, 5.0],
+        ),
+        *first(
+            lambda r: interpolate.RectSphereBivariateSpline(
+                [0.4, 0.9, 1.5, 2.2, 2.7],
+                np.arange(6.0),
+                r,
+                pole_continuity=True,
+                pole_values=(0.3, -0.2),
+                pole_flat=True,
+            ).ev([0.5, 1.2], [0.4, 5.0]),
+            HEIGHTS_ON_SPHERE[:30].reshape(5, 6),
+        ),
+    ],
     "bisplrep": first(
         lambda z: interpolate.bisplev([0.3, 0.6], [0.2, 0.5], interpolate.bisplrep(*MANY.T, z)), MANY_HEIGHTS
     ),
@@ -233,14 +272,7 @@ CASES: dict[str, list[Case]] = {
 REFUSED = {
     "AAA": "it chooses its points by the numbers, and has singular vectors of matrices that are nearly singular",
     "CloughTocher2DInterpolator": "its gradients at the points come from iterations in compiled code",
-    **dict.fromkeys(
-        [
-            "LSQSphereBivariateSpline",
-            "RectSphereBivariateSpline",
-            "SmoothSphereBivariateSpline",
-        ],
-        "it fits in compiled code of FITPACK",
-    ),
+    "SmoothSphereBivariateSpline": "it fits in compiled code of FITPACK, which chooses knots by the numbers",
     "generate_knots": "it chooses knots by the numbers",
 }
 REFUSALS = {
