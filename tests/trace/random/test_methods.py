@@ -297,3 +297,24 @@ def test_keyword_arguments_of_the_name_method() -> None:
     traced, plain = np.random.default_rng(3), np.random.default_rng(3)
     for got, expected in zip(gt.jit(lambda x: draw(traced, x))(0.3), draw(plain, 0.3), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "F", "i2"])
+@pytest.mark.parametrize("method", ["choice", "permutation", "permuted", "shuffle"])
+def test_elements_keep_their_dtype(method: str, dtype: str) -> None:
+    def function(x: Any) -> Any:
+        rng = np.random.default_rng(3)
+        if method == "shuffle":
+            x = x * x.dtype.type(1)
+            rng.shuffle(x)
+            return x
+        return getattr(rng, method)(x)
+
+    x = np.arange(6).astype(dtype)
+    results = [gt.jit(function)(x)]
+    if x.dtype.kind != "i":
+        with gt.GradientTape() as tape:
+            results.append(function(tape.watch(x)))
+    for found in results:
+        np.testing.assert_array_equal(found, function(x))
+        assert found.dtype == x.dtype

@@ -37,7 +37,7 @@ from gradtape.trace.random.draws import (
     warn_of_constant,
 )
 from gradtape.trace.random.observation import is_own_call, own_calls, record_around
-from gradtape.trace.random.samplers import DISCRETE, SAMPLED, discrete
+from gradtape.trace.random.samplers import CHOOSING, DISCRETE, SAMPLED, discrete
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.log import note_exit
 from gradtape.trace.source.sites import is_user_file, user_site
@@ -85,8 +85,9 @@ def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
         call.check()
     if not is_any_traced:
         return call.constant(rest, kwargs)
-    given = [_parameter(x) for x in rest]
-    named = {name: _parameter(x) for name, x in kwargs.items()}
+    elements = {0, "a", "x"} if call.method in CHOOSING else ()
+    given = [_parameter(x, place not in elements) for place, x in enumerate(rest)]
+    named = {name: _parameter(x, name not in elements) for name, x in kwargs.items()}
     if call.method in DISCRETE:
         return discrete(call, method, given, named)
     rule = REPARAMETERISED.get(call.method) or SAMPLED.get(call.method)
@@ -176,14 +177,14 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _parameter(x: Any) -> Any:
-    """Return a parameter for formulas: an array in double precision, as NumPy's C code has it, where it is traced."""
+def _parameter(x: Any, is_double: bool) -> Any:
+    """Return a parameter as an array where it is traced: in double precision for formulas, as NumPy's C code has it."""
     if isinstance(x, list | tuple):
         found: Any = find_followed(x)
         if found is None:
             return x
         x = found.__array_function__(np.array, (type(found),), (x,), {})
-    if isinstance(x, Handle) and x.dtype.kind == "f" and x.dtype != np.float64:
+    if is_double and isinstance(x, Handle) and x.dtype.kind == "f" and x.dtype != np.float64:
         return x.astype(np.float64)  # type: ignore[attr-defined]
     return x
 

@@ -225,7 +225,7 @@ def discrete(noise: Any, method: Callable[..., Any], args: Any, kwargs: dict[str
     given = {name: item for name, item in bound.items() if name != "self"}
     if given.get("size") is not None:
         given["size"] = as_shape(given["size"])
-    rule = _CHOOSING.get(noise.method)
+    rule = CHOOSING.get(noise.method)
     if rule is not None and isinstance(given.get("a", given.get("x")), Handle):
         return rule(noise, **given)
     return noise(noise.method, **given)
@@ -264,9 +264,10 @@ def _permuted(noise: Any, x: Array, axis: int | None = None, out: Any = None) ->
     return np.take_along_axis(x, noise("permuted", np.broadcast_to(places, x.shape), axis=axis), axis)
 
 
-_CHOOSING: Final[dict[str, Callable[..., Any]]] = {
+CHOOSING: Final[dict[str, Callable[..., Any]]] = {
     "choice": _choice,
     "permutation": _permutation,
     "shuffle": _shuffle,
     "permuted": _permuted,
 }
+"""Methods that choose or permute the elements of their first argument."""
