@@ -77,3 +77,22 @@ def test_wrong_arguments_are_explained() -> None:
     with pytest.raises(gt.errors.ArgumentError, match=r"copy=False[\s\S]*np\.asarray"):
         gt.jit(lambda x: np.array(x, dtype=np.float32, copy=False))(four)
     assert gt.jit(lambda x: np.array(x, copy=False))(four).tolist() == four.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "F"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        scipy.linalg.det,
+        scipy.linalg.expm_cond,
+        lambda a: scipy.linalg.expm_frechet(a, a)[1],
+        lambda a: scipy.linalg.solve_discrete_lyapunov(a / 4, a),
+        lambda a: scipy.linalg.solve_toeplitz(a[0], a[1]),
+        lambda a: scipy.linalg.solve_continuous_are(a, a, a + a.conj().T, np.eye(2)),
+    ],
+)
+def test_what_scipy_returns_in_double_precision_only(function, dtype):
+    a = np.array([[2.0, 0.3], [0.1, 1.5]]).astype(dtype)
+    found, expected = gt.jit(function)(a), function(a)
+    assert np.asarray(found).dtype == np.asarray(expected).dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

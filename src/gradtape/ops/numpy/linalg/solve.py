@@ -52,6 +52,12 @@ def inexact(operand: Any, argument: str = "a") -> Value:
     return x if x.dtype.kind in "fc" else convert(x, FLOAT64)
 
 
+def in_double(operand: Any, argument: str = "a") -> Value:
+    """Return an operand in double precision, in which SciPy returns what it has no routine in single precision for."""
+    x = inexact(operand, argument)
+    return convert(x, np.result_type(x.dtype, FLOAT64))
+
+
 def stacked(x: Value) -> Value:
     """Return an array if it is a matrix or a stack of them."""
     if x.ndim < 2:

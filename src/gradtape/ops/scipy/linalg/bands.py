@@ -19,7 +19,7 @@ from gradtape.ops.core.linalg.bands import banded_solve, bands_of, toeplitz_solv
 from gradtape.ops.core.linalg.factors import cut_rows
 from gradtape.ops.core.linalg.symmetric import whole_from_bands
 from gradtape.ops.core.matrices import adjoint, cholesky, weighted
-from gradtape.ops.numpy.linalg.solve import inexact, stacked
+from gradtape.ops.numpy.linalg.solve import in_double, inexact, stacked
 from gradtape.ops.scipy.linalg.solve import as_given, column
 
 
@@ -118,9 +118,9 @@ def cho_solve_banded(
 def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Value:
     """Follow `scipy.linalg.solve_toeplitz`."""
     if isinstance(c_or_cr, tuple):
-        c, r = (inexact(x, name) for x, name in zip(c_or_cr, "cr", strict=True))
+        c, r = (in_double(x, name) for x, name in zip(c_or_cr, "cr", strict=True))
     else:
-        c = inexact(c_or_cr, "c")
+        c = in_double(c_or_cr, "c")
         r = _conjugated(c)
     right = inexact(b, "b")
     first = as_array(right)

@@ -12,7 +12,7 @@ from gradtape.kinds.registry import borrows
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.linalg.equations import discrete_lyapunov, riccati, sylvester
 from gradtape.ops.core.matrices import adjoint
-from gradtape.ops.numpy.linalg.solve import inexact, square, stacked
+from gradtape.ops.numpy.linalg.solve import in_double, inexact, square, stacked
 
 
 def _alike(*operands: Value) -> list[Value]:
@@ -46,14 +46,14 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Value:
     """Follow `scipy.linalg.solve_discrete_lyapunov`."""
     if method not in (None, "direct", "bilinear"):
         raise ValueError(f"Unknown solver {method}")
-    x, right = _alike(square(inexact(a)), square(inexact(q, "q")))
+    x, right = _alike(square(in_double(a)), square(in_double(q, "q")))
     if x.shape != right.shape:
         raise ValueError(f"q of shape {right.shape} does not fit a of shape {x.shape}")
     return discrete_lyapunov(x, right, None if method is None else method == "bilinear")
 
 
 def _riccati(a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, balanced: Any, discrete: bool) -> Value:
-    x, y = square(inexact(a)), stacked(inexact(b, "b"))
+    x, y = square(in_double(a)), stacked(inexact(b, "b"))
     n, m = x.shape[-1], y.shape[-1]
     if y.shape[-2] != n:
         raise ValueError("Matrix a and b should have the same number of rows.")

@@ -23,7 +23,7 @@ from gradtape.ops.core.matrices import adjoint, scaled_columns
 from gradtape.ops.core.shape import expand, reshape
 from gradtape.ops.numpy.linalg.norms import norm
 from gradtape.ops.numpy.linalg.products import matmul
-from gradtape.ops.numpy.linalg.solve import alike, inexact, inv, solved, square, svdvals
+from gradtape.ops.numpy.linalg.solve import alike, in_double, inexact, inv, solved, square, svdvals
 from gradtape.ops.scipy.linalg.solve import expm, refuse
 
 NEARLY: Final = 1e6
@@ -47,7 +47,7 @@ def _real_again(x: Value, found: Value) -> Value:
 @borrows("scipy.linalg.logm")
 def logm(A: Any, disp: Any = True) -> Value:
     """Follow `scipy.linalg.logm`."""
-    x = square(inexact(A, "A"))
+    x = square(in_double(A, "A"))
     return _real_again(x, matrix_derivative(x, name="logm"))
 
 
@@ -56,11 +56,13 @@ def fractional_matrix_power(A: Any, t: Any) -> Value:
     """Follow `scipy.linalg.fractional_matrix_power`; a traced power is exp(t log A)."""
     x = square(inexact(A, "A"))
     if isinstance(t, Value):
+        x = in_double(x)
         power = reshape(t, (*t.shape, 1, 1)) if t.ndim else t
         return _real_again(x, expm(matrix_derivative(x, name="logm") * power))
     if t == int(t):
         found: Value = FUNCTIONS[np.linalg.matrix_power](x, int(t))
         return found
+    x = in_double(x)
     return _real_again(x, matrix_derivative(x, name="fractional_matrix_power", power=float(t)))
 
 
@@ -113,7 +115,7 @@ def expm_frechet(
     A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True
 ) -> Any:
     """Follow `scipy.linalg.expm_frechet`."""
-    a, e = alike(square(inexact(A, "A")), square(inexact(E, "E")))
+    a, e = alike(square(in_double(A, "A")), square(in_double(E, "E")))
     if a.shape != e.shape:
         raise ValueError("expected A and E to be the same shape")
     value, derivative = _frechet(a, e)
@@ -123,7 +125,7 @@ def expm_frechet(
 @borrows("scipy.linalg.expm_cond")
 def expm_cond(A: Any, check_finite: bool = True) -> Value:
     """Follow `scipy.linalg.expm_cond`."""
-    a = square(inexact(A, "A"))
+    a = square(in_double(A, "A"))
     n = a.shape[-1]
     if a.ndim > 2:
         raise refuse(

@@ -30,6 +30,7 @@ from gradtape.ops.numpy.linalg.solve import (
     cholesky_,
     det,
     identity_like,
+    in_double,
     inexact,
     inv,
     lower_of,
@@ -187,8 +188,8 @@ def scipy_inv(
 
 @borrows("scipy.linalg.det")
 def scipy_det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Value:
-    """Follow `scipy.linalg.det`."""
-    return det(a)
+    """Follow `scipy.linalg.det`, of whose result the dtype is double precision."""
+    return in_double(det(a))
 
 
 @borrows("scipy.linalg.norm")
