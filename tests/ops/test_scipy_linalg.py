@@ -46,11 +46,14 @@ def test_a_map_is_a_loop(name: str) -> None:
     np.testing.assert_allclose(gradients, [gt.grad(total)(a) for a in stack], rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:logm result may be inaccurate")
 @pytest.mark.parametrize("name", [name for name in MAPPED if name != "null space"])
 def test_single_precision(name: str) -> None:
     function = MAPPED[name]
-    made = gt.jit(function)(A.astype(np.float32))
-    assert made.dtype == np.float32
+    single = A.astype(np.float32)
+    made = gt.jit(function)(single)
+    # SciPy returns some in double precision; of logarithms it keeps imaginary parts that are rounding.
+    assert np.finfo(made.dtype).dtype == np.finfo(function(single).dtype).dtype
     np.testing.assert_allclose(
         abs(made), abs(function(A)), rtol=2e-3, atol=2e-4
     )  # signs of vectors may be others
