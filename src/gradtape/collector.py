@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final, TypeVar
 
 from gradtape.locks import renewed_in_child
@@ -92,10 +93,10 @@ def _reachable() -> list[Any]:
     """Return the containers that modules, and the variables of running functions, lead to."""
     level: list[Any] = [sys.modules]
     for frame in [*sys._current_frames().values()]:
-        around = frame
+        around: FrameType | None = frame
         while around is not None:
             level += [around.f_locals, around.f_globals]
-            around = around.f_back  # type: ignore[assignment]
+            around = around.f_back
     seen: dict[int, Any] = {}
     while level:
         next_level = {id(other): other for other in gc.get_referents(*level)}

@@ -42,7 +42,9 @@ def compare(row: Any, inputs: list[Value], arrays: list[Any], params: dict[str, 
             assert sparse is not None and dense is not None
             try:
                 a, b = run([sparse, dense], inputs, arrays)
-            except OverflowError:  # of Boost's quantiles at the seeds 0 and 1
+            except OverflowError:  # the seeds 0 and 1 are no numbers of Boost's quantiles
+                if not row.name.endswith(("_ppf", "_isf")):
+                    raise
                 continue
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
             compared += 1
@@ -66,7 +68,8 @@ def test_elementwise_row(name: str) -> None:
     case = next(case for case in cases() if case.row.name == name and set(case.codes) <= set("d?"))
     for shape in ((), (2, 3)):
         arrays = case.arrays(shape)
-        compare(case.row, [input_like(array) for array in arrays], arrays, case.params)
+        compared = compare(case.row, [input_like(array) for array in arrays], arrays, case.params)
+        assert compared or "d" not in case.codes
 
 
 def test_a_product_with_the_identity_is_the_matrix() -> None:

@@ -75,7 +75,7 @@ def _f_slopes(x: Value, v1: Value, v2: Value, nc: Value) -> tuple[Value, ...]:
     total = v2 + v1 * x
     share, rest = v1 * x / total, v2 / total
 
-    def mean(factor: Callable[..., Value], more: float = 0.0) -> Value:
+    def mean(factor: Callable[..., Value | float], more: float = 0.0) -> Value:
         def component(j: Value, a: Value, b: Value, share: Value, rest: Value) -> Value:
             a = a + j + more
             density = exp(a * log(share) + b * log(rest) - betaln(a, b))
@@ -90,8 +90,8 @@ def _f_slopes(x: Value, v1: Value, v2: Value, nc: Value) -> tuple[Value, ...]:
         return 0.5 * (log(rest) - psi(b) + psi(a + b))
 
     moved = mean(lambda a, b, share, rest: a * rest - b * share)
-    density = mean(lambda a, b, share, rest: 1.0)  # type: ignore[arg-type, return-value]
-    raised = mean(lambda a, b, share, rest: 1.0, 1.0)  # type: ignore[arg-type, return-value]
+    density = mean(lambda a, b, share, rest: 1.0)
+    raised = mean(lambda a, b, share, rest: 1.0, 1.0)
     return (
         (moved - density) / x,
         mean(in_first) + moved / v1,
@@ -270,18 +270,18 @@ def _with_limits(quantile: Callable[..., Value], at_zero: float, at_one: float) 
     return limited
 
 
-for _name, _low in (
-    ("nct", -inf),
-    ("skewnorm", -inf),
-    ("cauchy", -inf),
-    ("ncx2", 0.0),
-    ("ncf", 0.0),
-    ("invgauss", 0.0),
-    ("nbinom", 0.0),
+for _name, _low, _ends in (
+    ("nct", -inf, ("isf",)),
+    ("ncx2", 0.0, ("isf",)),
+    ("ncf", 0.0, ("isf",)),
+    ("cauchy", -inf, ("ppf", "isf")),
+    ("skewnorm", -inf, ("ppf", "isf")),
+    ("invgauss", 0.0, ("ppf", "isf")),
+    ("nbinom", 0.0, ("ppf", "isf")),
 ):
-    for _ufunc, _limits in ((f"_{_name}_ppf", (_low, inf)), (f"_{_name}_isf", (inf, _low))):
-        if _ufunc in UFUNCS:
-            UFUNCS[_ufunc] = _with_limits(UFUNCS[_ufunc], *_limits)
+    for _end in _ends:
+        _limits = (_low, inf) if _end == "ppf" else (inf, _low)
+        UFUNCS[f"_{_name}_{_end}"] = _with_limits(UFUNCS[f"_{_name}_{_end}"], *_limits)
 
 # Moments in closed form
 
