@@ -7,7 +7,7 @@ from dataclasses import field
 
 import pytest
 
-from gradtape.records import frozen_record, record, value_record
+from gradtape.records import frozen_record, record, replaced, value_record
 
 
 @record
@@ -88,3 +88,11 @@ def test_records_take_over_the_fields_of_others() -> None:
     match box:
         case Box(width, height):
             assert (width, height) == (2.0, 3.0)
+
+
+def test_fields_are_replaced() -> None:
+    old = Node("a", [Node("b")], 2.0)
+    new = replaced(old, weight=3.0)
+    assert (new.name, new.weight, old.weight) == ("a", 3.0, 2.0) and new.children is old.children
+    with pytest.raises(TypeError, match="wieght"):
+        replaced(old, wieght=1.0)

@@ -6,6 +6,7 @@ from dataclasses import MISSING, Field, field
 from typing import Any, TypeVar, dataclass_transform
 
 C = TypeVar("C", bound=type)
+R = TypeVar("R")
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
@@ -47,6 +48,24 @@ def value_record(cls: C) -> C:
     (True, 1)
     """
     return _made(cls, by_value=True)
+
+
+def replaced(original: R, **fields: Any) -> R:
+    """Return a record like another, with some fields replaced: `dataclasses.replace` of records.
+
+    Examples
+    --------
+    >>> @record
+    ... class Point:
+    ...     x: float
+    ...     y: float
+    >>> replaced(Point(1.0, 2.0), y=3.0)
+    Point(x=1.0, y=3.0)
+    """
+    cls: Any = type(original)
+    kept = {name: getattr(original, name) for name in cls.__match_args__ if name not in fields}
+    made: R = cls(**kept, **fields)
+    return made
 
 
 def _made(cls: C, *, by_value: bool) -> C:

@@ -37,7 +37,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import blocks, defines, stored, uses, walk
-from gradtape.records import record
+from gradtape.records import record, replaced
 
 NEIGHBOURS: Final = 64
 """Distance of elements from which on LLVM may add to several of each at a time."""
@@ -49,14 +49,7 @@ RECOMPUTED: Final = 30.0
 def separate_accumulations(procedure: Procedure) -> Procedure:
     """Return the procedure with accumulations in the form that can be vectorised."""
     body = _Separation(procedure).block(procedure.body)
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        body,
-        procedure.results,
-        procedure.result_types,
-    )
+    return replaced(procedure, body=body)
 
 
 @record

@@ -33,6 +33,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.records import replaced
 
 COSTLY: Final = 20.0
 """Additions in the time of a term above which a branch costs less."""
@@ -59,14 +60,7 @@ def sink_into_branches(procedure: Procedure) -> Procedure:
     body = sinking.block(procedure.body)
     if not sinking.count:
         return procedure
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        body,
-        procedure.results,
-        procedure.result_types,
-    )
+    return replaced(procedure, body=body)
 
 
 class _Sinking:

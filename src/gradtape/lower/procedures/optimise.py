@@ -28,6 +28,7 @@ from gradtape.procedures.ir import Procedure
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import roots
 from gradtape.procedures.verifier import verify_procedure
+from gradtape.records import replaced
 
 
 def drop_index_maps(graph: Graph) -> Graph:
@@ -90,13 +91,10 @@ def simplify_scalars(procedure: Procedure) -> Procedure:
         graph = step(graph)
     copy = Rewriter()
     copy.becomes.update(zip(operands, map(_plain, graph.outputs), strict=True))
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        copy.block(procedure.body),
-        [copy.content(result) for result in procedure.results],
-        procedure.result_types,
+    return replaced(
+        procedure,
+        body=copy.block(procedure.body),
+        results=[copy.content(result) for result in procedure.results],
     )
 
 

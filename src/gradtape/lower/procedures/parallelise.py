@@ -39,7 +39,7 @@ from gradtape.procedures.ir import (
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.tape import match_tape
 from gradtape.procedures.traversal import names, walk
-from gradtape.records import record
+from gradtape.records import record, replaced
 
 ADDITION: Final = 2e-11
 """Seconds that an addition of a vector loop takes, the unit of `OVERHEAD` and `WORTHWHILE`."""
@@ -66,14 +66,7 @@ def divide_loops(procedure: Procedure) -> Procedure:
         return procedure
     division = _Division(procedure)
     body = division.block(procedure.body)
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        [*division.build.start, *body],
-        procedure.results,
-        procedure.result_types,
-    )
+    return replaced(procedure, body=[*division.build.start, *body])
 
 
 @record

@@ -13,6 +13,7 @@ from gradtape.procedures.affine import linear_form
 from gradtape.procedures.ir import Check, For, Procedure, Statement
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import walk
+from gradtape.records import replaced
 
 DEEPEST: Final = 16
 """Loops whose numbers are replaced by their bounds, one after the other."""
@@ -41,14 +42,7 @@ def decide_comparisons(procedure: Procedure) -> Procedure:
     body = rewriter.block(procedure.body)
     if not rewriter.count:
         return procedure
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        body,
-        [rewriter.content(result) for result in procedure.results],
-        procedure.result_types,
-    )
+    return replaced(procedure, body=body, results=[rewriter.content(result) for result in procedure.results])
 
 
 class _Decider(Rewriter):

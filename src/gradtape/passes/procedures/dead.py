@@ -27,6 +27,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.tape import match_tape
 from gradtape.procedures.traversal import blocks, defines, stored, uses
+from gradtape.records import replaced
 
 
 def remove_dead_statements(procedure: Procedure) -> Procedure:
@@ -36,14 +37,7 @@ def remove_dead_statements(procedure: Procedure) -> Procedure:
     """
     living = _Living(procedure)
     body = living.kept(procedure.body)
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        body,
-        procedure.results,
-        procedure.result_types,
-    )
+    return replaced(procedure, body=body)
 
 
 class _Living:

@@ -31,6 +31,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, stored, uses, walk
+from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import structure
 from gradtape.transforms.procedures.blocks import BlockTree, Place
 from gradtape.transforms.procedures.dependence import Access, Dependence
@@ -65,13 +66,8 @@ def forward_elements(procedure: Procedure) -> Procedure:
         and fills == sum(isinstance(s, Allocate) and s.zero for s in body)
     ):
         return procedure
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        body,
-        [forwarding.content(content) for content in procedure.results],
-        procedure.result_types,
+    return replaced(
+        procedure, body=body, results=[forwarding.content(content) for content in procedure.results]
     )
 
 

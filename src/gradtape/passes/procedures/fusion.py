@@ -39,6 +39,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import structure
 
 MOST_PAIRS: Final = 300
@@ -74,14 +75,7 @@ def fuse_loops(procedure: Procedure) -> Procedure:
     body = fusion.block(procedure.body)
     if not fusion.count:
         return procedure
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        body,
-        procedure.results,
-        procedure.result_types,
-    )
+    return replaced(procedure, body=body)
 
 
 def contract_arrays(procedure: Procedure) -> Procedure:

@@ -45,6 +45,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.records import replaced
 
 FEWEST: Final = 8
 """Iterations of a loop from which on it is moved inwards."""
@@ -80,14 +81,7 @@ def _interchanged(procedure: Procedure, permutes_only: bool) -> Procedure:
     body = interchange.block(procedure.body)
     if not interchange.count:
         return procedure
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        [*interchange.allocated, *body],
-        procedure.results,
-        procedure.result_types,
-    )
+    return replaced(procedure, body=[*interchange.allocated, *body])
 
 
 class _Nest(NamedTuple):

@@ -31,6 +31,7 @@ from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.ir import Allocate, Apply, For, If, Pointer, Procedure, Span, Statement, While
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, names, stored, walk
+from gradtape.records import replaced
 
 BLOCK: Final = 64
 """Iterations of a block, and rows of a tile."""
@@ -48,14 +49,7 @@ def block_products(procedure: Procedure) -> Procedure:
     body = blocking.block(procedure.body)
     if not blocking.count:
         return procedure
-    return Procedure(
-        procedure.name,
-        procedure.parameters,
-        procedure.types,
-        body,
-        procedure.results,
-        procedure.result_types,
-    )
+    return replaced(procedure, body=body)
 
 
 class _Tables(NamedTuple):

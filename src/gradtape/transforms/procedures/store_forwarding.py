@@ -29,6 +29,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, names, stored, uses, walk
+from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import structure
 
 Known = dict[Variable, Content | None]
@@ -86,10 +87,7 @@ class _StoreForwarding(Rewriter):
         body = self._block(procedure.body, known)
         results = [self.content(content) for content in procedure.results]
         body = _without_unused(body, [*results, *self._counts, *self._counts.values()])
-        found = Procedure(
-            procedure.name, procedure.parameters, procedure.types, body, results, procedure.result_types
-        )
-        return NormalForm(found, self._counts)
+        return NormalForm(replaced(procedure, body=body, results=results), self._counts)
 
     def _block(self, statements: Sequence[Statement], known: Known) -> list[Statement]:
         """Return the statements of a block; `known` is brought up to date."""
