@@ -143,3 +143,15 @@ def test_what_is_not_followed_says_why() -> None:
     for function in (lambda a: sl.qz(a, a), lambda a: sl.cossin(a, p=1, q=1)):
         with pytest.raises(gt.errors.UnsupportedFunctionError, match="what to do"):
             gt.jit(function)(A)
+
+
+def test_dtypes_of_single_precision() -> None:
+    a = A.astype(np.float32)
+
+    def all_of(a: Any) -> Any:
+        norms = [sl.norm(a, order) for order in (None, 1, 2, np.inf)]
+        solutions = [*np.linalg.lstsq(a, a[0], rcond=None), *sl.lstsq(a, a[0])]
+        return [*solutions, *norms, sl.norm(a[0]), sl.norm(a[0], 1), *sl.lu(a), sl.lu(a * 1j)[0]]
+
+    for found, expected in zip(gt.jit(all_of)(a), all_of(a), strict=True):
+        assert np.asarray(found).dtype == np.asarray(expected).dtype

@@ -302,3 +302,16 @@ def test_random_programs_keep_masks(seed: int) -> None:
 
     with gt.config.override(jit=bool(seed % 2)), np.errstate(all="ignore"):
         check_like_harmless(f, TAIL, bad, second=False)
+
+
+def test_whether_an_array_is_close_to_a_real_one_is_guarded() -> None:
+    close = gt.jit(lambda z: np.real_if_close(z * 1.0))
+    for z in (
+        np.array([1 + 1e-18j, 2.0]),
+        np.array([1 + 1j, 2.0]),
+        np.array([3.0 + 0j, 2.0]),
+        np.zeros(0, complex),
+    ):
+        expected = np.real_if_close(z)
+        assert close(z).dtype == expected.dtype
+        np.testing.assert_array_equal(close(z), expected)

@@ -161,8 +161,8 @@ def borrows(*names: str, writes: int | None = None) -> Callable[[F], F]:
     *names : str
         Where they are found, private modules included: functions written in Python or in C.
     writes : int, optional
-        For a function that writes its result into an argument: the position of this argument. What runs gets its shape there, and
-        returns what is written.
+        For a function that writes its result into an argument: the position of this argument. What runs gets its `Aval`
+        there, and returns what is written.
     """
 
     def enter(replacement: F) -> F:

@@ -144,3 +144,16 @@ def test_errors_and_warnings_are_those_of_the_user() -> None:
         gt.jit(lambda p: si.quad(lambda x, y: p * x, 0, 1)[0])(2.0)
     with pytest.warns(si.IntegrationWarning):
         gt.jit(lambda p: si.quad(lambda x: p / x, 0, 1)[0])(2.0)
+
+
+def test_limits_in_single_precision() -> None:
+    """The integrand gets points in double precision, at the limits too."""
+
+    def volume(c: Any) -> Any:
+        return si.tplquad(lambda z, y, x: c * x * y + z**2, 0, c, 0, lambda x: x, 0, lambda x, y: x * y * c)[
+            0
+        ]
+
+    value, slope = gt.value_and_grad(volume)(np.float32(0.9))
+    expected, expected_slope = gt.value_and_grad(volume)(0.9)
+    np.testing.assert_allclose([value, slope], [expected, expected_slope], rtol=1e-6)

@@ -135,3 +135,25 @@ def test_polynomials_that_are_objects() -> None:
         lambda t: [signal.sweep_poly(t, np.poly1d([0.1, 0.3])), np.polyval(np.poly1d([1.0, 2.0]), t)],
         RNG.normal(size=3),
     )
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8])
+def test_images_of_integers_are_rounded_as_scipy_rounds_them(dtype: type) -> None:
+    """Interpolation rounds to the nearest integer, filters cut off."""
+    image = np.random.default_rng(1).integers(0, 9, (5, 6)).astype(dtype)
+    image[1:] -= dtype(0) if dtype is np.uint8 else dtype(5)
+
+    def all_of(image: Any) -> Any:
+        return [
+            ndimage.uniform_filter(image, (2, 3)),
+            ndimage.uniform_filter1d(image, 3),
+            ndimage.shift(image, 1.4),
+            ndimage.zoom(image, 1.7, order=2),
+            ndimage.rotate(image, 33.0),
+            ndimage.map_coordinates(image, [[0.5, 1.5, 9.0], [0.0, 1.0, 9.0]], order=1, cval=0.7),
+            ndimage.shift(image * 0.7, 0.3, output=dtype),
+        ]
+
+    for found, expected in zip(gt.jit(all_of)(image), all_of(image), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)

@@ -103,21 +103,76 @@ def test_barycentric_interpolants_have_derivatives_at_their_nodes(kind: str) -> 
         np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-7)
 
 
-def test_neighbours_and_simplices_are_constant_on_tapes() -> None:
-    queries = np.array([[0.4, 0.5], [0.6, 0.3]])
-    heights = POINTS[:, 0] ** 2
-    functions: tuple[Callable[[Any], Any], ...] = (
-        lambda q: np.sum(spatial.KDTree(POINTS).query(q, k=2)[0]),
-        lambda q: np.sum(spatial.KDTree(q * 1.0).query(POINTS)[0]),
-        lambda q: np.sum(interpolate.LinearNDInterpolator(POINTS, heights)(q)),
-    )
-    for function in functions:
-        with gt.GradientTape() as tape:
-            q = tape.watch(queries)
-            value = function(q)
-        np.testing.assert_allclose(value, function(queries))
-        expected = gradient_by_differences(function, queries)
-        np.testing.assert_allclose(tape.gradient(value, q), expected, rtol=1e-5, atol=1e-8)
+QUERIES = np.array([[0.4, 0.5], [0.6, 0.3]])
+HEIGHTS = POINTS[:, 0] ** 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda q: spatial.KDTree(POINTS).query(q, k=2)[0],
+        lambda q: spatial.KDTree(POINTS).query(q[0], k=[1, 3], p=1)[0],
+        lambda q: spatial.KDTree(q * 1.0).query(POINTS)[0],
+        lambda q: interpolate.LinearNDInterpolator(POINTS, HEIGHTS)(q),
+        lambda q: interpolate.griddata(POINTS, HEIGHTS, q, rescale=True) * q[:, 0],
+        lambda q: interpolate.NearestNDInterpolator(POINTS, np.stack([HEIGHTS * q[0, 0], HEIGHTS], 1))(q),
+        lambda q: interpolate.NearestNDInterpolator(q, q[:, 1], rescale=True)(POINTS),
+        lambda q: interpolate.griddata(POINTS, HEIGHTS * q[0, 0], q, method="nearest"),
+    ],
+)
+def test_neighbours_and_simplices_are_constant(function: Callable[[Any], Any]) -> None:
+    def total(q: Any) -> Any:
+        return np.sum(
+            function(q) * np.cos(np.arange(np.size(function(QUERIES))).reshape(np.shape(function(QUERIES))))
+        )
+
+    with gt.GradientTape() as tape:
+        q = tape.watch(QUERIES)
+        value = total(q)
+    expected = gradient_by_differences(total, QUERIES)
+    for found, gradient in ((value, tape.gradient(value, q)), gt.value_and_grad(total)(QUERIES)):
+        np.testing.assert_allclose(found, total(QUERIES))
+        np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-8)
+    moved = QUERIES[::-1] * 1.1  # other neighbours
+    np.testing.assert_allclose(gt.jit(total)(moved), total(moved))
+
+
+def test_neighbours_within_a_distance() -> None:
+    def found(q: Any) -> Any:
+        return interpolate.NearestNDInterpolator(POINTS, HEIGHTS)(q, distance_upper_bound=0.1)
+
+    near = np.concatenate([POINTS[:2] + 0.01, POINTS[:1] + 9.0])
+    np.testing.assert_array_equal(gt.jit(found)(near), found(near))
+    assert np.isnan(found(near)[2])
+
+
+def test_counts_of_trees() -> None:
+    def counts(q: Any) -> Any:
+        tree, other = spatial.KDTree(q * 1.0), spatial.KDTree(POINTS)
+        return [
+            tree.count_neighbors(other, 0.5),
+            len(tree.query_pairs(0.5)),
+            len(other.query_ball_point(q[0], 0.5)),
+        ]
+
+    with gt.GradientTape() as tape:
+        assert counts(tape.watch(QUERIES)) == counts(QUERIES)
+        with pytest.raises(gt.errors.UnsupportedFunctionError, match="sparse_distance_matrix"):
+            spatial.KDTree(tape.watch(QUERIES)).sparse_distance_matrix(spatial.KDTree(POINTS), 1.0)
+    with pytest.raises(
+        gt.errors.UnsupportedFunctionError, match="count_neighbors of a tree of traced arrays"
+    ):
+        gt.jit(counts)(QUERIES)
+
+
+def test_code_that_cython_compiled_takes_no_arrays() -> None:
+    for function in (
+        lambda q: spatial.cKDTree(POINTS).query(q)[0],
+        lambda q: spatial.cKDTree(q).query(POINTS)[0],
+    ):
+        with pytest.raises(gt.errors.UnsupportedFunctionError, match="KDTree in place of cKDTree") as raised:
+            gt.jit(function)(QUERIES)
+        assert __file__ in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ class _LeibnizRule(ForwardRule):
     def _at(self, limit: Any, captured: Sequence[Any]) -> Any:
         """Return the integrand at a limit; it is zero at an infinite one, or there would be no integral."""
         is_finite = np.isfinite(limit)
-        x = np.where(is_finite, limit, 1.0)
+        x = np.where(is_finite, limit, np.float64(1.0))  # the integrand takes double precision
         weight = 1.0 if self._routine.weight is None else self._routine.weight(x)
         return np.where(is_finite, weight * self._closed.apply(x, *captured), 0.0)
 

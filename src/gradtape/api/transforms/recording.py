@@ -20,7 +20,7 @@ from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.dispatch.call_errors import list_error
+from gradtape.trace.dispatch.call_errors import call_error
 from gradtape.trace.jit.leaf_kinds import is_handle
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
@@ -134,7 +134,7 @@ def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return run_function(body, args, kwargs)
             except (TypeError, AttributeError) as error:
-                mistake = list_error(error, body, args, kwargs)
+                mistake = call_error(error, body, args, kwargs)
                 if mistake is None:
                     raise
                 raise mistake from None

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.ir.types import BOOL
+from gradtape.ir.types import BOOL, INT64
 from gradtape.kinds.arguments import as_array, concrete
 from gradtape.kinds.registry import implements, sample
+from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import imag, real
 from gradtape.ops.core.elementwise.floats import isnan
-from gradtape.ops.core.elementwise.logic import equal
+from gradtape.ops.core.elementwise.logic import equal, less
+from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.core.join import full
 from gradtape.ops.numpy.elementwise import isclose
 from gradtape.ops.numpy.statistics.reductions import all_
@@ -65,11 +67,13 @@ def isrealobj(x: Any) -> bool:
 
 @implements(np.real_if_close, samples=(sample((2,)),), dtypes="qf")
 def real_if_close(a: Any, tol: Any = 100) -> Value:
-    """Follow `numpy.real_if_close`; whether a complex array is close to a real one must be known."""
+    """Follow `numpy.real_if_close`; in a trace, whether a complex array is close to a real one is guarded."""
     x = as_array(a)
     if x.dtype.kind != "c":
         return x
-    return real(x) if np.isrealobj(np.real_if_close(concrete(imag(x), "a") * 1j, tol)) else x
+    largest = tol * float(np.finfo(x.dtype).eps) if tol > 1 else tol
+    close = convert(all_(less(fabs(imag(x)), largest)), INT64)
+    return real(x) if concrete(close, "a") else x
 
 
 @implements(

@@ -1,4 +1,4 @@
-"""Errors of Python that are caused by the arguments of a call: a list where an array was meant."""
+"""Errors of Python that are caused by the arguments of a call: a list where an array was meant, an array where an ndarray is needed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, UnsupportedFunctionError
+from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import local_names
-from gradtape.trace.source.sites import Site, user_site
-from gradtape.trace.source.sites import is_user_file as is_users_file
+from gradtape.trace.source.sites import Site, is_users, user_site
 
 _USED_AS_ARRAY: Final = re.compile(
     r"'(list|tuple)'"
@@ -21,6 +21,9 @@ _USED_AS_ARRAY: Final = re.compile(
     r"(list|tuple) indices must be integers"
 )
 """What Python says where a list is used as an array."""
+
+_NEEDS_NDARRAY: Final = f"Cannot convert {Array.__name__} to numpy.ndarray"
+"""What code that Cython has compiled says of an Array."""
 
 
 def is_list_of_numbers(argument: Any) -> bool:
@@ -73,11 +76,25 @@ def list_error(
     return None
 
 
+def call_error(
+    error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> DtypeError | UnsupportedFunctionError | None:
+    """Return the error that says what is wrong with the arguments of a call, from the one that Python raised; None for other errors."""
+    if str(error) != _NEEDS_NDARRAY:
+        return list_error(error, function, args, kwargs)
+    return UnsupportedFunctionError(
+        "compiled code got a traced array where it takes an ndarray only",
+        where=_raised_at(error.__traceback__),
+        why="what it computes of the numbers cannot be followed",
+        remedy="use a function that is followed (scipy.spatial.KDTree in place of cKDTree), or call it by gt.callback(f, result_like, x)",
+    )
+
+
 def _raised_at(trace: TracebackType | None) -> Site:
     """Return the last line of the user's in a traceback."""
     found = None
     while trace is not None:
-        if is_users_file(trace.tb_frame.f_code.co_filename):
+        if is_users(trace.tb_frame):
             found = Site(trace.tb_frame.f_code, trace.tb_lasti)
         trace = trace.tb_next
     return user_site() if found is None else found

@@ -43,7 +43,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, is_followed
 from gradtape.trace.array.layout import argument_layout
 from gradtape.trace.array.masked import Selection
-from gradtape.trace.dispatch.call_errors import list_error
+from gradtape.trace.dispatch.call_errors import call_error
 from gradtape.trace.jit.capture_steps import Check, Step, are_alive
 from gradtape.trace.jit.captures import CaptureWalk
 from gradtape.trace.jit.dims import ANY_SHAPES
@@ -686,7 +686,7 @@ class CallSite:
         try:
             return run_function(function, args, kwargs)
         except (TypeError, AttributeError) as error:
-            mistake = list_error(error, function, args, kwargs)
+            mistake = call_error(error, function, args, kwargs)
             if mistake is None:
                 raise
             raise mistake from None

@@ -12,6 +12,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from gradtape.ir.builder import here
+from gradtape.ir.types import aval
 from gradtape.kinds.registry import BORROWED, BORROWED_OUTPUTS
 from gradtape.trace.array.array import wrap
 from gradtape.trace.array.masked import without_selections
@@ -110,7 +111,9 @@ def _compiled(name: str, rule: Function) -> Callable[..., Any]:
 
     def hook(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         target: Any = None if written is None else args[written]
-        given = args if written is None else (*args[:written], tuple(target.shape), *args[written + 1 :])
+        given = args
+        if written is not None:
+            given = (*args[:written], aval(tuple(target.shape), target.dtype), *args[written + 1 :])
         if _is_any_traced(given, kwargs):
             made = _apply_rule(name, rule, given, kwargs)
             if written is None:

@@ -13,7 +13,7 @@ from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import borrows
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, unwrap
-from gradtape.trace.routines.registry import computed, known_numbers, lookup, refused, stands_for
+from gradtape.trace.routines.registry import computed, known_numbers, lookup, numbers_of, refused, stands_for
 from gradtape.trace.source.sites import user_site
 
 
@@ -115,10 +115,15 @@ def _metric(metric: Any, samples: Any, kwargs: dict[str, Any]) -> Callable[[Any,
     return lambda u, v: function(u, v, **given)
 
 
+def _double(points: Any) -> Any:
+    """Return points in double precision, in which SciPy's compiled code works."""
+    return np.asarray(points).astype(float)
+
+
 @stands_for("scipy.spatial.distance.cdist")
 def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> Any:
     """Follow `scipy.spatial.distance.cdist`."""
-    a, b = np.asarray(XA) + 0.0, np.asarray(XB) + 0.0
+    a, b = _double(XA), _double(XB)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ValueError("XA and XB must be 2-dimensional and have the same number of columns")
     samples = np.concatenate([a, b]) if metric in ("seuclidean", "mahalanobis") else None
@@ -133,7 +138,7 @@ def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwa
 @stands_for("scipy.spatial.distance.pdist")
 def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> Any:
     """Follow `scipy.spatial.distance.pdist`."""
-    x = np.asarray(X) + 0.0
+    x = _double(X)
     if x.ndim != 2:
         raise ValueError(f"A 2-dimensional array must be passed. (Shape was {x.shape}).")
     first, second = np.triu_indices(x.shape[0], 1)
@@ -176,7 +181,8 @@ def minkowski(u: Any, v: Any, p: Any = 2, w: Any = None) -> Any:
     """Follow `scipy.spatial.distance.minkowski`."""
     if p <= 0:
         raise ValueError("p must be greater than 0")
-    return _minkowski(np.asarray(u) + 0.0, np.asarray(v) + 0.0, None if w is None else np.asarray(w), p)
+    found = _minkowski(np.asarray(u) + 0.0, np.asarray(v) + 0.0, None if w is None else np.asarray(w), p)
+    return found if isinstance(p, Handle) or p != 2 else found.astype(float)
 
 
 @stands_for("scipy.spatial.distance.directed_hausdorff")
@@ -193,10 +199,11 @@ def directed_hausdorff(u: Any, v: Any, rng: Any = 0, **kwargs: Any) -> tuple[Any
 
 @stands_for("scipy.spatial._kdtree.KDTree.__init__")
 def make_tree(self: Any, data: Any, *args: Any, **kwargs: Any) -> None:
-    """Follow the constructor of `scipy.spatial.KDTree`: the tree is that of the numbers."""
-    data = np.asarray(data)
-    type(self).__init__(self, known_numbers(data, "a tree"), *args, **kwargs)
-    self._followed_data = data
+    """Follow the constructor of `scipy.spatial.KDTree`: the tree is that of the numbers, or is made in each call of a compiled function."""
+    data = np.asarray(data) + 0.0
+    numbers = numbers_of(data)
+    type(self).__init__(self, np.zeros((0, data.shape[-1])) if numbers is None else numbers, *args, **kwargs)
+    self._followed_data, self._tree_options = data, (args, kwargs)
 
 
 @stands_for("scipy.spatial._kdtree.KDTree.query")
@@ -212,20 +219,49 @@ def query_tree(
     """Follow `scipy.spatial.KDTree.query`: which points are the nearest has no derivative; their distances have."""
     x = np.asarray(x) + 0.0
     data = getattr(self, "_followed_data", self.data)
-    tree = sys.modules["scipy.spatial"].KDTree(np.asarray(self.data))
+    args, kwargs = getattr(self, "_tree_options", ((), {}))
+    make = sys.modules["scipy.spatial"].KDTree
     shape = (
         *x.shape[:-1],
         *(() if isinstance(k, int) and k == 1 else (k if isinstance(k, int) else len(k),)),
     )
+    kept = make(np.asarray(self.data)) if len(self.data) == len(data) else None
 
-    def find(points: Any) -> Any:
+    def find(data: Any, points: Any) -> Any:
+        tree = make(data, *args, **kwargs) if kept is None else kept
         return tree.query(points, k, eps, p, distance_upper_bound, workers)
 
-    distances, places = computed(find, (np.zeros(shape), np.zeros(shape, np.intp)), x)
+    distances, places = computed(find, (np.zeros(shape), np.zeros(shape, np.intp)), data, x)
     found = np.isfinite(distances)
     rows = lookup(data, np.where(found, places, 0))
     points = x if np.ndim(places) == x.ndim - 1 else x[..., None, :]
     return np.where(found, _minkowski(points, rows, p=p), np.inf), places
+
+
+def _constant_of_tree(name: str) -> Callable[..., Any]:
+    """Return what stands for a method of `scipy.spatial.KDTree` whose results are counts and positions: they are those of the numbers."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for item in (self, *args, *kwargs.values()):
+            known_numbers(getattr(item, "_followed_data", np.zeros(())), f"{name} of a tree")
+        numbers = [known_numbers(item, name) if isinstance(item, Handle) else item for item in args]
+        return getattr(sys.modules["scipy.spatial"].cKDTree, name)(self, *numbers, **kwargs)
+
+    return method
+
+
+for _name in ("query_ball_point", "query_ball_tree", "query_pairs", "count_neighbors"):
+    stands_for(f"scipy.spatial._kdtree.KDTree.{_name}")(_constant_of_tree(_name))
+
+
+@stands_for("scipy.spatial._kdtree.KDTree.sparse_distance_matrix")
+def sparse_distance_matrix(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Refuse `scipy.spatial.KDTree.sparse_distance_matrix` of traced points."""
+    raise refused(
+        "sparse_distance_matrix of a tree of traced arrays",
+        "which distances it holds depends on numbers",
+        "take the distances of tree.query(x, k, distance_upper_bound=r)",
+    )
 
 
 @borrows("scipy.optimize.linear_sum_assignment")

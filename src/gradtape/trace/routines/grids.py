@@ -14,7 +14,7 @@ from gradtape.errors import UnsupportedFunctionError
 from gradtape.lru import LRU
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.routines.piecewise import interval_of
-from gradtape.trace.routines.registry import known_numbers, lookup, refused, stands_for
+from gradtape.trace.routines.registry import computed, known_numbers, lookup, refused, stands_for
 from gradtape.trace.routines.splines import collocation, solved_along_first
 
 
@@ -180,37 +180,42 @@ def linear_interpolation(self: Any, *args: Any) -> Any:
     points = points.reshape(-1, ndim)
     if self.scale is not None:
         points = (points - self.offset) / self.scale
-    simplices = self.tri.find_simplex(known_numbers(points, "the simplices"))
-    transforms = self.tri.transform[simplices]
+    simplices = computed(self.tri.find_simplex, np.zeros(len(points), np.int32), points)
+    transforms = lookup(self.tri.transform, simplices)
     inner = np.sum(transforms[:, :ndim] * (points - transforms[:, ndim])[:, None], axis=2)
     weights = np.concatenate([inner, 1 - np.sum(inner, axis=1, keepdims=True)], axis=1)
     flat = values.reshape(values.shape[0], -1)
-    found = np.sum(weights[:, :, None] * flat[self.tri.simplices[simplices]], axis=1)
+    found = np.sum(weights[:, :, None] * lookup(flat, lookup(self.tri.simplices, simplices)), axis=1)
     found = np.where((simplices >= 0)[:, None], found, self.fill_value)
     return found.reshape(*shape[:-1], *values.shape[1:])
 
 
 @stands_for("scipy.interpolate._ndgriddata.NearestNDInterpolator.__init__")
 def nearest_interpolator(self: Any, x: Any, y: Any, rescale: bool = False, tree_options: Any = None) -> None:
-    """Follow the constructor of `NearestNDInterpolator`: the tree is that of the numbers of the points."""
-    plain = sys.modules["scipy.interpolate._ndgriddata"].NearestNDInterpolator
-    made = plain(known_numbers(coordinates(x), "a tree"), np.zeros(np.shape(y)), rescale, tree_options)
-    for name, part in vars(made).items():
-        setattr(self, name, part)
+    """Follow the constructor of `NearestNDInterpolator`: the tree is made where points are looked up."""
+    self.points = coordinates(x)
     self.values = np.asarray(y)
+    self.rescale, self._tree_options = rescale, tree_options or {}
 
 
 @stands_for("scipy.interpolate._ndgriddata.NearestNDInterpolator.__call__")
 def nearest_interpolation(self: Any, *args: Any, **query_options: Any) -> Any:
     """Return the value of the nearest point, which has no derivative in the position."""
-    points = coordinates(args if len(args) > 1 else args[0], self.points.shape[1])
-    numbers = known_numbers(self._scale_x(points), "the nearest neighbours")
-    flat = numbers.reshape(-1, numbers.shape[-1])
-    distances, places = self.tree.query(flat, **query_options)
-    values = self.values.reshape(self.values.shape[0], -1)
-    found = values[np.where(np.isfinite(distances), places, 0)]
-    found = np.where(np.isfinite(distances)[:, None], found, np.nan)
-    return found.reshape(*points.shape[:-1], *self.values.shape[1:])
+    points = coordinates(args, self.points.shape[1])
+    plain = sys.modules["scipy.interpolate._ndgriddata"].NearestNDInterpolator
+    options = getattr(self, "_tree_options", {})
+
+    def find(data: Any, at: Any) -> Any:
+        places = np.arange(len(data))
+        known = self if hasattr(self, "tree") else plain(data, places, self.rescale, options)
+        return known.tree.query(known._scale_x(at), **query_options)
+
+    shape = points.shape[:-1]
+    distances, places = computed(find, (np.zeros(shape), np.zeros(shape, np.intp)), self.points, points)
+    found = np.isfinite(distances).reshape(*shape, *[1] * (self.values.ndim - 1))
+    return np.where(
+        found, lookup(self.values, np.where(np.isfinite(distances), places, 0)), np.float64(np.nan)
+    )
 
 
 # Splines on the sphere: with fixed knots FITPACK's coefficients are an affine function of the data, which is found by unit vectors. Of 14

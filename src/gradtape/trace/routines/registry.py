@@ -125,7 +125,7 @@ def computed_arrays(
             ]
         return last[0][1]
 
-    numbers = [_numbers_of(array) for array in given]
+    numbers = [numbers_of(array) for array in given]
     if all(number is not None for number in numbers):
         return tuple(found(*numbers))
     letters = {
@@ -149,14 +149,15 @@ def computed_arrays(
     return tuple(computed(found, tuple(like), *given))
 
 
-def _numbers_of(array: Any) -> Any:
+def numbers_of(array: Any) -> Any:
+    """Return the numbers of an array, or None in a jitted function, where they are not known."""
     number = known(array.value) if isinstance(array, Handle) else np.asarray(array)
     return None if number is None else np.array(number)
 
 
 def computed_structure(function: Callable[..., list[Any]], *arrays: Any) -> list[Any]:
     """Return the lists of integers that a function makes of numbers. In a jitted function they are guarded as a whole, by a hash."""
-    numbers = [_numbers_of(array) for array in arrays]
+    numbers = [numbers_of(array) for array in arrays]
     if all(number is not None for number in numbers):
         return function(*numbers)
     made: dict[int, list[Any]] = {}

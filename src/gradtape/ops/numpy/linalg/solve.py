@@ -323,7 +323,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, Any, Value]:
     kept = numbers > getitem(numbers, (slice(0, 1),)) * share
     count = reduce_sum(convert(kept, INTP), axes=(0,))
     seen = known(count)
-    rank: Any = count if seen is None else int(seen)
+    rank: Any = convert(count, np.dtype(np.int32)) if seen is None else np.int32(seen)
     inverse = _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
     found = matmul(inverse, y)
     residuals = getitem(zeros_like(numbers), (slice(0, 0),))

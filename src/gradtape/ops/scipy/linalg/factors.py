@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.ir.types import INT64
+from gradtape.ir.types import INT64, part_dtype
 from gradtape.kinds.arguments import as_array, known
 from gradtape.kinds.registry import FUNCTIONS, UFUNCS, borrows
 from gradtape.kinds.routines.callback import Callback, callback_row
@@ -68,8 +68,10 @@ def scipy_lu(
     left, right, _, order = _factors(a)
     if p_indices and not permute_l:
         return FUNCTIONS[np.argsort](order, axis=-1), left, right
-    back = transposed(permutation(order, left.dtype))
-    return (matmul(back, left), right) if permute_l else (back, left, right)
+    if permute_l:
+        return matmul(transposed(permutation(order, left.dtype)), left), right
+    dtype = part_dtype(left.dtype) if left.dtype.kind == "c" else left.dtype
+    return transposed(permutation(order, dtype)), left, right
 
 
 @borrows("scipy.linalg.lu_factor")
@@ -376,6 +378,7 @@ def scipy_lstsq(
     found, residuals, rank, numbers = lstsq(x, b, float(np.finfo(x.dtype).eps) if cond is None else cond)
     if residuals.shape == (1,) and as_array(b).ndim == 1:
         residuals = reshape(residuals, ())
+    rank = rank if isinstance(rank, Value) else int(rank)
     return found, residuals, rank, None if lapack_driver == "gelsy" else numbers
 
 

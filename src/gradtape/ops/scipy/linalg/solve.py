@@ -196,8 +196,10 @@ def scipy_det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> V
 def scipy_norm(
     a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True
 ) -> Value:
-    """Follow `scipy.linalg.norm`."""
-    return norm(a, ord, axis, keepdims)
+    """Follow `scipy.linalg.norm`, which is a number of Python's where a routine of BLAS or LAPACK computes it."""
+    found = norm(a, ord, axis, keepdims)
+    by_routine = {1: (None, 2), 2: (1, np.inf)}.get(np.ndim(a), ()) if axis is None and not keepdims else ()
+    return in_double(found) if ord in by_routine else found
 
 
 def completed(x: Value, lower: bool, hermitian: bool = True) -> Value:

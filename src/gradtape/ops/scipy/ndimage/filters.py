@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.ir.graph import Value, constant
-from gradtape.ir.types import FLOAT64, Shape
+from gradtape.ir.types import FLOAT64, Aval
 from gradtape.kinds.arguments import as_array
 from gradtape.kinds.registry import borrows
 from gradtape.ops.core.correlation import correlate_row
@@ -48,7 +48,7 @@ def along(w: Value, axis: int, rank: int) -> Value:
 
 @borrows("scipy.ndimage._nd_image.correlate1d", writes=3)
 def correlate1d(
-    input: Any, weights: Any, axis: int, output: Shape, mode: int, cval: Any, origin: int
+    input: Any, weights: Any, axis: int, output: Aval, mode: int, cval: Any, origin: int
 ) -> Value:
     """Follow the routine of `scipy.ndimage.correlate1d`."""
     x = floating(input)
@@ -58,7 +58,7 @@ def correlate1d(
 
 
 @borrows("scipy.ndimage._nd_image.correlate", writes=2)
-def correlate(input: Any, weights: Any, output: Shape, mode: int, cval: Any, origins: Sequence[int]) -> Value:
+def correlate(input: Any, weights: Any, output: Aval, mode: int, cval: Any, origins: Sequence[int]) -> Value:
     """Follow the routine of `scipy.ndimage.correlate`."""
     x = floating(input)
     w = convert(as_array(weights, "weights"), x.dtype)
@@ -67,8 +67,8 @@ def correlate(input: Any, weights: Any, output: Shape, mode: int, cval: Any, ori
 
 @borrows("scipy.ndimage._nd_image.uniform_filter1d", writes=3)
 def uniform_filter1d(
-    input: Any, size: int, axis: int, output: Shape, mode: int, cval: Any, origin: int
+    input: Any, size: int, axis: int, output: Aval, mode: int, cval: Any, origin: int
 ) -> Value:
     """Follow the routine of `scipy.ndimage.uniform_filter1d`."""
-    weights = constant(np.full(size, 1 / size))
-    return correlate1d(input, weights, axis, output, mode, cval, origin)
+    # Sums of integers are exact, and so are their quotients that are integers: the result is cut to integers.
+    return correlate1d(input, constant(np.ones(size)), axis, output, mode, cval, origin) / float(size)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value, constant
-from gradtape.ir.types import Shape, part_dtype
+from gradtape.ir.types import Aval, Shape, part_dtype
 from gradtape.kinds.arguments import as_array
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import borrows
@@ -49,7 +49,7 @@ def _quotient(above: Callable[[Value], Value], t: Value, power: int = 1) -> Valu
 
 
 @borrows("scipy.ndimage._nd_image.fourier_filter", writes=4)
-def fourier_filter(input: Any, parameters: Any, n: int, axis: int, output: Shape, kind: int) -> Value:
+def fourier_filter(input: Any, parameters: Any, n: int, axis: int, output: Aval, kind: int) -> Value:
     """Follow the routine of `scipy.ndimage.fourier_gaussian`, `fourier_uniform` and `fourier_ellipsoid`."""
     x = as_array(input, "input")
     if x.dtype.kind not in "fc":
@@ -79,7 +79,7 @@ def _ellipsoid(angles: list[Value], shape: Shape) -> Value:
 
 
 @borrows("scipy.ndimage._nd_image.fourier_shift", writes=4)
-def fourier_shift(input: Any, shifts: Any, n: int, axis: int, output: Shape) -> Value:
+def fourier_shift(input: Any, shifts: Any, n: int, axis: int, output: Aval) -> Value:
     """Follow the routine of `scipy.ndimage.fourier_shift`."""
     x = as_array(input, "input")
     if x.dtype.kind not in "fc":

@@ -18,7 +18,7 @@ import numpy as np
 
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
-from gradtape.ir.types import INTP, Shape
+from gradtape.ir.types import INTP, Aval, Shape
 from gradtape.kinds.arguments import as_array, concrete
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import borrows
@@ -88,7 +88,7 @@ def _numbers(x: Any) -> Value:
 
 @borrows("scipy.ndimage._nd_image.min_or_max_filter1d", writes=3)
 def min_or_max_filter1d(
-    input: Any, size: int, axis: int, output: Shape, mode: int, cval: Any, origin: int, minimum: int
+    input: Any, size: int, axis: int, output: Aval, mode: int, cval: Any, origin: int, minimum: int
 ) -> Value:
     """Follow the routine of `scipy.ndimage.minimum_filter1d` and `maximum_filter1d`."""
     x = _numbers(input)
@@ -129,7 +129,7 @@ def min_or_max_filter(
     input: Any,
     footprint: Any,
     structure: Any,
-    output: Shape,
+    output: Aval,
     mode: int,
     cval: Any,
     origins: Sequence[int],
@@ -178,7 +178,7 @@ def _over(choose: Callable[[Value, Value], Value], elements: Sequence[Value]) ->
 
 @borrows("scipy.ndimage._nd_image.rank_filter", writes=3)
 def rank_filter(
-    input: Any, rank: int, footprint: Any, output: Shape, mode: int, cval: Any, origins: Sequence[int]
+    input: Any, rank: int, footprint: Any, output: Aval, mode: int, cval: Any, origins: Sequence[int]
 ) -> Value:
     """Follow the routine of `scipy.ndimage.rank_filter`, `median_filter` and `percentile_filter`."""
     return ranked(_numbers(input), int(rank), concrete(footprint, "footprint") != 0, mode, cval, origins)
@@ -186,7 +186,7 @@ def rank_filter(
 
 @borrows("scipy.ndimage._rank_filter_1d.rank_filter", writes=3)
 def rank_filter_1d(
-    input: Any, rank: int, size: int, output: Shape, mode: int, cval: Any, origin: Any
+    input: Any, rank: int, size: int, output: Aval, mode: int, cval: Any, origin: Any
 ) -> Value:
     """Follow the routine of the same filters for one axis."""
     origins = [int(np.asarray(origin).reshape(-1)[0])]

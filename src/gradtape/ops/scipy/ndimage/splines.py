@@ -16,14 +16,14 @@ import numpy as np
 
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
-from gradtape.ir.types import FLOAT64, INTP, Shape
+from gradtape.ir.types import FLOAT64, INTP, Aval, Shape
 from gradtape.kinds.arguments import as_array
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import HOOKS, borrows
 from gradtape.ops.core.cumulative import recurrence
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.extrema import clip
-from gradtape.ops.core.elementwise.floats import floor
+from gradtape.ops.core.elementwise.floats import floor, trunc
 from gradtape.ops.core.elementwise.integer import remainder
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less
 from gradtape.ops.core.elementwise.select import where
@@ -54,7 +54,7 @@ FAR: Final = 6
 
 
 @borrows("scipy.ndimage._nd_image.spline_filter1d", writes=3)
-def spline_filter1d(input: Any, order: int, axis: int, output: Shape, mode: int) -> Value:
+def spline_filter1d(input: Any, order: int, axis: int, output: Aval, mode: int) -> Value:
     """Follow the routine of `scipy.ndimage.spline_filter1d`."""
     return coefficients(floating(input), order, axis, MODES[mode])
 
@@ -263,6 +263,13 @@ def _with_constant(result: Value, axes: Sequence[_Axis], shape: Shape, cval: Any
     return result if outside is None else where(outside, _number(cval, result), result)
 
 
+def rounded_for(x: Value, output: Aval) -> Value:
+    """Return numbers as SciPy rounds them for an array of integers: halves away from zero; unsigned ones are not below zero."""
+    if output.dtype.kind == "u":
+        return clip(floor(x + 0.5), 0.0, float(np.iinfo(output.dtype).max))
+    return trunc(x + where(greater(x, 0), 0.5, -0.5)) if output.dtype.kind == "i" else x
+
+
 @borrows("scipy.ndimage._nd_image.geometric_transform", writes=5)
 def geometric_transform(
     input: Any,
@@ -270,7 +277,7 @@ def geometric_transform(
     coordinates: Any,
     matrix: Any,
     shift: Any,
-    output: Shape,
+    output: Aval,
     order: int,
     mode: int,
     cval: Any,
@@ -281,15 +288,15 @@ def geometric_transform(
     """Follow the routine of `scipy.ndimage.geometric_transform`, `map_coordinates` and `affine_transform`."""
     c = floating(input)
     if mapping is not None:
-        points = _by_function(mapping, output, extra_arguments, extra_keywords or {}, c.ndim)
+        points = _by_function(mapping, output.shape, extra_arguments, extra_keywords or {}, c.ndim)
     elif coordinates is not None:
         given = as_array(coordinates, "coordinates")
         points = [getitem(given, axis) for axis in range(c.ndim)]
     else:
-        points = _affine(as_array(matrix, "matrix"), as_array(shift, "shift"), output, c.ndim)
+        points = _affine(as_array(matrix, "matrix"), as_array(shift, "shift"), output.shape, c.ndim)
     points = [reshape(convert(x, FLOAT64) + npad, (x.size,)) for x in points]
     found = interpolated(c, points, order, MODES[mode], cval)
-    return reshape(found, output)
+    return rounded_for(reshape(found, output.shape), output)
 
 
 def _by_function(mapping: Any, shape: Shape, args: Any, kwargs: Any, rank: int) -> list[Value]:
@@ -325,7 +332,7 @@ def zoom_shift(
     input: Any,
     zoom: Any,
     shift: Any,
-    output: Shape,
+    output: Aval,
     order: int,
     mode: int,
     cval: Any,
@@ -337,7 +344,7 @@ def zoom_shift(
     scale = None if zoom is None else as_array(zoom, "zoom")
     moved = None if shift is None else as_array(shift, "shift")
     axes = []
-    for axis, n in enumerate(output):
+    for axis, n in enumerate(output.shape):
         x: Value = constant(np.arange(n, dtype=float))
         if grid_mode and scale is not None:
             x = x + 0.5
@@ -350,12 +357,12 @@ def zoom_shift(
         axes.append(_Axis(x + npad if npad else x, c, axis, order, MODES[mode]))
     for place, own in enumerate(axes):
         c = _along_axis(c, own, place, cval)
-    shape = tuple(output)
+    shape = output.shape
     for place, own in enumerate(axes):
         if own.outside is not None:
             outside = reshape(own.outside, tuple([n if k == place else 1 for k, n in enumerate(shape)]))
             c = where(broadcast_to(outside, shape), _number(cval, c), c)
-    return c
+    return rounded_for(c, output)
 
 
 def _along_axis(c: Value, axis: _Axis, place: int, cval: Any) -> Value:
