@@ -315,3 +315,33 @@ def test_whether_an_array_is_close_to_a_real_one_is_guarded() -> None:
         expected = np.real_if_close(z)
         assert close(z).dtype == expected.dtype
         np.testing.assert_array_equal(close(z), expected)
+
+
+METHODS = {
+    "compress": [([True, False, True],), ([True, False, True], 1), (np.array([1, 1]), 0)],
+    "take": [([0, 2, 5],), ([2, 0], 1)],
+    "repeat": [(2,), ([1, 2], 0)],
+    "argpartition": [(1,), (1, 0)],
+    "argsort": [(), (0,)],
+    "trace": [(), (1,)],
+    "diagonal": [(), (1,)],
+    "dot": [(np.arange(3.0),)],
+    "var": [(), (1,), (0, None, None, 1)],
+    "max": [(1, None, True)],
+    "clip": [(0.2, 1.0), (None, 0.5)],
+    "cumsum": [(), (1,)],
+    "nonzero": [()],
+    "swapaxes": [(0, 1)],
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_take_the_arguments_of_those_of_ndarrays(name: str) -> None:
+    x = np.array([[0.3, 0.0, 2.0], [1.0, 0.7, -1.0]])
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        for args in METHODS[name]:
+            np.testing.assert_array_equal(getattr(watched, name)(*args), getattr(x, name)(*args))
+    column = np.array([0.5, 1.5, 2.5])
+    with gt.GradientTape() as tape:
+        np.testing.assert_array_equal(tape.watch(column).searchsorted([1.0, 9.0], "right"), [1, 3])

@@ -61,7 +61,7 @@ class Methods:
     cumsum, cumprod, dot, round = (_method(f) for f in (np.cumsum, np.cumprod, np.dot, np.round))
     take, repeat, trace = (_method(f) for f in (np.take, np.repeat, np.trace))
     argsort, argpartition, searchsorted = (_method(f) for f in (np.argsort, np.argpartition, np.searchsorted))
-    compress, nonzero, choose = (_method(f) for f in (np.compress, np.nonzero, np.choose))
+    nonzero, choose = (_method(f) for f in (np.nonzero, np.choose))
     swapaxes, squeeze = _method(np.swapaxes, VIEWING[np.swapaxes]), _method(np.squeeze, VIEWING[np.squeeze])
     ravel, diagonal = _method(np.ravel, VIEWING[np.ravel]), _method(np.diagonal, VIEWING[np.diagonal])
 
@@ -132,6 +132,12 @@ class Methods:
                 remedy="make it complex first: x = x.astype(complex)",
             )
         self.imag[...] = new
+
+    @observed
+    def compress(self: Any, condition: Any, axis: Any = None, out: Any = None) -> Any:
+        """Return slices along an axis, or elements of the flattened array: ``np.compress``."""
+        here.site = user_site(3, "x.compress")
+        return self.with_layout(np.compress, call_function(np.compress, (condition, self, axis, out), {}))
 
     @observed
     def clip(self: Any, min: Any = None, max: Any = None) -> Any:
