@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.interpolate
+import scipy.ndimage
 
 import gradtape as gt
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, StructureError
@@ -352,6 +353,23 @@ def test_python_may_look_at_what_all_elements_agree_in() -> None:
         mapped(points[:, ::-1].copy())
     with pytest.raises(ConcretizationError, match="do not agree"):
         mapped(np.stack([points[0], points[1, ::-1]]))
+
+
+def test_elements_agree_in_what_is_asked() -> None:
+    """A filter asks for the integer part of its radius, and that its width is positive; the widths may differ."""
+    image, widths = np.arange(12.0).reshape(3, 4) ** 2, np.array([1.0, 1.05])
+
+    def smoothed(s: Any) -> Any:
+        return scipy.ndimage.gaussian_filter(image, s)
+
+    mapped = gt.vmap(smoothed)
+    np.testing.assert_allclose(mapped(widths), [smoothed(s) for s in widths])
+    np.testing.assert_allclose(
+        gt.grad(lambda s: np.sum(mapped(s)[:, 1]))(widths),
+        [gt.grad(lambda s: np.sum(smoothed(s)[1]))(s) for s in widths],
+    )
+    with pytest.raises(ConcretizationError, match="do not agree"):
+        mapped(np.array([1.0, 1.6]))
 
 
 def test_a_number_that_elements_agree_in_is_guarded() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -22,6 +22,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape, is_inexact
 from gradtape.kinds.refusals import is_table, values_of
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.floats import trunc
 from gradtape.ops.core.elementwise.logic import equal, truth
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.reductions import reduce_all
@@ -285,7 +286,7 @@ def truth_of(value: Value) -> bool:
             else "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
         )
     if value.tags:
-        value = agreed(value, as_truth=True)
+        value = agreed(value, truth)
     trace = trace_of(value)
     (data,) = force([value])
     seen = bool(data.item())
@@ -300,8 +301,8 @@ def truth_of(value: Value) -> bool:
     return found
 
 
-def agreed(value: Value, *, as_truth: bool = False) -> Value:
-    """Return the value that all elements of a mapped axis have, for one that Python looks at in a function that is mapped.
+def agreed(value: Value, asked: Callable[[Value], Value] = lambda one: one) -> Value:
+    """Return the value that all elements of a mapped axis have, for one of which Python asks something in a function that is mapped.
 
     Python then goes on for all of them as for one; outside, the same is guarded. A value that is not mapped is returned as it is. So is
     one that the user's code looks at before it was tried to compile that code, which serves elements that do not agree as well.
@@ -315,7 +316,7 @@ def agreed(value: Value, *, as_truth: bool = False) -> Value:
     if not isinstance(tag, Mapped) or tag.whole is None or value.size != 1 or _may_be_translated():
         return value
     one = reshape(value, ())
-    whole = tag.whole(truth(one) if as_truth else one)
+    whole = tag.whole(asked(one))
     if whole.shape[0] == 0:
         return value
     first = reshape(getitem(whole, slice(0, 1)), ())
@@ -326,7 +327,7 @@ def agreed(value: Value, *, as_truth: bool = False) -> Value:
             why=tag.why,
             remedy=f"{tag.instead}{tag.remedy}",
         )
-    return agreed(first, as_truth=as_truth)
+    return agreed(first, asked)
 
 
 def _may_be_translated() -> bool:
@@ -344,7 +345,7 @@ def integer_of(value: Value) -> int:
     if value.ndim:
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
     if value.tags:
-        value = agreed(value)
+        value = agreed(value, lambda one: trunc(one) if one.dtype.kind == "f" else one)
     trace = trace_of(value)
     if value.tags and trace is None:
         note_exit(value, "int(x)")

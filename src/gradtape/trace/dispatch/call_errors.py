@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import DtypeError, UnsupportedFunctionError
+from gradtape.errors import DtypeError, UnsupportedFunctionError, is_users
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import local_names
-from gradtape.trace.source.sites import Site, is_users, user_site
+from gradtape.trace.source.sites import Site, user_site
 
 _USED_AS_ARRAY: Final = re.compile(
     r"'(list|tuple)'"
