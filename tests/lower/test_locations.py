@@ -23,7 +23,7 @@ def test_locations_name_nodes_and_change_no_instruction():
     numbers = {node: k for k, node in enumerate(located.graph.nodes, 1)}
     ops = ["", *[node.op.name for node in located.graph.nodes]]
 
-    def node_of(name):
+    def node_of(function, name):
         return numbers.get(maker_of([name], located.makers), 0)
 
     names = {name for group in located.functions for name in group}
@@ -60,5 +60,5 @@ def test_routines_of_several_lines_have_no_locations():
     function(np.arange(1.0, 5.0))
     located = lower_located(function.site.specialisations()[0].graph)
     assert "(\n" in located.ir_text  # the head of a routine
-    llvm, _ = listings(with_locations(located.ir_text, lambda name: 1))
+    llvm, _ = listings(with_locations(located.ir_text, lambda function, name: 1))
     assert {node for _, node in llvm_listing(llvm)["kernel"]} == {0, 1}

@@ -11,13 +11,14 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import gradtape as gt
 from gradtape.api.inspect.page.document import write_page
-from gradtape.api.inspect.page.model import WatchedRun
+from gradtape.api.inspect.page.model import WatchedRun, watch_call
 from gradtape.api.inspect.page.server import PageServer
 
 
@@ -32,6 +33,14 @@ def simulate(x, forces):
         return np.sin(state) + force, state
 
     return gt.scan(body, x, forces)[1]
+
+
+@numba.njit
+def decay(x):
+    state = 1.0
+    for i in range(len(x)):
+        state = 0.5 * state * x[i] + x[i]
+    return state
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +190,27 @@ def test_loops_open_and_problems_lead_to_their_nodes(browser: Browser, address: 
     page.wait_for_selector(".bad-box.chosen-box")
     assert page.locator("#lines tr.bad.chosen", has_text="np.sqrt").count() == 1
     assert "in the derivative of sqrt" in page.locator("#details").inner_text()
+    assert troubles == []
+    page.close()
+
+
+def test_loops_from_code_open_down_to_their_lines(browser: Browser, tmp_path: Path) -> None:
+    model = watch_call(gt.value_and_grad(decay), (np.array([1.0, -2.0, 3.0]),), {}).model("decay")
+    (tmp_path / "page.html").write_text(write_page(model))
+    page, troubles = opened(browser, (tmp_path / "page.html").as_uri())
+    of_line(page, "state = 0.5").click()
+    row = of_line(page, "state = 0.5")
+    assert all(cell.inner_text() for cell in row.locator(".figure").all()), "time forward and backward"
+    assert page.locator("#loop .chosen", has_text="0.5").count() >= 1
+    assert page.locator("#llvm .chosen").count() >= 1 and page.locator("#assembly .chosen").count() >= 1
+    page.locator("#grouping").select_option("node")
+    page.locator(".box", has_text="procedure_vjp").first.dblclick()
+    expect(page.locator("#way")).to_contain_text("procedure_vjp")
+    page.locator(".box.chosen-box", has_text="for").first.dblclick()
+    expect(page.locator(".box", has_text="multiply").first).to_be_visible()
+    of_line(page, "for i in range").click()
+    assert "for" in page.locator("#details").inner_text()
+    assert page.locator(".nest", has_text="loops from code").count() >= 1
     assert troubles == []
     page.close()
 

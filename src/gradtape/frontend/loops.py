@@ -274,8 +274,9 @@ class _Fixpoint:
 
     def _run(self, one_pass: Callable[[_Fixpoint], None], mark: int) -> None:
         interpreter, build, roomy = self.interpreter, self.interpreter.build, self.interpreter.roomy
-        copied = len(build.copied)
+        copied, site = len(build.copied), here.site
         for _ in range(MOST_PASSES):
+            here.site = site  # of the loop, not of the last line of its body
             statements: list[Statement] = []
             interpreter.appended, interpreter.roomy = {}, set(roomy)
             with build.block(statements):
@@ -590,7 +591,7 @@ def _counted_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
         _stopped_pass(loop, node, rows)
         return
     index = Value(aval((), INT64, True))
-    statement = For(index, integer(rows.count), [], rows.parallel)
+    statement = For(index, integer(rows.count), [], rows.parallel, here.site)
     build.append(statement)
     loop.body = statement.body
     with (

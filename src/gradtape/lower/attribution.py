@@ -26,14 +26,13 @@ from gradtape.loops.ir import (
     Wrap,
 )
 from gradtape.lower.llvm.profiled import timed_statements
+from gradtape.lower.procedures.attribution import PASSING, Item, describe_procedure
 from gradtape.lower.schedule.costs import cost_of
 from gradtape.lower.schedule.order import Schedule
+from gradtape.procedures.ir import Procedure
 from gradtape.records import value_record
 
 Site: TypeAlias = Any
-
-_PASSING: Final = 0.5
-"""What a load or store costs, in additions: it mostly finds a cache, and a free slot beside the arithmetic."""
 
 
 @value_record
@@ -42,8 +41,16 @@ class NodeWork:
 
     Attributes
     ----------
-    node : Node
-        The node, of the graph after the passes.
+    node : Node or Statement
+        The node, of the graph after the passes; in a procedure, also a statement.
+    site : Site or None
+        The user's line.
+    name : str
+        Of the op, or of what kind the statement is.
+    backward : bool
+        Whether it is part of a reverse sweep.
+    procedure : Procedure or None
+        The procedure that it stands in, after the passes.
     cost : float
         What all of it costs in one run, in additions.
     operations : float
@@ -52,7 +59,11 @@ class NodeWork:
         Bytes loaded and stored in one run.
     """
 
-    node: Node
+    node: Item
+    site: Site
+    name: str
+    backward: bool
+    procedure: Procedure | None
     cost: float
     operations: float
     moved: int
@@ -93,7 +104,12 @@ class NestSummary:
     nodes: tuple[NodeWork, ...]
 
 
-def describe_nests(program: LoopProgram, makers: Mapping[str, Node], plan: Schedule) -> list[NestSummary]:
+def describe_nests(
+    program: LoopProgram,
+    makers: Mapping[str, Node],
+    plan: Schedule,
+    procedures: Sequence[tuple[Procedure, Procedure]] = (),
+) -> list[NestSummary]:
     """Return the nests of a program, in order, and last what is outside of them all.
 
     Parameters
@@ -105,12 +121,14 @@ def describe_nests(program: LoopProgram, makers: Mapping[str, Node], plan: Sched
         begin with those.
     plan : Schedule
         Its storage tells for whom numbers are stored.
+    procedures : sequence of (Procedure, Procedure)
+        Those that the program calls, as they are called and as they are after the passes.
     """
     known = all_makers(makers, plan)
     timed = timed_statements(program)
     within = {id(statement) for statement in timed}
     outside = [statement for statement in program.body if id(statement) not in within]
-    return [_described(part, known) for part in (*[[nest] for nest in timed], outside)]
+    return [_described(part, known, procedures) for part in (*[[nest] for nest in timed], outside)]
 
 
 def all_makers(makers: Mapping[str, Node], plan: Schedule) -> dict[str, Node]:
@@ -128,17 +146,24 @@ def maker_of(names: Iterable[str], makers: Mapping[str, Node]) -> Node | None:
     return next((makers[base] for name in names if (base := _base(name)) in makers), None)
 
 
-def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> NestSummary:
+def _described(
+    statements: Sequence[Statement],
+    makers: Mapping[str, Node],
+    procedures: Sequence[tuple[Procedure, Procedure]],
+) -> NestSummary:
     """Return what statements compute, read and write, added up over all iterations."""
     steps = list(_steps(statements, 1))
     work: dict[Node, float] = {}
+    inside: list[NodeWork] = []
     computed: dict[Node | None, float] = {}
     carried: dict[Node | None, int] = {}
     spans: dict[Buffer, tuple[int, int]] = {}
     for step, trips in steps:
         maker = maker_of(_names(step), makers)
         operations, moved = 0.0, 0
-        if maker is not None:
+        done = _in_procedure(step, trips, procedures)
+        inside += done
+        if maker is not None and not done:
             work[maker] = work.get(maker, 0.0) + trips * _cost(step, maker)
         if isinstance(step, Load | Store):
             moved = step.buffer.dtype.itemsize * trips
@@ -148,8 +173,8 @@ def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> N
         elif isinstance(step, Compute):
             operations = float(trips)
         elif isinstance(step, RoutineCall):
-            operations = trips * _routine_operations(step)
-            moved = sum(buffer.nbytes for buffer, _ in step.operands)
+            operations = 0.0 if done else trips * _routine_operations(step)
+            moved = 0 if done else sum(buffer.nbytes for buffer, _ in step.operands)
             spans.update((buffer, (0, buffer.size - 1)) for buffer, _ in step.operands)
         computed[maker] = computed.get(maker, 0.0) + operations
         carried[maker] = carried.get(maker, 0) + moved
@@ -162,9 +187,43 @@ def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> N
         for buffer, (first, last) in spans.items()
     )
     extents = tuple(dict.fromkeys(_extents(statements, ())))
-    nodes = tuple(NodeWork(node, cost, computed[node], carried[node]) for node, cost in work.items())
-    totals = sum(computed.values()), sum(carried.values())
-    return NestSummary(routine, extents, blocks, *totals, footprint, _by_line(work), nodes)
+    nodes = [
+        NodeWork(
+            node, node.site, node.op.name, _is_backward(node.site), None, cost, computed[node], carried[node]
+        )
+        for node, cost in work.items()
+    ]
+    operations = sum(computed.values()) + sum(one.operations for one in inside)
+    moved = sum(carried.values()) + sum(one.moved for one in inside)
+    nodes += inside
+    return NestSummary(routine, extents, blocks, operations, moved, footprint, _by_line(nodes), tuple(nodes))
+
+
+def _in_procedure(
+    step: Statement, trips: int, procedures: Sequence[tuple[Procedure, Procedure]]
+) -> list[NodeWork]:
+    """Return what is done in the procedure that a step calls, if it calls one."""
+    if not isinstance(step, RoutineCall) or step.library != "procedure":
+        return []
+    called = step.numbers[0].procedure
+    emitted = next((procedure for source, procedure in procedures if source is called), None)
+    return [
+        NodeWork(
+            one.item,
+            one.site,
+            one.name,
+            one.backward,
+            emitted,
+            trips * one.cost,
+            trips * one.operations,
+            trips * one.moved,
+        )
+        for one in (() if emitted is None else describe_procedure(emitted))
+    ]
+
+
+def _is_backward(site: Site) -> bool:
+    return bool(getattr(site, "backward", False))
 
 
 def _names(step: Statement) -> list[str]:
@@ -182,7 +241,7 @@ def _cost(step: Statement, maker: Node) -> float:
         return max(cost_of(maker), 1.0)
     if isinstance(step, RoutineCall):
         return _routine_operations(step)
-    return _PASSING if isinstance(step, Load | Store) else 0.0
+    return PASSING if isinstance(step, Load | Store) else 0.0
 
 
 def _steps(statements: Sequence[Statement], trips: int) -> Iterator[tuple[Statement, int]]:
@@ -224,17 +283,16 @@ def _routine_operations(call: RoutineCall) -> float:
     return float(looked_up * ordered.bit_length())
 
 
-def _by_line(work: Mapping[Node, float]) -> tuple[tuple[Site, tuple[str, ...], float], ...]:
+def _by_line(work: Sequence[NodeWork]) -> tuple[tuple[Site, tuple[str, ...], float], ...]:
     """Gather the nodes of each line, forward and backward apart, in the order of the code."""
     places: dict[tuple[str, int, bool], tuple[Site, dict[str, None], list[float]]] = {}
-    total = sum(work.values()) or 1.0
-    for node, cost in work.items():
-        site = node.site
-        backward = bool(getattr(site, "backward", False))
-        key = ("", 0, False) if site is None else (site.filename, site.line, backward)
+    total = sum(one.cost for one in work) or 1.0
+    for one in work:
+        site = one.site
+        key = ("", 0, False) if site is None else (site.filename, site.line, one.backward)
         _, ops, costs = places.setdefault(key, (site, {}, []))
-        ops[node.op.name] = None
-        costs.append(cost)
+        ops[one.name] = None
+        costs.append(one.cost)
     return tuple(
         (site, tuple(ops), sum(costs) / total)
         for _, (site, ops, costs) in sorted(places.items(), key=lambda item: item[0])

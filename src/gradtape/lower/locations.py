@@ -20,7 +20,7 @@ _ENDS: Final = ("  br ", "  ret ", "  call ", "  tail call ")
 _NUMBERED: Final = re.compile(r"!(\d+)")
 
 
-def with_locations(ir_text: str, node_of: Callable[[str], int]) -> str:
+def with_locations(ir_text: str, node_of: Callable[[str, str], int]) -> str:
     """Return a module of LLVM IR in which each instruction has a debug location.
 
     Parameters
@@ -28,12 +28,12 @@ def with_locations(ir_text: str, node_of: Callable[[str], int]) -> str:
     ir_text : str
         The module, an instruction a line.
     node_of : callable
-        Returns the number of the node for which a register of this name is there; 0 for a name that belongs to none.
+        Returns the number of the node for which a register is there, by the names of its function and of itself; 0 if it is there for none.
 
     Examples
     --------
     >>> text = "define i64 @f(i64 %x) {\\n  %t1 = add i64 %x, 1\\n  ret i64 %t1\\n}\\n"
-    >>> located = with_locations(text, {"t1": 7}.get)
+    >>> located = with_locations(text, lambda function, name: {"t1": 7}.get(name, 0))
     >>> "%t1 = add i64 %x, 1, !dbg" in located and "!DILocation(line: 7" in located
     True
     """
@@ -54,7 +54,7 @@ def with_locations(ir_text: str, node_of: Callable[[str], int]) -> str:
         return numbers[text]
 
     lines: list[str] = []
-    scope = 0
+    scope, function = 0, ""
     waiting: list[int] = []
 
     def settle(node: int) -> None:
@@ -68,8 +68,9 @@ def with_locations(ir_text: str, node_of: Callable[[str], int]) -> str:
         if definition is not None and line.endswith(
             "{"
         ):  # the heads of routines, which nodes share, have several lines
+            function = definition[1]
             scope = add(
-                f'distinct !DISubprogram(name: "{definition[1]}", file: !{first}, type: !{first + 2}, unit: !{first + 1}, '
+                f'distinct !DISubprogram(name: "{function}", file: !{first}, type: !{first + 2}, unit: !{first + 1}, '
                 "spFlags: DISPFlagLocalToUnit | DISPFlagDefinition)"
             )
             line = f"{line[:-1]}!dbg !{scope} {{"
@@ -83,10 +84,10 @@ def with_locations(ir_text: str, node_of: Callable[[str], int]) -> str:
             continue
         waiting.append(len(lines) - 1)
         named = _NAMED.match(line)
-        node = node_of(named[1]) if named else 0
+        node = node_of(function, named[1]) if named else 0
         if line.startswith("  store "):
             # What is stored belongs to the number; addresses and loads of accumulators wait for what uses them.
-            node = next((found for name in _OWN.findall(line) if (found := node_of(name) or 0)), 0)
+            node = next((found for name in _OWN.findall(line) if (found := node_of(function, name))), 0)
         if node or line.startswith(_ENDS):
             settle(node or 0)
     footer = [f"!llvm.dbg.cu = !{{!{first + 1}}}", f"!llvm.module.flags = !{{!{first + 4}}}"]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from gradtape.config import config
 from gradtape.ir.body import Body, bodies_of
@@ -24,6 +25,7 @@ from gradtape.lower.llvm.module import WITH_BLAS, WITH_STACKS, add_kernel, emit_
 from gradtape.lower.llvm.profiled import NestTimer, timed_statements
 from gradtape.lower.llvm.stacks import DRAIN
 from gradtape.lower.llvm.writer import KERNEL
+from gradtape.lower.procedures.attribution import Item
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.schedule.order import Schedule, schedule
 from gradtape.lower.schedule.outlined import TRIP_COUNT
@@ -31,6 +33,7 @@ from gradtape.passes.complex.graphs import split_complex
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
 from gradtape.passes.simplify.guards import substitute_guarded_numbers
+from gradtape.procedures.ir import Procedure
 from gradtape.records import value_record
 from gradtape.transforms.loops.ops import Repeat, Scan, While
 from gradtape.transforms.procedures.ops import ProcedureOp
@@ -159,10 +162,10 @@ class ProfiledProgram:
 
 def lower_profiled(graph: Graph) -> ProfiledProgram:
     """Compile a graph as far as the LLVM of a kernel that times itself."""
-    program, plan, context = _built(graph)
+    program, plan, context = _profiled[graph] = _built(graph)
     offsets, _ = plan_memory(program)
     module = emit_module(program, offsets, lower_body, NestTimer(program).around)
-    nests = describe_nests(program, context.makers, plan)
+    nests = describe_nests(program, context.makers, plan, module.procedures)
     drain = DRAIN if module.stacks else None
     text = counted(module.text(), KERNEL)
     return ProfiledProgram(text, tuple(module.symbols), drain, module.unrolls, nests)
@@ -180,6 +183,10 @@ class LocatedProgram:
         The loops.
     makers : dict of str to Node
         By the names of registers and buffers, the nodes of the graph and of its bodies for which they are there.
+    procedures : list of (Procedure, Procedure)
+        Those that are called, as they were and after the passes.
+    scalar_makers : dict of str to (Procedure, dict)
+        By function of a procedure: this, and by register the node or statement for which it is there.
     nests : list of NestSummary
         What is timed in a profiled kernel, and last what is outside.
     functions : list of tuple of str
@@ -195,6 +202,8 @@ class LocatedProgram:
     graph: Graph
     program: LoopProgram
     makers: dict[str, Node]
+    procedures: list[tuple[Procedure, Procedure]]
+    scalar_makers: dict[str, tuple[Procedure, dict[str, Item]]]
     nests: list[NestSummary]
     functions: list[tuple[str, ...]]
     ir_text: str
@@ -202,9 +211,13 @@ class LocatedProgram:
     notes: list[str]
 
 
+_profiled: Final[WeakKeyDictionary[Graph, tuple[LoopProgram, Schedule, BuildContext]]] = WeakKeyDictionary()
+"""The loops of graphs of which there is a kernel that times itself: who profiles a program may look at it next."""
+
+
 def lower_located(graph: Graph) -> LocatedProgram:
     """Compile a graph as far as LLVM's notation, and keep what was made of what."""
-    program, plan, context = _built(graph)
+    program, plan, context = _profiled.get(graph) or _built(graph)
     offsets, _ = plan_memory(program)
     called: dict[int, list[str]] = {}
 
@@ -221,10 +234,21 @@ def lower_located(graph: Graph) -> LocatedProgram:
         calls[_SYMBOL.findall(head)[0]] = _SYMBOL.findall(body)
     functions = [tuple(_reached(called[id(nest)], calls)) for nest in timed_statements(program)]
     functions.append((KERNEL, WITH_STACKS, WITH_BLAS))
-    nests = describe_nests(program, context.makers, plan)
+    nests = describe_nests(program, context.makers, plan, module.procedures)
     makers = all_makers(context.makers, plan)
     notes = [*plan.explain, *plan.apart]
-    return LocatedProgram(plan.graph, program, makers, nests, functions, module.text(), module.unrolls, notes)
+    return LocatedProgram(
+        plan.graph,
+        program,
+        makers,
+        module.procedures,
+        module.scalar_makers,
+        nests,
+        functions,
+        module.text(),
+        module.unrolls,
+        notes,
+    )
 
 
 _SYMBOL: Final = re.compile(r'@"?([\w.$]+)')

@@ -167,11 +167,11 @@ class ProcedureBuilder:
 
     def load(self, pointer: Pointer, index: Number) -> Value:
         out = leaf(pointer.dtype)
-        self.append(Load(out, pointer, integer(index)))
+        self.append(Load(out, pointer, integer(index), here.site))
         return out
 
     def store(self, pointer: Pointer, index: Number, value: Number) -> None:
-        self.append(Store(pointer, integer(index), conform(as_value(value), pointer.dtype, ())))
+        self.append(Store(pointer, integer(index), conform(as_value(value), pointer.dtype, ()), here.site))
 
     def read(self, variable: Variable) -> Any:
         """Return what a variable holds: a value or a pointer."""
@@ -185,10 +185,10 @@ class ProcedureBuilder:
 
     def assign(self, variable: Variable, value: Number | Pointer) -> None:
         if isinstance(value, Pointer):
-            self.append(Assign(variable, value))
+            self.append(Assign(variable, value, here.site))
         else:
             assert isinstance(variable.type, Aval)
-            self.append(Assign(variable, conform(as_value(value), variable.type.dtype, ())))
+            self.append(Assign(variable, conform(as_value(value), variable.type.dtype, ()), here.site))
 
     def check(self, condition: Value, error: str, message: str) -> None:
         self.append(Check(condition, error, message, here.site))
@@ -196,7 +196,7 @@ class ProcedureBuilder:
     @contextmanager
     def loop(self, count: Number, parallel: bool = False) -> Iterator[Value]:
         """Append a `For`; its body is what is appended meanwhile."""
-        loop = For(leaf(INT64), integer(count), [], parallel)
+        loop = For(leaf(INT64), integer(count), [], parallel, here.site)
         self.append(loop)
         self.counts[loop.index] = loop.count
         with self.block(loop.body):

@@ -91,20 +91,22 @@ class Span:
 
 @record
 class Load:
-    """``out = pointer[index]``."""
+    """``out = pointer[index]``, at a line of the user's code."""
 
     out: Value
     pointer: Pointer
     index: Value
+    site: Site | None = None
 
 
 @record
 class Store:
-    """``pointer[index] = value``; the dtypes are equal."""
+    """``pointer[index] = value``, at a line of the user's code; the dtypes are equal."""
 
     pointer: Pointer
     index: Value
     value: Value
+    site: Site | None = None
 
 
 @record
@@ -117,10 +119,11 @@ class Read:
 
 @record
 class Assign:
-    """``variable = value``. A variable is assigned before it is read."""
+    """``variable = value``, at a line of the user's code. A variable is assigned before it is read."""
 
     variable: Variable
     value: Content
+    site: Site | None = None
 
 
 @record
@@ -174,12 +177,15 @@ class For:
         Whether iterations may run at the same time (``prange``): none touches an element that another one stores, but for elements and
         variables to which iterations only add. What an iteration allocates is its own. Once loops are cut into blocks, those over blocks
         are the parallel ones.
+    site : Site or None
+        The user's line.
     """
 
     index: Value
     count: Value
     body: list[Statement] = field(default_factory=list)
     parallel: bool = False
+    site: Site | None = None
 
 
 @record

@@ -64,12 +64,15 @@ class Source:
         Array computations that the function calls: with the inputs, then the outputs, each as a flat array.
     checks : dict of int to Check
         By the line of its ``raise``, counted from 1.
+    statements : list of Statement or None
+        By line: what it was written for.
     """
 
     text: str
     name: str
     graphs: dict[str, Body]
     checks: dict[int, Check]
+    statements: list[Statement | None]
 
 
 def print_procedure(procedure: Procedure) -> str:
@@ -150,6 +153,8 @@ class _Printer:
         self._name_given = name
         self.uses = Uses(procedure)
         self.lines: list[str] = []
+        self.statements: list[Statement | None] = []
+        self._current: Statement | None = None
         self.graphs: dict[str, Body] = {}
         self.checks: dict[int, Check] = {}
         self._indent = 1
@@ -172,13 +177,15 @@ class _Printer:
             parameter = self._new(content.name or "", f"x{count}")
             scope.codes[content] = Code(parameter)
             parameters.append(parameter)
-        self.lines.append(f"def {name}({', '.join(parameters)}):")
+        self._indent = 0
+        self._write(f"def {name}({', '.join(parameters)}):")
+        self._indent = 1
         for tape in _tapes(procedure):
             self._write(f"{self._tape(tape)} = []")
         self._block(procedure.body, scope)
         results = [self._content(result).text for result in procedure.results]
         self._write(f"return {', '.join(results)}" if results else "return None")
-        return Source("\n".join(self.lines), name, self.graphs, self.checks)
+        return Source("\n".join(self.lines), name, self.graphs, self.checks, self.statements)
 
     # Names
 
@@ -229,6 +236,7 @@ class _Printer:
 
     def _write(self, line: str) -> None:
         self.lines.append("    " * self._indent + line)
+        self.statements.append(self._current)
 
     def _content(self, content: Content) -> Code:
         """Return how a value or a pointer is written here."""
@@ -321,8 +329,11 @@ class _Printer:
         """Write the statements of a block in a scope of its own."""
         if scope is None:
             self._scopes.append(_Scope())
+        around = self._current
         for statement in statements:
+            self._current = statement
             self._statement(statement)
+        self._current = around
         if scope is None:
             self._scopes.pop()
 
@@ -500,6 +511,7 @@ class _Printer:
         moved = [line[4:] for line in block]
         moved[0] = moved[0].replace("if ", "elif ", 1)
         self.lines[start - 1 :] = moved
+        self.statements[start - 1 :] = self.statements[start:]
         self.checks = {line - (line > start): check for line, check in self.checks.items()}
 
     def _apply(self, apply: Apply) -> None:

@@ -85,12 +85,13 @@ class Rewriter:
     def statement(self, statement: Statement) -> Statement:
         """Return a statement without blocks that uses other leaves, and defines the same ones."""
         if isinstance(statement, Load):
-            return Load(statement.out, self.pointer(statement.pointer), self.value(statement.index))
+            pointer, index = self.pointer(statement.pointer), self.value(statement.index)
+            return Load(statement.out, pointer, index, statement.site)
         if isinstance(statement, Store):
             pointer, index = self.pointer(statement.pointer), self.value(statement.index)
-            return Store(pointer, index, self.value(statement.value))
+            return Store(pointer, index, self.value(statement.value), statement.site)
         if isinstance(statement, Assign):
-            return Assign(statement.variable, self.content(statement.value))
+            return Assign(statement.variable, self.content(statement.value), statement.site)
         if isinstance(statement, Allocate):
             return Allocate(statement.out, self.value(statement.size), statement.zero)
         if isinstance(statement, Check):
@@ -111,7 +112,7 @@ class Rewriter:
         """Return a statement that uses other leaves, with the blocks in it."""
         if isinstance(statement, For):
             count = self.value(statement.count)
-            return For(statement.index, count, self.block(statement.body), statement.parallel)
+            return For(statement.index, count, self.block(statement.body), statement.parallel, statement.site)
         if isinstance(statement, While):
             test = self.block(statement.test)
             return While(self.value(statement.condition), test, self.block(statement.body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gradtape.ir.graph import Value
 from gradtape.procedures.ir import (
@@ -64,6 +65,15 @@ def uses(statement: Statement) -> tuple[Content, ...]:
     if isinstance(statement, Apply):
         return (*_contents(statement.inputs), *_contents(statement.outputs))
     return ()
+
+
+def site_of(statement: Statement) -> Any:
+    """Return the place in the user's code for which a statement is there: its own, or that of the last value that it uses."""
+    own = getattr(statement, "site", None)
+    if own is not None:
+        return own
+    used = [content for content in uses(statement) if isinstance(content, Value) and content.is_made]
+    return next((content.node.site for content in reversed(used) if content.node is not None), None)
 
 
 def _contents(operands: Sequence[Value | Span]) -> Iterator[Content]:

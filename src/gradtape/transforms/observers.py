@@ -130,7 +130,11 @@ class DerivativeSite:
 
 def derivative_site(node: Node, *, backward: bool) -> Any:
     """Return the site of the nodes that compute the derivative of a node; None where the node has none."""
-    site = node.site
+    return site_of_derivative(node.site, node.op.name, backward=backward)
+
+
+def site_of_derivative(site: Any, name: str, *, backward: bool) -> Any:
+    """Return the site of the derivative of what stands at a site; None where it stands nowhere."""
     if site is None:
         return None
-    return DerivativeSite(site.site if isinstance(site, DerivativeSite) else site, node.op.name, backward)
+    return DerivativeSite(site.site if isinstance(site, DerivativeSite) else site, name, backward)

@@ -80,7 +80,15 @@ class _Separation:
         if not isinstance(statement, For):
             return [statement]
         if any(isinstance(inner, For | While | Apply) for inner in walk(statement.body)):
-            return [For(statement.index, statement.count, self.block(statement.body), statement.parallel)]
+            return [
+                For(
+                    statement.index,
+                    statement.count,
+                    self.block(statement.body),
+                    statement.parallel,
+                    statement.site,
+                )
+            ]
         return self._innermost(statement)
 
     def _innermost(self, loop: For) -> list[Statement]:
@@ -108,7 +116,7 @@ class _Separation:
                 continue
             replaced.update(dict.fromkeys([x for one in group for x in (one.load, one.store)]))
             own.append(_copied(loop, slices))
-        first = For(loop.index, loop.count, _replaced(loop.body, replaced), loop.parallel)
+        first = For(loop.index, loop.count, _replaced(loop.body, replaced), loop.parallel, loop.site)
         return [*before, *own, first, *after]
 
     def _are_several(self, loop: For, memory: Memory) -> bool:
@@ -174,7 +182,7 @@ class _Separation:
         variable = Variable(f"accumulated.{self._count}", aval((), dtype))
         before.append(Assign(variable, literal(0, dtype)))
         replaced[one.load] = Read(one.load.out, variable)
-        replaced[one.store] = Assign(variable, one.store.value)
+        replaced[one.store] = Assign(variable, one.store.value, one.store.site)
         total, held = leaf(dtype), leaf(dtype)
         # Where no iteration has added anything, the index may be wrong.
         added: list[Statement] = [Load(held, pointer, index), Store(pointer, index, add(held, total))]
@@ -278,12 +286,12 @@ def _copied(loop: For, statements: Sequence[Statement]) -> For:
             new: Content = Pointer(out.name, out.memory) if isinstance(out, Pointer) else leaf(out.dtype)
             rewriter.becomes[out] = new
             copy = (
-                Load(new, copy.pointer, copy.index)  # type: ignore[arg-type]
+                Load(new, copy.pointer, copy.index, copy.site)  # type: ignore[arg-type]
                 if isinstance(copy, Load)
                 else Read(new, copy.variable)
             )
         body.append(copy)
-    return For(index, loop.count, body, loop.parallel)
+    return For(index, loop.count, body, loop.parallel, loop.site)
 
 
 def _leaves(statement: Statement) -> list[Value]:

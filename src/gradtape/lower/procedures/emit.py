@@ -61,12 +61,14 @@ def emit_procedure(module: KernelModule, procedure: Procedure) -> str:
     The function is ``i32 (ptr of each parameter, ptr of each result)``, for scalars as well. It returns 0; -1 where a `Check` failed or
     there is no memory; or the status of an interruption.
     """
-    procedure = optimise_procedure(procedure, check=config.verify)
+    source, procedure = procedure, optimise_procedure(procedure, check=config.verify)
+    module.procedures.append((source, procedure))
     module.count += 1
     module.unrolls = False
     symbol = f"procedure{module.count}"
     function = ProcedureEmitter(module, plan_emission(module, procedure), PROCEDURE_EMITTERS, procedure.body)
     module.functions.append(function.whole(symbol, procedure))
+    module.scalar_makers[symbol] = procedure, function.makers
     return symbol
 
 
@@ -74,7 +76,9 @@ def _load(function: ProcedureEmitter, statement: Load) -> None:
     pointer = statement.pointer
     address = function.address(pointer, statement.index)
     facts = function.plan.aliases[pointer.memory]
-    function.set_operand(statement.out, function.load_element(pointer.dtype, address, facts))
+    name = function.load_element(pointer.dtype, address, facts)
+    function.set_operand(statement.out, name)
+    function.makers[name[1:]] = statement
 
 
 def _store(function: ProcedureEmitter, statement: Store) -> None:

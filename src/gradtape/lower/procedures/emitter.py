@@ -46,6 +46,8 @@ class EmissionPlan:
 
     Attributes
     ----------
+    procedure : Procedure
+        The procedure.
     exact : set of Value
         Integers that do not overflow.
     sums : dict of Value to Value
@@ -62,6 +64,7 @@ class EmissionPlan:
         The attachments of loads and stores.
     """
 
+    procedure: Procedure
     exact: set[Value]
     sums: dict[Value, Value]
     allocations: Allocations
@@ -76,6 +79,7 @@ def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
     body = procedure.body
     streamed = streamed_loops(body, match_tape(body))
     return EmissionPlan(
+        procedure,
         exact_integers(body),
         free_sums(body),
         plan_allocations(procedure),

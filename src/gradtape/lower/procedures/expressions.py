@@ -51,6 +51,8 @@ class ScalarEmitter(FunctionEmitter):
         compile, and straight-line code calls once what a loop calls often.
     inlined : int
         How often it was inlined.
+    makers : dict of str to Node or Statement
+        What the registers are there for.
     """
 
     def __init__(self, module: KernelModule) -> None:
@@ -61,6 +63,7 @@ class ScalarEmitter(FunctionEmitter):
         self.inlines = True
         self.in_loop = False
         self.inlined = 0
+        self.makers: dict[str, Node | Statement] = {}
 
     def set_operand(self, content: Content, operand: str) -> None:
         """Take note of the operand for a leaf."""
@@ -84,7 +87,8 @@ class ScalarEmitter(FunctionEmitter):
             if missing:
                 pending += missing
             else:
-                self.known[-1][value] = self._computed(node, value)
+                name = self.known[-1][value] = self._computed(node, value)
+                self.makers.setdefault(name[1:], node)
                 pending.pop()
         return self.known[-1][content]
 

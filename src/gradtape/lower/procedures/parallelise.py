@@ -138,7 +138,7 @@ class _Division:
             if isinstance(statement, For):
                 plan = _plan(statement, self._privatisation) if divides and statement.parallel else None
                 body = self.block(statement.body, divides and plan is None)
-                loop = For(statement.index, statement.count, body)
+                loop = For(statement.index, statement.count, body, site=statement.site)
                 found += [loop] if plan is None else self._divided(loop, plan)
             elif isinstance(statement, While):
                 test, body = (self.block(part, divides) for part in (statement.test, statement.body))
@@ -241,7 +241,8 @@ class _BlockRewriter(Rewriter):
         for statement in statements:
             if isinstance(statement, For):
                 count = self.value(statement.count)
-                found.append(For(statement.index, count, self.statements_of(statement.body, assigned)))
+                body = self.statements_of(statement.body, assigned)
+                found.append(For(statement.index, count, body, site=statement.site))
             elif isinstance(statement, While):
                 test = self.statements_of(statement.test, assigned)
                 condition = self.value(statement.condition)
@@ -255,14 +256,15 @@ class _BlockRewriter(Rewriter):
                 if statement.variable in assigned:
                     found.append(Read(statement.out, self.variable(statement.variable)))
             elif isinstance(statement, Assign):
-                found.append(Assign(self.variable(statement.variable), self.content(statement.value)))
+                value = self.content(statement.value)
+                found.append(Assign(self.variable(statement.variable), value, statement.site))
             elif isinstance(statement, Load | Store) and statement.pointer in self.moved:
                 parts, offset = self.moved[statement.pointer]
                 index = offset + self.value(statement.index)
                 if isinstance(statement, Load):
-                    found.append(Load(statement.out, parts, index))
+                    found.append(Load(statement.out, parts, index, statement.site))
                 else:
-                    found.append(Store(parts, index, self.value(statement.value)))
+                    found.append(Store(parts, index, self.value(statement.value), statement.site))
             else:
                 found.append(self.statement(statement))
         return found

@@ -51,6 +51,7 @@ def emit_tasks(function: ProcedureEmitter, loop: For) -> None:
     module.functions.append(
         block.text(f"define internal i32 @{task}({', '.join(parameters)}) noinline nounwind")
     )
+    module.scalar_makers[task] = block.plan.procedure, block.makers
     lines += [
         f"  %status = call i32 @{task}({', '.join(arguments)})",
         "  %fine = icmp eq i32 %status, 0",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Value, extract, literal
+from gradtape.ir.site import Site
 from gradtape.ir.types import INT64, Aval, aval, part_dtype
 from gradtape.kinds.operands import conform
 from gradtape.passes.complex.split import ComplexSplit
@@ -84,7 +85,7 @@ class _Splitter(Rewriter):
             if isinstance(parameter, Value) and _is_complex(parameter):
                 part = part_dtype(parameter.dtype)
                 pointer = self._new_pointer(parameter.name or "number", part)
-                first += self._loads(parameter, pointer, literal(0, INT64))
+                first += self._loads(parameter, pointer, literal(0, INT64), None)
                 parameters.append(pointer)
             else:
                 parameters.append(self.content(parameter))
@@ -96,7 +97,7 @@ class _Splitter(Rewriter):
             if isinstance(result, Value) and _is_complex(result):
                 pointer = self._new_pointer("result", part_dtype(result.dtype))
                 last.append(Allocate(pointer, literal(2, INT64)))
-                last += self._stores(result, pointer, literal(0, INT64))
+                last += self._stores(result, pointer, literal(0, INT64), None)
                 results.append(pointer)
             else:
                 results.append(self.content(result))
@@ -146,13 +147,19 @@ class _Splitter(Rewriter):
                 self._split.node(node)
             self._known.update(node.outs)
 
-    def _loads(self, out: Value, pointer: Pointer, index: Value) -> list[Statement]:
+    def _loads(self, out: Value, pointer: Pointer, index: Value, site: Site | None) -> list[Statement]:
         real, imaginary = self._new_parts(out)
-        return [Load(real, pointer, index), Load(imaginary, pointer, index + literal(1, INT64))]
+        return [
+            Load(real, pointer, index, site),
+            Load(imaginary, pointer, index + literal(1, INT64), site),
+        ]
 
-    def _stores(self, value: Value, pointer: Pointer, index: Value) -> list[Statement]:
+    def _stores(self, value: Value, pointer: Pointer, index: Value, site: Site | None) -> list[Statement]:
         real, imaginary = self.parts(value)
-        return [Store(pointer, index, real), Store(pointer, index + literal(1, INT64), imaginary)]
+        return [
+            Store(pointer, index, real, site),
+            Store(pointer, index + literal(1, INT64), imaginary, site),
+        ]
 
     def _new_parts(self, out: Value) -> tuple[Value, Value]:
         part = part_dtype(out.dtype)
@@ -183,7 +190,9 @@ class _Splitter(Rewriter):
     def _statements(self, statement: Statement) -> list[Statement]:
         if isinstance(statement, For):
             count = self.value(statement.count)
-            return [For(statement.index, count, self.block(statement.body), statement.parallel)]
+            return [
+                For(statement.index, count, self.block(statement.body), statement.parallel, statement.site)
+            ]
         if isinstance(statement, While):
             test = self.block(statement.test)
             return [While(self.value(statement.condition), test, self.block(statement.body))]
@@ -200,8 +209,8 @@ class _Splitter(Rewriter):
             pointer = self.pointer(statement.pointer)
             index = self.value(statement.index) * literal(2, INT64)
             if isinstance(statement, Load):
-                return self._loads(statement.out, pointer, index)
-            return self._stores(statement.value, pointer, index)
+                return self._loads(statement.out, pointer, index, statement.site)
+            return self._stores(statement.value, pointer, index, statement.site)
         if isinstance(statement, Read):
             outs = self._new_contents(statement.out)
             return [Read(*pair) for pair in zip(outs, self._new_variables(statement.variable), strict=True)]
@@ -244,7 +253,7 @@ class _Splitter(Rewriter):
             elif _is_complex(x):
                 pointer = self._new_pointer("number", part_dtype(x.dtype))
                 before.append(Allocate(pointer, literal(2, INT64)))
-                before += self._stores(x, pointer, literal(0, INT64))
+                before += self._stores(x, pointer, literal(0, INT64), None)
                 inputs.append(Span(pointer, literal(0, INT64), x.aval))
             else:
                 inputs.append(self.value(x))

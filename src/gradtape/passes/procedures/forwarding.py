@@ -121,7 +121,7 @@ class _Forwarding(Rewriter):
                 self._contents[statement.variable] = statement.out
                 found.append(statement)
             elif isinstance(statement, Assign):
-                assign = Assign(statement.variable, self.content(statement.value))
+                assign = Assign(statement.variable, self.content(statement.value), statement.site)
                 self._contents[assign.variable] = assign.value
                 found.append(assign)
             else:
@@ -185,7 +185,13 @@ class _OverwrittenStores:
 
     def _inner(self, statement: Statement) -> Statement:
         if isinstance(statement, For):
-            return For(statement.index, statement.count, self.block(statement.body), statement.parallel)
+            return For(
+                statement.index,
+                statement.count,
+                self.block(statement.body),
+                statement.parallel,
+                statement.site,
+            )
         if isinstance(statement, While):
             return While(statement.condition, self.block(statement.test), self.block(statement.body))
         if isinstance(statement, If):

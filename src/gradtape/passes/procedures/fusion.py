@@ -136,7 +136,7 @@ class _Fusion:
         if isinstance(statement, For):
             body = self._block_in(statement, True, statement.body)
             if self.count > count:
-                return For(statement.index, statement.count, body, statement.parallel)
+                return For(statement.index, statement.count, body, statement.parallel, statement.site)
         elif isinstance(statement, While):
             test = self._block_in(statement, True, statement.test)
             body = self._block_in(statement, True, statement.body)
@@ -268,7 +268,7 @@ class _Fusion:
         copy = Rewriter()
         copy.becomes[second.index] = first.index
         body = copy.block(second.body)
-        fused = For(first.index, first.count, [*first.body, *body], first.parallel)
+        fused = For(first.index, first.count, [*first.body, *body], first.parallel, first.site)
         pairs = list(conflicts(first.body, body))
         if len(pairs) > MOST_PAIRS or any(
             isinstance(s, Apply) or isinstance(t, Apply) or s.pointer is not t.pointer for s, t in pairs

@@ -133,7 +133,15 @@ class _Interchange:
             if changed is not None:
                 self.count += 1
                 return changed
-            return [For(statement.index, statement.count, self._in(statement, True), statement.parallel)]
+            return [
+                For(
+                    statement.index,
+                    statement.count,
+                    self._in(statement, True),
+                    statement.parallel,
+                    statement.site,
+                )
+            ]
         if isinstance(statement, If):
             return [If(statement.condition, self._in(statement, True), self._in(statement, False))]
         if isinstance(statement, While):
@@ -171,10 +179,10 @@ class _Interchange:
         pairs = list(conflicts(body, body))
         if len(pairs) > MOST_PAIRS:
             return None
-        permuted = For(outer.index, outer.count, body)
+        permuted = For(outer.index, outer.count, body, site=outer.site)
         loops = [permuted]
         for loop in reversed(inner):
-            permuted = For(loop.index, loop.count, [permuted])
+            permuted = For(loop.index, loop.count, [permuted], site=loop.site)
             loops.insert(0, permuted)
         around = list(self._around)
         for loop in loops[:-1]:
@@ -266,9 +274,9 @@ class _Interchange:
                     body.append(Load(out, arrays[value], index))
                     copy.becomes[value] = out
             body += copy.block(part)
-            loop = For(index, outer.count, body, outer.parallel)
+            loop = For(index, outer.count, body, outer.parallel, outer.site)
             if place == 1:
-                loop = For(nest.inner.index, nest.inner.count, [loop])
+                loop = For(nest.inner.index, nest.inner.count, [loop], site=nest.inner.site)
             found.append(loop)
         return found
 
@@ -299,7 +307,8 @@ class _Expansion(Rewriter):
             return Load(statement.out, self._arrays[statement.variable], self._index)
         if isinstance(statement, Assign) and statement.variable in self._arrays:
             assert isinstance(statement.value, Value)
-            return Store(self._arrays[statement.variable], self._index, self.value(statement.value))
+            array = self._arrays[statement.variable]
+            return Store(array, self._index, self.value(statement.value), statement.site)
         return super().statement(statement)
 
 

@@ -153,7 +153,7 @@ def _rows_of_sums(body: Sequence[Statement], place: int) -> MatrixVectorProduct 
                 else:
                     build.append(statement)
         copy = StatementCopy(Rewriter(), {})
-        build.current.extend(copy.block([For(outer.index, outer.count, changed)]))
+        build.current.extend(copy.block([For(outer.index, outer.count, changed, site=outer.site)]))
 
     return MatrixVectorProduct(place, 1, found, outer.count, write)
 

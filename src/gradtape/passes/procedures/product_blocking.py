@@ -95,7 +95,15 @@ class _Blocking:
             if products:
                 self.count += 1
                 return self._blocked(statement, products)
-            return [For(statement.index, statement.count, self.block(statement.body), statement.parallel)]
+            return [
+                For(
+                    statement.index,
+                    statement.count,
+                    self.block(statement.body),
+                    statement.parallel,
+                    statement.site,
+                )
+            ]
         if isinstance(statement, If):
             return [If(statement.condition, self.block(statement.then), self.block(statement.otherwise))]
         if isinstance(statement, While):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from gradtape.ir.builder import at, here
 from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.cotangent import Cotangent
@@ -28,9 +30,10 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import roots, walk
+from gradtape.procedures.traversal import roots, site_of, walk
 from gradtape.transforms.linear import Cotangents
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
+from gradtape.transforms.observers import site_of_derivative
 from gradtape.transforms.procedures.accumulate import Accumulator, empty_sum
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
@@ -115,8 +118,8 @@ class Adjoint:
                     found.add(value, Cotangent(seed))
         for position in range(len(block.statements) - 1, -2, -1):
             steps[position] = []
-            with self._build.block(steps[position]):
-                statement = block.statements[position] if position >= 0 else None
+            statement = block.statements[position] if position >= 0 else None
+            with self._build.block(steps[position]), at(_reverse_site(statement)):
                 if statement is not None:
                     self._reverse_effect(block, position, statement, found)
                 self._pull_nodes(block, position, found)
@@ -232,7 +235,7 @@ class Adjoint:
         else:
             (inner,) = block.inner[position]
             is_parallel = isinstance(statement, For) and statement.parallel and self._is_parallel(inner)
-            reverse = For(leaf(INT64), self._tree.counted[inner.number], [], is_parallel)
+            reverse = For(leaf(INT64), self._tree.counted[inner.number], [], is_parallel, here.site)
         self.inner[reverse] = block.inner[position]
         for inner in block.inner[position]:
             self._reverse(inner)
@@ -364,3 +367,10 @@ class Adjoint:
         where = self._build.current if is_own else self.temporaries
         where.append(Allocate(pointer, literal(type_.size, INT64)))
         return pointer
+
+
+def _reverse_site(statement: Statement | None) -> Any:
+    """Return the site of the reverse of a statement."""
+    if statement is None:
+        return None
+    return site_of_derivative(site_of(statement), type(statement).__name__.lower(), backward=True)

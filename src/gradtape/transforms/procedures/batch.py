@@ -108,12 +108,18 @@ def _moved(statement: Statement, parts: dict[Pointer, Part]) -> Statement:
     """Return a statement that reaches the arrays of one element in those of all elements."""
     if isinstance(statement, Load) and statement.pointer in parts:
         whole, offset = parts[statement.pointer]
-        return Load(statement.out, whole, offset + statement.index)
+        return Load(statement.out, whole, offset + statement.index, statement.site)
     if isinstance(statement, Store) and statement.pointer in parts:
         whole, offset = parts[statement.pointer]
-        return Store(whole, offset + statement.index, statement.value)
+        return Store(whole, offset + statement.index, statement.value, statement.site)
     if isinstance(statement, For):
-        return For(statement.index, statement.count, _all_moved(statement.body, parts), statement.parallel)
+        return For(
+            statement.index,
+            statement.count,
+            _all_moved(statement.body, parts),
+            statement.parallel,
+            statement.site,
+        )
     if isinstance(statement, While):
         test, body = _all_moved(statement.test, parts), _all_moved(statement.body, parts)
         return While(statement.condition, test, body)

@@ -286,7 +286,13 @@ class StatementCopy(Rewriter):
     def _copied(self, statement: Statement) -> Statement:
         if isinstance(statement, For):
             count = self.value(statement.count)
-            return For(self._defined(statement.index), count, self.block(statement.body), statement.parallel)
+            return For(
+                self._defined(statement.index),
+                count,
+                self.block(statement.body),
+                statement.parallel,
+                statement.site,
+            )
         if isinstance(statement, While):
             test = self.block(statement.test)
             return While(self.value(statement.condition), test, self.block(statement.body))
@@ -295,11 +301,11 @@ class StatementCopy(Rewriter):
             return If(self.value(statement.condition), then, otherwise)
         copy = self.statement(statement)
         if isinstance(copy, Load):
-            return Load(self._defined(copy.out), copy.pointer, copy.index)
+            return Load(self._defined(copy.out), copy.pointer, copy.index, copy.site)
         if isinstance(copy, Read):
             return Read(self._defined(copy.out), self._variables.get(copy.variable, copy.variable))
         if isinstance(copy, Assign):
-            return Assign(self._variables.get(copy.variable, copy.variable), copy.value)
+            return Assign(self._variables.get(copy.variable, copy.variable), copy.value, copy.site)
         if isinstance(copy, Allocate):
             return Allocate(self._defined(copy.out), copy.size, copy.zero)
         if isinstance(copy, Pop):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradtape.ir.builder import at
 from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import Aval, is_inexact
 from gradtape.kinds.operands import conform
@@ -29,6 +30,7 @@ from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
+from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.shadows import Shadows
 
@@ -108,7 +110,9 @@ class _ForwardMode:
             for node in nodes:
                 incoming = [self._tangents.get(operand) for operand in node.inputs]
                 if any(tangent is not None for tangent in incoming):
-                    for out, tangent in zip(node.outs, node.op.jvp(node, incoming), strict=True):
+                    with at(derivative_site(node, backward=False)):
+                        pushed = node.op.jvp(node, incoming)
+                    for out, tangent in zip(node.outs, pushed, strict=True):
                         if tangent is not None:
                             self._tangents[out] = tangent
         tangent = self._tangents.get(value)
@@ -124,7 +128,7 @@ class _ForwardMode:
         """Append a statement and the one for tangents."""
         build, shadows = self._build, self._shadows
         if isinstance(statement, For):
-            loop = For(statement.index, statement.count, [], statement.parallel)
+            loop = For(statement.index, statement.count, [], statement.parallel, statement.site)
             build.append(loop)
             with build.block(loop.body):
                 self._push_block(statement.body)

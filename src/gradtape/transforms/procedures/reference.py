@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from gradtape.ir.builder import at
 from gradtape.ir.types import Aval, aval, is_inexact
 from gradtape.passes.procedures.fusion import contract_arrays
 from gradtape.passes.procedures.interchange import permute_loops
@@ -65,7 +66,8 @@ class ProcedureReference:
     def procedure(self) -> Procedure:
         """The procedure itself."""
         if self._procedure is None:
-            self._procedure = self._form()
+            with at(None):  # lines of their own have what a transform makes of lines
+                self._procedure = self._form()
         return self._procedure
 
     def __eq__(self, other: object) -> bool:

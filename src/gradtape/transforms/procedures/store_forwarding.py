@@ -111,7 +111,7 @@ class _StoreForwarding(Rewriter):
                 self._overwrite([statement])
                 self._hoist_reads(statement, known, found)
                 count = self.value(statement.count)
-                loop = For(statement.index, count, [], statement.parallel)
+                loop = For(statement.index, count, [], statement.parallel, statement.site)
                 lines = self._lines(statement, known, found)
                 inside = _inside(statement, known)
                 inside.update({variable: line.at(statement.index) for variable, line in lines.items()})
@@ -304,7 +304,7 @@ def _kept(statements: Sequence[Statement], used: set[Content], read: set[Variabl
         if isinstance(statement, For):
             body = _kept(statement.body, used, read)
             if body:
-                found.append(For(statement.index, statement.count, body, statement.parallel))
+                found.append(For(statement.index, statement.count, body, statement.parallel, statement.site))
         elif isinstance(statement, While):
             test, body = _kept(statement.test, used, read), _kept(statement.body, used, read)
             found.append(While(statement.condition, test, body))

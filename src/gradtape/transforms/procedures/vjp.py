@@ -269,7 +269,7 @@ class _ReverseMode:
         if inner and inner[0] in self.reruns and inner[0] in self._plan.live and self._keeps:
             self._append_checkpoints(self.reruns[inner[0]])
         elif isinstance(statement, For):
-            loop = For(statement.index, statement.count, [], statement.parallel)
+            loop = For(statement.index, statement.count, [], statement.parallel, statement.site)
             build.append(loop)
             with build.block(loop.body):
                 self._append_forward(inner[0])
@@ -305,7 +305,7 @@ class _ReverseMode:
         """Append what keeps the contents that a statement is to overwrite."""
         build = self._build
         if isinstance(statement, Store) and old is not None:
-            build.append(Load(old, statement.pointer, statement.index))
+            build.append(Load(old, statement.pointer, statement.index, statement.site))
         elif isinstance(statement, Assign) and old is not None:
             build.append(Read(old, statement.variable))
         elif isinstance(statement, Apply):
@@ -388,7 +388,7 @@ class _ReverseMode:
         if isinstance(step, For) and inner is not None and inner[0] in self.reruns:
             self._append_rerun(self.reruns[inner[0]], step)
         elif isinstance(step, For):
-            loop = For(step.index, self._leaves.value(step.count), [], step.parallel)
+            loop = For(step.index, self._leaves.value(step.count), [], step.parallel, step.site)
             build.append(loop)
             with build.block(loop.body):
                 if inner is None:
@@ -519,7 +519,7 @@ class _ReverseMode:
         count = self._leaves.value(step.count)
         if rerun.is_parallel:
             self._append_restored(rerun)
-            back = For(step.index, count, [], step.parallel)
+            back = For(step.index, count, [], step.parallel, step.site)
             build.append(back)
             with build.block(back.body):
                 own = {

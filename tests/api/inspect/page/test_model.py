@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -158,6 +159,68 @@ def test_bodies_of_loops_are_inside_of_their_nodes():
     assert nodes[nodes[sine]["parent"]]["op"] == "scan" and nodes[sine]["part"] == "body"
     assert any(node == sine for nest in program["nests"] for node, *_ in nest["nodes"])
     assert any(node == sine for text, node, _ in program["loops"] if "np.sin" in text)
+
+
+def rows_of(text):
+    """Return the sums of a triangle's rows, by loops that are compiled from their code."""
+    total = np.zeros(len(text))
+    for i in range(len(text)):
+        state = 0.0
+        for j in range(i):
+            if text[j] > 0:
+                state = np.sin(state) * text[j]
+            else:
+                state = state - text[j]
+        total[i] = state
+    return total
+
+
+def test_loops_from_code_are_open_and_their_lines_have_the_cost():
+    compiled = numba.njit(rows_of)
+    function = gt.value_and_grad(lambda x: np.sum(compiled(x)))
+    model = watch_call(function, (np.array([1.0, -2.0, 3.0, 0.5]),), {}).model("rows")
+    (program,) = model["programs"]
+    nodes = program["compiled"]["nodes"]
+    calls = [k for k, row in enumerate(nodes) if row["op"].startswith("procedure")]
+
+    number = {id(row): k for k, row in enumerate(nodes)}
+
+    def depth(row):
+        return 0 if row["parent"] < 0 else 1 + depth(nodes[row["parent"]])
+
+    def top(row):
+        return number[id(row)] if row["parent"] < 0 else top(nodes[row["parent"]])
+
+    sine, store = line_of("state = np.sin"), line_of("total[i] = state")
+    sines = [row for row in nodes if row["op"] == "sin" and row["line"] == sine]
+    assert {top(row) for row in sines} == set(calls) and {depth(row) for row in sines} == {4}
+    assert {row["way"] for row in nodes if row["line"] == store} == {0, 1}
+    loops = {row["line"] for row in nodes if row["op"] == "for"}
+    assert {line_of("for i in range(len(text))"), line_of("for j in range(i)")} <= loops
+    assert any(row["type"] == "4 times" for row in nodes) and any("about" in row["type"] for row in nodes)
+    for source, target, _ in program["compiled"]["edges"]:
+        assert source < target and nodes[source]["parent"] == nodes[target]["parent"]
+    costs = {(line["line"], line["way"]): line for line in program["lines"]}
+    assert costs[sine, 0]["seconds"] > 0 and costs[sine, 1]["seconds"] > 0
+    assert costs[sine, 0]["operations"] > costs[store, 0]["operations"]
+    nests = [nest for nest in program["nests"] if nest["kind"].startswith("procedure")]
+    assert len(nests) == len(calls)
+    for nest in nests:
+        inside = {number for number, *_ in nest["nodes"]}
+        assert len({top(nodes[number]) for number in inside}) == 1
+        assert sum(share for _, share, *_ in nest["nodes"]) == pytest.approx(1)
+        place = program["nests"].index(nest)
+        lines = {text.strip(): node for text, node, own in program["loops"] if own == place}
+        assert {node for node in lines.values() if node >= 0} <= inside
+        assert any(text.startswith("for ") and nodes[node]["op"] == "for" for text, node in lines.items())
+        for listing in ("llvm", "assembly"):
+            of = {
+                nodes[k]["line"]
+                for f in nest["functions"]
+                for _, k in program["listings"][listing][f]
+                if k >= 0
+            }
+            assert {sine, store} <= of
 
 
 def test_a_guard_that_misses_is_an_event_with_its_line():

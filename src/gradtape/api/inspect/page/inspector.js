@@ -41,6 +41,7 @@
   const count = (n) => scaled(n, [["G", 1e9], ["M", 1e6], ["k", 1e3]]) ?? n.toFixed(0);
   const percent = (x) => `${(100 * x).toFixed(1)} %`;
   const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+  const INSIDE = { procedure: "code", procedure_vjp: "code", if: "branches", cond: "branches", switch: "branches" };
   const MEASURES = { seconds: duration, operations: count, moved: bytes };
 
   function element(tag, attributes = {}, ...children) {
@@ -358,6 +359,10 @@
   function nestTitle(nest) {
     if (nest.kind === "between") return "outside of loops";
     const what = extents(nest);
+    if (nest.kind.startsWith("procedure")) {
+      const row = nest.nodes.map(([node]) => compiledNodes()[node]).find((one) => one.op === nest.kind);
+      return `${row?.name ?? nest.kind}: loops from code${nest.kind === "procedure" ? "" : ", and their derivative"}`;
+    }
     if (nest.kind !== "loop") return what ? `${nest.kind} for each of ${what}` : nest.kind;
     return `loop ${what}${nest.blocks ? `, in ${nest.blocks} blocks` : ""}`;
   }
@@ -533,13 +538,13 @@
       if (box.nodes.length > 1 || box.key[0] !== "n") {
         const code = lineText(row.file, row.line).trim();
         box.title = grouping === "call" ? `${row.call}()` : `${box.way === 1 ? "∂ " : ""}${row.line}: ${code}`;
-        box.sub = `${plural(box.nodes.length, "op")} · ${[...new Set(box.nodes.slice(0, 40).map((node) => rows[node].op))].slice(0, 4).join(", ")}`;
+        box.sub = box.nodes.length === 1 ? `${row.op} · ${row.type}` : `${plural(box.nodes.length, "op")} · ${[...new Set(box.nodes.slice(0, 40).map((node) => rows[node].op))].slice(0, 4).join(", ")}`;
         box.group = true;
       } else {
         box.title = `${row.name ? `${row.name} = ` : ""}${row.op}${row.numbers ? ` ${row.numbers}` : ""}`;
         box.sub = `${row.part && row.kind === 0 && row.part !== "body" ? `${row.part} · ` : ""}${row.type}${row.result !== undefined ? ` · result ${row.result}` : ""}`;
       }
-      if (box.inner) box.sub = `${box.sub} · loop ▸`;
+      if (box.inner) box.sub = `${box.sub}${box.sub ? " · " : ""}${INSIDE[rows[box.nodes[0]].op] ?? "loop"} ▸`;
       if (box.title.length > 36) box.title = `${box.title.slice(0, 35)}…`;
       if (box.sub.length > 44) box.sub = `${box.sub.slice(0, 43)}…`;
       box.w = Math.max(box.title.length * 7.3, box.sub.length * 6.1, 40) + 20;
@@ -692,7 +697,8 @@
 
   function showChosenBoxes() {
     const own = chosenInStage();
-    const boxes = graph.boxes.filter((box) => box.nodes.some((node) => own.has(node)));
+    const numbers = new Set([...own].map((node) => graph.boxOf.get(node)));
+    const boxes = graph.boxes.filter((box) => numbers.has(box.number));
     if (!boxes.length) return;
     const { clientWidth: width, clientHeight: height } = $("canvas");
     const seen = (box) => { const x = box.x * camera.scale + camera.x, y = box.y * camera.scale + camera.y; return x > 20 && x < width - 20 && y > 20 && y < height - 20; };
@@ -734,8 +740,8 @@
     const seen = (box) => box.x + box.w / 2 > left && box.x - box.w / 2 < right && box.y + BOX > top && box.y - BOX < bottom;
     const visible = graph.boxes.filter(seen);
     const own = chosenInStage();
-    const isChosen = (box) => box.nodes.some((node) => own.has(node));
-    const chosenBoxes = new Set(own.size ? visible.filter(isChosen) : []);
+    const marked = new Set([...own].map((node) => graph.boxOf.get(node)));
+    const chosenBoxes = new Set(visible.filter((box) => marked.has(box.number)));
     for (const [x, text] of graph.titles ?? []) view.append(svg("text", { class: "title", x: x.toFixed(1), y: -12, "font-size": 12 }, text));
     if (visible.length > MOST_DRAWN) {
       const shapes = new Map(), curves = new Map();

@@ -17,16 +17,20 @@ from gradtape.api.pictures.svg import backward_nodes
 from gradtape.errors import LoweringError
 from gradtape.ir.body import bodies_of
 from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.loops.ir import Statement
+from gradtape.loops.ir import ControlFlow, For, RoutineCall, Statement
 from gradtape.loops.printer import print_block
 from gradtape.lower.attribution import NestSummary, maker_of
 from gradtape.lower.llvm.profiled import timed_statements
 from gradtape.lower.locations import Listing, assembly_listing, llvm_listing, with_locations
 from gradtape.lower.pipeline import LocatedProgram, lower_located
+from gradtape.lower.procedures.attribution import Item, describe_procedure
 from gradtape.lower.schedule.nests import Note
+from gradtape.procedures.ir import Procedure
+from gradtape.procedures.printer import source_of
 from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
 from gradtape.runtime.compile.engine import listings
 from gradtape.transforms.observers import DerivativeSite
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 OPERATION, INPUT, CONSTANT = 0, 1, 2
 """Kinds of nodes."""
@@ -62,22 +66,36 @@ class Nodes:
         From which to which, with the type of what flows.
     """
 
-    def __init__(self, graph: Graph, files: Files, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        files: Files,
+        names: Sequence[str] = (),
+        procedures: Sequence[tuple[Procedure, Procedure]] = (),
+    ) -> None:
         self.rows: list[dict[str, Any]] = []
         self.edges: list[tuple[int, int, str]] = []
         self._files = files
         self._names = names
-        self._numbers: dict[Node, int] = {}
+        self._procedures = procedures
+        self._numbers: dict[tuple[Item, Procedure | None], int] = {}
         self._alike: dict[Any, int] = {}
         self._backward = backward_nodes(graph)
         self._graph(graph, -1, "")
 
-    def number(self, node: Node | None) -> int:
-        """Return the number of a node, or of that of which it is a copy; -1 where there is none."""
+    def number(self, node: Item | None, procedure: Procedure | None = None) -> int:
+        """Return the number of a node, or of that of which it is a copy, or of what stands in a procedure; -1 where there is none."""
         if node is None:
             return -1
-        found = self._numbers.get(node)
-        return self._alike.get(_likeness(node), -1) if found is None else found
+        found = self._numbers.get((node, procedure))
+        if found is None and isinstance(node, Node):
+            return self._alike.get(_likeness(node), -1)
+        return -1 if found is None else found
+
+    def around(self, number: int) -> Iterator[int]:
+        """Yield the nodes in whose bodies a node is, the innermost first."""
+        while (number := self.rows[number]["parent"]) >= 0:
+            yield number
 
     def _graph(self, graph: Graph, parent: int, part: str) -> None:
         made: dict[Value, int] = {}
@@ -106,6 +124,43 @@ class Nodes:
             made.update((out, number) for out in node.outs)
             for body, name in zip(bodies_of(node), _names_of_bodies(node), strict=True):
                 self._graph(body, number, name)
+            if isinstance(node.op, ProcedureOp):
+                called = node.op.whole(node.params).procedure
+                self.rows[number]["name"] = called.name
+                emitted = next(
+                    (procedure for source, procedure in self._procedures if source is called), called
+                )
+                self._procedure(emitted, number)
+
+    def _procedure(self, procedure: Procedure, parent: int) -> None:
+        """Add what a procedure does: its loops and branches hold others."""
+        first = len(self.rows)
+        for step in describe_procedure(procedure):
+            file, line = self._files.place(step.site)
+            derivative = isinstance(step.site, DerivativeSite)
+            way = BACKWARD if step.backward else FORWARD
+            if derivative and not step.site.backward:
+                way = TANGENT
+            number = self._add(
+                kind=OPERATION,
+                op=step.name,
+                type=step.type,
+                file=file,
+                line=line,
+                way=way,
+                parent=parent if step.parent < 0 else first + step.parent,
+                part=step.part,
+            )
+            row = self.rows[number]
+            row["call"] = procedure.name if step.site is None else step.site.function
+            if isinstance(step.item, Node):
+                numbers = [_literal(value) for value in step.item.inputs if isinstance(value, Literal)]
+                if numbers:
+                    row["numbers"] = ", ".join(numbers)
+            if derivative:
+                row["of"] = step.site.op
+            self._numbers[step.item, procedure] = number
+            self.edges += [(first + source, number, type_) for source, type_ in step.inputs]
 
     def _leaf(self, kind: int, name: str, value: Value, parent: int, part: str) -> int:
         return self._add(
@@ -148,7 +203,7 @@ class Nodes:
         }
         if params:
             row["params"] = ", ".join(f"{key}={text[:80]}" for key, text in params.items())
-        self._numbers[node] = number
+        self._numbers[node, None] = number
         self._alike.setdefault(_likeness(node), number)
         return number
 
@@ -233,12 +288,18 @@ def _view(nodes: Nodes) -> dict[str, Any]:
 def _compiled(
     located: LocatedProgram, figures: KernelFigures | None, files: Files, names: Sequence[str]
 ) -> dict[str, Any]:
-    nodes = Nodes(located.graph, files, names)
+    nodes = Nodes(located.graph, files, names, located.procedures)
 
     def number(names: Iterable[str]) -> int:
         return nodes.number(maker_of(names, located.makers))
 
-    text = with_locations(located.ir_text, lambda name: number([name]) + 1)
+    def numbered(function: str, name: str) -> int:
+        if function not in located.scalar_makers:
+            return number([name]) + 1
+        procedure, makers = located.scalar_makers[function]
+        return nodes.number(makers.get(name), procedure) + 1
+
+    text = with_locations(located.ir_text, numbered)
     llvm, assembly = _listings(text, located.unrolls)
     functions = {name for group in located.functions for name in group}
     in_llvm = llvm_listing(llvm)
@@ -258,7 +319,7 @@ def _compiled(
         "compiled": _view(nodes),
         "nests": nests,
         "lines": _lines(nests, nodes),
-        "loops": list(_loops(located, number)),
+        "loops": list(_loops(located, number, nodes)),
         "notes": [_note(note, nodes) for note in dict.fromkeys(located.notes)],
         "listings": {
             "llvm": _short(in_llvm, functions),
@@ -273,6 +334,15 @@ def _nest(
 ) -> dict[str, Any]:
     runs = max(figures.runs, 1) if figures is not None else 1
     total = sum(work.cost for work in nest.nodes) or 1.0
+    numbers = [nodes.number(work.node, work.procedure) for work in nest.nodes]
+    done = [
+        [number, work.cost / total, work.operations, work.moved]
+        for number, work in zip(numbers, nest.nodes, strict=True)
+        if number >= 0
+    ]
+    # A loop, a branch or a procedure is chosen with what is inside, and does nothing itself.
+    around = dict.fromkeys(other for number in numbers if number >= 0 for other in nodes.around(number))
+    known = set(numbers)
     is_between = functions[:1] == ("kernel",)
     return {
         "kind": BETWEEN if is_between else nest.routine or "loop",
@@ -283,11 +353,7 @@ def _nest(
         "moved": nest.moved,
         "footprint": nest.footprint,
         "functions": list(functions),
-        "nodes": [
-            [number, work.cost / total, work.operations, work.moved]
-            for work in nest.nodes
-            if (number := nodes.number(work.node)) >= 0
-        ],
+        "nodes": [*done, *([number, 0.0, 0.0, 0] for number in around if number not in known)],
     }
 
 
@@ -350,13 +416,44 @@ _TARGET: Final = re.compile(r"\s*(\w+)(\[)?")
 _NAMES: Final = re.compile(r"[A-Za-z_]\w*")
 
 
-def _loops(located: LocatedProgram, number: Any) -> Iterator[tuple[str, int, int]]:
-    """Yield the lines of the loops, each with its node and its nest."""
+def _loops(located: LocatedProgram, number: Any, nodes: Nodes) -> Iterator[tuple[str, int, int]]:
+    """Yield the lines of the loops and of the procedures that they call, each with its node and its nest."""
     timed = {id(nest): k for k, nest in enumerate(timed_statements(located.program))}
     outside = len(timed)
     for statement in located.program.body:
+        nest = timed.get(id(statement), outside)
         for line in _printed(statement):
-            yield line, number(_names_in(line)), timed.get(id(statement), outside)
+            yield line, number(_names_in(line)), nest
+        for call in _calls([statement]):
+            called = call.numbers[0].procedure
+            for source, emitted in located.procedures:
+                if source is called:
+                    yield "", -1, nest
+                    for line, node in _source(emitted, nodes):
+                        yield line, node, nest
+
+
+def _calls(statements: Sequence[Statement]) -> Iterator[RoutineCall]:
+    """Yield the calls of procedures in statements."""
+    for statement in statements:
+        if isinstance(statement, RoutineCall) and statement.library == "procedure":
+            yield statement
+        elif isinstance(statement, ControlFlow):
+            for block in statement.blocks():
+                yield from _calls(block)
+        elif isinstance(statement, For):
+            yield from _calls(statement.body)
+
+
+def _source(procedure: Procedure, nodes: Nodes) -> list[tuple[str, int]]:
+    """Return the lines of a procedure as Python, with the nodes for which they are there."""
+    source = source_of(procedure)
+    lines = source.text.splitlines()
+    numbers = [nodes.number(statement, procedure) for statement in source.statements]
+    shown = list(zip(lines, numbers, strict=True))[:MOST_LINES]
+    return (
+        shown if len(lines) <= MOST_LINES else [*shown, (f"... and {len(lines) - MOST_LINES} more lines", -1)]
+    )
 
 
 def _printed(statement: Statement) -> list[str]:
