@@ -157,12 +157,28 @@ def fenced(body: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Return every page by its file."""
-    made = {FOLDER / f"{name}.md": page(name, thing) for name, thing in public_names()}
-    index = "\n".join(f"- [gt.{path.stem}]({path.name})" for path in made)
-    made[FOLDER / "index.md"] = (
-        f"# Public names\n\nOne page per public name, made from the docstrings by `docs/make_reference.py`.\n\n{index}\n"
+    names = dict(public_names())
+    made = {FOLDER / f"{name}.md": page(name, thing) for name, thing in names.items()}
+    rows = [f"| [gt.{name}]({name}.md) | {summary(thing)} |" for name, thing in names.items()]
+    made[FOLDER / "index.md"] = "\n".join(
+        [
+            "# Public names",
+            "",
+            "One page per public name, made from the docstrings by `docs/make_reference.py`.",
+            "",
+            "| name | what it is |",
+            "| --- | --- |",
+            *rows,
+            "",
+        ]
     )
     return made
+
+
+def summary(thing: Any) -> str:
+    """Return the first line of a docstring."""
+    text = inspect.getdoc(thing if callable(thing) else type(thing)) or ""
+    return markdown(text.partition("\n")[0]).strip().replace("|", "\\|")
 
 
 def main() -> None:

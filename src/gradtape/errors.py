@@ -99,6 +99,13 @@ def warn(
     warnings.warn(_page(category, what, where, why, remedy), category, stacklevel=user_level())
 
 
+def kind_of(thing: Any) -> str:
+    """Return the type of an object, with its article; of a tuple or list, also how many entries it has."""
+    name = type(thing).__name__
+    article = "an" if name == "ndarray" or name[0] in "aeioAEIO" else "a"
+    return f"{article} {name}{f' of {len(thing)}' if isinstance(thing, tuple | list) else ''}"
+
+
 def note_recursion(error: BaseException | None, where: str) -> None:
     """Let an error say what to do if it is that Python's recursion went too deep; `where` names what was running."""
     if not isinstance(error, RecursionError) or any(

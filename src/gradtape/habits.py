@@ -243,7 +243,8 @@ LBFGS BFGS minimize: use gt.scipy.minimize, or call scipy.optimize.minimize as i
 """)
 
 KEYWORDS: Final = _entries("""
-dim dims reduction_indices axes dimension: axis
+dim dims: axis=0, the number of a dimension; what is computed of a table is an array, without names
+reduction_indices axes dimension: axis
 keepdim keep_dims: keepdims
 unbiased: ddof
 descending: a slice, [::-1]

@@ -103,7 +103,7 @@ def test_ratios_have_no_exponent() -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ArgumentError, match=r"gt\.plot\.jacobian got a ndarray"):
+    with pytest.raises(ArgumentError, match=r"gt\.plot\.jacobian got an ndarray"):
         gt.plot.jacobian(np.ones(3))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="no arguments of the function"):
         gt.plot.jacobian(np.sin)

@@ -120,5 +120,5 @@ def test_errors_name_the_argument() -> None:
         gt.scipy.minimize(misfit, START, bounds=3)
     with pytest.raises(gt.errors.StructureError, match="lower bounds"):
         gt.scipy.minimize(misfit, START, bounds=({"a": 1.0}, 2.0))
-    with pytest.raises(gt.errors.ArgumentError, match="a constraint is a int"):
+    with pytest.raises(gt.errors.ArgumentError, match="a constraint is an int"):
         gt.scipy.minimize(misfit, START, constraints=5)

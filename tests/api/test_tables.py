@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,17 @@ def test_columns_hold_numbers() -> None:
     assert error.where.filename == __file__
     made = FRAME.assign(z=gt.grad(lambda w: np.sum(w**2))(FRAME["x"]), c=gt.constant(X))
     np.testing.assert_array_equal(made[["z", "c"]], np.stack([2 * X, X], axis=1))
+
+
+def test_errors_of_pandas_about_what_is_traced_say_what_to_do():
+    def smoothed(x):
+        return pd.Series(x).rolling(2).mean().sum()
+
+    for function in (gt.jit(smoothed), gt.grad(gt.jit(smoothed))):
+        with pytest.raises(pd.errors.DataError) as caught:
+            function(np.arange(4.0))
+        (note,) = caught.value.__notes__
+        assert Path(__file__).name in note and "what to do: columns of pandas hold numbers" in note
+    with pytest.raises(KeyError) as missing:
+        gt.jit(lambda x: x * pd.DataFrame({"a": [1.0]})["b"])(1.0)
+    assert not hasattr(missing.value, "__notes__")

@@ -345,3 +345,21 @@ def test_methods_take_the_arguments_of_those_of_ndarrays(name: str) -> None:
     column = np.array([0.5, 1.5, 2.5])
     with gt.GradientTape() as tape:
         np.testing.assert_array_equal(tape.watch(column).searchsorted([1.0, 9.0], "right"), [1, 3])
+
+
+def test_bincount_of_traced_positions_follows_their_greatest() -> None:
+    def heaps(k: Any, w: Any) -> Any:
+        return np.bincount(k, weights=w, minlength=2) ** 2
+
+    function = gt.jit(heaps)
+    w = np.array([0.5, 1.0, 2.0])
+    for positions in (np.array([0, 2, 2]), np.array([1, 0, 0]), np.array([4, 0, 4]), np.array([0, 2, 1])):
+        np.testing.assert_array_equal(function(positions, w), heaps(positions, w))
+        np.testing.assert_array_equal(gt.jit(np.bincount)(positions), np.bincount(positions))
+    np.testing.assert_array_equal(gt.jit(np.bincount)(np.zeros(0, int)), np.bincount(np.zeros(0, int)))
+    assert function.site.traces == 3  # of 3, 2 and 5 heaps
+    slope = gt.grad(lambda x, k: np.sum(heaps(k, x)))(w, np.array([0, 2, 2]))
+    np.testing.assert_allclose(slope, [1.0, 6.0, 6.0])
+    for wrong in (np.array([-1]), np.array([0.5]), np.array([[1]])):
+        with pytest.raises((ValueError, TypeError)):
+            gt.jit(np.bincount)(wrong)

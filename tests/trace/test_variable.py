@@ -72,7 +72,7 @@ def test_the_initial_value_is_no_edge():
         (("text",), TypeError, "str"),
         (([1.0, None],), TypeError, "object"),
         ((1.0, "yes"), TypeError, "trainable must be a bool, got a str"),
-        ((1.0, True, 3), TypeError, "name must be a str, got a int"),
+        ((1.0, True, 3), TypeError, "name must be a str, got an int"),
         ((1.0, True, None, object), TypeError, "dtype"),
     ],
 )
@@ -775,7 +775,7 @@ def test_what_is_no_dtype_of_numbers_is_shown(make, dtype):
 
 def test_names_are_strings():
     w = gt.Variable(1.0)
-    with pytest.raises(DtypeError, match="name must be a str, got a int"):
+    with pytest.raises(DtypeError, match="name must be a str, got an int"):
         w.name = 3
     w.name = "w"
     assert repr(w) == "Variable(1., name='w')"

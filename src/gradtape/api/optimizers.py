@@ -16,7 +16,7 @@ import numpy as np
 
 from gradtape.api.tape.gradients import gradients
 from gradtape.api.tape.tape import GradientTape
-from gradtape.errors import ArgumentError, DtypeError, ShapeError
+from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
 from gradtape.habits import OPTIMIZERS, missing_in
 from gradtape.ir.builder import here
 from gradtape.ir.types import is_inexact
@@ -201,7 +201,7 @@ class Optimizer(ABC):
                 loss = loss()
         elif not isinstance(loss, Handle):
             raise DtypeError(
-                f"{caller}: loss is a {type(loss).__name__}",
+                f"{caller}: loss is {kind_of(loss)}",
                 where=here.site,
                 remedy="pass a function without arguments: minimize(lambda: np.sum(w**2), [w])",
             )
@@ -505,7 +505,7 @@ def _checked(leaf: Any, argument: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     array = leaf if isinstance(leaf, Handle) else np.asarray(leaf)
     if not is_inexact(array.dtype):
         raise DtypeError(
-            f"{argument} has {f'an array of {array.dtype}' if array.dtype.kind in 'biu' else f'a {type(leaf).__name__}'}",
+            f"{argument} has {f'an array of {array.dtype}' if array.dtype.kind in 'biu' else kind_of(leaf)}",
             where=here.site,
             why="a step downhill leads to a float",
             remedy="convert it first: x.astype(float)",
@@ -519,7 +519,7 @@ def _pairs(given: Any) -> list[tuple[Any, Variable]]:
         pairs = [(gradient, variable) for gradient, variable in given]
     except (TypeError, ValueError):
         raise DtypeError(
-            f"apply_gradients got a {type(given).__name__} that does not hold pairs (gradient, variable)",
+            f"apply_gradients got {kind_of(given)} that does not hold pairs (gradient, variable)",
             where=here.site,
             remedy="optimizer.apply_gradients(zip(gradients, variables))",
         ) from None
@@ -559,7 +559,7 @@ def _variables(given: Any, tape: GradientTape | None, caller: str) -> list[Varia
     )
     if not variables or not all(isinstance(variable, Variable) for variable in variables):
         raise DtypeError(
-            f"{caller}: var_list must be a list of gt.Variable, got {'none' if given is None else f'a {type(given).__name__}'}",
+            f"{caller}: var_list must be a list of gt.Variable, got {'none' if given is None else kind_of(given)}",
             where=here.site,
             remedy="minimize(loss, [w, b]); arrays are changed by params, state = optimizer.update(gradients, state, params)",
         )
@@ -569,7 +569,7 @@ def _variables(given: Any, tape: GradientTape | None, caller: str) -> list[Varia
 def _number(given: Any, argument: str, caller: str) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float | np.floating | np.integer):
         raise DtypeError(
-            f"{caller}: {argument} must be a number, got a {type(given).__name__}",
+            f"{caller}: {argument} must be a number, got {kind_of(given)}",
             where=user_site(),
             remedy=f"{caller}({argument}=0.9)",
         )

@@ -31,7 +31,7 @@ from gradtape.api.solvers.roots import WITH_JACOBIAN
 from gradtape.api.sparsity.transform import sparse_hessian
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import jit
-from gradtape.errors import ArgumentError, ShapeError
+from gradtape.errors import ArgumentError, ShapeError, kind_of
 from gradtape.progress import counting
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
@@ -193,7 +193,7 @@ def _compiled_constraint(given: Any, unknowns: Unknowns, takes_hessian: bool) ->
     """Return a constraint on the vector with compiled derivatives."""
     if constraints_of(given) is None:
         raise ArgumentError(
-            f"gt.scipy.minimize: a constraint is a {type(given).__name__}",
+            f"gt.scipy.minimize: a constraint is {kind_of(given)}",
             where=user_site(),
             remedy='pass {"type": "eq" or "ineq", "fun": f}, or a LinearConstraint or NonlinearConstraint of scipy.optimize',
         )

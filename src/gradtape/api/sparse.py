@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api.transforms.argnums import integer
-from gradtape.errors import ArgumentError, DtypeError
+from gradtape.errors import ArgumentError, DtypeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.kinds.arguments import as_array
 from gradtape.ops.core.indexing import getitem_rows
@@ -145,7 +145,7 @@ def _scatter(
         scatter_ndarray(target, slices, how, caller)
     else:
         raise DtypeError(
-            f"{caller}: target must be an Array, a Variable or an ndarray, got a {type(target).__name__}",
+            f"{caller}: target must be an Array, a Variable or an ndarray, got {kind_of(target)}",
             where=here.site,
             remedy="what is changed in place must be an array",
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import ArraySubclassError, DtypeError, ShapeError
+from gradtape.errors import ArraySubclassError, DtypeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, constant, literal
 from gradtape.ir.primitives import PRIMITIVES
@@ -73,7 +73,7 @@ def check_plain(array: np.ndarray[Any, Any], argument: str) -> None:
     if type(array) is not np.ndarray and not isinstance(array, np.memmap):
         x = argument if argument.isidentifier() else "x"
         raise ArraySubclassError(
-            f"{argument} is a {type(array).__name__}, a subclass of ndarray",
+            f"{argument} is {kind_of(array)}, a subclass of ndarray",
             where=here.site,
             why="its operators mean something else than ndarray's (or it hides values), and a trace would not keep that",
             remedy=f"pass np.asarray({x}) (for a masked array: {x}.filled(...) and a mask of your own)",

@@ -749,7 +749,7 @@ def test_numpys_own_functions_have_the_arguments_of_the_call():
 
 def test_rules_per_argument_are_functions():
     f = gt.custom_jvp(lambda x, y: x * y)
-    with pytest.raises(ArgumentError, match="defjvps got a int"):
+    with pytest.raises(ArgumentError, match="defjvps got an int"):
         f.defjvps(3, None)
 
 

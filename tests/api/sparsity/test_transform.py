@@ -200,7 +200,7 @@ def test_values_that_are_not_numbers_stay_in_their_elements():
     [
         (lambda: gt.sparse_jacobian(np.sin, mode="x"), ArgumentError, "mode is 'x'"),
         (lambda: gt.sparse_jacobian(np.sin, pattern="x"), ArgumentError, "pattern is 'x'"),
-        (lambda: gt.sparse_jacobian(np.sin, pattern=3), DtypeError, "pattern is a int"),
+        (lambda: gt.sparse_jacobian(np.sin, pattern=3), DtypeError, "pattern is an int"),
         (lambda: gt.sparse_jacobian(lambda x: x * 1j)(X), DtypeError, "complex128"),
         (lambda: gt.sparse_jacobian(lambda x: x.astype(int))(X), DtypeError, "int64"),
         (lambda: gt.sparse_hessian(np.sin)(X), NonScalarOutputError, "shape"),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask.delayed import Delayed, delayed
 
-from gradtape.errors import ArgumentError, ShapeError
+from gradtape.errors import ArgumentError, ShapeError, kind_of
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten
 
@@ -123,7 +123,7 @@ def _blocks(leaf: Any, first: Any, caller: str) -> tuple[list[Delayed], Callable
     if hasattr(leaf, "to_delayed") and hasattr(leaf, "npartitions"):
         return list(leaf.to_delayed()), columns_of
     raise ArgumentError(
-        f"{caller}: data has a {type(leaf).__name__}, which is not in partitions",
+        f"{caller}: data has {kind_of(leaf)}, which is not in partitions",
         where=user_site(),
         remedy=REMEDY,
     )

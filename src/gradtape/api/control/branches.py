@@ -15,7 +15,6 @@ from gradtape.api.control.nested import (
     as_value_of_rank,
     described,
     handed_back,
-    kind_of,
     result_value,
     type_of,
 )
@@ -27,6 +26,7 @@ from gradtape.errors import (
     GradtapeError,
     ShapeError,
     StructureError,
+    kind_of,
 )
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.control.nested import kind_of, type_of
+from gradtape.api.control.nested import type_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.recording import recordable_body
-from gradtape.errors import ArgumentError, DtypeError, StructureError, counted
+from gradtape.errors import ArgumentError, DtypeError, StructureError, counted, kind_of
 from gradtape.ir.builder import here
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.copies import outer_variables

@@ -13,7 +13,6 @@ from gradtape.api.control.nested import (
     NumericLeaves,
     described,
     handed_back,
-    kind_of,
     refuse_static,
     result_value,
     returned_nest,
@@ -21,7 +20,7 @@ from gradtape.api.control.nested import (
 )
 from gradtape.api.control.scanning import ScanTracer
 from gradtape.api.control.variables import carry_on, contents, operand
-from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, GradtapeError, ShapeError
+from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, GradtapeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import INT64, Aval, aval

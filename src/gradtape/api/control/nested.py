@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradtape.errors import DtypeError, StructureError
+from gradtape.errors import DtypeError, StructureError, kind_of
 from gradtape.ir.graph import Literal, Value
 from gradtape.ir.types import Aval, aval
 from gradtape.kinds.operands import as_value, broadcast_to
@@ -142,13 +142,6 @@ def refuse_static(leaf: Any, what: str, where: Any) -> None:
 def at(what: str, place: str) -> str:
     """Return the name of a part."""
     return f"{what}: {place}" if place else what
-
-
-def kind_of(thing: Any) -> str:
-    """Return the type of an object, with its article; of a tuple or list, also how many entries it has."""
-    name = type(thing).__name__
-    article = "an" if name == "ndarray" or name[0] in "aeioAEIO" else "a"
-    return f"{article} {name}{f' of {len(thing)}' if isinstance(thing, tuple | list) else ''}"
 
 
 def type_of(value: Value | Aval) -> str:

@@ -15,14 +15,13 @@ from gradtape.api.control.nested import (
     at,
     described,
     handed_back,
-    kind_of,
     refuse_static,
     result_value,
     returned_nest,
 )
 from gradtape.api.control.unrolling import unrolled_scan
 from gradtape.api.control.variables import carry_on, contents, operand
-from gradtape.errors import ArgumentError, ShapeError, StructureError
+from gradtape.errors import ArgumentError, ShapeError, StructureError, kind_of
 from gradtape.ir.body import Body
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal

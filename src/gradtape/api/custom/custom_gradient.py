@@ -22,7 +22,7 @@ from gradtape.api.custom.call import (
 from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.recording import recordable_body
-from gradtape.errors import RuleError, ShapeError, counted
+from gradtape.errors import RuleError, ShapeError, counted, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import Shape
@@ -239,7 +239,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 def _split(result: Any, name: str) -> tuple[Any, Callable[..., Any]]:
     if not isinstance(result, tuple | list) or len(result) != 2 or not callable(result[1]):
-        got = f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        got = kind_of(result)
         raise RuleError(
             f"custom_gradient: {name} returned {got}, not a pair of outputs and a gradient function",
             where=here.site,

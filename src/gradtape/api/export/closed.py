@@ -11,7 +11,7 @@ import optree
 
 from gradtape.api.export.specs import examples
 from gradtape.api.transforms.pickling import Call
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, kind_of
 from gradtape.ir.graph import Graph, constant
 from gradtape.ir.op import NDArray
 from gradtape.records import record
@@ -125,7 +125,7 @@ def closed_graph(traced: TracedCall) -> Graph:
         )
         if array is None or array.dtype.kind not in "biufc":
             raise ArgumentError(
-                f"{traced.name} returns a {type(leaf).__name__}, which cannot be exported",
+                f"{traced.name} returns {kind_of(leaf)}, which cannot be exported",
                 where=user_site(),
                 remedy="return arrays and numbers, in nested tuples, lists and dicts",
             )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import GradtapeError, LoweringError
+from gradtape.errors import GradtapeError, LoweringError, kind_of
 from gradtape.ir.body import Body
 from gradtape.ir.builder import emit_all
 from gradtape.ir.graph import Graph, Literal, Node, Value
@@ -91,7 +91,7 @@ class Encoder:
         if isinstance(value, Body):
             return {"body": self._nodes(value)}
         raise _refused(
-            f"a {type(value).__name__}",
+            kind_of(value),
             "the file holds arrays, numbers, texts, and plain tuples, lists and dicts",
         )
 

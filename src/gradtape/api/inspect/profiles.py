@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
-from gradtape.api.control.nested import kind_of
 from gradtape.api.inspect.picture import profile_card
 from gradtape.api.inspect.records import Recorder
 from gradtape.api.inspect.report import FunctionFigures, figures
 from gradtape.api.inspect.text import profile_text
 from gradtape.api.transforms.jit import every_jitted
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, kind_of
 from gradtape.locks import Rank, new_lock
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.runtime.profile.profiled_kernel import Moment, clock

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from gradtape.api.control.nested import kind_of
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import Jitted, jit
-from gradtape.errors import ArgumentError, counted
+from gradtape.errors import ArgumentError, counted, kind_of
 from gradtape.ir.printer import identifier, print_graph
 from gradtape.loops.printer import print_loops
 from gradtape.lower.numba.module import EntryPoint, print_module

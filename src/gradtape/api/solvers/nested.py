@@ -13,7 +13,7 @@ from gradtape.api.sparsity.transform import sparse_hessian, sparse_jacobian
 from gradtape.api.transforms.functional import hessian, jacobian
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import jit
-from gradtape.errors import ArgumentError, DtypeError
+from gradtape.errors import ArgumentError, DtypeError, kind_of
 from gradtape.lru import LRU
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
@@ -106,7 +106,7 @@ def _pair(given: Any, caller: str) -> Any:
     if isinstance(given, tuple) and len(given) == 2:
         return given
     raise ArgumentError(
-        f"gt.scipy.{caller}: bounds must be a pair (lower, upper), got a {type(given).__name__}",
+        f"gt.scipy.{caller}: bounds must be a pair (lower, upper), got {kind_of(given)}",
         where=user_site(),
         remedy="bounds=(0.0, 1.0), or two containers like x0 with numbers or arrays",
     )

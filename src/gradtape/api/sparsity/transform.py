@@ -22,7 +22,14 @@ from gradtape.api.transforms.recording import (
     split_aux,
     zeros_like,
 )
-from gradtape.errors import ArgumentError, DtypeError, GradtapeError, NonScalarOutputError, ShapeError
+from gradtape.errors import (
+    ArgumentError,
+    DtypeError,
+    GradtapeError,
+    NonScalarOutputError,
+    ShapeError,
+    kind_of,
+)
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, literal
 from gradtape.ops.core.indexing import gather_row
@@ -392,7 +399,7 @@ def _given_pattern(pattern: Any, caller: str) -> Any:
     given: Any = pattern
     if not scipy.sparse.issparse(pattern) and not isinstance(pattern, np.ndarray):
         raise DtypeError(
-            f"{caller}: pattern is a {type(given).__name__}",
+            f"{caller}: pattern is {kind_of(given)}",
             where=user_site(),
             remedy='choose "global" or "local", or give the pattern as a sparse matrix',
         )

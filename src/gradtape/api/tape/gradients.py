@@ -19,7 +19,7 @@ from gradtape.api.tape.endpoints import (
     seed_for,
     unconnected_choice,
 )
-from gradtape.errors import ArgumentError, DtypeError, ShapeError, TapeError, UnconnectedError
+from gradtape.errors import ArgumentError, DtypeError, ShapeError, TapeError, UnconnectedError, kind_of
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import is_inexact
@@ -274,7 +274,7 @@ def _entries(given: Any, argument: str, caller: str) -> list[Handle]:
                 remedy="pass the arrays that the traced function is given or computes",
             )
         raise DtypeError(
-            f"{caller}: {place} is a {type(entry).__name__}",
+            f"{caller}: {place} is {kind_of(entry)}",
             where=here.site,
             remedy="pass one Array or Variable, or a flat list of them",
         )
@@ -328,7 +328,7 @@ def _check_options(
     for argument, given in (("colocate_gradients_with_ops", colocate), ("gate_gradients", gate_gradients)):
         if not isinstance(given, bool | np.bool_):
             raise DtypeError(
-                f"{caller}: {argument} must be a bool, got a {type(given).__name__}",
+                f"{caller}: {argument} must be a bool, got {kind_of(given)}",
                 where=here.site,
                 why="by position, what follows name is colocate_gradients_with_ops, gate_gradients, aggregation_method",
                 remedy=f"{argument}=False",

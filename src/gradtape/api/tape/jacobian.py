@@ -23,7 +23,7 @@ from gradtape.api.tape.endpoints import (
 )
 from gradtape.api.tape.row_probe import check_rows
 from gradtape.config import config
-from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError
+from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Graph, TraceTag, Value, constant
 from gradtape.ir.op import NDArray
@@ -249,7 +249,7 @@ class _Request:
             return
         if isinstance(parallel_iterations, bool) or not isinstance(parallel_iterations, int | np.integer):
             raise DtypeError(
-                f"{caller}: parallel_iterations must be an int or None, got a {type(parallel_iterations).__name__}",
+                f"{caller}: parallel_iterations must be an int or None, got {kind_of(parallel_iterations)}",
                 where=here.site,
                 remedy="it says how many rows are computed at once; None for all",
             )
@@ -272,7 +272,7 @@ def chunk_limit(chunk_size: Any, memory: Any, caller: str) -> Bound:
             continue
         if isinstance(given, bool) or not isinstance(given, int | np.integer):
             raise DtypeError(
-                f"{caller}: {name} must be an int or None, got a {type(given).__name__}",
+                f"{caller}: {name} must be an int or None, got {kind_of(given)}",
                 where=here.site,
                 remedy=f"it says {meanings[name]}",
             )

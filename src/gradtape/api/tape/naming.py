@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from gradtape.api.control.nested import kind_of
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, kind_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
 

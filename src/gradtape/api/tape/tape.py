@@ -36,7 +36,15 @@ from gradtape.api.tape.record import (
     warn_of_integers,
     watchable,
 )
-from gradtape.errors import ArgumentError, DtypeError, GradtapeWarning, TapeError, note_recursion, warn
+from gradtape.errors import (
+    ArgumentError,
+    DtypeError,
+    GradtapeWarning,
+    TapeError,
+    kind_of,
+    note_recursion,
+    warn,
+)
 from gradtape.habits import TAPE as TAPE_HABITS
 from gradtape.habits import Missing
 from gradtape.ir.builder import here
@@ -105,7 +113,7 @@ class GradientTape(Jacobians):
         ):
             if type(given) is not bool and not isinstance(given, np.bool_):
                 raise DtypeError(
-                    f"{argument} must be a bool, got a {type(given).__name__}",
+                    f"{argument} must be a bool, got {kind_of(given)}",
                     where=user_site(),
                     remedy=f"gt.GradientTape({argument}={bool(given) if isinstance(given, int) else True})",
                 )

@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any
 
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, kind_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
 
@@ -16,7 +16,7 @@ def check_callable(function: Any, caller: str) -> None:
     if not callable(function):
         of_array = isinstance(function, Handle)
         raise ArgumentError(
-            f"{caller} got a {type(function).__name__}, which cannot be called",
+            f"{caller} got {kind_of(function)}, which cannot be called",
             where=user_site(),
             why="it transforms functions: what has been computed is followed by a tape" if of_array else "",
             remedy="pass the function that computes it, or use tape.gradient(y, x)"

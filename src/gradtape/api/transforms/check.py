@@ -7,11 +7,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from gradtape.api.control.nested import kind_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.recording import recordable_body
-from gradtape.errors import ArgumentError, DtypeError, GradientCheckError, IntegerInputError
+from gradtape.errors import ArgumentError, DtypeError, GradientCheckError, IntegerInputError, kind_of
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten
 

@@ -17,7 +17,7 @@ from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import differentiable_leaves, named, recordable_body, split_aux
-from gradtape.errors import ArgumentError, DtypeError, StructureError
+from gradtape.errors import ArgumentError, DtypeError, StructureError, kind_of
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value, literal
 from gradtape.ir.types import Shape, is_inexact
@@ -265,7 +265,7 @@ def hvp(
         if not isinstance(given, tuple | list) or not given:
             raise StructureError(
                 f"hvp: {argument} must be a tuple or list with one entry per argument, got "
-                f"{'an empty one' if isinstance(given, tuple | list) else f'a {type(given).__name__}'}",
+                f"{'an empty one' if isinstance(given, tuple | list) else kind_of(given)}",
                 where=here.site,
                 remedy="gt.hvp(f, (x,), (v,))",
             )
@@ -464,7 +464,7 @@ def target_value(leaf: Any, caller: str) -> Value:
     """Return a result that must be a float."""
     if not isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex):
         raise DtypeError(
-            f"{caller} needs a function that returns arrays of floats; this one returned a {type(leaf).__name__}",
+            f"{caller} needs a function that returns arrays of floats; this one returned {kind_of(leaf)}",
             where=here.site,
             remedy="return arrays or nests of them; has_aux=True for a pair of them and something else",
         )

@@ -28,7 +28,7 @@ from gradtape.api.transforms.recording import (
     split_aux,
     zeros_like,
 )
-from gradtape.errors import NonScalarOutputError, StructureError
+from gradtape.errors import NonScalarOutputError, StructureError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.kinds.operands import as_value
@@ -432,7 +432,7 @@ def _scalar(result: Any, caller: str, kind: str = "f") -> Value:
         result = values_of(result)
     if not isinstance(result, Handle | np.ndarray | np.generic | int | float | complex):
         raise NonScalarOutputError(
-            f"{caller} needs a function that returns one number; this one returned a {type(result).__name__}",
+            f"{caller} needs a function that returns one number; this one returned {kind_of(result)}",
             where=user_site(),
             why="only a single number has a gradient",
             remedy="return a number (has_aux=True for a number and something else); for many numbers use vjp or a jacobian",

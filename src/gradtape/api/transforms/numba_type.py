@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, kind_of
 from gradtape.ir.expressions import dtype_name
 from gradtape.ir.graph import Value
 from gradtape.lower.llvm.writer import KERNEL
@@ -307,7 +307,7 @@ def _nested(tree: Any) -> str:
     if isinstance(tree, str):
         return tree
     if not isinstance(tree, tuple | list):
-        raise _refusal(f"a function that returns a {type(tree).__name__} cannot be called from @njit code")
+        raise _refusal(f"a function that returns {kind_of(tree)} cannot be called from @njit code")
     return f"({''.join([_nested(part) + ', ' for part in tree])})"
 
 

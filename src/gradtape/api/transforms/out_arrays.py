@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import ArgumentError, DtypeError, InPlaceError, ShapeError
+from gradtape.errors import ArgumentError, DtypeError, InPlaceError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.handle import Handle, is_followed
@@ -77,14 +77,14 @@ def _check(target: Any, leaf: Any, name: str) -> None:
     """Raise an error unless an array can take a result as it is."""
     if not isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex):
         raise DtypeError(
-            f"{name} with out= returned a {type(leaf).__name__}",
+            f"{name} with out= returned {kind_of(leaf)}",
             where=here.site,
             why="only arrays and numbers can be written",
             remedy="call it without out=",
         )
     if not isinstance(target, Handle | np.ndarray):
         raise DtypeError(
-            f"{name}: out= has a {type(target).__name__}",
+            f"{name}: out= has {kind_of(target)}",
             where=here.site,
             remedy="give an ndarray for each result: out=np.empty(shape)",
         )

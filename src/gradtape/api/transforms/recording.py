@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.api.operands import fitted, traceable, traceable_operand
 from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.jit import Jitted
-from gradtape.errors import GradtapeError, IntegerInputError, StructureError
+from gradtape.errors import GradtapeError, IntegerInputError, StructureError, kind_of
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
@@ -198,7 +198,7 @@ def split_aux(result: Any, caller: str) -> tuple[Any, Any]:
 
 
 def _described(result: Any) -> str:
-    return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
+    return kind_of(result)
 
 
 def named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import named, recordable_body
-from gradtape.errors import ArgumentError, DtypeError, ShapeError
+from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
@@ -279,7 +279,7 @@ def _result(leaf: Any, caller: str) -> Value:
         return leaf.value
     if not isinstance(leaf, np.ndarray | np.generic | int | float | complex):
         raise DtypeError(
-            f"{caller}: the function returned a {type(leaf).__name__}",
+            f"{caller}: the function returned {kind_of(leaf)}",
             where=here.site,
             remedy="return arrays, numbers, None, or nests of these",
         )

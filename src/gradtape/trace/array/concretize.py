@@ -6,6 +6,7 @@ import cmath
 import math
 import sys
 from collections.abc import Callable, Sequence
+from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
@@ -14,7 +15,10 @@ import numpy as np
 from gradtape.errors import (
     ArraySubclassError,
     ConcretizationError,
+    GradtapeError,
     GradtapeWarning,
+    is_internal,
+    is_users,
     warn,
 )
 from gradtape.ir.graph import Value
@@ -196,6 +200,27 @@ def _instead_in(package: str) -> str:
     return IN_PACKAGES.get(package) or (
         f"{package} computes with numbers: call it outside, or as gt.callback(f, result_like, x), to which gt.custom_vjp gives a "
         "derivative"
+    )
+
+
+def note_package(error: Exception, name: str) -> None:
+    """Let an error that a package raised while a function was traced say what to do instead of giving it what is traced.
+
+    Packages that look at an array before they ask for its numbers raise errors of their own (pandas: no numeric types to aggregate).
+    """
+    frames = [frame for frame, _ in walk_tb(error.__traceback__) if not is_internal(frame)]
+    if isinstance(error, GradtapeError | LookupError | OSError) or not frames or is_users(frames[-1]):
+        return
+    package = frames[-1].f_globals.get("__name__", "").partition(".")[0]
+    users = [(frame, line) for frame, line in walk_tb(error.__traceback__) if is_users(frame)]
+    said = any("what to do: " in note for note in getattr(error, "__notes__", ()))
+    if package not in IN_PACKAGES or not users or said:
+        return
+    frame, line = users[-1]
+    error.add_note(
+        f"  where: {frame.f_code.co_filename}:{line} in {frame.f_code.co_name}, while {name} was traced\n"
+        f"  why: {package} is given arrays of which it cannot have the numbers yet, if they are traced\n"
+        f"  what to do: {IN_PACKAGES[package]}"
     )
 
 

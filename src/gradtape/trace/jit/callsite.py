@@ -26,6 +26,7 @@ from gradtape.errors import (
     SideEffectWarning,
     TraceLimitWarning,
     counted,
+    kind_of,
     warn,
 )
 from gradtape.ir.builder import here
@@ -866,7 +867,7 @@ def _constant_result(leaf: Any) -> Callable[[], Any]:
         return snapshot.copy
     if comes_later(leaf):
         raise DtypeError(
-            f"the jitted function returned a {type(leaf).__name__}",
+            f"the jitted function returned {kind_of(leaf)}",
             where=user_site(),
             why="what it gives would be computed after the function was traced",
             remedy="return an array, or a list or tuple of arrays",

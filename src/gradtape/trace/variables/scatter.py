@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
@@ -68,7 +68,7 @@ def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
     """
     if not isinstance(slices, IndexedSlices):
         raise DtypeError(
-            f"{caller}: slices must be IndexedSlices, got a {type(slices).__name__}",
+            f"{caller}: slices must be IndexedSlices, got {kind_of(slices)}",
             where=here.site,
             remedy="gt.IndexedSlices(values, indices), or the gradient of a table that is read by gathers of its rows",
         )

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.config import config
-from gradtape.errors import ArgumentError, DtypeError, ShapeError
+from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, constant
 from gradtape.ir.op import NDArray
@@ -94,7 +94,7 @@ class Variable(Array):
         here.site = user_site()
         if not isinstance(trainable, bool | np.bool_):
             raise DtypeError(
-                f"Variable: trainable must be a bool, got a {type(trainable).__name__}",
+                f"Variable: trainable must be a bool, got {kind_of(trainable)}",
                 where=here.site,
                 remedy="gt.Variable(x, trainable=False)",
             )
@@ -433,7 +433,7 @@ for _name in (
 def _checked_name(name: Any) -> str | None:
     if name is not None and not isinstance(name, str):
         raise DtypeError(
-            f"Variable: name must be a str, got a {type(name).__name__}",
+            f"Variable: name must be a str, got {kind_of(name)}",
             where=here.site,
             remedy='gt.Variable(x, name="weights")',
         )

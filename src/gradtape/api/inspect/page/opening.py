@@ -10,12 +10,11 @@ from pathlib import Path
 from types import MethodType
 from typing import Any
 
-from gradtape.api.control.nested import kind_of
 from gradtape.api.inspect.page.document import write_page
 from gradtape.api.inspect.page.model import watch_call
 from gradtape.api.inspect.page.server import PageServer
 from gradtape.api.transforms.jit import Jitted
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, kind_of
 from gradtape.trace.source.sites import user_site
 
 

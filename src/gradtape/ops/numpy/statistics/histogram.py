@@ -11,12 +11,12 @@ from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, FLOAT64, INTP, is_inexact
-from gradtape.kinds.arguments import as_array, as_int, common_dtype, concrete
+from gradtape.kinds.arguments import as_array, as_int, common_dtype, concrete, known_numbers
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
-from gradtape.ops.core.elementwise.logic import equal
+from gradtape.ops.core.elementwise.logic import equal, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import gather, getitem, put_add
 from gradtape.ops.core.join import full
@@ -149,10 +149,13 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 @implements(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Value:
-    """Follow `numpy.bincount` for known positions, on whose maximum the length depends; the weights may be
-    traced."""
+    """Follow `numpy.bincount`. The length depends on the greatest position: if that is not known while tracing, a trace guards it."""
+    least = as_int(minlength, "minlength")
+    known = known_numbers(x)
+    if known is None:
+        return _bincount_of_traced(as_array(x), weights, least)
     positions = concrete(x, "x")
-    counts = np.bincount(positions, minlength=as_int(minlength, "minlength"))
+    counts = np.bincount(positions, minlength=least)
     if weights is None or positions.size == 0:  # for which NumPy forgets the weights
         return as_array(counts)
     length = counts.size
@@ -160,3 +163,22 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Value:
     if w.shape != positions.shape:
         raise ValueError("The weights and list don't have the same length.")
     return put_add(full((length,), 0, FLOAT64), convert(w, FLOAT64), as_array(positions.astype(INTP)))
+
+
+def _bincount_of_traced(x: Value, weights: Any, least: int) -> Value:
+    """Count positions that are known when the program runs."""
+    np.bincount(
+        np.zeros((1,) * x.ndim, x.dtype), minlength=least
+    )  # raises NumPy's errors for shapes, dtypes and lengths
+    if not x.size:
+        return full((least,), 0, INTP)
+    if x.dtype.kind != "b" and as_int(convert(less(min_(x), 0), INTP), "the sign of the least position"):
+        raise ValueError("'list' argument must have no negative elements")
+    positions = convert(x, INTP)
+    length = max(as_int(max_(positions), "the greatest position") + 1, least)
+    if weights is None:
+        return put_add(full((length,), 0, INTP), np.ones(x.size, INTP), positions)
+    w = as_array(weights)
+    if w.shape != x.shape:
+        raise ValueError("The weights and list don't have the same length.")
+    return put_add(full((length,), 0, FLOAT64), convert(w, FLOAT64), positions)
