@@ -83,7 +83,7 @@ def test_accumulate(row: Accumulate, sample: tuple[Any, ...], traced_indices: bo
     base_shape, v_shape, indices, params = sample
     base, v = numbers(base_shape, v_shape)
     expected = base.copy()
-    read = readers(indices, base_shape)
+    read = readers(row.split((base, v, *indices))[2], base_shape)
     for j in positions(v_shape):
         target = row.target(j, base_shape, *read, **params)
         expected[target] = v[j] if row.combine == "set" else expected[target] + v[j]

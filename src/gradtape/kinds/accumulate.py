@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gradtape.ir.builder import emit
 from gradtape.ir.graph import Node, Value
@@ -13,6 +13,8 @@ from gradtape.ir.types import Aval, aval
 from gradtape.kinds.index_map import Index
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import register
+
+T = TypeVar("T")
 
 
 class Accumulate(Op):
@@ -32,6 +34,9 @@ class Accumulate(Op):
         ``(ct, node) -> (ct of base, ct of v)``, both as values.
     lead : callable or None
         ``(size, **params) -> params`` where base and v have one axis more in front; None for rows that take index arrays.
+    without_starts : Accumulate or None
+        For a row whose last input says again what the index array says, for kernels: where the segment of v begins that belongs to each
+        element of base. It is the row that does the same without that input.
     samples : sequence of tuples
         ``(base shape, v shape, index arrays, params)``.
     """
@@ -45,6 +50,7 @@ class Accumulate(Op):
         target: Callable[..., Index],
         transpose: Callable[[Value, Node], tuple[Value, Value]],
         lead: Callable[..., dict[str, Any]] | None = None,
+        without_starts: Accumulate | None = None,
         samples: Sequence[tuple[Any, ...]] = (),
     ) -> None:
         super().__init__(name)
@@ -53,10 +59,17 @@ class Accumulate(Op):
         self.target = target
         self.transpose_rule = transpose
         self.lead_rule = lead
+        self.without_starts = without_starts
         self.samples = samples
 
     def __call__(self, base: Any, v: Any, *indices: Any, **params: Any) -> Value:
         return emit(self, [as_value(base), as_value(v), *[as_value(index) for index in indices]], **params)
+
+    def split(self, operands: Sequence[T]) -> tuple[T, T, list[T], list[T]]:
+        """Return base, v, the index arrays, and the starts of segments of a node's inputs, or of what stands for them."""
+        base, v, *indices = operands
+        end = len(indices) - (self.without_starts is not None)
+        return base, v, indices[:end], indices[end:]
 
     def lead(self, size: int, **params: Any) -> dict[str, Any]:
         """Return the parameters for a base and values with an axis of this size more in front."""

@@ -138,14 +138,16 @@ def _accumulate(
     op: Accumulate, node: Node, operands: Operands, mapped: Flags, size: int
 ) -> tuple[Value, ...]:
     base, v = all_in_front(operands[:2], mapped[:2], size)
-    indices = list(operands[2:])
+    *_, indices, starts = op.split(operands)
     if not indices:
         return (op(base, v, **op.lead(size, **node.params)),)
     picked, rank = len(indices), node.inputs[2].ndim
     if not any(mapped[2:]):
-        return (to_front(op(from_front(base, picked), from_front(v, rank), *indices, **node.params), picked),)
-    indices = all_in_front(indices, mapped[2:], size)
-    return (op(base, v, counter(size, indices[0].shape), *indices, **node.params),)
+        inner = op(from_front(base, picked), from_front(v, rank), *indices, *starts, **node.params)
+        return (to_front(inner, picked),)
+    indices = all_in_front(indices, op.split(mapped)[2], size)
+    row = op.without_starts or op
+    return (row(base, v, counter(size, indices[0].shape), *indices, **node.params),)
 
 
 def counter(size: int, shape: tuple[int, ...]) -> Value:

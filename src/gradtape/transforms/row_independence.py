@@ -103,8 +103,10 @@ def _counting_axis(index: Value, rows: int) -> int:
 
 
 def _accumulate(node: Node, axes: Axes, rows: int) -> int:
-    base, v, *placing = axes
-    params, indices = node.params, node.inputs[2:]
+    op = node.op
+    assert isinstance(op, Accumulate)
+    base, v, placing, _ = op.split(axes)
+    params, indices = node.params, op.split(node.inputs)[2]
     if indices:
         rank = indices[0].ndim
         leading = {axis for axis in (*placing, v) if axis is not None and axis < rank}

@@ -273,6 +273,19 @@ def test_wrong_index_arrays_of_scipys_own_are_refused():
         gt.jit(lambda x: wrong @ x)(X)
 
 
+def test_index_arrays_that_are_written_to_are_seen():
+    """A pattern is compared with its copy in each call, though its arrays are the same objects."""
+    compiled = gt.jit(lambda matrix, x: matrix @ x)
+    matrix, x = A.copy(), X.copy()
+    for _ in range(3):
+        np.testing.assert_allclose(compiled(matrix, x), matrix.toarray() @ x, rtol=1e-13)
+    matrix.indices[:] = (matrix.indices + 1) % 4
+    np.testing.assert_allclose(compiled(matrix, x), matrix.toarray() @ x, rtol=1e-13)
+    (slope,) = gt.grad(lambda matrix: np.sum((matrix @ x) ** 2), argnums=(0,))(matrix)
+    np.testing.assert_array_equal(slope.indices, matrix.indices)
+    assert gt.jit(lambda other: other @ x)(A.tocsc()).shape == (5,)
+
+
 def test_rows_that_are_empty_or_begin_late():
     for dense_ in ([[0.0, 0], [1, 2], [0, 0]], [[3.0, 4], [0, 0], [5, 0]], np.zeros((3, 2))):
         part = sp.csr_array(np.asarray(dense_))

@@ -6,12 +6,11 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INT64
+from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.cumulative import Cumulative
-from gradtape.kinds.index_map import is_zero
 from gradtape.kinds.join import starts
 from gradtape.kinds.reduction import Reduction
 from gradtape.loops.affine import Position, Var, affine, flat, interval
@@ -23,12 +22,11 @@ from gradtape.loops.ir import (
     For,
     Guard,
     Index,
-    IndexSwitch,
     Load,
     LoopProgram,
     Number,
     Register,
-    Statement,
+    SequentialFor,
     Store,
     const,
 )
@@ -41,7 +39,7 @@ from gradtape.lower.schedule.element_interpreter import Where
 from gradtape.lower.schedule.fusion import Block, FusedLoop
 from gradtape.lower.schedule.nests import LoopNest
 from gradtape.lower.schedule.order import Schedule
-from gradtape.ops.core.elementwise.arithmetic import add, multiply
+from gradtape.ops.core.elementwise.arithmetic import add, multiply, subtract
 from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, equal, greater, less, not_equal
 from gradtape.ops.core.elementwise.select import where
 
@@ -53,7 +51,6 @@ class Builder(ElementBuilder):
         super().__init__(plan, context)
         self._values: dict[LoopNest, list[Position]] = {}
         self._accumulators: dict[LoopNest, tuple[Register, ...]] = {}
-        self._runs: dict[LoopNest, tuple[Register, Register]] = {}
         self._emitters: dict[str, Callable[[LoopNest, Where], None]] = {
             "elementwise": self._elementwise,
             "reduce": self._reduce,
@@ -100,8 +97,10 @@ class Builder(ElementBuilder):
                 if nest.first_reduced() == level:
                     self._begin(nest, level)
                 if nest.kind == "scatter" and level == 0:
+                    if is_segmented(nest) and loop.nests == [nest]:
+                        self._segments(nest)
+                        return
                     self._copy_base(nest)
-                    self._begin_runs(nest)
             if nest.accumulates_along(level):
                 register = Register(self.fresh("a"), nest.value.dtype)
                 self.emit(Declare(register, const(0, nest.value.dtype)))
@@ -112,10 +111,6 @@ class Builder(ElementBuilder):
         for nest in loop.nests:
             if nest.accumulates_along(level):
                 del self._accumulators[nest]
-            elif nest in self._runs:
-                last, total = self._runs.pop(nest)
-                for statement_ in self._end_of_run(nest, last, total):
-                    self.emit(statement_)
             elif nest.first_reduced() == level and nest.kind not in ("scatter", "join"):
                 self._finish(nest)
             elif nest.trailing_reduced() == level and nest.first_reduced() < level:
@@ -247,24 +242,13 @@ class Builder(ElementBuilder):
     def _scatter(self, nest: LoopNest, values: Where) -> None:
         node, storage = nest.node, self._memory(nest)
         assert node is not None
-        base, v, *indices = node.inputs
-        op: Any = node.op
+        op = node.op
+        assert isinstance(op, Accumulate)
+        base, v, indices, _ = op.split(node.inputs)
         index = nest.operand_index(values)
         element = self.element(v, index)
         position = self.positions(op.target, index, base.shape, indices, node.params)
         address = flat(position, base.shape)
-        if nest in self._runs:
-            last, total = self._runs[nest]
-            goes_on = self.function(equal, (last, Index(address)), BOOL, here=True)
-            ends = [
-                *self._end_of_run(nest, last, total),
-                Assign(total, self.zero(v)),
-                Assign(last, Index(address)),
-            ]
-            number = self.function(where, (goes_on, const(1, INT64), const(0, INT64)), INT64, here=True)
-            self.emit(IndexSwitch(number, (ends, [])))
-            self.emit(Assign(total, self.function(add, (total, element), v.dtype, here=True)))
-            return
         if op.combine == "add":
             before = Register(self.fresh("s"), nest.value.dtype)
             self.emit(Load(before, storage, address))
@@ -282,23 +266,34 @@ class Builder(ElementBuilder):
             lambda index: self.emit(Store(storage, flat(index, base.shape), self.element(base, index))),
         )
 
-    def _begin_runs(self, nest: LoopNest) -> None:
-        """Declare the last position and its sum for a scatter to sorted positions: additions in memory would wait for one another."""
+    def _segments(self, nest: LoopNest) -> None:
+        """Emit a scatter to sorted positions: a loop over the elements of the result, and in it one over what is added to each."""
         assert nest.node is not None
-        self._runs.pop(nest, None)
-        base = nest.node.inputs[0]
-        if not nest.node.params.get("is_sorted") or len(nest.axes) != 1 or not is_zero(base):
-            return
-        last, total = Register(self.fresh("a"), INT64), Register(self.fresh("a"), base.dtype)
-        self.emit(Declare(last, const(0, INT64)))
-        self.emit(Declare(total, const(0, base.dtype)))
-        self._runs[nest] = (last, total)
+        op = nest.node.op
+        assert isinstance(op, Accumulate)
+        base, v, _, (starts,) = op.split(nest.node.inputs)
 
-    def _end_of_run(self, nest: LoopNest, last: Register, total: Register) -> list[Statement]:
-        """Return statements that store the sum at the last position."""
-        known = Register(self.fresh("k"), INT64)
-        place = affine(Var(known.name, 0, max(nest.value.size - 1, 1)))
-        return [Compute(known, "identity", None, (last,)), Store(self._memory(nest), place, total)]
+        def store(index: Where) -> None:
+            (element,) = index
+            first, end = [self.element(starts, (element + k,)) for k in (0, 1)]
+            total = Register(self.fresh("a"), base.dtype)
+            self.emit(Declare(total, self.element(base, index)))
+            term = Var(self.fresh("i_"), 0, max(v.size - 1, 1))
+            terms = SequentialFor(term, [], self.function(subtract, (end, first), INT64))
+            self.depth_of[term.name] = len(self.scopes)
+            self.scopes.append(LoopScope(terms.body))
+            place = self.function(add, (first, Index(affine(term))), INT64)
+            assert isinstance(place, Register)
+            position = affine(Var(place.name, 0, max(v.size - 1, 1)))
+            more = self.function(add, (total, self.element(v, (position,))), base.dtype, here=True)
+            self.emit(Assign(total, more))
+            self.scopes.pop()
+            self.emit(terms)
+            found = Register(self.fresh("t"), base.dtype)
+            self.emit(Compute(found, "identity", None, (total,)))
+            self.emit(Store(self._memory(nest), element, found))
+
+        self.over(base.shape, store)
 
     def _join(self, nest: LoopNest, values: Where) -> None:
         node, storage = nest.node, self._memory(nest)
@@ -391,6 +386,18 @@ class Builder(ElementBuilder):
         self.emit(Compute(final, "identity", None, (register,)))
         self.depth_of[final.name] = len(self.scopes) - 1
         self.emit_result(nest, index, final)
+
+
+def is_segmented(nest: LoopNest) -> bool:
+    """Return whether a scatter adds up numbers that are in the order of their positions."""
+    node = nest.node
+    return (
+        node is not None
+        and isinstance(node.op, Accumulate)
+        and node.op.without_starts is not None
+        and len(nest.axes) == 1
+        and all(value.size for value in node.inputs[:2])
+    )
 
 
 def _identity(nest: LoopNest) -> Number:

@@ -11,6 +11,7 @@ from typing import Final
 
 from gradtape.ir.budget import spend
 from gradtape.ir.graph import Literal, Node, Value
+from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.loops.affine import Affine, Position, Var, affine, interval
 from gradtape.lower.schedule.costs import (
@@ -151,11 +152,13 @@ class _Analysis(ElementInterpreter[float]):
                 ]
                 self.element(value, tuple(position))
         elif nest.kind == "scatter":
-            base, v, *indices = node.inputs
+            op = node.op
+            assert isinstance(op, Accumulate)
+            base, v, indices, starts = op.split(node.inputs)
             access.base_index = whole(base)
-            self._whole((base,))
+            self._whole((base, *starts))
             if v.size:
-                access.target = self.positions(node.op.target, index, base.shape, indices, node.params)  # type: ignore[attr-defined]
+                access.target = self.positions(op.target, index, base.shape, indices, node.params)
                 self.element(v, index)
         elif isinstance(node.op, Matrix):
             self._whole([node.inputs[place] for place in node.op.reads])

@@ -80,12 +80,16 @@ def _put(base: NDArray, v: NDArray, *indices: NDArray) -> NDArray:
     return out
 
 
-def _put_add(
-    base: NDArray, v: NDArray, *indices: NDArray, is_sorted: bool = False, in_bounds: bool = False
-) -> NDArray:
+def _put_add(base: NDArray, v: NDArray, *indices: NDArray, in_bounds: bool = False) -> NDArray:
     out = base.copy()
     np.add.at(out, indices, v)
     return out
+
+
+def _segment_add(
+    base: NDArray, v: NDArray, targets: NDArray, starts: NDArray, in_bounds: bool = False
+) -> NDArray:
+    return _put_add(base, v, targets)
 
 
 def distinct(indices: Sequence[Value], extents: Sequence[int]) -> bool:
@@ -134,9 +138,7 @@ def _put_transpose(ct: Value, node: Node) -> tuple[Value, Value]:
     return put_row(ct, zeros_like(node.inputs[1]), *indices), v
 
 
-def _put_target(
-    j: Index, base: Shape, *readers: Any, is_sorted: bool = False, in_bounds: bool = False
-) -> Index:
+def _put_target(j: Index, base: Shape, *readers: Any, in_bounds: bool = False) -> Index:
     return _gather_source(j, base, *readers)
 
 
@@ -163,12 +165,29 @@ put_add: Accumulate = accumulate(
     transpose=lambda ct, node: (ct, gather_row(ct, *node.inputs[2:], **_bounds(node.params))),
     samples=(
         *_PUT_SAMPLES,
-        ((5,), (6,), [np.array([0, 0, 2, 2, 2, 4])], {"is_sorted": True, "in_bounds": True}),
+        ((5,), (6,), [np.array([0, 0, 4, 2, 2, 4])], {"in_bounds": True}),
     ),
 )
-"""With ``is_sorted`` equal indices follow one another, so that kernels add up in a register what belongs to the same element.
+"""With ``in_bounds`` the indices are known to be inside."""
 
-With ``in_bounds`` they are known to be inside."""
+segment_add: Accumulate = accumulate(
+    "segment_add",
+    combine="add",
+    evaluate=_segment_add,
+    target=_put_target,
+    transpose=lambda ct, node: (ct, gather_row(ct, node.inputs[2], **_bounds(node.params))),
+    without_starts=put_add,
+    samples=(
+        ((5,), (6,), [np.array([0, 0, 2, 2, 2, 4]), np.array([0, 2, 2, 5, 5, 6])], {"in_bounds": True}),
+        ((3, 2), (4, 2), [np.array([0, 1, 1, 2]), np.array([0, 1, 3, 4])], {}),
+        ((2,), (0,), [np.zeros(0, int), np.zeros(3, int)], {}),
+    ),
+)
+"""`put_add` of v along its first axis, where equal indices follow one another: ``base[i] += sum(v[starts[i]:starts[i + 1]])``.
+
+It has the indices and the starts, one more than there are elements: a kernel goes from start to start with the sum in a register, and
+derivatives gather by the indices.
+"""
 
 
 def _update(base: NDArray, v: NDArray, *, starts: Shape, strides: Shape) -> NDArray:

@@ -18,7 +18,8 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import HOOKS
-from gradtape.ops.core.indexing import gather_row, put_add
+from gradtape.lru import LRU
+from gradtape.ops.core.indexing import gather_row, put_add, segment_add
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.preallocated import to_ndarray
@@ -96,7 +97,10 @@ def segment_sums(terms: Any, targets: NDArray, count: int) -> Array:
     zeros = broadcast_to(literal(0, value.dtype), (count, *value.shape[1:]))
     index, facts = known_index(np.asarray(targets), count)
     if np.all(targets[1:] >= targets[:-1]):
-        facts["is_sorted"] = True
+        starts = constant(
+            np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=count))]).astype(INTP)
+        )
+        return Array(segment_add(zeros, value, index, starts, **facts))
     return Array(put_add(zeros, value, index, **facts))
 
 
@@ -802,23 +806,44 @@ class Pattern:
         matrix.data = data
         return matrix
 
-    def _arrays(self) -> list[NDArray]:
-        fields = [self._fields[name] for name in ("indices", "indptr", "coords") if name in self._fields]
-        return [part for field in fields for part in (field if isinstance(field, tuple) else (field,))]
-
-    def __eq__(self, other: object) -> bool:
+    def is_of(self, kind: type, fields: dict[str, Any]) -> bool:
+        """Return whether a matrix of a class with these attributes has this pattern."""
         return (
-            isinstance(other, Pattern)
-            and self._kind is other._kind
-            and self._fields["_shape"] == other._fields["_shape"]
-            and all(map(np.array_equal, self._arrays(), other._arrays()))
+            self._kind is kind
+            and self._fields["_shape"] == fields["_shape"]
+            and all(map(np.array_equal, _index_arrays(self._fields), _index_arrays(fields)))
         )
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Pattern) and self.is_of(other._kind, other._fields))
+
     def __hash__(self) -> int:
-        return hash((self._kind, self._fields["_shape"], len(self._arrays()[0])))
+        return hash((self._kind, self._fields["_shape"], len(_index_arrays(self._fields)[0])))
 
     def __repr__(self) -> str:
         return f"<pattern of a {self._kind.__name__} of shape {self._fields['_shape']}>"
+
+
+_SEEN: Final[LRU[tuple[int, ...], Pattern]] = LRU(lambda: 8)
+"""Patterns by the identities of the index arrays that they were copied from."""
+
+
+def pattern_of(matrix: Any) -> Pattern:
+    """Return the pattern of a matrix: the same object as before for the same arrays, unless they were written to.
+
+    So the call of a compiled function compares the index arrays once, and copies none.
+    """
+    fields = vars(matrix)
+    key = tuple(map(id, _index_arrays(fields)))
+    known = _SEEN.get(key)
+    if known is None or not known.is_of(type(matrix), fields):
+        _SEEN[key] = known = Pattern(matrix)
+    return known
+
+
+def _index_arrays(fields: dict[str, Any]) -> list[NDArray]:
+    found = [fields[name] for name in ("indices", "indptr", "coords") if name in fields]
+    return [part for field in found for part in (field if isinstance(field, tuple) else (field,))]
 
 
 def _copied(field: Any) -> Any:
@@ -833,7 +858,7 @@ def register_containers(module: Any) -> None:
         for suffix in ("array", "matrix"):
             register_node(
                 getattr(module, f"{kind}_{suffix}"),
-                lambda matrix: ((matrix.data,), Pattern(matrix), ("data",)),
+                lambda matrix: ((matrix.data,), pattern_of(matrix), ("data",)),
                 lambda pattern, children: pattern.filled(*children),
             )
 

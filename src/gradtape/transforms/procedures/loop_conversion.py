@@ -340,8 +340,9 @@ class _Conversion:
         return virtual if node.out.ndim else virtual.element(self.build, ())
 
     def _accumulate(self, node: Node, operands: Sequence[Held], in_place: bool) -> Held:
-        op, (base, v, *indices), params = node.op, operands, node.params
+        op, params = node.op, node.params
         assert isinstance(op, Accumulate)
+        base, v, indices, _ = op.split(operands)
         target = base if in_place else self._stored(base, node.inputs[0].aval)
         assert isinstance(target, Buffer)
         if not isinstance(v, Value) and target.pointer in v.reads():

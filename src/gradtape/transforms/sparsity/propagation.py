@@ -167,7 +167,7 @@ def _mixed(
 def _accumulate(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
     op = node.op
     assert isinstance(op, Accumulate)
-    base, v, *indices = node.inputs
+    base, v, indices, _ = op.split(node.inputs)
     below, above = given[:2]
     arrays = [known.numbers(index) for index in indices]
     ready = [array for array in arrays if array is not None]
