@@ -165,7 +165,7 @@ class _Mapping:
                 given[k]._contiguous = False  # which view NumPy's element would be is not known
         arguments, keywords = unflatten(spec, given)
         substituted = {single: wholes[k] for k, single in singles.items()}
-        tag.whole = _wholes_of(substituted, size, tag)
+        tag.whole, tag.element = _elements_of(substituted, size, tag)
         moment = moment_now()
         try:
             results = recordable_body(self._function)(*arguments, **keywords)
@@ -173,11 +173,11 @@ class _Mapping:
             values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
             known = [value for value in values if value is not None]
             seen = [value for shown, _ in tag.deferred for value in shown]
-            rolled = iter(rolled_since(moment, [*known, *seen], list(singles.values())))
+            rolled = iter(rolled_since(moment, [*known, *seen], list(substituted)))
             values = [None if value is None else next(rolled) for value in values]
             seen = list(rolled)
         finally:
-            tag.whole = None
+            tag.whole = tag.element = None
             tag.finish()
         batched = batch(
             [*[value for value in values if value is not None], *seen],
@@ -263,15 +263,22 @@ class _Mapping:
         return Array(from_front(whole, axis % whole.ndim))
 
 
-def _wholes_of(substituted: dict[Value, Value], size: int, tag: Mapped) -> Callable[[Value], Value]:
-    """Return the function that computes the values of all elements from those of one."""
+def _elements_of(
+    substituted: dict[Value, Value], size: int, tag: Mapped
+) -> tuple[Callable[[Value], Value], Callable[[Value, bool], Value]]:
+    """Return the functions that compute the values of all elements from those of one, and let one stand for those of all."""
     found: dict[Value, Any] = dict(substituted)
 
     def whole(value: Value) -> Value:
         (made,) = batch_more([value], found, size, lambda each: tag not in each.tags)
         return in_front(made.value, size) if isinstance(made, Shared) else made
 
-    return whole
+    def element(whole: Value, weak: bool) -> Value:
+        single = Value(aval(whole.shape[1:], whole.dtype, weak), tags=(tag,))
+        substituted[single] = found[single] = whole
+        return single
+
+    return whole, element
 
 
 def _result(leaf: Any, caller: str) -> Value:

@@ -176,15 +176,18 @@ class Mapped(Abstract):
         Pairs of values and a function of their arrays of all elements, which is called when the mapped function has returned.
     whole : callable or None
         ``(value) -> Value`` of all elements, the mapped axis in front; None where they are not known while one element is traced.
+    element : callable or None
+        ``(whole, weak) -> value``: lets a value stand for the elements of another one along its first axis. None where `whole` is.
     """
 
-    __slots__ = ("deferred", "depth", "whole")
+    __slots__ = ("deferred", "depth", "element", "whole")
 
     def __init__(self, described: str, remedy: str = "", *, depth: int = 0) -> None:
         super().__init__(described, remedy)
         self.depth = depth
         self.deferred: list[Any] = []
         self.whole: Callable[[Value], Value] | None = None
+        self.element: Callable[[Value, bool], Value] | None = None
 
     why = "one element stands for all elements along the mapped axis, and they need not agree"
     instead = "use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend on values"

@@ -379,6 +379,48 @@ class IterationDraws:
         return np.ascontiguousarray(numbers[::-1]) if self._reverse else numbers
 
 
+class ElementDraws:
+    """A call in a mapped function whose parameters differ between the elements: each one draws from the same state.
+
+    Afterwards the generator is where the draw for the first element has left it. A rejection sampler takes as many numbers of the
+    generator as its parameters need.
+
+    Parameters
+    ----------
+    sampler : callable
+        Draws for one element.
+    is_mapped : sequence of bool
+        Which parameters have the elements along their first axis; the others are shared.
+
+    Attributes
+    ----------
+    is_plain : bool
+        Whether an element is a number of Python's, once it has drawn.
+    """
+
+    __slots__ = ("_is_mapped", "_sampler", "is_plain")
+
+    def __init__(self, sampler: Sampler, is_mapped: Sequence[bool]) -> None:
+        self._sampler = sampler
+        self._is_mapped = tuple(is_mapped)
+        self.is_plain = False
+
+    def __call__(self, generator: Any, *parameters: Any) -> NDArray:
+        """Return the numbers of all elements."""
+        size = next(len(x) for x, flag in zip(parameters, self._is_mapped, strict=True) if flag)
+        before = state_of(generator)
+        after, rows = before, []
+        for number in range(size):
+            restore(generator, before)
+            given = [x[number] if flag else x for x, flag in zip(parameters, self._is_mapped, strict=True)]
+            row, self.is_plain = drawn_array(self._sampler, generator, list(map(np.asarray, given)))
+            rows.append(row)
+            if number == 0:
+                after = state_of(generator)
+        restore(generator, after)
+        return np.stack(rows)
+
+
 class Pack(NamedTuple):
     """An input of the program that holds draws.
 

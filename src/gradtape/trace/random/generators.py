@@ -17,6 +17,7 @@ import numpy as np
 from gradtape.errors import DtypeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
+from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import InBody, Mapped, Trace, abstract_of
@@ -29,6 +30,7 @@ from gradtape.trace.random.draws import (
     LEGACY,
     BranchDraws,
     Draws,
+    ElementDraws,
     LoopDraws,
     Sampler,
     Seeded,
@@ -285,12 +287,9 @@ class Call:
         return without_hook(_methods(type_of(self.generator))[method])
 
     def _drawn(self, sampler: Sampler, parameters: Sequence[Value]) -> Any:
-        for value in parameters:
-            if abstract_of(value) is not None:
-                raise self.refusal(
-                    "its numbers depend on a parameter in another way than by a formula, and the parameter stands for many",
-                    "draw for all elements in one call outside of the mapped function, loop or branch, and pass the numbers to it",
-                )
+        tags = [tag for value in parameters if (tag := abstract_of(value)) is not None]
+        if tags:
+            return self._drawn_for_each(max(tags, key=_depth), sampler, parameters)
         warning = warn_of_constant(self.name, self.site) if self.method in DISCRETE and parameters else None
         if warning is not None and any(map(is_differentiated, parameters)):
             warning()
@@ -309,6 +308,30 @@ class Call:
                 "draw positions: k = rng.integers(len(items))",
             )
         return Array(value)
+
+    def _drawn_for_each(self, tag: Any, sampler: Sampler, parameters: Sequence[Value]) -> Any:
+        """Draw with the parameters of all elements of the innermost mapped axis, and return what stands for the numbers of each."""
+        if not isinstance(tag, Mapped) or tag.whole is None or tag.element is None:
+            raise self.refusal(
+                "its numbers depend on a parameter in another way than by a formula, and the parameter stands for many",
+                "draw for all elements in one call outside of the mapped function, loop or branch, and pass the numbers to it",
+            )
+        is_mapped = [tag in value.tags for value in parameters]
+        wholes = [
+            tag.whole(value) if flag else value for value, flag in zip(parameters, is_mapped, strict=True)
+        ]
+        if any(value.shape[0] == 0 for value, flag in zip(wholes, is_mapped, strict=True) if flag):
+            raise self.refusal("there is no element to draw for", "leave mapped axes of extent 0 out")
+        each = ElementDraws(sampler, is_mapped)
+        drawn = self._drawn(each, wholes)
+        return Array(
+            tag.element(as_value(drawn.value if isinstance(drawn, Handle) else drawn), each.is_plain)
+        )
+
+
+def _depth(tag: Any) -> int:
+    """Return how many contexts are around a mapped axis; more than around any for another tag."""
+    return tag.depth if isinstance(tag, Mapped) else sys.maxsize
 
 
 def type_of(generator: Any) -> type:
