@@ -154,7 +154,7 @@ def test_an_event_that_does_not_come() -> None:
 
     def flight(v: Any) -> Any:
         found = solve_ivp(lambda t, y: [y[1], -9.81], (0, 9), [1.0, v], events=[ceiling, ground], **SMALL)
-        return found.t_events[1][0] + found.y[1, -1], found.t_events[0][0]
+        return found.t_events[1][0] + found.y[1, -1:][0], found.t_events[0][0]
 
     value, slope = gt.value_and_grad(lambda v: flight(v)[0])(3.0)
     root = np.sqrt(3.0**2 + 2 * 9.81)

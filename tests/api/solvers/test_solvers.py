@@ -57,6 +57,10 @@ def searched(p: Any) -> Any:
     return se.find_root(cubic, found.bracket, args=(p,)).x
 
 
+def own_loss(z: Any) -> Any:
+    return np.stack([np.log1p(z), 1 / (1 + z), -1 / (1 + z) ** 2])
+
+
 CASES: dict[str, tuple[Callable[[Any], Any], float]] = {
     "brentq": (lambda p: so.brentq(cubic, 0, 2, args=(p,)), 2.0),
     "brenth with a closure": (lambda p: so.brenth(lambda x: cubic(x, p), 0, 2), 2.0),
@@ -89,6 +93,16 @@ CASES: dict[str, tuple[Callable[[Any], Any], float]] = {
     "minimize_scalar": (lambda p: so.minimize_scalar(lambda x: (x - p) ** 2 + 0.1 * x**4).x, 0.7),
     "least_squares": (lambda p: so.least_squares(stops, np.ones(2), args=(p,), **TIGHT).x @ WEIGHTS, 0.7),
     "least_squares, the cost": (lambda p: so.least_squares(stops, np.ones(2), args=(p,), **TIGHT).cost, 0.7),
+    "least_squares, the gradient at a bound": (
+        lambda p: so.least_squares(stops, np.zeros(2), args=(p,), bounds=(-2, 0.3), **TIGHT).grad @ WEIGHTS,
+        0.7,
+    ),
+    "least_squares with a loss of one's own": (
+        lambda p: (
+            so.least_squares(stops, np.ones(2), args=(p,), loss=own_loss, f_scale=0.5, **TIGHT).x @ WEIGHTS
+        ),
+        0.7,
+    ),
     "curve_fit": (lambda p: fitted(p)[0] @ WEIGHTS, 0.7),
     "curve_fit, the covariance": (lambda p: np.sum(fitted(p)[1] * 100), 0.7),
     "curve_fit, weighted": (
@@ -145,6 +159,42 @@ def test_what_is_not_followed_is_refused() -> None:
 
     with pytest.raises(gt.errors.UnsupportedFunctionError, match=r"scipy\.optimize\.minimize"):
         gt.grad(own)(0.7)
+
+
+@pytest.mark.parametrize(
+    ("solve", "match"),
+    [
+        (lambda p: so.minimize(lambda x: np.sum((x - p) ** 2), np.zeros(2), method="BFGZ"), "method 'BFGZ'"),
+        (lambda p: so.minimize_scalar(lambda x: (x - p) ** 2, method="gold"), "method 'gold'"),
+        (lambda p: so.root(lambda x: x - p, np.zeros(2), method="hybrid"), "method 'hybrid'"),
+        (lambda p: so.root_scalar(lambda x: x - p, bracket=(-5, 5), method="brent"), "method 'brent'"),
+        (lambda p: so.linprog([p, 1.0], A_ub=-np.eye(2), b_ub=np.ones(2), method="any"), "method 'any'"),
+        (lambda p: so.least_squares(lambda x: x - p, np.zeros(2), method="lmm"), "method 'lmm'"),
+        (lambda p: so.least_squares(lambda x: x - p, np.zeros(2), loss="hubr"), "loss 'hubr'"),
+        (
+            lambda p: so.curve_fit(lambda t, a: a * t, np.ones(3), p * np.ones(3), method="any"),
+            "method 'any'",
+        ),
+        (lambda p: so.fixed_point(lambda x: np.cos(x * p), np.ones(2), method="any"), "method 'any'"),
+    ],
+)
+def test_misspelt_names_are_errors_where_nothing_reads_the_result(
+    solve: Callable[[Any], Any], match: str
+) -> None:
+    def ignored(p: Any) -> Any:
+        solve(p)
+        return p
+
+    with pytest.raises(gt.errors.ArgumentError, match=match):
+        gt.grad(ignored)(0.7)
+
+
+def test_a_loss_that_reads_traced_arrays_is_refused_in_compiled_functions() -> None:
+    def loss(p: Any) -> Any:
+        return lambda z: np.stack([p * z, p + 0 * z, 0 * z])
+
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match="loss that reads traced"):
+        gt.grad(lambda p: so.least_squares(lambda x: x - p, np.zeros(2), loss=loss(p)).x[0])(0.7)
 
 
 def test_a_singular_jacobian_counts_for_derivatives_only() -> None:

@@ -68,7 +68,11 @@ class EndsOnly:
     def __getitem__(self, key: Any) -> Any:
         keys = key if isinstance(key, tuple) else (key,)
         *others, last = keys
-        is_end = isinstance(last, int) and last in (0, -1)
+        is_end = (isinstance(last, int) and last in (0, -1)) or last in (
+            slice(-1, None),
+            slice(None, 1),
+            slice(1),
+        )
         if not is_end or (len(keys) != self._ends.ndim and Ellipsis not in others):
             raise self._refusal(f"{self._name}[{key!r}]")
         return self._ends[key]

@@ -14,6 +14,9 @@ from gradtape.api.solvers.roots import stacked
 from gradtape.api.solvers.solution import INTEGERS, Bound, SolverCall, result_of, solver, warn_of
 from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.functional import jacobian
+from gradtape.api.transforms.gradient import grad
+from gradtape.trace.patching.opaque import as_numbers, traced_parts
+from gradtape.trace.routines.registry import refused
 
 LOSSES: Final[dict[str, Callable[[Any], Any]]] = {
     "linear": lambda z: z,
@@ -37,14 +40,39 @@ def _are_infinite(end: Any) -> bool:
     return all(isinstance(part, float | np.ndarray) and np.all(np.isinf(part)) for part in parts)
 
 
+METHODS: Final = ("trf", "dogbox", "lm")
+
+
+def _loss(call: SolverCall) -> Callable[[Any], Any]:
+    """Return the function of the squares of residuals that is summed.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        For a function with traced arrays, in a compiled function: the solver would need their numbers.
+    """
+    given: Any = call.given["loss"]
+    if not callable(given):
+        call.check("loss", tuple(LOSSES))
+        return LOSSES[given]
+    if call.is_compiled and any(True for _ in traced_parts(given)):
+        raise refused(
+            f"{call.name} with a loss that reads traced arrays",
+            "the solver calls it with numbers",
+            "write the loss into the residuals: for rho(f**2), return np.sqrt(rho(f**2)) with loss='linear'",
+        )
+    return lambda z: given(z)[0]
+
+
 @solver("least_squares")
 def least_squares(call: SolverCall) -> Any:
-    """Follow `scipy.optimize.least_squares` with all losses that have a name."""
+    """Follow `scipy.optimize.least_squares`."""
     given, extra = call.given, call.extra()
     named = given.get("kwargs") or {}
-    if not isinstance(given["loss"], str) or (callable(given["callback"]) and call.is_compiled):
+    if callable(given["callback"]) and call.is_compiled:
         return NotImplemented
-    loss, scale = LOSSES[given["loss"]], given["f_scale"]
+    call.check("method", METHODS)
+    loss, scale = _loss(call), given["f_scale"]
 
     def residuals(x: Any) -> Any:
         return np.reshape(stacked(given["fun"](x, *extra, **named)), -1)
@@ -52,8 +80,19 @@ def least_squares(call: SolverCall) -> Any:
     def cost(x: Any) -> Any:
         return 0.5 * np.sum(scale**2 * loss((residuals(x) / scale) ** 2))
 
-    kept = ("method", "ftol", "xtol", "gtol", "x_scale", "loss", "max_nfev", "tr_solver", "tr_options")
-    options = call.options(*kept, "verbose", "callback")
+    kept = (
+        "method",
+        "ftol",
+        "xtol",
+        "gtol",
+        "x_scale",
+        "max_nfev",
+        "tr_solver",
+        "tr_options",
+        "verbose",
+        "callback",
+    )
+    options = call.options(*kept) | ({} if callable(given["loss"]) else call.options("loss"))
 
     def solve(functions: list[Bound], bounds: Any, x0: Any, scale: Any) -> Any:
         _, residuals = functions
@@ -66,6 +105,7 @@ def least_squares(call: SolverCall) -> Any:
             else residuals.derivative(jacobian)
         )
         more |= {"jac_sparsity": given["jac_sparsity"]} if given["jac_sparsity"] is not None else {}
+        more |= {"loss": as_numbers(given["loss"])} if callable(given["loss"]) else {}
         found = call.plain(residuals, x0, jac=slopes, f_scale=float(scale), **more)
         if not found.success:
             warn_of(call.name, found.grad, found.message)
@@ -75,7 +115,7 @@ def least_squares(call: SolverCall) -> Any:
     found = fitted(call, cost, residuals, start, _finite(given["bounds"]), solve, start, scale)
     x = found["x"]
     slopes = jacobian(residuals)(x)
-    return result_of(found, x=x, fun=residuals(x), cost=cost(x), jac=slopes)
+    return result_of(found, x=x, fun=residuals(x), cost=cost(x), jac=slopes, grad=grad(cost)(x))
 
 
 def fitted(
@@ -168,6 +208,7 @@ def curve_fit(call: SolverCall) -> Any:
 
     named = call.other_options(*[name for name in given if name != "kwargs"])
     named = {("max_nfev" if name == "maxfev" else name): item for name, item in named.items()}
+    call.check("method", (None, *METHODS))
     method: Any = given["method"] or ("lm" if bounds is None else "trf")
 
     def solve(functions: list[Bound], bounds: Any, p0: Any) -> Any:

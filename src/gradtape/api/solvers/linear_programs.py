@@ -47,6 +47,7 @@ def linprog(call: SolverCall) -> Any:
     given = call.given
     if given["integrality"] is not None or given["x0"] is not None:
         return NotImplemented
+    call.method()
     costs = np.ravel(_dense(given["c"]))
     count = int(np.size(costs))
     constraints = []

@@ -219,9 +219,8 @@ def minimize(call: SolverCall) -> Any:
     method = given["method"]
     if constraints is None or (method is not None and not isinstance(method, str)):
         return NotImplemented
-    known = (
-        method or ("slsqp" if constraints else "l-bfgs-b" if given["bounds"] is not None else "bfgs")
-    ).lower()
+    default = "slsqp" if constraints else "l-bfgs-b" if given["bounds"] is not None else "bfgs"
+    known = call.method() or default
 
     def function(x: Any) -> Any:
         value = given["fun"](x, *extra)
@@ -261,6 +260,7 @@ def minimize_scalar(call: SolverCall) -> Any:
     given, extra = call.given, call.extra()
     if callable(given["method"]):
         return NotImplemented
+    call.method()
 
     def function(x: Any) -> Any:
         return given["fun"](x, *extra)

@@ -65,6 +65,7 @@ def root_scalar(call: SolverCall) -> Any:
         value = given["f"](x, *extra)
         return value[0] if isinstance(value, tuple) else value
 
+    call.method()
     bracket = tuple(given["bracket"]) if given["bracket"] is not None else ()
     points = {name: given[name] for name in ("x0", "x1") if given[name] is not None}
     options = call.options("method", "xtol", "rtol", "maxiter", "options")
@@ -169,10 +170,11 @@ def root(call: SolverCall) -> Any:
         return stacked(value[0] if given["jac"] is True else value)
 
     start = call.start()
+    method = call.method()
     options = call.options("method", "tol", "callback", "options")
 
     def solve(function: Bound, x0: Any) -> Any:
-        takes = (given["method"] or "hybr").lower() in WITH_JACOBIAN
+        takes = (method or "hybr") in WITH_JACOBIAN
         slopes = {"jac": call.derivative("jac", function, jacobian)} if takes else {}
         found = call.plain(function, x0, **slopes, **options)
         if not found.success:
@@ -222,6 +224,7 @@ def fixed_point(call: SolverCall) -> Any:
     def function(x: Any) -> Any:
         return stacked(given["func"](x, *extra))
 
+    call.check("method", ("del2", "iteration"))
     options = call.options("xtol", "maxiter", "method")
 
     def solve(function: Bound, x0: Any) -> Any:

@@ -13,7 +13,7 @@ from gradtape.api.solvers.closure import ClosedFunction
 from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.functional import hessian
 from gradtape.api.transforms.gradient import grad, jvp
-from gradtape.errors import ConcretizationError, GradtapeWarning, warn
+from gradtape.errors import ArgumentError, ConcretizationError, GradtapeWarning, warn
 from gradtape.ir.graph import Value
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import SOLVERS
@@ -74,6 +74,38 @@ class SolverCall:
     def options(self, *names: str) -> dict[str, Any]:
         """Return those of the arguments that have these names, as numbers: they steer the solver, and have no derivative."""
         return {name: _as_option(self.given[name]) for name in names if name in self.given}
+
+    def method(self) -> str:
+        """Return the method in lower case; "" for the default.
+
+        Raises
+        ------
+        ArgumentError
+            For a name that SciPy's documentation of the solver does not have. SciPy itself says so when it runs: in a compiled function
+            late, and never if nothing reads what it returns.
+        """
+        given = self.given["method"]
+        if given is None:
+            return ""
+        optimize: Any = importlib.import_module("scipy.optimize")
+        solver = self.name.rpartition(".")[2]
+        try:
+            optimize.show_options(solver, given, disp=False)
+        except ValueError:
+            raise self._no_such(
+                "method", f"one that scipy.optimize.show_options({solver!r}) describes"
+            ) from None
+        return str(given).lower()
+
+    def check(self, name: str, known: Sequence[Any]) -> None:
+        """Raise ArgumentError if an argument is none of those that are known."""
+        if self.given[name] not in known:
+            raise self._no_such(name, ", ".join(repr(one) for one in known if one is not None))
+
+    def _no_such(self, name: str, choices: str) -> ArgumentError:
+        return ArgumentError(
+            f"{self.name} has no {name} {self.given[name]!r}", where=user_site(), remedy=f"choose {choices}"
+        )
 
     def other_options(self, *names: str) -> dict[str, Any]:
         """Return the arguments of the call but those of these names, as `options` does; keyword arguments of any name are among them."""
