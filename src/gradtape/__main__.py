@@ -163,7 +163,8 @@ def _inspect(given: argparse.Namespace) -> int:
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Write a function of a module for arguments of fixed shapes and dtypes to a file that does not need its Python code. "
+        "Write a function of a module for arguments of fixed dtypes, and fixed or varying shapes, to a file that does not need its "
+        "Python code. "
         "The exit status is 1 where that cannot be done."
     )
     parser.epilog = (
@@ -173,7 +174,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--specs",
         required=True,
-        help="the arguments: dtypes with extents, or Python's types, with commas between",
+        help="the arguments: dtypes with extents, or Python's types, with commas between; an extent that varies has a name (n, n>=1)",
     )
     parser.add_argument(
         "-o",

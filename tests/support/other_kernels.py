@@ -108,3 +108,100 @@ class CKernels:
         function = getattr(self.library(), f"kernel{number}")
         status = function(*[one for one, _ in given], *made, workspace.ctypes.data_as(ctypes.c_void_p))
         return status, outputs
+
+
+# C programs that call exported functions of varying lengths: arguments from standard input, results to standard output
+
+C_TYPES = {"float64": "double", "float32": "float", "int64": "int64_t", "bool": "bool"}
+WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O0")
+
+MAIN = """
+#include "{header}"
+#include <stdio.h>
+#include <stdlib.h>
+
+static void read_all(void *to, size_t size, size_t count)
+{{
+    if (fread(to, size, count, stdin) != count)
+        exit(9);
+}}
+
+int main(void)
+{{
+    int64_t calls, {lengths}, sizes[{operands}];
+    read_all(&calls, 8, 1);
+    for (int64_t call = 0; call < calls; call++) {{
+{body}
+    }}
+    return 0;
+}}
+"""
+
+
+def program_of(
+    header: str, name: str, lengths: Sequence[str], given: Sequence[Any], made: Sequence[Any]
+) -> str:
+    """Return a program that calls a function as often as its input says, with memory of exactly the sizes that are needed.
+
+    `given` and `made` are arrays of the types of the parameters and results; numbers of rank 0 are passed by value.
+    """
+    body = [f"read_all(&{length}, 8, 1);" for length in lengths]
+    body.append("read_all(sizes, 8, sizeof sizes / 8);")
+    arguments = list(lengths)
+    for k, array in enumerate([*given, *made]):
+        type_ = C_TYPES[array.dtype.name]
+        body.append(f"{type_} *p{k} = malloc((size_t)sizes[{k}] * sizeof *p{k});")
+        if k < len(given):
+            body.append(f"read_all(p{k}, sizeof *p{k}, (size_t)sizes[{k}]);")
+        arguments.append(f"*p{k}" if k < len(given) and not array.ndim else f"p{k}")
+    body.append(f"int64_t workspace = {name}_workspace({', '.join(lengths)});")
+    body.append("void *memory = workspace > 0 ? malloc((size_t)workspace) : NULL;")
+    body.append(f"int64_t status = {name}({', '.join([*arguments, 'memory'])});")
+    body.append("fwrite(&status, 8, 1, stdout);")
+    results = range(len(given), len(given) + len(made))
+    body += [f"fwrite(p{k}, sizeof *p{k}, status ? 0 : (size_t)sizes[{k}], stdout);" for k in results]
+    body += [f"free(p{k});" for k in range(len(given) + len(made))]
+    body.append("free(memory);")
+    return MAIN.format(
+        header=header,
+        lengths=", ".join(lengths),
+        operands=len(given) + len(made),
+        body="\n".join([f"        {line}" for line in body]),
+    )
+
+
+def built(folder: Path, source: Path, program: str, options: Sequence[str] = SANITIZERS) -> Path:
+    """Compile an exported file, with warnings as errors, and a program that calls it; return the program."""
+    assert COMPILER is not None
+    main, made = folder / "main.c", folder / "main"
+    main.write_text(program)
+    subprocess.run(
+        [COMPILER, *WARNINGS, *options, str(main), str(source), "-o", str(made), "-lm"], check=True
+    )
+    return made
+
+
+def called(program: Path, calls: Sequence[tuple[Sequence[int], Sequence[Any], Sequence[Any]]]) -> list[Any]:
+    """Run a program for the lengths, arguments and results of each call; return the results, or the status of calls that failed."""
+    data = np.int64(len(calls)).tobytes()
+    for lengths, given, made in calls:
+        sizes = [array.size for array in (*given, *made)]
+        data += np.array([*lengths, *sizes], np.int64).tobytes() + b"".join(
+            [array.tobytes() for array in given]
+        )
+    output = subprocess.run([str(program)], input=data, check=True, capture_output=True).stdout
+    found: list[Any] = []
+    at = 0
+    for _, _, made in calls:
+        (status,) = np.frombuffer(output, np.int64, 1, at)
+        at += 8
+        if status:
+            found.append(int(status))
+            continue
+        results = []
+        for array in made:
+            results.append(np.frombuffer(output, array.dtype, array.size, at).reshape(array.shape))
+            at += array.nbytes
+        found.append(results)
+    return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import numpy as np
 
 from gradtape.ir.op import NDArray
+from gradtape.ir.varying import lengths_vary
 from gradtape.loops.ir import Buffer, ControlFlow, For, Load, LoopProgram, RoutineCall, Store
 from gradtape.loops.live_ins import live_ins
 
@@ -31,6 +33,8 @@ def plan_memory(program: LoopProgram) -> tuple[dict[Buffer, int], int]:
         for buffer in touched:
             first, _ = lives.get(buffer, (time, time))
             lives[buffer] = (first, time)
+    if lengths_vary():
+        return _side_by_side(lives)
     order = sorted(lives, key=lambda b: (-b.nbytes, lives[b], b.name))
     # One row per buffer that has its place: where it begins and ends, and when it is written first and read last.
     placed = np.empty((4, len(order)), np.int64)
@@ -41,6 +45,19 @@ def plan_memory(program: LoopProgram) -> tuple[dict[Buffer, int], int]:
         placed[:, count] = offset, offset + size, *lives[buffer]
     end = int(placed[1].max(initial=RESERVED))
     return offsets, _aligned(end)
+
+
+def _side_by_side(buffers: Iterable[Buffer]) -> tuple[dict[Buffer, int], int]:
+    """Return a plan that is one for all lengths: which buffers could share memory depends on them, and rounded sizes are no polynomials.
+
+    Buffers of the largest elements come first, so that all are aligned.
+    """
+    offsets: dict[Buffer, int] = {}
+    end = RESERVED
+    for buffer in sorted(buffers, key=lambda b: (-b.dtype.itemsize, b.name)):
+        offsets[buffer] = end
+        end += buffer.nbytes
+    return offsets, end
 
 
 def _lowest(size: int, life: tuple[int, int], placed: NDArray) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.budget import budget, graph_size
 from gradtape.ir.graph import Graph
+from gradtape.ir.varying import lengths_vary
 from gradtape.ir.verifier import verify
 from gradtape.kinds.control import Structured
 from gradtape.passes.control.bodies import holds_bodies, in_bodies
@@ -74,6 +75,9 @@ PASSES: Final[tuple[Pass, ...]] = (
 """All passes, in their order. The bodies of loops and branches take them up to `remove_barriers` where `trim_loops` stands, and the rest
 before the graph that holds them does."""
 
+FOR_SOME_LENGTHS: Final = frozenset([make_row_major, tile_matmuls, pack_operands, privatise_operands])
+"""Passes that are left out where lengths vary: layouts that are faster for some."""
+
 _LAST: Final = PASSES.index(remove_barriers)
 """From here on, no pass may merge equal computations: a barrier keeps them apart."""
 
@@ -114,6 +118,8 @@ def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = Non
 def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Graph:
     """Run the passes up to the last ones, also on the bodies of loops and branches."""
     for step in PASSES[:_LAST]:
+        if lengths_vary() and step in FOR_SOME_LENGTHS:
+            continue
         before = graph
         graph = step(before)
         if notes is not None and graph is not before and step in NOTES:

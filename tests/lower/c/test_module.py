@@ -15,6 +15,10 @@ from gradtape.api.export.toolchain import FLAGS
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Graph, constant
 from gradtape.kinds.registry import ROWS
+from gradtape.loops.ir import Assign, For
+from gradtape.loops.traversal import walk
+from gradtape.lower.c.printer import lanes_of
+from gradtape.lower.pipeline import schedule_of
 from tests.registry.test_kernels import operands_of, structural_cases
 from tests.support.lowering import array_input, assert_same, graph_of, inputs_like, interpret, with_gradient
 from tests.support.other_kernels import CKernels, needs_c
@@ -187,3 +191,11 @@ def test_products_may_be_left_to_blas(tmp_path: Path) -> None:
     kernels = CKernels(tmp_path, blas=True)
     kernels.add(closed_graph(traced_call(np.dot, np.ones((90, 90)), np.ones((90, 90)))))
     assert "extern void dgemm_(" in kernels.module.text() and kernels.module.calls_blas
+
+
+def test_sums_that_nothing_reads_are_no_lanes() -> None:
+    """A pragma that names them does not compile: they are not declared."""
+    program = schedule_of(closed_graph(traced_call(lambda x: np.sum(x * x), np.ones(20))))
+    (loop,) = [statement for statement in walk(program.body) if isinstance(statement, For)]
+    (name,) = [statement.target.name for statement in loop.body if isinstance(statement, Assign)]
+    assert lanes_of(loop, {name}) == f"SUM_LANES({name})" and lanes_of(loop, set()) == "LANES"

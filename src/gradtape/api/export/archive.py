@@ -14,15 +14,23 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.export.cells import Cell, Sample
 from gradtape.api.export.closed import TracedCall, closed_graph, parameter_places
-from gradtape.api.export.encoding import Decoder, Encoder, Unreadable
+from gradtape.api.export.encoding import Decoder, Encoder, Unreadable, VaryingEncoder
+from gradtape.api.export.fits import Fitter, Point, evaluated, packed
+from gradtape.api.export.varying import VaryingCall, check_shapes
+from gradtape.config import config
 from gradtape.errors import ArgumentError, LoweringError, StructureError
 from gradtape.ir.graph import Graph
 from gradtape.ir.op import NDArray
+from gradtape.ir.types import aval
 from gradtape.kinds.operands import as_value
+from gradtape.lru import LRU
+from gradtape.records import value_record
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value, is_followed
+from gradtape.trace.jit.dims import Dim
 from gradtape.trace.jit.leaf_kinds import is_dynamic, is_weak
 from gradtape.trace.jit.signature import CallArguments, as_input
 from gradtape.trace.source.sites import user_site
@@ -30,7 +38,9 @@ from gradtape.transforms.call import recorded
 from gradtape.trees import flatten_arguments, outline, unflatten
 
 MAGIC: Final = b"gradtape function"
-VERSION: Final = 1
+VERSION: Final = 2
+"""The newest format: 2 has lengths that vary; a file without them has the format 1, which older versions read."""
+
 DIGEST: Final = 32
 
 
@@ -49,28 +59,43 @@ class Loaded:
     def __init__(self, header: dict[str, Any], arrays: Sequence[NDArray]) -> None:
         decoder = Decoder(arrays)
         self.__name__: str = str(header["name"])
-        self._graph: Graph = decoder.graph(header["graph"])
+        self._dims = [Dim(name, min=low, max=high) for name, low, high in header.get("lengths", ())]
+        self._cells = [_StoredCell(*cell) for cell in header.get("cells", ())]
+        self._arrays = arrays
+        self._programs: LRU[Point, tuple[Graph, Program]] = LRU(lambda: config.memory_cache)
+        self._graph: Graph | None = None if self._dims else decoder.graph(header["graph"])
+        self._types: list[_Parameter] = (
+            [_Parameter(np.dtype(dtype), tuple(shape), weak) for dtype, shape, weak in header["types"]]
+            if self._graph is None
+            else [
+                _Parameter(v.dtype, v.shape, v.aval.weak) for v in self._graph.inputs[: len(header["places"])]
+            ]
+        )
         self._hidden = [arrays[place] for place in header["hidden"]]
         self._arguments = decoder.value(header["arguments"])
         self._results = decoder.value(header["results"])
         self._places: list[str] = header["places"]
         self._leaves, self._spec = flatten_arguments(self._arguments)
         self._result_spec = flatten_arguments(self._results)[1]
-        self._program: Program | None = None
         dynamic = [leaf for leaf in self._leaves if _is_slot(leaf)]
-        if len(dynamic) + len(self._hidden) != len(self._graph.inputs) or len(dynamic) != len(self._places):
+        wanted = len(self._types) + len(self._hidden)
+        if not len(dynamic) == len(self._places) == len(self._types) or (
+            self._graph is not None and len(self._graph.inputs) != wanted
+        ):
             raise Unreadable("its arguments are not those of its graph")
 
     def __repr__(self) -> str:
-        inputs = [repr(value.aval) for value in self._graph.inputs[: len(self._places)]]
-        listed = ", ".join(f"{place}: {type_}" for place, type_ in zip(self._places, inputs, strict=True))
+        listed = ", ".join(
+            f"{place}: {type_}" for place, type_ in zip(self._places, self._types, strict=True)
+        )
         return f"<gradtape function {self.__name__}({listed}) from a file>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = CallArguments(args, kwargs)
-        given = self._checked(call)
+        given, point = self._checked(call)
+        graph, program = self._at(point)
         if any(is_followed(leaf) for leaf in given):
-            if self._graph.guards:
+            if graph.guards:
                 raise ArgumentError(
                     f"{self.__name__} looks at values, and no tape can follow it",
                     where=user_site(),
@@ -80,12 +105,10 @@ class Loaded:
                 leaf.value if isinstance(leaf, Handle) else as_value(leaf, "an argument")
                 for leaf in [*given, *self._hidden]
             ]
-            values, _ = recorded(self._graph, operands)
+            values, _ = recorded(graph, operands)
             return self._nested([Array(fresh_value(value)) for value in values])
-        if self._program is None:
-            self._program = program_for(self._graph)
         try:
-            results = self._program.run([*map(as_input, given), *self._hidden])
+            results = program.run([*map(as_input, given), *self._hidden])
         except GuardMiss:
             raise ArgumentError(
                 f"{self.__name__} was exported for values that take another way than these",
@@ -94,11 +117,39 @@ class Loaded:
             ) from None
         return self._nested([array if array.ndim else array[()] for array in results])
 
+    def _at(self, point: Point) -> tuple[Graph, Program]:
+        """Return the graph and the program for lengths."""
+        found = self._programs.get(point)
+        if found is None:
+            graph = self._graph_at(point) if self._graph is None else self._graph
+            found = self._programs[point] = graph, program_for(graph)
+        return found
+
+    def _graph_at(self, point: Point) -> Graph:
+        lengths = ", ".join([f"{dim.name} = {n}" for dim, n in zip(self._dims, point, strict=True)])
+        cell = next(cell for cell in self._cells if cell.holds(point))
+        if cell.failure is not None:
+            raise ArgumentError(
+                f"{self.__name__} has no result for {lengths}",
+                why=f"it failed when it was exported: {cell.failure}",
+                where=user_site(),
+                remedy="pass other lengths",
+            )
+        data = at_lengths(cell.graph, tuple([point[k] for k in cell.free]))
+        try:
+            return Decoder([self._arrays[place] for place in cell.places]).graph(data)
+        except Unreadable as error:
+            raise ArgumentError(
+                f"{self.__name__} cannot be made for {lengths}: {error}",
+                where=user_site(),
+                remedy="export it again with this version",
+            ) from error
+
     def _nested(self, leaves: Sequence[Any]) -> Any:
         return unflatten(self._result_spec, leaves)
 
-    def _checked(self, call: CallArguments) -> list[Any]:
-        """Return the leaves that are inputs; raise an error that names the argument which does not fit."""
+    def _checked(self, call: CallArguments) -> tuple[list[Any], Point]:
+        """Return the leaves that are inputs, and the lengths; raise an error that names the argument which does not fit."""
         if call.spec != self._spec:
             raise StructureError(
                 f"{self.__name__} takes the arguments {outline(self._spec)}; got {outline(call.spec)}",
@@ -106,22 +157,80 @@ class Loaded:
                 remedy="pass the same containers",
             )
         given: list[Any] = []
+        lengths: dict[str, int] = {}
         for leaf, wanted in zip(call.leaves, self._leaves, strict=True):
             if not _is_slot(wanted):
                 if leaf != wanted:
                     raise _unfit(self.__name__, "a static argument", repr(leaf), repr(wanted))
                 continue
             number = len(given)
-            value = self._graph.inputs[number]
+            wanted_type = self._types[number]
             array = leaf.value if isinstance(leaf, Handle) else as_input(leaf) if is_dynamic(leaf) else None
-            fits = array is not None and (array.dtype, array.shape) == (value.dtype, value.shape)
-            if not fits or (is_weak(leaf) != value.aval.weak and value.aval.weak):
+            fits = (
+                array is not None
+                and array.dtype == wanted_type.dtype
+                and wanted_type.meets(array.shape, lengths)
+            )
+            if not fits or (is_weak(leaf) != wanted_type.weak and wanted_type.weak):
                 shown = type(leaf).__name__ if array is None else f"{array.dtype.name}{list(array.shape)}"
-                raise _unfit(
-                    self.__name__, self._places[number], shown, f"{value.dtype.name}{list(value.shape)}"
-                )
+                known = {name: length for name, length in lengths.items() if name in wanted_type.shape}
+                raise _unfit(self.__name__, self._places[number], shown, wanted_type.text(known))
             given.append(leaf)
-        return given
+        point = tuple([lengths[dim.name] for dim in self._dims])
+        for dim, length in zip(self._dims, point, strict=True):
+            if length < dim.min or (dim.max is not None and length > dim.max):
+                raise ArgumentError(
+                    f"{self.__name__}: {dim.name} is {length}, and the function was exported for {dim!r}",
+                    where=user_site(),
+                    remedy="pass arrays of such a length, or export the function with other bounds",
+                )
+        return given, point
+
+
+@value_record
+class _Parameter:
+    """The dtype of a parameter, its extents (names stand for lengths that vary), and whether it is a number of Python's."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int | str, ...]
+    weak: bool
+
+    def __repr__(self) -> str:
+        if all(isinstance(extent, int) for extent in self.shape):
+            return repr(aval(self.shape, self.dtype, self.weak))
+        return f"{aval((), self.dtype)!r}"[:-2] + f"[{','.join(map(str, self.shape))}]"
+
+    def text(self, lengths: dict[str, int]) -> str:
+        """Return what errors say about it."""
+        listed = ", ".join(map(str, self.shape))
+        known = " and ".join([f"{name} = {length}" for name, length in lengths.items()])
+        return f"{self.dtype.name}[{listed}]" + f" with {known}" * bool(known)
+
+    def meets(self, shape: tuple[int, ...], lengths: dict[str, int]) -> bool:
+        """Return whether an array has such extents; enter the lengths that are met for the first time."""
+        if len(shape) != len(self.shape):
+            return False
+        return all(
+            extent == wanted if isinstance(wanted, int) else lengths.setdefault(wanted, extent) == extent
+            for extent, wanted in zip(shape, self.shape, strict=True)
+        )
+
+
+class _StoredCell:
+    """The graph for a box of lengths, or why there is none."""
+
+    def __init__(self, ranges: Any, graph: Any, places: Sequence[int], failure: str | None) -> None:
+        self.cell = Cell(tuple([(low, high) for low, high in ranges]), [], [])
+        self.graph = graph
+        self.places = places
+        self.failure = failure
+
+    @property
+    def free(self) -> list[int]:
+        return self.cell.free
+
+    def holds(self, point: Point) -> bool:
+        return self.cell.holds(point)
 
 
 def _unfit(name: str, place: str, given: str, wanted: str) -> ArgumentError:
@@ -148,23 +257,133 @@ def pack_function(traced: TracedCall, name: str, version: str) -> bytes:
     LoweringError
         For operations that are functions of this process, and for containers of the user's classes.
     """
-    graph, encoder, call = closed_graph(traced), Encoder(), traced.call
+    encoder = Encoder()
+    graph = encoder.graph(closed_graph(traced))
+    return _packed({**_signature(traced, name, version, encoder), "graph": graph}, encoder, 1)
+
+
+def _signature(traced: TracedCall, name: str, version: str, encoder: Encoder) -> dict[str, Any]:
+    """Return what a file says besides the graph."""
+    call = traced.call
     leaves = list(call.leaves)
     for position in call.positions:
         leaves[position] = _SLOT
     spec = traced.specialisation.spec
-    header = {
+    return {
         "gradtape": version,
         "name": name,
         "places": parameter_places(traced),
-        "graph": encoder.graph(graph),
         "arguments": encoder.value(call.with_leaves(leaves)),
         "results": encoder.value(unflatten(spec, range(spec.num_leaves))),
         "hidden": [encoder.value(array)["array"] for array in traced.hidden],
     }
+
+
+def pack_varying(call: VaryingCall, name: str, version: str) -> bytes:
+    """Return the file of a function whose lengths vary: a graph for each box of lengths, whose numbers are formulas of them.
+
+    Raises
+    ------
+    ArgumentError
+        Where there are none.
+    LoweringError
+        As `pack_function`.
+    """
+
+    def sample(traced: TracedCall) -> Sample:
+        encoder = VaryingEncoder()
+        shapes = [list(value.shape) for value in closed_graph(traced).outputs]
+        data = {"graph": encoder.graph(closed_graph(traced)), "shapes": shapes}
+        numbers: list[int | float] = []
+        form = json.dumps(_without_numbers(data, numbers))
+        digest = hashlib.blake2b(form.encode())
+        for array in [*encoder.arrays, *traced.hidden]:
+            digest.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
+        return Sample(digest.digest(), tuple(numbers), (data, encoder.arrays, traced, shapes))
+
+    cells = call.cells(sample, _fitted)
+    generic, form = cells[-1]
+    traced = generic.samples[0].content[2]
+    encoder = Encoder()
+    signature = _signature(traced, name, version, encoder)
+    stored: list[Any] = []
+    found: list[tuple[Point, Any]] = []
+    for cell, data in cells:
+        failure = cell.samples[0].failure
+        if failure is not None or data is None:
+            text = str(failure).partition("\n")[0]
+            stored.append(
+                [cell.ranges, None, [], f"{call.named(cell.points[0])}, {type(failure).__name__}: {text}"]
+            )
+            continue
+        arrays = cell.samples[0].content[1]
+        places = range(len(encoder.arrays), len(encoder.arrays) + len(arrays))
+        encoder.arrays.extend(arrays)
+        stored.append([cell.ranges, data["graph"], list(places), None])
+        found += [(point, one.content[3]) for point, one in zip(cell.points, cell.samples, strict=True)]
+    assert form is not None
+    check_shapes(call, found, generic, lambda point: at_lengths(form["shapes"], point))
+    types = [
+        [value.dtype.str, [e.name if isinstance(e, Dim) else e for e in shape], value.aval.weak]
+        for value, shape in zip(traced.specialisation.graph.inputs, call.extents(traced), strict=False)
+    ]
+    lengths = [[dim.name, dim.min, dim.max] for dim in call.dims]
+    return _packed({**signature, "types": types, "lengths": lengths, "cells": stored}, encoder, VERSION)
+
+
+def _without_numbers(data: Any, numbers: list[int | float]) -> Any:
+    """Return data of JSON without their numbers, which are appended to a list."""
+    if isinstance(data, dict):
+        return {key: _without_numbers(item, numbers) for key, item in data.items()}
+    if isinstance(data, list):
+        return [_without_numbers(item, numbers) for item in data]
+    if isinstance(data, int | float) and not isinstance(data, bool):
+        numbers.append(data)
+        return type(data).__name__
+    return data
+
+
+def _fitted(cell: Cell) -> Any:
+    """Return the data of a cell with formulas in place of the numbers that vary; None where there are none."""
+    fitter = Fitter(cell.free_points())
+    columns = iter(list(zip(*[sample.numbers for sample in cell.samples], strict=True)))
+
+    def made(data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: made(item) for key, item in data.items()}
+        if isinstance(data, list):
+            return [made(item) for item in data]
+        if not isinstance(data, int | float) or isinstance(data, bool):
+            return data
+        column = next(columns)
+        if all(number == column[0] for number in column) or (
+            data != data and not any(n == n for n in column)
+        ):
+            return data
+        formula = fitter.fit(column) or fitter.fit(column, "f4")
+        if formula is None:
+            raise LookupError
+        return packed(formula, isinstance(data, float))
+
+    try:
+        return made(cell.samples[0].content[0])
+    except LookupError:
+        return None
+
+
+def at_lengths(data: Any, point: Point) -> Any:
+    """Return data with numbers in place of formulas."""
+    if isinstance(data, dict):
+        if "sized" in data:
+            return evaluated(data, point)
+        return {key: at_lengths(item, point) for key, item in data.items()}
+    return [at_lengths(item, point) for item in data] if isinstance(data, list) else data
+
+
+def _packed(header: dict[str, Any], encoder: Encoder, version: int) -> bytes:
     header["arrays"] = [[array.dtype.str, list(array.shape)] for array in encoder.arrays]
     text = json.dumps(header).encode()
-    parts = [MAGIC, VERSION.to_bytes(2, "little"), len(text).to_bytes(8, "little"), text]
+    parts = [MAGIC, version.to_bytes(2, "little"), len(text).to_bytes(8, "little"), text]
     content = b"".join([*parts, *[array.tobytes() for array in encoder.arrays]])
     return content + hashlib.blake2b(content, digest_size=DIGEST).digest()
 

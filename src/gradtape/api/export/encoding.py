@@ -70,7 +70,8 @@ class Encoder:
             "guards": [[number_of(value), expected] for value, expected in graph.guards],
         }
 
-    def _array(self, array: Any) -> int:
+    def _array(self, array: Any) -> Any:
+        """Return the place of an array in the list, or what describes it."""
         self.arrays.append(np.ascontiguousarray(array).reshape(np.shape(array)))
         return len(self.arrays) - 1
 
@@ -111,6 +112,64 @@ def _refused(what: str, why: str) -> LoweringError:
     )
 
 
+class VaryingEncoder(Encoder):
+    """Writes graphs that are compared with those of other lengths: arrays that depend on a length are described where that is possible."""
+
+    def _array(self, array: Any) -> Any:
+        array = np.asarray(array)
+        if array.dtype.kind in "biuf" and array.size:
+            if is_uniform(array):
+                return {"full": [array.dtype.str, list(array.shape), array.reshape(-1)[0].item()]}
+            pair = diagonal(array)
+            if pair is not None:
+                return {"diagonal": [array.dtype.str, array.shape[0], *[number.item() for number in pair]]}
+            steps = spaced(array)
+            if steps is not None:
+                return {"spaced": [array.dtype.str, array.size, *[number.item() for number in steps]]}
+        return super()._array(array)
+
+
+def is_uniform(array: NDArray) -> bool:
+    """Return whether all elements of an array have the same bits."""
+    raw = np.ascontiguousarray(array).reshape(-1)
+    words = raw.view(np.uint8).reshape(raw.size, raw.itemsize)
+    return bool((words == words[0]).all())
+
+
+def diagonal(array: NDArray) -> tuple[Any, Any] | None:
+    """Return the number on the diagonal and the one beside it, of a square matrix that has no others."""
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] < 2:
+        return None
+    pair = array[0, 0], array[0, 1]
+    made = diagonal_array(array.dtype, array.shape[0], *pair)
+    return pair if made.tobytes() == np.ascontiguousarray(array).tobytes() else None
+
+
+def diagonal_array(dtype: np.dtype[Any], size: int, on: Any, off: Any) -> NDArray:
+    """Return a square matrix with one number on the diagonal and another one beside it."""
+    made: NDArray = np.full((size, size), off, dtype)
+    np.fill_diagonal(made, on)
+    return made
+
+
+def spaced(array: NDArray) -> tuple[Any, Any] | None:
+    """Return the start and the step of an array that is ``start + step * np.arange(n)``, bit for bit."""
+    if array.ndim != 1 or array.size < 2 or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        return None
+    start = array[0]
+    with np.errstate(all="ignore"):
+        step = array.dtype.type(array[1] - start)
+    made = spaced_array(array.dtype, array.size, start, step)
+    return (start, step) if made.tobytes() == np.ascontiguousarray(array).tobytes() else None
+
+
+def spaced_array(dtype: np.dtype[Any], size: int, start: Any, step: Any) -> NDArray:
+    """Return ``start + step * np.arange(size)``, computed in a dtype."""
+    with np.errstate(all="ignore"):
+        made: NDArray = np.arange(size).astype(dtype) * dtype.type(step) + dtype.type(start)
+    return made
+
+
 class Decoder:
     """Reads graphs; each operation infers its types, so that what does not fit is found."""
 
@@ -142,7 +201,7 @@ class Decoder:
         inputs = [Value(aval(tuple(shape), np.dtype(dtype), weak)) for dtype, shape, weak in data["inputs"]]
         values: dict[int, Value] = dict(enumerate(inputs))
         for number, is_literal, weak, place in data["leaves"]:
-            array = self.arrays[place]
+            array = self._array(place)
             made = Literal if is_literal else Value
             values[number] = made(aval(array.shape, array.dtype, weak), data=array)
         nodes = []
@@ -164,6 +223,19 @@ class Decoder:
             [(values[number], expected) for number, expected in data["guards"]],
         )
 
+    def _array(self, place: Any) -> NDArray:
+        if isinstance(place, int):
+            return self.arrays[place]
+        ((kind, (dtype, extents, *numbers)),) = place.items()
+        found = np.dtype(dtype)
+        if found.kind not in "biuf":
+            raise Unreadable(f"it holds arrays of {found}")
+        if kind == "full":
+            return np.full(tuple(extents), numbers[0], found)
+        if kind == "diagonal":
+            return diagonal_array(found, extents, *numbers)
+        return spaced_array(found, extents, *numbers)
+
     def value(self, data: Any) -> Any:
         """Return a parameter, or containers."""
         if data is None or type(data) in (bool, int, str):
@@ -177,9 +249,9 @@ class Decoder:
         if kind == "dtype":
             return np.dtype(content)
         if kind == "array":
-            return self.arrays[content]
+            return self._array(content)
         if kind == "number":
-            return self.arrays[content].item()
+            return self._array(content).item()
         if kind == "body":
             return self.graph(content, Body)
         raise Unreadable(f"it holds {kind!r}")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from gradtape.api.export.archive import pack_function
+from gradtape.api.export.archive import pack_function, pack_varying
 from gradtape.api.export.closed import (
     TracedCall,
     closed_graph,
@@ -17,7 +17,9 @@ from gradtape.api.export.closed import (
     trace_call,
 )
 from gradtape.api.export.labels import result_places
+from gradtape.api.export.specs import dims_of
 from gradtape.api.export.toolchain import TARGETS, build
+from gradtape.api.export.varying import VaryingCall, varying_c_files, varying_numba_module
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit
 from gradtape.errors import ArgumentError
@@ -47,7 +49,7 @@ def export(
     target: str = "generic",
     compiler: str | None = None,
 ) -> tuple[Path, ...]:
-    """Write a function to a file that does not need its Python code, for arguments of fixed shapes and dtypes.
+    """Write a function to a file that does not need its Python code, for arguments of fixed dtypes and of fixed or varying shapes.
 
     Parameters
     ----------
@@ -55,7 +57,8 @@ def export(
         Any function that `gradtape.jit` compiles, and what `gradtape.grad`, `gradtape.value_and_grad` and the other transforms return.
         What it reads from outside of its arguments becomes a part of the file, as it is now.
     *specs
-        The arguments: example arrays and numbers, or descriptions (`gradtape.spec`, ``float``), in nested containers. Where the function
+        The arguments: example arrays and numbers, or descriptions (`gradtape.spec`, ``float``), in nested containers. Lengths that are a
+        `gradtape.Dim` vary from call to call: ``gt.spec((gt.Dim("n"), 3))``. Where the function
         looks at values (``if x[0] > 0``) examples are needed: the way that they take is exported, and calls that would take another one
         end with an error.
     path : path-like
@@ -89,7 +92,8 @@ def export(
     Raises
     ------
     ArgumentError
-        For a suffix that is not known; if the function reads variables or draws random numbers; if there is no C compiler, or it fails.
+        For a suffix that is not known; if the function reads variables or draws random numbers; if there is no C compiler, or it fails; if
+        the program is another one for each of the lengths that vary.
     LoweringError
         For what C or Numba do not have, by its name: functions of SciPy, some decompositions of LAPACK, calls of Python.
 
@@ -99,6 +103,10 @@ def export(
     which are contiguous; then addresses for the leaves of the result, and the workspace. Their names are those of the parameters, with the
     keys of containers: ``params['w']`` is ``params_w``. The results of `gradtape.value_and_grad` are ``value`` and ``grad_x``, others
     ``result``. The header says all of it.
+
+    Lengths that vary are the first parameters in C, and a function of them returns the bytes of the workspace; elsewhere they are those of
+    the arrays. Each call checks them. The function is traced for many lengths; its file has the programs of special ones (0, 1), and one
+    for all others, in which numbers are formulas of the lengths.
 
     Examples
     --------
@@ -129,15 +137,39 @@ def export(
             f"export: there is no folder {str(file.parent)!r}", where=user_site(), remedy="make it first"
         )
     check_callable(function, "export")
-    traced = trace_call(function if isinstance(function, Jitted) else jit(function), specs, {})
-    name = name or function_name(identifier(traced.name))
+    jitted = function if isinstance(function, Jitted) else jit(function)
+    name = name or function_name(identifier(jitted.site.name))
+    header = file.with_suffix(".h")
+    if dims_of(specs)[0]:
+        varying = VaryingCall(jitted, specs)
+        if kind == "numba":
+            return (_written(file, varying_numba_module(varying, name)),)
+        if kind == "gradtape":
+            _replace(file, pack_varying(varying, varying.name, _version()))
+            return (file,)
+        title = f"{varying.name}, exported by gradtape {_version()}"
+        return _c_written(
+            file,
+            header,
+            kind,
+            name,
+            varying_c_files(varying, name, header.name, blas, title),
+            target,
+            compiler,
+        )
+    traced = trace_call(jitted, specs, {})
     if kind == "numba":
         return (_written(file, _numba_module(traced, name)),)
     if kind == "gradtape":
         _replace(file, pack_function(traced, traced.name, _version()))
         return (file,)
-    header = file.with_suffix(".h")
-    files = c_files(traced, name, header.name, blas)
+    return _c_written(file, header, kind, name, c_files(traced, name, header.name, blas), target, compiler)
+
+
+def _c_written(
+    file: Path, header: Path, kind: str, name: str, files: CFiles, target: str, compiler: str | None
+) -> tuple[Path, ...]:
+    """Write a C file, or what the system's compiler makes of it, and the header."""
     if kind == "c":
         return _written(file, files.source), _written(header, files.header)
     with tempfile.TemporaryDirectory() as folder:

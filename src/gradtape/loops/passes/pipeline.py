@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from gradtape.ir.varying import lengths_vary
 from gradtape.loops.ir import LoopProgram
 from gradtape.loops.passes.collapse import collapse_loops
 from gradtape.loops.passes.parallelise import parallelise
@@ -18,6 +19,9 @@ LoopPass = Callable[[LoopProgram], LoopProgram]
 
 LOOP_PASSES: Final[tuple[LoopPass, ...]] = (strip_mine, collapse_loops, block_rows, parallelise)
 """In this order, on a program, and on the body of each loop and branch before it is put where it runs."""
+
+NEUTRAL: Final[tuple[LoopPass, ...]] = (collapse_loops,)
+"""In their place where lengths vary: no pass that is worth it for some lengths only."""
 
 LAST: Final[tuple[LoopPass, ...]] = (insert_polls,)
 """After these, on the whole program: what a loop costs is known once its body is in its place."""
@@ -38,12 +42,16 @@ def optimise_loops(program: LoopProgram, *, check: bool = False) -> LoopProgram:
     VerifyError
         Where a pass broke a rule; it is named.
     """
-    return _run((*LOOP_PASSES, *LAST), program, check)
+    return _run((*_passes(), *LAST), program, check)
 
 
 def optimise_body(program: LoopProgram, *, check: bool = False) -> LoopProgram:
     """Return an equivalent program, which another one is to run; see `optimise_loops`."""
-    return _run(LOOP_PASSES, program, check)
+    return _run(_passes(), program, check)
+
+
+def _passes() -> tuple[LoopPass, ...]:
+    return NEUTRAL if lengths_vary() else LOOP_PASSES
 
 
 def _run(steps: tuple[LoopPass, ...], program: LoopProgram, check: bool) -> LoopProgram:

@@ -6,7 +6,7 @@ import functools
 import pkgutil
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -72,11 +72,14 @@ class Operand:
         What it is for the user: ``params['w']``.
     value : Value
         Its type; real numbers of rank 0 that are given are passed by value, all else by its address.
+    extents : tuple of str or None
+        The extents where they vary: formulas of the lengths.
     """
 
     name: str
     place: str
     value: Value
+    extents: tuple[str, ...] | None = None
 
     @property
     def is_number(self) -> bool:
@@ -89,7 +92,7 @@ class Operand:
 
     def description(self) -> str:
         """Return the line of the header about it."""
-        extents = "".join([f"[{extent}]" for extent in self.value.shape])
+        extents = "".join([f"[{extent}]" for extent in self.extents or self.value.shape])
         parts = ", each its real and its imaginary part" if self.value.dtype.kind == "c" else ""
         return f"{self.place}: {self.type}{extents}{parts}".replace("*/", "* /")
 
@@ -108,6 +111,8 @@ class CFunction:
         The first inputs of the graph, and its outputs.
     hidden : tuple of ndarray
         The last inputs of the graph, which are no parameters: what the function read from outside.
+    lengths : tuple of (str, str)
+        The lengths that vary, which are the first parameters: their names, and what the header says about them.
     """
 
     name: str
@@ -116,15 +121,17 @@ class CFunction:
     parameters: tuple[Operand, ...]
     results: tuple[Operand, ...]
     hidden: tuple[NDArray, ...] = ()
+    lengths: tuple[tuple[str, str], ...] = ()
 
     def prototype(self) -> str:
         """Return the function's head."""
+        lengths = [f"int64_t {name}" for name, _ in self.lengths]
         given = [
             f"{one.type} {one.name}" if one.is_number else f"const {one.type} *{one.name}"
             for one in self.parameters
         ]
         made = [f"{one.type} *{one.name}" for one in self.results]
-        return f"int {self.name}({', '.join([*given, *made, 'void *workspace'])})"
+        return f"int {self.name}({', '.join([*lengths, *given, *made, 'void *workspace'])})"
 
 
 @value_record
@@ -146,10 +153,25 @@ class CFiles:
     libraries: tuple[str, ...]
 
 
-class CModule:
-    """A C file under construction: functions and constants by name, each after those that it calls."""
+def c_text(parts: Iterable[str]) -> str:
+    """Return a C file of these functions and constants, without its head."""
+    includes = "\n".join([f"#include <{name}>" for name in INCLUDES])
+    return "\n\n".join([includes, *parts]) + "\n"
 
-    def __init__(self, blas: bool = False) -> None:
+
+class CModule:
+    """A C file under construction: functions and constants by name, each after those that it calls.
+
+    Parameters
+    ----------
+    blas : bool
+        Whether products of large matrices are left to BLAS.
+    prefix : str
+        Of the names of inner functions.
+    """
+
+    def __init__(self, blas: bool = False, prefix: str = "") -> None:
+        self.prefix = prefix
         self.parts: dict[str, str] = {}
         self.routines = {"gemm": "gemm_blas"} if blas else {}
         self.calls_blas = False
@@ -157,8 +179,7 @@ class CModule:
 
     def text(self) -> str:
         """Return the file without its head."""
-        includes = "\n".join([f"#include <{name}>" for name in INCLUDES])
-        return "\n\n".join([includes, *self.parts.values()]) + "\n"
+        return c_text(self.parts.values())
 
     def helper(self, file: str, /, **places: str) -> str:
         """Add the functions of a file of the folder ``routines``, for the values of its places; return the name of the last one."""
@@ -189,7 +210,7 @@ class CModule:
         name = self._names.get(reference)
         if name is None:
             (wish,) = c_names([identifier(reference.name)])
-            name = self._names[reference] = f"{wish}_procedure{len(self._names)}"
+            name = self._names[reference] = f"{self.prefix}{wish}_procedure{len(self._names)}"
             self.parts[name] = print_procedure(reference.procedure, name, self.helper, self.body)
         return name
 
@@ -197,7 +218,7 @@ class CModule:
         """Add the function of an array computation of a procedure; return its name, those of its constants, and its workspace."""
         program = schedule_of(graph)
         offsets, workspace = plan_memory(program)
-        name = f"body{len(self.parts)}"
+        name = f"{self.prefix}body{len(self.parts)}"
         constants = [
             self._constant(name, value.data) for value in graph.constants() if value.data is not None
         ]
@@ -250,25 +271,34 @@ def print_files(function: CFunction, header: str, blas: bool = False) -> CFiles:
     workspace = module.add_function(function)
     head = f'/* {function.name}: {function.title}.\n * {NOTE} */\n#include "{header}"\n\n'
     libraries = ("-lm", *["-lblas"][: module.calls_blas])
-    return CFiles(head + module.text(), _header(function, workspace, libraries), workspace, libraries)
+    return CFiles(head + module.text(), header_text(function, workspace, libraries), workspace, libraries)
 
 
-def _header(function: CFunction, workspace: int, libraries: Sequence[str]) -> str:
+def header_text(function: CFunction, workspace: int | None, libraries: Sequence[str]) -> str:
+    """Return the header of a function; without a number of bytes, a function of the lengths returns it."""
     guard = f"{function.name.upper()}_H"
     size = f"{function.name.upper()}_WORKSPACE"
-    width = max([len(one.name) for one in (*function.parameters, *function.results)], default=0)
+    declared = f"#define {size} {workspace}"
+    if workspace is None:
+        lengths = [name for name, _ in function.lengths]
+        size = f"{function.name}_workspace({', '.join(lengths)})"
+    named = [name for name, _ in function.lengths]
+    named += [one.name for one in (*function.parameters, *function.results)]
+    width = max(map(len, named), default=0)
     lines = [
         f"/* {function.name}: {function.title}.",
         " *",
         " * Parameters, whose arrays are contiguous and stored by rows:",
+        *[f" *   {name:<{width}}  {text}" for name, text in function.lengths],
         *[f" *   {one.name:<{width}}  {one.description()}" for one in function.parameters],
         " * Results, to which the caller gives memory that overlaps with nothing else:",
         *[f" *   {one.name:<{width}}  {one.description()}" for one in function.results],
         f" *   {'workspace':<{width}}  {size} bytes, aligned as malloc's; one for each thread"
-        if workspace
+        if workspace != 0
         else f" *   {'workspace':<{width}}  not used: NULL",
         " *",
         " * Returns 0; -1 where an index is out of bounds or a matrix is singular; -2 where there is no memory;",
+        *[" * -3 for lengths that it does not take;"][: len(function.lengths)],
         *(
             [
                 " * a positive number where the values would take another way through the function than those",
@@ -289,12 +319,12 @@ def _header(function: CFunction, workspace: int, libraries: Sequence[str]) -> st
             "#include <stdbool.h>",
             "#include <stdint.h>",
             "",
-            f"#define {size} {workspace}",
-            "",
+            *([declared, ""] if workspace is not None else []),
             "#ifdef __cplusplus",
             'extern "C" {',
             "#endif",
             "",
+            *([f"{workspace_prototype(function)};"] if workspace is None else []),
             f"{function.prototype()};",
             "",
             "#ifdef __cplusplus",
@@ -305,6 +335,12 @@ def _header(function: CFunction, workspace: int, libraries: Sequence[str]) -> st
             "",
         ]
     )
+
+
+def workspace_prototype(function: CFunction) -> str:
+    """Return the head of the function that says how many bytes of workspace lengths need."""
+    lengths = ", ".join([f"int64_t {name}" for name, _ in function.lengths])
+    return f"int64_t {function.name}_workspace({lengths})"
 
 
 def function_name(wanted: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gradtape.errors import LoweringError
+from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.elementwise import Instruction
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.routines.matrix import Matrix
@@ -164,7 +165,7 @@ class _Printer:
         inner = indent + INDENT
         if isinstance(statement, For):
             var = statement.var
-            lanes = _lanes(statement)
+            lanes = lanes_of(statement, self.used)
             if lanes is not None:
                 yield f"{indent}{self.helper('lanes') and lanes}"
             yield f"{indent}for (int64_t {var.name} = {var.low}; {var.name} < {var.high + 1}; {var.name}++) {{"
@@ -356,14 +357,14 @@ class _Printer:
         return buffer.name if position == 0 else f"{buffer.name} + {self.position(position)}"
 
 
-def _lanes(loop: For) -> str | None:
+def lanes_of(loop: For, used: set[str]) -> str | None:
     """Return the pragma of an innermost loop whose iterations may be the lanes of vectors, in which its sums are taken; None for others."""
     body = loop.body
     stored = {statement.buffer: statement.index for statement in body if isinstance(statement, Store)}
     sums = {s.target.name: s.value for s in body if isinstance(s, Assign)}
     added: dict[str, Compute] = {s.target.name: s for s in body if isinstance(s, Compute)}
     uses = Counter(number.name for s in body for number in numbers_of(s) if isinstance(number, Register))
-    if loop.trip_count < LEAST_LANES:
+    if loop.trip_count < LEAST_LANES and not lengths_vary():
         return None
     for statement in body:
         if isinstance(statement, Load | Store):
@@ -383,7 +384,8 @@ def _lanes(loop: For) -> str | None:
             or uses[made.target.name] != 1
         ):
             return None
-    return f"SUM_LANES({', '.join(sums)})" if sums else "LANES"
+    names = [name for name in sums if name in used]  # the others are not declared
+    return f"SUM_LANES({', '.join(names)})" if names else "LANES"
 
 
 def _is_sum(made: Compute, name: str) -> bool:

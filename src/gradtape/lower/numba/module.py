@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +29,11 @@ MOST_CONSTANTS: Final = 10_000
 """Elements of captured arrays that a module spells out."""
 
 
+def module_text(parts: Iterable[str]) -> str:
+    """Return the source of a module with these functions and constants."""
+    return "\n\n\n".join([HEAD.rstrip(), *parts]) + "\n"
+
+
 class NumbaModule:
     """A Python module under construction: functions by name, each after those that it calls."""
 
@@ -37,7 +42,12 @@ class NumbaModule:
 
     def text(self) -> str:
         """Return the source of the module."""
-        return "\n\n\n".join([HEAD.rstrip(), *self._parts.values()]) + "\n"
+        return module_text(self._parts.values())
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The texts of the functions and constants, by name."""
+        return self._parts
 
     def add(self, name: str, text: str, compiled: bool = True) -> None:
         """Add a function or a constant, if there is none of this name."""
@@ -61,6 +71,13 @@ class NumbaModule:
             elif isinstance(statement, RoutineCall):
                 self._add_routine(statement)
         self.add(name, re.sub(r"^def \w+", f"def {name}", print_loops(program)))
+
+    def add_entry(self, entry: EntryPoint) -> None:
+        """Add a function that users call, after what it needs."""
+        captured = [value.data for value in entry.graph.constants() if value.data is not None]
+        constants = self.add_constants([*entry.hidden, *captured])
+        self.add_kernel(entry.graph, f"{entry.name}_loops")
+        self.add(entry.name, entry.source(f"{entry.name}_loops", constants))
 
     def _add_routine(self, call: RoutineCall) -> None:
         name = routine_name(call)
@@ -226,8 +243,5 @@ def print_module(entries: Sequence[EntryPoint]) -> str:
     """Return a module with functions that users call."""
     module = NumbaModule()
     for entry in entries:
-        captured = [value.data for value in entry.graph.constants() if value.data is not None]
-        constants = module.add_constants([*entry.hidden, *captured])
-        module.add_kernel(entry.graph, f"{entry.name}_loops")
-        module.add(entry.name, entry.source(f"{entry.name}_loops", constants))
+        module.add_entry(entry)
     return module.text()

@@ -11,6 +11,7 @@ from typing import Final
 
 from gradtape.ir.graph import Node, Value, extract
 from gradtape.ir.types import aval
+from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.elementwise import Elementwise, Libm
 from gradtape.loops.ir import Dtype
 from gradtape.lower.schedule.nests import LoopNest
@@ -74,10 +75,15 @@ def _functions(op: Elementwise, dtypes: tuple[Dtype, ...]) -> tuple[Libm, ...]:
 
 def is_around_long_loop(nest: LoopNest, level: int) -> bool:
     """Return whether a nest has a long loop inside of its loop at this level."""
-    return any(axis.extent >= LONG for axis in nest.axes[level + 1 :])
+    least = 2 if lengths_vary() else LONG
+    return any(axis.extent >= least for axis in nest.axes[level + 1 :])
 
 
 def reads_again_soon(nest: LoopNest, level: int, calls: int) -> bool:
     """Return whether a nest in a loop of its own reads its rows again in less time than so many functions are called one by one."""
     row = prod(axis.extent for axis in nest.axes[level + 1 :])
-    return row <= AGAIN * calls and row * prod(axis.extent for axis in nest.axes[: level + 1]) <= NEAR
+    return (
+        not lengths_vary()
+        and row <= AGAIN * calls
+        and row * prod(axis.extent for axis in nest.axes[: level + 1]) <= NEAR
+    )

@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Final
 
 from gradtape.ir.graph import Value
+from gradtape.ir.varying import lengths_vary
 from gradtape.lower.schedule.access import SEGMENTS, Accesses
 from gradtape.lower.schedule.costs import LONG, is_around_long_loop, reads_again_soon
 from gradtape.lower.schedule.element_interpreter import Where
@@ -287,7 +288,12 @@ class Fusion:
         breaks = loop.breaks | self._accesses[nest].breaks.get(level, set())
         if extent != loop.extent:
             longer = extent > loop.extent
-            if level > 0 or len(nest.axes) > 1 or any(len(other.axes) > 1 for other in loop.nests):
+            if (
+                lengths_vary()
+                or level > 0
+                or len(nest.axes) > 1
+                or any(len(other.axes) > 1 for other in loop.nests)
+            ):
                 return False
             if abs(extent - loop.extent) > SLACK or min(extent, loop.extent) < 8:
                 return False

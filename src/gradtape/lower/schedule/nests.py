@@ -12,6 +12,7 @@ from typing import Any, Final
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.ir.types import Shape
+from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.control import Structured
@@ -379,15 +380,18 @@ def _contraction(node: Node) -> _Form:
             stride *= extent
     last = innermost_subscript(node)
     first = max(extents, key=lambda subscript: (subscript != last, steps[subscript]), default=None)
-    order = sorted(
-        extents,
-        key=lambda subscript: (
-            subscript != last,
-            subscript == first,
-            sorted(strides[subscript], reverse=True),
-        ),
-        reverse=True,
-    )
+    if lengths_vary():
+        order = sorted(extents, key=lambda subscript: (subscript == last, subscript not in out[:1]))
+    else:
+        order = sorted(
+            extents,
+            key=lambda subscript: (
+                subscript != last,
+                subscript == first,
+                sorted(strides[subscript], reverse=True),
+            ),
+            reverse=True,
+        )
     axes = tuple([Axis(extents[s], out.index(s) if s in out else None) for s in order])
     return _Form("contract", axes, (), {subscript: level for level, subscript in enumerate(order)})
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import Final
 
 from gradtape.ir.graph import Literal, Node, Value
+from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.contract import Subscripts, extents_of, groups_of
 from gradtape.kinds.index_map import IndexMap
 from gradtape.loops.affine import Affine, Position, Var, affine, flat
@@ -92,12 +93,17 @@ def plan_product(node: Node) -> MatrixProduct | None:
         for group, o in zip(groups, (first, second), strict=False)
     ]
     k = _merged(groups[2], extents, (first.strides, second.strides))
-    m, n, k = _in_pieces((m, n, k), extents)
+    if not lengths_vary():
+        m, n, k = _in_pieces((m, n, k), extents)
     rest = tuple(s for group, kept in zip(groups, (m, n, k), strict=True) for s in group if s not in kept)
-    looped = sorted((*batch, *rest), key=lambda s: -max(first.strides.get(s, 0), second.strides.get(s, 0)))
+    looped = [*batch, *rest]
+    if not lengths_vary():
+        looped.sort(key=lambda s: -max(first.strides.get(s, 0), second.strides.get(s, 0)))
     product = MatrixProduct(tuple(looped), m, n, k, extents, first, second, len(k) < len(groups[2]))
     sizes = sorted(product.extent(subscripts) for subscripts in (m, n, k))
-    if sizes[0] * sizes[1] * sizes[2] < LARGE or sizes[0] < (2 * THIN if batch else THIN):
+    if (sizes[0] * sizes[1] * sizes[2] < LARGE and not lengths_vary()) or sizes[0] < (
+        2 * THIN if batch else THIN
+    ):
         return None
     ok = _matrix(result, m, n) and _matrix(first.strides, m, k) and _matrix(second.strides, k, n)
     return product if ok else None

@@ -9,6 +9,7 @@ from typing import Final
 from gradtape.ir.builder import emit
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import Shape
+from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.contract import Subscripts, extents_of, groups_of
 from gradtape.kinds.elementwise import Parts
 from gradtape.ops.core.elementwise.arithmetic import add, subtract
@@ -26,7 +27,7 @@ def contracted(node: Node, x: Parts, y: Parts) -> Parts:
     extents = extents_of(node)
     _, *groups = groups_of(node.params)
     sizes = [prod(extents[s] for s in group) for group in groups]
-    if min(sizes) >= SHORTEST and prod(sizes) >= LARGE:
+    if min(sizes) >= SHORTEST and prod(sizes) >= LARGE and not lengths_vary():
         if sizes[0] < sizes[1]:
             return _as_one(node, y, b, x, a, out)
         return _as_one(node, x, a, y, b, out)

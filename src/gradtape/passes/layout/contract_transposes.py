@@ -7,6 +7,7 @@ from math import prod
 from typing import Any, Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
+from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.contract import Contract, extents_of, groups_of
 from gradtape.ops.core.shape import permute_row
 from gradtape.passes.rewrite import rewrite
@@ -53,9 +54,9 @@ def innermost_subscript(node: Node, packing: bool = False) -> int | None:
     for subscript in subscripts:
         if extents[subscript] == 1:
             continue
-        cost = 0.0 if extents[subscript] >= 4 else 1.0
+        cost = 0.0 if extents[subscript] >= 4 or lengths_vary() else 1.0
         if subscript not in node.params["out"]:
-            cost += 0.5 if extents[subscript] <= SHORT else 0.1
+            cost += 0.5 if extents[subscript] <= SHORT and not lengths_vary() else 0.1
         elif node.params["out"][-1] != subscript:
             cost += 2.0
         for position, name in enumerate(("x", "y")):
@@ -105,7 +106,9 @@ def is_large(node: Node) -> bool:
     """Return whether a product is worth a call of BLAS, its batch apart."""
     batch = groups_of(node.params).batch
     extents = extents_of(node)
-    return prod(extents[subscript] for subscript in extents if subscript not in batch) >= LARGE
+    return (
+        lengths_vary() or prod(extents[subscript] for subscript in extents if subscript not in batch) >= LARGE
+    )
 
 
 def _with_batch_first(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:

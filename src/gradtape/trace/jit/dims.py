@@ -22,7 +22,7 @@ REMEDY: Final = (
 
 @dataclass(frozen=True, init=False)
 class Dim:
-    """A length that varies from call to call, for ``gt.jit(f, shapes=...)``.
+    """A length that varies from call to call, for ``gt.jit(f, shapes=...)`` and, in `gradtape.spec`, for `gradtape.export`.
 
     Parameters
     ----------

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dis
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
-from itertools import pairwise
-from types import CodeType, FrameType, TracebackType
+from itertools import pairwise, permutations
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final
 
 from gradtape.lru import LRU
@@ -173,3 +175,52 @@ def local_names(function: Any) -> tuple[str, ...] | None:
     """Return the names of a Python function's local variables, its parameters first; None for other callables."""
     code = getattr(function, "__code__", None)
     return None if code is None else code.co_varnames
+
+
+LARGEST_NUMBER: Final = 100_000
+"""Larger numbers are not compared with lengths."""
+
+MOST_NUMBERS: Final = 60
+
+MOST_OBJECTS: Final = 500
+"""Functions and values that are looked at."""
+
+
+def numbers_of(function: Any) -> set[int]:
+    """Return numbers with which a function may compare lengths: those in its code and that of the functions that it calls, and what
+    two of them make. Those of the function itself come first, and there are not too many.
+
+    Examples
+    --------
+    >>> sorted(numbers_of(compile("n // 3 > 40", "<code>", "eval")))
+    [3, 13, 37, 40, 43, 120]
+    """
+    found: dict[int, None] = {}
+    seen: set[int] = set()
+    waiting = deque([function])
+    while waiting and len(seen) < MOST_OBJECTS:
+        one = waiting.popleft()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, CodeType):
+            numbers = [abs(int(x)) for x in one.co_consts if type(x) in (int, float) and x == x // 1]
+            found.update(dict.fromkeys(numbers))
+            for a, b in permutations(numbers, 2):
+                found.update(dict.fromkeys((a * b, a // max(b, 1), a + b, a - b)))
+            waiting += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
+        elif type(one) is int:
+            found[one] = None
+        elif isinstance(one, FunctionType):
+            if not one.__module__.startswith("gradtape."):
+                waiting += [one.__code__, *(one.__defaults__ or ())]
+                waiting += [one.__globals__[key] for key in one.__code__.co_names if key in one.__globals__]
+            for cell in one.__closure__ or ():
+                with suppress(ValueError):  # it is not assigned yet
+                    waiting.append(cell.cell_contents)
+        elif getattr(one, "site", None) is not None:  # compiled by gradtape
+            waiting.append(one.site.function)
+        elif callable(one) and hasattr(one, "__wrapped__"):
+            waiting.append(one.__wrapped__)
+    chosen = [number for number in found if 1 < number <= LARGEST_NUMBER]
+    return set(chosen[:MOST_NUMBERS])

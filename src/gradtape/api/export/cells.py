@@ -1,0 +1,316 @@
+"""Which lengths have the same program: boxes of lengths, each with samples of which the programs differ in numbers alone."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from gradtape.api.export.fits import Point, samples_needed
+from gradtape.errors import ArgumentError, GradtapeError, ShapeError
+from gradtape.records import record
+from gradtape.trace.jit.dims import Dim
+from gradtape.trace.patching.bytecode import LARGEST_NUMBER
+from gradtape.trace.source.sites import user_site
+
+SHORT: Final = 20
+"""Lengths up to which each is tried."""
+
+MOST_RUNS: Final = 24
+"""Of lengths of one dimension with the same program; more of them are a program for each length."""
+
+MOST_CELLS: Final = 81
+
+MOST_PEELED: Final = 8
+"""Short lengths with numbers of their own."""
+
+ELEMENTS: Final = 300_000
+"""Of the largest array of the samples, roughly."""
+
+LONGEST: Final = 1009
+"""The length around which long samples lie: no power of two, and longer than most numbers in a program."""
+
+
+@record
+class Sample:
+    """The program of one point.
+
+    Attributes
+    ----------
+    form : hashable
+        All of it but its numbers.
+    numbers : tuple of (int or float)
+    content : object
+        What the samples of a cell have in common.
+    failure : Exception or None
+        Why there is none: NumPy has no maximum of no numbers.
+    """
+
+    form: Hashable
+    numbers: tuple[Any, ...] = ()
+    content: Any = None
+    failure: Exception | None = None
+
+
+@record
+class Cell:
+    """A box of lengths with one program.
+
+    Attributes
+    ----------
+    ranges : tuple of (int, int or None)
+        The least and the greatest length of each dimension.
+    points : list of tuple of int
+        The lengths that were tried.
+    samples : list of Sample
+    """
+
+    ranges: tuple[tuple[int, int | None], ...]
+    points: list[Point]
+    samples: list[Sample]
+
+    @property
+    def free(self) -> list[int]:
+        """The dimensions that vary in it."""
+        return [k for k, (low, high) in enumerate(self.ranges) if low != high]
+
+    def free_points(self) -> list[Point]:
+        """Return the lengths of these in each sample."""
+        return [tuple([point[k] for k in self.free]) for point in self.points]
+
+    def holds(self, point: Point) -> bool:
+        return all(
+            low <= length and (high is None or length <= high)
+            for length, (low, high) in zip(point, self.ranges, strict=True)
+        )
+
+
+SampleAt = Callable[[Point], Sample]
+
+T = TypeVar("T")
+
+Range = tuple[int, int | None]
+
+
+class Partition(Generic[T]):
+    """Boxes that hold all lengths within the bounds, each with a program that is fitted to samples.
+
+    Parameters
+    ----------
+    name : str
+        Of the function, for messages.
+    dims : sequence of Dim
+        What varies.
+    shapes : sequence of shapes
+        Those of the arguments: which long samples fit into memory follows from them.
+    critical : set of int
+        Numbers that lengths may be compared with.
+    at : callable
+        Returns the program of a point.
+    fit : callable
+        Returns what is made of the samples of a cell, None where that fails.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dims: Sequence[Dim],
+        shapes: Sequence[Any],
+        critical: set[int],
+        at: SampleAt,
+        fit: Callable[[Cell], T | None],
+    ) -> None:
+        self.name = name
+        self.dims = dims
+        self.critical = critical
+        self.base = _long_point(dims, shapes)
+        self._at = at
+        self._fit = fit
+        self._known: dict[Point, Sample] = {}
+        self.cells: list[tuple[Cell, T | None]] = []
+
+    def divided(self) -> list[tuple[Cell, T | None]]:
+        """Return the boxes, the one of long lengths last; without a program where the function has no result.
+
+        Raises
+        ------
+        ArgumentError
+            Where the program is another one for each length, or its numbers are no formulas.
+        """
+        generic = self._sample(self.base)
+        if isinstance(generic.failure, ShapeError) or not isinstance(generic.failure, GradtapeError | None):
+            raise ArgumentError(
+                f"export: {self.name} has no result for {self._named(self.base)}: {generic.failure}",
+                where=user_site(),
+                remedy='bound the lengths, gt.Dim("n", max=10), and give those that are equal one name',
+            ) from generic.failure
+        if generic.failure is not None:
+            raise generic.failure
+        self._divide(())
+        return self.cells
+
+    def _sample(self, point: Point) -> Sample:
+        if point not in self._known:
+            self._known[point] = self._at(point)
+        return self._known[point]
+
+    def _divide(self, ranges: tuple[Range, ...]) -> None:
+        """Divide the lengths of which the first have these ranges: into those with the same form, the rest being long."""
+        if len(ranges) == len(self.dims):
+            self._finish(ranges, 0)
+            return
+        for found in self._runs(ranges):
+            self._divide((*ranges, found))
+
+    def _finish(self, ranges: tuple[Range, ...], peeled: int) -> None:
+        """Enter a box. Where no formula fits, it is tried without the shortest length, for which numbers may be special."""
+        if len(self.cells) >= MOST_CELLS:
+            raise self._refusal(f"there are more than {MOST_CELLS} programs of different lengths")
+        cell = self._cell(ranges)
+        fitted = None if cell.samples[0].failure is not None else self._fit(cell)
+        if fitted is not None or cell.samples[0].failure is not None:
+            self.cells.append((cell, fitted))
+            return
+        if not cell.free or peeled >= MOST_PEELED:
+            raise self._unfitted(cell)
+        k = cell.free[peeled % len(cell.free)]
+        low, high = ranges[k]
+        for part in ((low, low), (low + 1, high)):
+            self._finish((*ranges[:k], part, *ranges[k + 1 :]), peeled + 1)
+
+    def _runs(self, ranges: tuple[Range, ...]) -> list[Range]:
+        """Return the ranges of the next length over which the form is the same."""
+        k = len(ranges)
+        dim, base = self.dims[k], self.base
+        before = tuple([low if low == high else base[j] for j, (low, high) in enumerate(ranges)])
+
+        def form(length: int) -> Hashable:
+            return self._sample((*before, length, *base[k + 1 :])).form
+
+        near = [base[k] + step for step in (0, 1, 2, 3, 7, 15)]
+        far = [2 * base[k], 4 * base[k] + 1] if len(self.dims) == 1 else []
+        wanted = {*range(dim.min, dim.min + SHORT), *range(SHORT), *near, *far}
+        wanted |= {number + step for number in self.critical for step in (-1, 0, 1)}
+        tried = sorted(n for n in wanted if n >= dim.min and (dim.max is None or n <= dim.max))
+        if dim.max is not None and dim.max not in tried and dim.max <= LARGEST_NUMBER:
+            tried.append(dim.max)
+        runs = [[tried[0], tried[0]]]
+        for start, length in itertools.pairwise(tried):
+            known = start
+            while form(known) != form(length):
+                if len(runs) > MOST_RUNS:
+                    raise self._refusal(
+                        f"the program of {dim.name} = {known} is not that of {dim.name} = {known + 1}"
+                    )
+                end = _last_alike(known, length, form)
+                runs[-1][1] = end
+                runs.append([end + 1, end + 1])
+                known = end + 1
+            runs[-1][1] = length
+        found: list[Range] = [(low, high) for low, high in runs]
+        found[-1] = (found[-1][0], dim.max)
+        return found
+
+    def _cell(self, ranges: tuple[Range, ...]) -> Cell:
+        """Return a box with its samples: each length short while the others are long, and all long.
+
+        Points with several short lengths count where they have the same form: equal lengths, for instance, share loops that others do
+        not, which is only faster.
+        """
+        pools = [_pool(low, high, self.base[k]) for k, (low, high) in enumerate(ranges)]
+        free = [k for k, pool in enumerate(pools) if len(pool) > 1]
+        count = samples_needed(len(free)) + 3
+        long = [pool[len(pool) // 2 :] for pool in pools]
+        draw = random.Random(0)
+
+        def drawn(k: int | None, length: int = 0) -> Point:
+            lengths = [length if j == k else draw.choice(long[j]) for j in range(len(pools))]
+            return tuple(lengths)
+
+        points = dict.fromkeys([drawn(k, length) for k in free for length in pools[k]] or [drawn(None)])
+        tries = 0
+        while len(points) < count and free and tries < 4 * count:
+            points[drawn(None)] = None
+            tries += 1
+        samples = {point: self._sample(point) for point in points}
+        first, form = next((point, sample.form) for point, sample in samples.items())
+        for point, sample in samples.items():
+            if sample.form != form:
+                raise self._refusal(
+                    f"the program of {self._named(point)} is not that of {self._named(first)}"
+                )
+        if len(free) > 1:
+            for _ in range(count // 2):
+                point = tuple([draw.choice(pool[: len(pool) // 2 + 1]) for pool in pools])
+                sample = self._sample(point)
+                if sample.form == form:
+                    samples[point] = sample
+        return Cell(ranges, list(samples), list(samples.values()))
+
+    def _named(self, point: Point) -> str:
+        return ", ".join([f"{dim.name} = {length}" for dim, length in zip(self.dims, point, strict=True)])
+
+    def _refusal(self, what: str) -> ArgumentError:
+        names = ", ".join([dim.name for dim in self.dims])
+        return ArgumentError(
+            f"export: {self.name} cannot be exported for all lengths {names}: {what}",
+            where=user_site(),
+            why="a Python loop over elements, every other element (x[::2]), arrays that NumPy makes of a length, and branches "
+            "on lengths make another program",
+            remedy=f'bound the lengths, gt.Dim("{self.dims[0].name}", min=2), write it without (gt.scan for loops), '
+            "or export one file for each length",
+        )
+
+    def _unfitted(self, cell: Cell) -> ArgumentError:
+        names = ", ".join([dim.name for dim in self.dims])
+        return ArgumentError(
+            f"export: {self.name} cannot be exported for all lengths {names}: some numbers of its program are no formulas of them",
+            where=user_site(),
+            why="they have to be polynomials of the lengths, or a number divided by lengths",
+            remedy="pass what follows otherwise from a length (np.sqrt(len(x))) as an argument, or export one file for each length",
+        )
+
+
+def _long_point(dims: Sequence[Dim], shapes: Sequence[Any]) -> Point:
+    """Return lengths that are long, differ, and leave the arguments in memory."""
+    long = LONGEST
+    for shape in shapes:
+        fixed, free = 1, 0
+        for extent in shape:
+            if isinstance(extent, Dim):
+                free += 1
+            else:
+                fixed *= max(extent, 1)
+        if free:
+            long = min(long, int(max(ELEMENTS / fixed, 1.0) ** (1 / free)))
+    long = max(long, SHORT + 13)
+    return tuple([max(d.min, min(long + 40 * k, d.max or long + 40 * k)) for k, d in enumerate(dims)])
+
+
+def _last_alike(low: int, high: int, form: Callable[[int], Hashable]) -> int:
+    """Return the last length from `low` on that has its form, where `high` has another one."""
+    wanted = form(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if form(middle) == wanted:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _pool(low: int, high: int | None, base: int) -> list[int]:
+    """Return lengths of a range to try: short ones and long ones."""
+    wanted = [*range(low, low + 5), low + 7, low + 11, *range(base, base + 8), base + 17]
+    return sorted({length for length in wanted if length >= low and (high is None or length <= high)})
+
+
+def attempted(trace: Callable[[], Sample]) -> Sample:
+    """Return a sample, or the failure that is in its place."""
+    try:
+        return trace()
+    except MemoryError:
+        raise
+    except (GradtapeError, ValueError, IndexError, ZeroDivisionError, FloatingPointError) as error:
+        return Sample(("failure", type(error).__name__), failure=error)

@@ -1,0 +1,501 @@
+"""Exports for lengths that vary: a function is traced and lowered for many lengths, and what differs between them is made formulas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from gradtape.api.export.cells import Cell, Partition, Sample, attempted
+from gradtape.api.export.closed import Traceable, TracedCall, closed_graph, parameter_places, trace_call
+from gradtape.api.export.encoding import diagonal, is_uniform, spaced
+from gradtape.api.export.fits import Fitter, Formula, Point
+from gradtape.api.export.labels import result_places
+from gradtape.api.export.specs import Spec, dims_of, with_lengths
+from gradtape.api.export.texts import Language, Parsed, filled, parsed
+from gradtape.api.export.texts import with_lengths as passing_lengths
+from gradtape.errors import ArgumentError
+from gradtape.ir.graph import Graph, Value, literal
+from gradtape.ir.op import NDArray
+from gradtape.ir.varying import varying_lengths
+from gradtape.lower.c.module import (
+    NOTE,
+    CFiles,
+    CFunction,
+    CModule,
+    Operand,
+    c_names,
+    c_text,
+    header_text,
+    workspace_prototype,
+)
+from gradtape.lower.numba.module import DECORATOR, EntryPoint, NumbaModule, module_text
+from gradtape.ops.core.cumulative import cumsum
+from gradtape.ops.core.elementwise.arithmetic import add, multiply
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.logic import equal
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.shape import expand
+from gradtape.passes.rewrite import rewrite, with_outputs
+from gradtape.records import record
+from gradtape.trace.jit.dims import Dim
+from gradtape.trace.jit.signature import CallArguments
+from gradtape.trace.patching.bytecode import numbers_of
+from gradtape.trace.source.sites import user_site
+
+CELL: Final = "CELL_OF_LENGTHS"
+"""Stands for the name of the function of a cell."""
+
+T = TypeVar("T")
+
+
+class VaryingCall:
+    """A function with descriptions of its arguments in which lengths vary.
+
+    Attributes
+    ----------
+    function : Traceable
+    specs : tuple
+        The descriptions.
+    dims : list of Dim
+    """
+
+    def __init__(self, function: Traceable, specs: tuple[Any, ...]) -> None:
+        self.function = function
+        self.specs = specs
+        self.dims, self._shapes = dims_of(specs)
+
+    @property
+    def name(self) -> str:
+        name: str = self.function.site.name
+        return name
+
+    def at(self, point: Point) -> TracedCall:
+        """Trace the function for lengths."""
+        lengths = dict(zip([dim.name for dim in self.dims], point, strict=True))
+        return trace_call(self.function, with_lengths(self.specs, lengths), {})
+
+    def named(self, point: Point) -> str:
+        """Return what a message says about lengths."""
+        return ", ".join([f"{dim.name} = {length}" for dim, length in zip(self.dims, point, strict=True)])
+
+    def extents(self, traced: TracedCall) -> list[tuple[int | Dim, ...]]:
+        """Return the shapes of the parameters."""
+        given = CallArguments(self.specs, {}, self.function.site.static)
+        values = traced.specialisation.graph.inputs
+        leaves = zip(traced.call.select(given.leaves), values, strict=False)
+        return [leaf.shape if isinstance(leaf, Spec) else value.shape for leaf, value in leaves]
+
+    def cells(
+        self, sample: Callable[[TracedCall], Sample], fit: Callable[[Cell], T | None]
+    ) -> list[tuple[Cell, T | None]]:
+        """Return boxes of lengths, each with what is fitted to its samples; None where the function has no result."""
+        critical = numbers_of(self.function.site.function)
+        critical |= {e for shape in self._shapes for e in shape if isinstance(e, int) and e > 1}
+
+        def at(point: Point) -> Sample:
+            return attempted(lambda: sample(self.at(point)))
+
+        return Partition(self.name, self.dims, self._shapes, critical, at, fit).divided()
+
+
+# Constants
+
+
+def without_sized_constants(graph: Graph) -> Graph:
+    """Return a graph that computes arrays of equal or evenly spaced numbers: they would be spelled out, for one length."""
+    becomes: dict[Value, Value] = {}
+    for value in graph.constants():
+        if value.data is not None:
+            made = _computed(value.data)
+            if made is not None:
+                becomes[value] = made
+    if not becomes:
+        return graph
+    changed = rewrite(
+        graph,
+        lambda node, inputs: None if not becomes.keys() & set(node.inputs) else _with(node, inputs, becomes),
+    )
+    return with_outputs(changed, becomes)
+
+
+def _with(node: Any, inputs: tuple[Value, ...], becomes: dict[Value, Value]) -> Sequence[Value]:
+    outs: Sequence[Value] = node.copy(tuple([becomes.get(value, value) for value in inputs])).outs
+    return outs
+
+
+def _computed(array: NDArray) -> Value | None:
+    if array.size < 2 or array.dtype.kind not in "biuf":
+        return None
+    flat = array.reshape(-1)
+    if is_uniform(array):
+        return expand(literal(flat[0], array.dtype), array.shape, ())
+    dtype = array.dtype
+    pair = diagonal(array)
+    if pair is not None:
+        count = _counted(array.shape[0])
+        on = equal(expand(count, array.shape, (0,)), expand(count, array.shape, (1,)))
+        return where(on, literal(pair[0], dtype), literal(pair[1], dtype))
+    steps = spaced(array)
+    if steps is None:
+        return None
+    count = convert(_counted(array.size), dtype)
+    return add(multiply(count, literal(steps[1], dtype)), literal(steps[0], dtype))
+
+
+def _counted(size: int) -> Value:
+    ones = expand(literal(1, np.dtype(np.int64)), (size,), ())
+    return add(cumsum(ones, axis=0, reverse=False), literal(-1, np.dtype(np.int64)))
+
+
+# Programs
+
+
+@record
+class Program:
+    """A lowered function as functions of a source text.
+
+    Attributes
+    ----------
+    parts : dict of str to Parsed
+        The text of each function and constant, by name.
+    helpers : list of str
+        The texts that are the same for all lengths.
+    shapes : list of shape
+        Of the results.
+    results : list of str
+        Their names.
+    traced : TracedCall
+    workspace : int
+        Bytes.
+    libraries : tuple of str
+        Of C.
+    """
+
+    parts: dict[str, Parsed]
+    helpers: list[str]
+    shapes: list[tuple[int, ...]]
+    results: list[str]
+    traced: TracedCall
+    workspace: int = 0
+    libraries: tuple[str, ...] = ()
+
+    def sample(self) -> Sample:
+        form = (
+            tuple([(name, part.form) for name, part in self.parts.items()]),
+            tuple(self.helpers),
+            tuple(map(len, self.shapes)),
+            tuple(self.results),
+            self.libraries,
+        )
+        return Sample(hash(form), content=self)
+
+
+@record
+class Piece:
+    """The program of a cell, with formulas.
+
+    Attributes
+    ----------
+    cell : Cell
+    parts : dict of str to str
+        Functions and constants by name; those that need the free lengths have them as their first parameters.
+    needs_lengths : bool
+        Whether the first of them does.
+    workspace : Formula
+    shapes : list of list of Formula
+        Of the results.
+    program : Program
+        That of the first sample.
+    """
+
+    cell: Cell
+    parts: dict[str, str]
+    needs_lengths: bool
+    workspace: Formula
+    shapes: list[list[Formula]]
+    program: Program
+
+
+def pieces_of(call: VaryingCall, sample: Callable[[TracedCall], Sample], language: Language) -> list[Piece]:
+    """Return the program of each box of lengths in which the function has results.
+
+    Raises
+    ------
+    ArgumentError
+        Where numbers of the program are no formulas of the lengths, or the results have other shapes at some lengths.
+    """
+    found = [
+        piece
+        for _, piece in call.cells(sample, lambda cell: _piece(call, cell, language))
+        if piece is not None
+    ]
+    pieces = [_with_name(piece, f"{CELL}{number}") for number, piece in enumerate(found)]
+    generic = pieces[-1]
+    shapes = [
+        (point, sample.content.shapes)
+        for piece in pieces
+        for point, sample in zip(piece.cell.points, piece.cell.samples, strict=True)
+    ]
+    check_shapes(
+        call,
+        shapes,
+        generic.cell,
+        lambda at: [tuple([int(e.at(at)) for e in shape]) for shape in generic.shapes],
+    )
+    return pieces
+
+
+def check_shapes(
+    call: VaryingCall, found: Iterable[tuple[Point, Any]], generic: Cell, expected: Callable[[Point], Any]
+) -> None:
+    """Raise an error where a result has a shape that is not the formula of the long lengths."""
+    for point, shapes in found:
+        wanted = expected(tuple([point[k] for k in generic.free]))
+        if wanted != shapes:
+            raise ArgumentError(
+                f"export: {call.name} returns other shapes for {call.named(point)}: {shapes} in place of {wanted}",
+                where=user_site(),
+                why="axes of length 1 are dropped or stretched, or the lengths are special in another way",
+                remedy=f'leave them out: gt.Dim("{call.dims[0].name}", min=2)',
+            )
+
+
+def _piece(call: VaryingCall, cell: Cell, language: Language) -> Piece | None:
+    """Return the program of a cell; None where some numbers have no formula."""
+    programs: list[Program] = [sample.content for sample in cell.samples]
+    first = programs[0]
+    fitter = Fitter(cell.free_points())
+    names = [_inner_name(call.dims[k].name) for k in cell.free]
+    texts: dict[str, str] = {}
+    needing: set[str] = set()
+    for part, text in first.parts.items():
+        columns = list(zip(*[program.parts[part].numbers for program in programs], strict=True))
+        made = filled(text.form, columns, fitter, names, language)
+        if made is None:
+            return None
+        texts[part] = made
+        if any(re.search(rf"\b{one}\b", made) for one in names):
+            needing.add(part)
+    texts = passing_lengths(texts, needing, names, language)
+    workspace = fitter.fit([program.workspace for program in programs])
+    extents = [
+        [fitter.fit(column) for column in zip(*shapes, strict=True)]
+        for shapes in zip(*[program.shapes for program in programs], strict=True)
+    ]
+    if workspace is None or any(extent is None for shape in extents for extent in shape):
+        return None
+    return Piece(cell, texts, CELL in needing, workspace, extents, first)  # type: ignore[arg-type]
+
+
+def _with_name(piece: Piece, name: str) -> Piece:
+    parts = {_renamed(key, name): _renamed(text, name) for key, text in piece.parts.items()}
+    return Piece(piece.cell, parts, piece.needs_lengths, piece.workspace, piece.shapes, piece.program)
+
+
+def _renamed(text: str, name: str) -> str:
+    text = re.sub(r"\bCONSTANT_(\d+)\b", rf"CONSTANT_{name}_\1", text)
+    return re.sub(rf"\b{CELL}(?=_|\b)", name, text)
+
+
+def _inner_name(name: str) -> str:
+    """Return what a length is called inside, where no register has such a name."""
+    (plain,) = c_names([name])
+    return f"length_{plain}"
+
+
+def _text_of(formula: Formula, names: Sequence[str]) -> str:
+    text = formula.text(names)
+    return text if formula.denominator == 1 else f"({text}) / {formula.denominator}"
+
+
+def _conditions(cell: Cell, names: Sequence[str], dims: Sequence[Dim]) -> list[str]:
+    """Return the comparisons that lengths within the bounds pass if they are in a cell."""
+    found = []
+    for name, (low, high), dim in zip(names, cell.ranges, dims, strict=True):
+        if low == high:
+            found.append(f"{name} == {low}")
+            continue
+        if low > dim.min:
+            found.append(f"{name} >= {low}")
+        if high is not None and high != dim.max:
+            found.append(f"{name} <= {high}")
+    return found
+
+
+# C
+
+
+def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title: str) -> CFiles:
+    """Return the C source and the header of a function whose first parameters are the lengths."""
+
+    def sample(traced: TracedCall) -> Sample:
+        graph = without_sized_constants(closed_graph(traced))
+        places = [*parameter_places(traced), *result_places(traced)]
+        values = [*graph.inputs[: len(graph.inputs) - len(traced.hidden)], *graph.outputs]
+        operands = [Operand(*facts) for facts in zip(_names(call, places), places, values, strict=True)]
+        count = len(operands) - len(graph.outputs)
+        function = CFunction(
+            CELL, "", graph, tuple(operands[:count]), tuple(operands[count:]), tuple(traced.hidden)
+        )
+        module = CModule(blas, f"{CELL}_")
+        with varying_lengths():
+            workspace = module.add_function(function)
+        module.parts[CELL] = f"static {module.parts[CELL]}"
+        parts = {key: parsed(text) for key, text in module.parts.items() if key != text}
+        helpers = [text for key, text in module.parts.items() if key == text]
+        libraries = ("-lm", *["-lblas"][: module.calls_blas])
+        shapes = [value.shape for value in graph.outputs]
+        names = [one.name for one in operands[count:]]
+        return Program(parts, helpers, shapes, names, traced, workspace, libraries).sample()
+
+    pieces = pieces_of(call, sample, "c")
+    generic = pieces[-1]
+    traced = generic.program.traced
+    graph = closed_graph(traced)
+    lengths = c_names([dim.name for dim in call.dims])
+    places = [*parameter_places(traced), *result_places(traced)]
+    values = [*graph.inputs[: len(graph.inputs) - len(traced.hidden)], *graph.outputs]
+    shapes: list[tuple[str, ...]] = [
+        tuple([lengths[call.dims.index(e)] if isinstance(e, Dim) else str(e) for e in shape])
+        for shape in call.extents(traced)
+    ]
+    free = [lengths[k] for k in generic.cell.free]
+    shapes += [tuple([_text_of(extent, free) for extent in shape]) for shape in generic.shapes]
+    operands = [Operand(*facts) for facts in zip(_names(call, places), places, values, shapes, strict=True)]
+    count = len(operands) - len(graph.outputs)
+    said = [f"a length, {_bounds(dim)}" for dim in call.dims]
+    function = CFunction(
+        name,
+        title,
+        graph,
+        tuple(operands[:count]),
+        tuple(operands[count:]),
+        (),
+        tuple(zip(lengths, said, strict=True)),
+    )
+    parts: dict[str, str] = {}
+    for piece in pieces:
+        parts.update({text: text for text in piece.program.helpers})
+    for piece in pieces:
+        parts.update({key: text.replace(CELL, f"{name}_") for key, text in piece.parts.items()})
+    libraries = max([piece.program.libraries for piece in pieces], key=len)
+    parts["workspace"] = _c_workspace(call, function, pieces, lengths)
+    parts["entry"] = _c_entry(call, function, pieces, lengths)
+    source = f'/* {name}: {title}.\n * {NOTE} */\n#include "{header}"\n\n{c_text(parts.values())}'
+    return CFiles(source, header_text(function, None, libraries), 0, libraries)
+
+
+def _names(call: VaryingCall, places: Sequence[str]) -> list[str]:
+    """Return the names of parameters and results in C, after those of the lengths."""
+    return c_names([*[dim.name for dim in call.dims], *places])[len(call.dims) :]
+
+
+def _bounds(dim: Dim) -> str:
+    return f"{dim.min} or more" if dim.max is None else f"from {dim.min} to {dim.max}"
+
+
+def _out_of_bounds(dims: Sequence[Dim], names: Sequence[str]) -> str:
+    tests = [f"{name} < {dim.min}" for name, dim in zip(names, dims, strict=True)]
+    tests += [f"{name} > {dim.max}" for name, dim in zip(names, dims, strict=True) if dim.max is not None]
+    return " || ".join(tests)
+
+
+def _c_branches(
+    call: VaryingCall, pieces: Sequence[Piece], names: Sequence[str], result: Callable[[Piece], str]
+) -> list[str]:
+    lines = [f"    if ({_out_of_bounds(call.dims, names)})", "        return -3;"]
+    for piece in pieces:
+        tests = _conditions(piece.cell, names, call.dims)
+        lines += [f"    if ({' && '.join(tests)})"] if tests else []
+        lines.append(f"    {'    ' if tests else ''}return {result(piece)};")
+        if not tests:
+            return lines
+    return [*lines, "    return -3;"]
+
+
+def _c_workspace(
+    call: VaryingCall, function: CFunction, pieces: Sequence[Piece], names: Sequence[str]
+) -> str:
+    def result(piece: Piece) -> str:
+        return _text_of(piece.workspace, [names[k] for k in piece.cell.free])
+
+    lines = _c_branches(call, pieces, names, result)
+    return "\n".join([workspace_prototype(function), "{", *lines, "}"])
+
+
+def _c_entry(call: VaryingCall, function: CFunction, pieces: Sequence[Piece], names: Sequence[str]) -> str:
+    operands = [*[one.name for one in (*function.parameters, *function.results)], "workspace"]
+
+    def result(piece: Piece) -> str:
+        cell = next(key for key in piece.parts if re.fullmatch(rf"{CELL}\d+", key))
+        given = [names[k] for k in piece.cell.free] if piece.needs_lengths else []
+        return f"{cell.replace(CELL, f'{function.name}_')}({', '.join([*given, *operands])})"
+
+    lines = _c_branches(call, pieces, names, result)
+    return "\n".join([function.prototype(), "{", *lines, "}"])
+
+
+# Numba
+
+
+def varying_numba_module(call: VaryingCall, name: str) -> str:
+    """Return a module for Numba with a function that finds the lengths in its arguments, and checks them."""
+
+    def sample(traced: TracedCall) -> Sample:
+        graph = without_sized_constants(closed_graph(traced))
+        for value, parameter in zip(graph.inputs, _parameters(traced), strict=False):
+            value.name = parameter
+        module = NumbaModule()
+        with varying_lengths():
+            module.add_entry(EntryPoint(CELL, graph, tuple(range(len(graph.outputs))), tuple(traced.hidden)))
+        parts = {key: parsed(text) for key, text in module.parts.items()}
+        return Program(parts, [], [value.shape for value in graph.outputs], [], traced).sample()
+
+    pieces = pieces_of(call, sample, "python")
+    traced = pieces[-1].program.traced
+    parameters = _parameters(traced)
+    parts: dict[str, str] = {}
+    for piece in pieces:
+        for key, text in piece.parts.items():
+            if parts.setdefault(
+                key.replace(CELL, f"{name}_"), text.replace(CELL, f"{name}_")
+            ) != text.replace(CELL, f"{name}_"):
+                raise ArgumentError(
+                    f"export: {call.name} cannot be a Numba module for varying lengths",
+                    where=user_site(),
+                    why=f"its part {key} is another one for other lengths",
+                    remedy="export C, a library, or a .gradtape file",
+                )
+    names = [_inner_name(dim.name) for dim in call.dims]
+    lines = [f"{DECORATOR}", f"def {name}({', '.join(parameters)}):"]
+    seen: set[str] = set()
+    for parameter, shape in zip(parameters, call.extents(traced), strict=True):
+        for axis, extent in enumerate(shape):
+            length = names[call.dims.index(extent)] if isinstance(extent, Dim) else str(extent)
+            if isinstance(extent, Dim) and length not in seen:
+                seen.add(length)
+                lines.append(f"    {length} = {parameter}.shape[{axis}]")
+                continue
+            listed = ", ".join([e.name if isinstance(e, Dim) else str(e) for e in shape])
+            lines.append(f"    if {parameter}.shape[{axis}] != {length}:")
+            lines.append(f'        raise ValueError("{parameter} has another shape than ({listed})")')
+    lines.append(f"    if {_out_of_bounds(call.dims, names).replace('||', 'or')}:")
+    lines.append(
+        f'        raise ValueError("a length is out of bounds: {"; ".join([f"{d.name}: {_bounds(d)}" for d in call.dims])}")'
+    )
+    for piece in pieces:
+        tests = _conditions(piece.cell, names, call.dims)
+        cell = next(key for key in piece.parts if re.fullmatch(rf"{CELL}\d+", key)).replace(CELL, f"{name}_")
+        given = [names[k] for k in piece.cell.free] if piece.needs_lengths else []
+        returned = f"return {cell}({', '.join([*given, *parameters])})"
+        lines += [f"    if {' and '.join(tests)}:", f"        {returned}"] if tests else [f"    {returned}"]
+    if _conditions(pieces[-1].cell, names, call.dims):
+        lines.append('    raise ValueError("the function does not take these lengths")')
+    return module_text([*parts.values(), "\n".join(lines)])
+
+
+def _parameters(traced: TracedCall) -> list[str]:
+    return c_names(parameter_places(traced))
