@@ -386,7 +386,7 @@ def test_it_is_raised_and_says_what_why_and_the_remedy(name: str) -> None:
     assert text.startswith(error.what)
     for label, part in (("why", error.why), ("what to do", error.remedy)):
         assert (f"\n  {label}: {part}" in text) == bool(part)
-    assert text.endswith(f"\n  more: docs/reference/errors/{type(error).__name__}.md")
+    assert text.endswith(f"\n  more: python -m gradtape explain {type(error).__name__}")
     if not issubclass(CLASSES[name], errors.InternalError):
         assert error.remedy
 
@@ -410,7 +410,7 @@ def test_it_is_warned_of(name: str) -> None:
     assert warning.filename == __file__
     assert warning.lineno in lines_of(PROGRAMS[name])
     text = str(warning.message)
-    assert "\n  what to do: " in text and text.endswith(f"\n  more: docs/reference/errors/{name}.md")
+    assert "\n  what to do: " in text and text.endswith(f"\n  more: python -m gradtape explain {name}")
     if name in LOCATED:
         (line,) = re.findall(rf"\n  where: {re.escape(__file__)}:(\d+) in ", text)
         assert int(line) in lines_of(PROGRAMS[name])

@@ -160,7 +160,7 @@ def _page(kind: type, what: str, where: Any, why: str, remedy: str) -> str:
         lines.append(f"  why: {why}")
     if remedy:
         lines.append(f"  what to do: {remedy}")
-    lines.append(f"  more: docs/reference/errors/{kind.__name__}.md")
+    lines.append(f"  more: python -m gradtape explain {kind.__name__}")
     return "\n".join(lines)
 
 

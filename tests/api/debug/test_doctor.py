@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import gradtape as gt
 from gradtape.__main__ import PIPE_CLOSED, main
+from gradtape.api.debug import doctor
 from gradtape.api.debug.doctor import CHECKS
 
 
@@ -35,11 +38,24 @@ def test_what_does_not_work_is_named(
 
 
 def test_a_cache_folder_that_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the place of a folder")
+    monkeypatch.setattr(doctor, "cache_path", lambda: tmp_path / "file" / "objects")
+    assert gt.doctor()
+    output = capsys.readouterr().out
+    assert re.search(r"cache folder: .*, where nothing can be written \(.+\): set GRADTAPE_CACHE_DIR", output)
+
+
+def test_a_package_that_cannot_be_imported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert gt.doctor()
-    assert "where nothing can be written: set GRADTAPE_CACHE_DIR" in capsys.readouterr().out
+    monkeypatch.setattr(doctor, "PACKAGES", ("gradtape", "broken"))
+    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda package: "1.0")
+    gt.doctor()
+    assert re.search(
+        r"broken: +1.0, and cannot be imported: No module named 'broken'", capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

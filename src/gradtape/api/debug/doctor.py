@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import tempfile
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -117,9 +118,14 @@ CHECKS: Final[dict[str, Callable[[], bool]]] = {
 
 def _version(package: str) -> str:
     try:
-        return importlib.metadata.version(package)
+        version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        version = "not installed"
+    try:
+        importlib.import_module(package)
+    except Exception as error:  # a package that is half there, or made for another NumPy
+        return f"{version}, and cannot be imported: {error}"
+    return version
 
 
 def _blas(name: str) -> str:
@@ -131,4 +137,10 @@ def _blas(name: str) -> str:
 def _folder() -> str:
     folder = cache_path()
     nearest = next(each for each in (folder, *folder.parents) if each.exists())
-    return f"{folder}{'' if os.access(nearest, os.W_OK) else ', where nothing can be written: set GRADTAPE_CACHE_DIR'}"
+    try:
+        with tempfile.TemporaryFile(
+            dir=nearest
+        ):  # permissions do not tell of full disks, and not of files in the place of folders
+            return str(folder)
+    except OSError as error:
+        return f"{folder}, where nothing can be written ({error.strerror}): set GRADTAPE_CACHE_DIR"
