@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import multiprocessing
 import sys
+import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -220,22 +224,63 @@ def outcome(case: Method, **how: Any) -> str:
     return ""
 
 
+def outcomes(cases: list[Method], limit: float, **how: Any) -> Iterator[tuple[Method, str, float]]:
+    """Return the outcome of each method and the seconds it took; what takes longer than the limit is ended there."""
+    forked = multiprocessing.get_context("fork")
+    while cases:
+        ours, theirs = forked.Pipe(duplex=False)
+        worker = forked.Process(target=_work, args=(cases, theirs, how), daemon=True)
+        worker.start()
+        theirs.close()
+        done = 0
+        for case in cases:
+            began = time.monotonic()
+            try:
+                found = ours.recv() if ours.poll(limit) else f"slow: more than {limit:g} s"
+            except EOFError:
+                found = "error: the process died"
+            done += 1
+            yield case, found, time.monotonic() - began
+            if found.startswith("slow") or found == "error: the process died":
+                break
+        worker.kill()
+        worker.join()
+        cases = cases[done:]
+
+
+def _work(cases: list[Method], pipe: Any, how: dict[str, Any]) -> None:
+    for case in cases:
+        pipe.send(outcome(case, **how))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.coverage.distributions", description=__doc__)
     parser.add_argument("--jit", action="store_true", help="compiled functions, not tapes")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for each method")
+    parser.add_argument("--out", type=Path, help="a file of outcomes, to which the missing ones are added")
     parser.add_argument("names", nargs="*", help="distributions")
     given = parser.parse_args()
-    count = gaps = 0
-    for case in every():
-        if given.names and case.distribution not in given.names:
-            continue
-        count += 1
-        found = outcome(case, compiled=given.jit)
+    known = {}
+    if given.out and given.out.exists():
+        for line in given.out.read_text().splitlines():
+            name, _seconds, found = line.split("\t")
+            known[name] = found
+    cases = [case for case in every() if not given.names or case.distribution in given.names]
+    missing = [case for case in cases if ".".join(case) not in known]
+    for case, found, seconds in outcomes(missing, given.limit, compiled=given.jit):
+        name = ".".join(case)
+        known[name] = " | ".join(found.splitlines())[:300]
+        if given.out:
+            with given.out.open("a") as file:
+                file.write(f"{name}\t{seconds:.1f}\t{known[name]}\n")
+    kinds = Counter()
+    for case in cases:
+        found = known[".".join(case)]
+        kinds[found.partition(":")[0] or "right"] += 1
         if found:
-            gaps += 1
-            print(f"{case.distribution}.{case.method} {' | '.join(found.splitlines())[:300]}", flush=True)
-    print(f"{count - gaps} of {count}")
-    sys.exit(gaps > 0)
+            print(".".join(case), found)
+    print(", ".join(f"{count} {kind}" for kind, count in kinds.most_common()), f"of {len(cases)}")
+    sys.exit(kinds["right"] < len(cases))
 
 
 if __name__ == "__main__":

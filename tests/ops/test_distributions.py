@@ -458,3 +458,17 @@ def test_moments_of_a_kolmogorov_statistic_are_constants_of_a_whole_number() -> 
     np.testing.assert_allclose([value, *slopes], [0.3 + 1.7 * mean, 1.0, mean], rtol=1e-10)
     entropy, slope = gt.value_and_grad(lambda scale: st.ksone.entropy(6, 0.0, scale))(1.7)
     np.testing.assert_allclose([entropy, slope], [st.ksone.entropy(6, 0.0, 1.7), 1 / 1.7], rtol=1e-10)
+
+
+def test_errors_that_functions_of_scipy_set_are_raised() -> None:
+    """Where a quantile overflows, Boost sets an error of Python's, also in the middle of a compiled loop."""
+    q = np.array([0.2, 1e-300, 0.3])
+    with pytest.raises(OverflowError, match="too large to represent"):
+        st.ncf.isf(q, 2, 3, 1)
+    for function in (
+        gt.jit(lambda q: st.ncf.isf(q, 2, 3, 1)),
+        gt.grad(lambda q: st.ncf.isf(q, 2, 3, 1).sum()),
+    ):
+        with pytest.raises(OverflowError, match="too large to represent"):
+            function(q)
+        assert np.isfinite(function(np.array([0.2, 0.4, 0.3]))).all()

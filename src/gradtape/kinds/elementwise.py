@@ -71,6 +71,11 @@ class SciPy(NamedTuple):
     part: str = ""
     loop: str = ""
 
+    @property
+    def may_raise(self) -> bool:
+        """Whether the function may set an error of Python's: Boost's do, which only SciPy's own code calls, where a number overflows."""
+        return self.name.startswith("_ufuncs.")
+
     def text(self, args: Sequence[str]) -> str:
         """Return the call as a program writes it.
 

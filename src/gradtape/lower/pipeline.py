@@ -21,7 +21,7 @@ from gradtape.lower.building.builder import Builder
 from gradtape.lower.building.context import BuildContext, LoopKernels, LoweredBody
 from gradtape.lower.llvm.counters import counted
 from gradtape.lower.llvm.function import FunctionEmitter, KernelModule
-from gradtape.lower.llvm.module import WITH_BLAS, WITH_STACKS, add_kernel, emit_module
+from gradtape.lower.llvm.module import WITH_BLAS, WITH_ERRORS, WITH_STACKS, add_kernel, emit_module
 from gradtape.lower.llvm.profiled import NestTimer, timed_statements
 from gradtape.lower.llvm.stacks import DRAIN
 from gradtape.lower.llvm.writer import KERNEL
@@ -233,7 +233,7 @@ def lower_located(graph: Graph) -> LocatedProgram:
         head, _, body = function.partition("\n")
         calls[_SYMBOL.findall(head)[0]] = _SYMBOL.findall(body)
     functions = [tuple(_reached(called[id(nest)], calls)) for nest in timed_statements(program)]
-    functions.append((KERNEL, WITH_STACKS, WITH_BLAS))
+    functions.append((KERNEL, WITH_STACKS, WITH_ERRORS, WITH_BLAS))
     nests = describe_nests(program, context.makers, plan, module.procedures)
     makers = all_makers(context.makers, plan)
     notes = [*plan.explain, *plan.apart]

@@ -97,6 +97,8 @@ def _plan(loop: For, program: LoopProgram) -> _ParallelPlan | None:
         isinstance(s, For | Load | Store | Compute | Declare | Assign) or _is_small(s) for s in inside
     ):
         return None
+    if any(isinstance(s, Compute) and isinstance(s.body, SciPy) and s.body.may_raise for s in inside):
+        return None  # an error is set in the thread that Python knows
     additions = work([loop])
     if additions < WORTHWHILE:
         return None

@@ -30,12 +30,13 @@ from gradtape.lower.llvm.calls import emit_routine
 from gradtape.lower.llvm.control import CONTROL
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter, KernelModule
 from gradtape.lower.llvm.instructions import memory_type, register_type
-from gradtape.lower.llvm.parallel import add_blas_limit, emit_blocks, one_thread_each
+from gradtape.lower.llvm.parallel import add_wrapper, emit_blocks, one_thread_each
 from gradtape.lower.llvm.stacks import STACKS, add_stacks
 from gradtape.lower.llvm.statements import STATEMENTS
 from gradtape.lower.llvm.vector_plans import are_vectors, find_slots
 from gradtape.lower.llvm.vectors import VectorWriter
 from gradtape.lower.llvm.writer import KERNEL
+from gradtape.lower.resident.errors import RAISED
 
 EMITTERS: Final[Emitters] = {**STATEMENTS, **CONTROL, **STACKS, RoutineCall: emit_routine}
 """What appends a statement to a function, by the statement's class."""
@@ -52,6 +53,9 @@ WITH_STACKS: Final = "with_stacks"
 
 WITH_BLAS: Final = "with_blas"
 """The function that a kernel with products calls."""
+
+WITH_ERRORS: Final = "with_errors"
+"""The function that a kernel with functions of SciPy calls which may set an error."""
 
 Instrument: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
 
@@ -83,9 +87,13 @@ def emit_module(
     kernel = _emitted(module, program, offsets, instrument)
     parameters = ["inputs", "outputs", "workspace", *["stacks"][: len(module.stacks)]]
     name, linkage = (WITH_STACKS, "internal ") if module.stacks else (KERNEL, "")
-    if module.multiplies:
-        add_blas_limit(module, name, WITH_BLAS, linkage, parameters)
-        name, linkage = WITH_BLAS, "internal "
+    for needed, routine, program_name in (
+        (RAISED in module.symbols, "raised", WITH_ERRORS),
+        (module.multiplies, "blas_limit", WITH_BLAS),
+    ):
+        if needed:
+            add_wrapper(module, routine, name, program_name, linkage, parameters)
+            name, linkage = program_name, "internal "
     typed = ", ".join(f"ptr noalias %{parameter}" for parameter in parameters)
     module.functions.append(kernel.text(f"define {linkage}i32 @{name}({typed}) nounwind"))
     if module.stacks:

@@ -62,12 +62,12 @@ def emit_blocks(
     kernel.call("void", f'"{RUN_BLOCKS}"', f"ptr @{task}", f"ptr {table}", f"i64 {blocks}", f"i64 {end}")
 
 
-def add_blas_limit(
-    module: KernelModule, name: str, program: str, linkage: str, parameters: Sequence[str]
+def add_wrapper(
+    module: KernelModule, routine: str, name: str, program: str, linkage: str, parameters: Sequence[str]
 ) -> None:
-    """Add the function `name`, which calls `program` with the number of BLAS threads set to that of kernels."""
+    """Add the function `name`, which calls `program` as the file of a routine says: with another number of BLAS threads, for one."""
     module.add_routine(
-        "blas_limit",
+        routine,
         name=name,
         program=program,
         linkage=linkage,

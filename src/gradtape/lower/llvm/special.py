@@ -7,6 +7,7 @@ import numpy as np
 from gradtape.kinds.elementwise import SciPy
 from gradtape.loops.ir import Dtype
 from gradtape.lower.llvm.writer import PURE, FunctionWriter, ModuleWriter
+from gradtape.lower.resident.errors import RAISED
 from gradtape.lower.target.symbols import LOOPS, find_loop, has_loop_data, special_function
 
 
@@ -45,6 +46,8 @@ def _add_call_of_loop(module: ModuleWriter, body: SciPy, types: str) -> str:
         return symbol
     kinds, _, results = loop.partition("->")
     function, data = f"{LOOPS}{body.name}.{loop}", "null"
+    if body.may_raise:
+        module.bind(RAISED)
     module.declare(f'declare void @"{function}"(ptr, ptr, ptr, ptr)')
     module.bind(function)
     if has_loop_data(body.name, loop):

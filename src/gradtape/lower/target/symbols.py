@@ -14,6 +14,7 @@ from typing import Any, Final
 from gradtape.errors import LoweringError
 from gradtape.lower.resident.blas_threads import GET, SET, WANTED, blas_addresses
 from gradtape.lower.resident.callbacks import CALL_PYTHON, call_python_address
+from gradtape.lower.resident.errors import RAISED, raised_address
 from gradtape.lower.resident.interrupts import POLL, RAISE, poll_address, raise_address
 from gradtape.lower.resident.memory import PREFIX, arena_address
 from gradtape.lower.resident.threads import RUN_BLOCKS, run_blocks_address
@@ -39,6 +40,8 @@ def address_of(symbol: str) -> int:
         return poll_address()
     if symbol == RAISE:
         return raise_address()
+    if symbol == RAISED:
+        return raised_address()
     if symbol == CALL_PYTHON:
         return call_python_address()
     if symbol == RUN_BLOCKS:
