@@ -1,5 +1,5 @@
-"""Roots of functions that work element by element: the private functions with which the distributions of SciPy's new infrastructure
-find quantiles, which `scipy.optimize.elementwise` has as well.
+"""Roots and minima of functions that work element by element: the private functions with which the distributions of SciPy's new
+infrastructure find quantiles and modes, which `scipy.optimize.elementwise` has as well.
 
 SciPy's call the function with the elements that have not converged, and with its parameters for those; here it is called with all.
 """
@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape.api.solvers.implicit import attach_derivative
 from gradtape.api.solvers.solution import Bound, SolverCall, result_of, solver
+from gradtape.api.transforms.gradient import jvp
 
 STEPS: Final = 400
 """The largest number of steps: to halve the widest interval of floats takes 1075, and brackets that are searched for are not wide."""
@@ -153,3 +154,69 @@ def chandrupatla(call: SolverCall) -> Any:
     names = ("x", "fun", "xl", "xr", "fl", "fr")
     found = call.on_host(function, np.zeros(shape), root_between, _types(shape, *names), *ends)
     return _result(found, x=attach_derivative(function, found["x"], elementwise=True))
+
+
+def _of_some(function: Bound, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return a function of some elements and their positions, as SciPy's routines call it, and the positions of all."""
+    everywhere = np.zeros(shape)
+
+    def some(x: Any, places: Any) -> Any:
+        points = np.zeros((*np.shape(x)[: np.ndim(x) - np.ndim(places)], everywhere.size))
+        points[..., places] = x
+        made = [
+            np.asarray(function(point.reshape(shape))).reshape(-1)
+            for point in points.reshape(-1, everywhere.size)
+        ]
+        return np.stack(made).reshape(points.shape)[..., places]
+
+    return some, np.arange(everywhere.size).reshape(shape)
+
+
+def _searched(call: SolverCall, points: list[str], results: tuple[str, ...], options: list[str]) -> Any:
+    """Return what SciPy's search for minima finds, as numbers, and the function that it is given."""
+    given, extra = call.given, call.extra()
+
+    def function(x: Any) -> Any:
+        return given["func"](x, *extra)
+
+    starts = {name: given[name] for name in points if given[name] is not None}
+    shape = _shape(*starts.values(), *extra)
+    limits = [
+        _broadcast(np.asarray(each) if isinstance(each, float | int) else each, shape)
+        for each in starts.values()
+    ]
+
+    def solve(function: Bound, *limits: Any) -> dict[str, Any]:
+        some, places = _of_some(function, shape)
+        found = call.plain(
+            some, **dict(zip(starts, limits, strict=True)), args=(places,), **call.options(*options)
+        )
+        return {name: found[name] for name in (*results, "success", "nit", "status")}
+
+    types = {**_types(shape, *results), "status": np.zeros(shape, int)}
+    found = call.on_host(function, np.zeros(shape), solve, types, *limits)
+    return function, found
+
+
+@solver("scipy.optimize._bracket._bracket_minimum")
+def bracket_minimum(call: SolverCall) -> Any:
+    """Follow the private function: its intervals are constants."""
+    points, results = ["xm0", "xl0", "xr0", "xmin", "xmax"], ("xl", "xm", "xr", "fl", "fm", "fr")
+    _, found = _searched(call, points, results, ["factor", "maxiter"])
+    return result_of(found, nfev=found["nit"] + 3)
+
+
+@solver("scipy.optimize._chandrupatla._chandrupatla_minimize")
+def chandrupatla_minimize(call: SolverCall) -> Any:
+    """Follow the private function: a minimum is where the derivative is zero."""
+    results = ("x", "fun", "xl", "xm", "xr", "fl", "fm", "fr")
+    function, found = _searched(
+        call, ["x1", "x2", "x3"], results, ["xatol", "xrtol", "fatol", "frtol", "maxiter"]
+    )
+
+    def slope(x: Any) -> Any:
+        return jvp(function, (x,), (np.ones(x.shape),))[1]
+
+    known = np.isfinite(found["x"])
+    root = attach_derivative(slope, np.where(known, found["x"], found["xm"]), elementwise=True)
+    return result_of(found, x=np.where(known, root, np.nan), nfev=found["nit"] + 3)

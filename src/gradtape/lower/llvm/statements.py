@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from gradtape.kinds.elementwise import Instruction, Libm
+from gradtape.kinds.elementwise import Instruction, Libm, SciPy
 from gradtape.loops.ir import Assign, Compute, Declare, Dtype, For, Guard, Load, Store, Wrap
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter
 from gradtape.lower.llvm.instructions import conversion, memory_type, register_type
 from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar
 from gradtape.lower.llvm.vectors import emit_vectors
+from gradtape.lower.target.vecmath import vector_attribute
 
 ONE_VECTOR: Final = 8
 """Iterations that fill a vector register."""
@@ -142,11 +143,20 @@ def _metadata(function: FunctionEmitter, loop: For) -> str:
     LLVM would unroll it before it vectorises, and then vectorise the loop around it with gathers and scatters: 5 times slower on batches
     of 10 by 10 products.
     """
-    if loop.lanes:
+    if loop.lanes and not _calls_scalars(loop):
         return f"!llvm.loop !{function.module.loop_metadata(loop.trip_count)}"
     nested = len(function.positions) > 1 or any(isinstance(inner, For) for inner in loop.body)
     return (
         f"!llvm.loop !{function.module.loop_metadata(0)}" if nested and loop.trip_count >= ONE_VECTOR else ""
+    )
+
+
+def _calls_scalars(loop: For) -> bool:
+    """Return whether a loop calls functions that there is no vector code for: to be told to vectorise it, LLVM answers with a remark."""
+    computed = [(s.body, s.target.dtype) for s in loop.body if isinstance(s, Compute)]
+    return any(
+        isinstance(body, SciPy) or (isinstance(body, Libm) and not vector_attribute(body, dtype)[1])
+        for body, dtype in computed
     )
 
 

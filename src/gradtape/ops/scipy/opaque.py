@@ -45,8 +45,8 @@ OPAQUE["scipy.optimize"] = (
     },
     True,
 )
-OPAQUE["scipy.optimize._bracket"] = ({"_bracket_root": ""}, False)
-OPAQUE["scipy.optimize._chandrupatla"] = ({"_chandrupatla": ""}, False)
+OPAQUE["scipy.optimize._bracket"] = ({"_bracket_root": "", "_bracket_minimum": ""}, False)
+OPAQUE["scipy.optimize._chandrupatla"] = ({"_chandrupatla": "", "_chandrupatla_minimize": ""}, False)
 OPAQUE["scipy.sparse.linalg"] = (dict.fromkeys(["aslinearoperator", "use_solver"], "followed"), True)
 OPAQUE["scipy.interpolate"] = (
     {

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.errors import ConcretizationError
 from gradtape.trace.routines.registry import refused, stands_for
 
 
@@ -212,3 +213,164 @@ def entropy_by_quadrature(self: Any, **params: Any) -> Any:
         return np.where(inside, -density * np.where(inside, level, 0.0), 0.0)
 
     return self._quadrature(integrand, params=params)
+
+
+# Distributions of SciPy's new infrastructure
+
+PLACE: Final = "scipy.stats._distribution_infrastructure"
+
+ENDS: Final = {"icdf": (0.0, 1.0), "iccdf": (0.0, 1.0), "ilogcdf": (-np.inf, 0.0), "ilogccdf": (-np.inf, 0.0)}
+"""The domains of methods whose argument is a probability or its logarithm; elsewhere it is the support."""
+
+BEYOND: Final = {
+    "pdf": (0.0, 0.0),
+    "pmf": (0.0, 0.0),
+    "logpdf": (-np.inf, -np.inf),
+    "logpmf": (-np.inf, -np.inf),
+    "_cdf1": (0.0, 1.0),
+    "_ccdf1": (1.0, 0.0),
+    "_logcdf1": (-np.inf, 0.0),
+    "_logccdf1": (0.0, -np.inf),
+}
+"""What methods are to the left and to the right of the support."""
+
+CLIPPED: Final = {
+    "_cdf1": (0.0, 1.0),
+    "_ccdf1": (0.0, 1.0),
+    "_logcdf1": (None, 0.0),
+    "_logccdf1": (None, 0.0),
+}
+
+
+def _between(low: Any, high: Any) -> Any:
+    """Return a point between two ends, which may be infinite."""
+    from_low, from_high = np.isfinite(low), np.isfinite(high)
+    left, right = np.where(from_low, low, 0.0), np.where(from_high, high, 0.0)
+    one = np.where(from_low, left + 1.0, np.where(from_high, right - 1.0, 0.0))
+    return np.where(from_low & from_high, 0.5 * (left + right), one)
+
+
+def _inside_of_domain(name: str) -> None:
+    """Follow a method that SciPy wraps to replace arguments outside of its domain by NaN, and then the results, where there are any.
+
+    To ask whether there are would be a branch on numbers, which makes another trace, and which functions that a solver calls cannot have.
+    """
+
+    @stands_for(f"{PLACE}.UnivariateDistribution.{name}")
+    def method(self: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        home: Any = sys.modules[PLACE]
+        plain = vars(home.UnivariateDistribution)[name].__wrapped__
+        if self.validation_policy == home._SKIP_ALL:
+            return plain(self, x, *args, **kwargs)
+        is_discrete = isinstance(self, home.DiscreteDistribution)
+        x = np.asarray(x)
+        x = x.astype(np.result_type(x.dtype, self._dtype))
+        shape = np.broadcast_shapes(x.shape, self._shape)
+        x = np.broadcast_to(x, shape)
+        low, high = ENDS.get(name) or self.support()
+        below, above = x <= low, x >= high
+        if name in ("pdf", "logpdf", "pmf", "logpmf"):
+            includes_low, includes_high = self._variable.domain.inclusive
+            below, above = (x < low) if includes_low else below, (x > high) if includes_high else above
+        elif is_discrete and name in BEYOND:
+            below = x < low
+        if name in BEYOND:
+            below, above = below | (x == -np.inf), above | (x == np.inf)
+        outside = below | above | np.isnan(x)
+        found = np.asarray(plain(self, np.where(outside, _between(low, high), x), *args, **kwargs))
+        if is_discrete and name in ("pdf", "logpdf", "pmf", "logpmf"):
+            found = np.where((x != np.floor(x)) & ~np.isnan(found), BEYOND[name][0], found)
+        at_low, at_high = BEYOND.get(name, (np.nan, np.nan))
+        found = np.where(below, at_low, np.where(above, at_high, found))
+        if name in ENDS:
+            first, last = self.support()[:: -1 if name.endswith("ccdf") else 1]
+            found = np.where(x == low, first, np.where(x == high, last, found))
+        if name in CLIPPED:
+            found = np.clip(found.real, *CLIPPED[name])
+        return np.where(np.isnan(x), np.nan, np.broadcast_to(found, shape))
+
+
+for _name in (*ENDS, *BEYOND):
+    _inside_of_domain(_name)
+
+
+def _any(condition: Any) -> bool:
+    """Return whether a condition holds anywhere; False in a function that a solver calls, where it is not known."""
+    try:
+        return bool(np.any(condition))
+    except ConcretizationError:
+        return False
+
+
+def _accurate(name: str, plain: str, integral: str) -> None:
+    """Follow a private method that integrates the density where a logarithm underflows: in a function that a solver calls, nowhere."""
+
+    @stands_for(f"{PLACE}.UnivariateDistribution.{name}")
+    def method(self: Any, x: Any, **params: Any) -> Any:
+        found = getattr(self, plain)(x, **params)
+        infinite = np.isinf(found)
+        return np.where(infinite, getattr(self, integral)(x, **params), found) if _any(infinite) else found
+
+
+_accurate("_logcdf_logexp_safe", "_logcdf_logexp", "_logcdf_quadrature")
+_accurate("_logccdf_logexp_safe", "_logccdf_logexp", "_logccdf_quadrature")
+
+
+@stands_for(f"{PLACE}.UnivariateDistribution._logentropy_quadrature")
+def logarithm_of_entropy(self: Any, **params: Any) -> Any:
+    """Follow the private method: the complex logarithm of what may be negative."""
+    return np.log(self._entropy_quadrature(**params) + 0j)
+
+
+@stands_for(f"{PLACE}.Mixture.logentropy")
+def logarithm_of_entropy_of_mixture(self: Any, *, method: Any = None) -> Any:
+    """Follow the method: the complex logarithm of what may be negative."""
+    return np.log(self.entropy(method=method) + 0j)
+
+
+@stands_for(f"{PLACE}.UnivariateDistribution._mode_optimization")
+def mode(self: Any, xatol: Any = None, **params: Any) -> Any:
+    """Follow the private method: where the density is largest, which may be an end of the support."""
+    home: Any = sys.modules[PLACE]
+    low, high = self._support(**params)
+
+    def less(x: Any, **params: Any) -> Any:
+        return -self._pxf_dispatch(x, **params)
+
+    function, args = home._kwargs2args(less, args=(), kwargs=params)
+    around = home._bracket_minimum(function, self._median_dispatch(**params), xmin=low, xmax=high, args=args)
+    found = home._chandrupatla_minimize(function, around.xl, around.xm, around.xr, args=args, xatol=xatol)
+    # where the search runs into an end, the slope is not zero
+    at_low, at_high = [
+        np.isfinite(end) & (np.abs(found.x - end) <= 1e-8 * np.maximum(np.abs(end), 1.0))
+        for end in (low, high)
+    ]
+    at_end = around.status == -1
+    inside = np.where((at_end & (around.fr < around.fm)) | at_high, high, found.x)
+    return np.where((at_end & (around.fl <= around.fm)) | at_low, low, inside)
+
+
+@stands_for(f"{PLACE}._logexpxmexpy")
+def log_difference(x: Any, y: Any) -> Any:
+    """Follow the private function: the complex logarithm of the difference of two exponentials."""
+    special: Any = sys.modules["scipy.special"]
+    lowest = np.finfo(np.float64).min
+    x, y = np.broadcast_arrays(x, np.where(np.real(y) == -np.inf, lowest, y))
+    same = x == y
+    terms = np.stack([x + 0j, np.where(same, y - 1.0, y) + np.pi * 1j])
+    return np.where(same, -np.inf, special.logsumexp(terms, axis=0))
+
+
+@stands_for(f"{PLACE}.UnivariateDistribution._logcdf2_subtraction")
+def log_probability_between(self: Any, x: Any, y: Any, **params: Any) -> Any:
+    """Follow the private method: by the tail in which the points are, or by both tails."""
+    home: Any = sys.modules[PLACE]
+    low, high = np.minimum(x, y), np.maximum(x, y)
+    below_low, below_high = [self._logcdf_dispatch(point, **params) for point in (low, high)]
+    above_low, above_high = [self._logccdf_dispatch(point, **params) for point in (low, high)]
+    left = log_difference(below_high, below_low).real
+    right = log_difference(above_low, above_high).real
+    is_left, is_right = (below_low < -1) & (below_high < -1), (above_low < -1) & (above_high < -1)
+    tails = np.where(is_left | is_right, -1.0, np.logaddexp(below_low, above_high))
+    mass = np.where(is_right, right, np.where(is_left, left, home._log1mexp(tails)))
+    return mass + np.where(x > y, np.pi, 0.0) * 1j if _any(x > y) else mass

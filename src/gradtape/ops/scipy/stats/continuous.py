@@ -27,10 +27,13 @@ from gradtape.ops.scipy.stats.parameters import (
 )
 
 
-def _density(x: Value, given: Parameters, inside: Any, outside: float) -> Value:
+def _density(self: Any, x: Value, given: Parameters, inside: Any, outside: float) -> Value:
     result = inside = as_array(inside)
-    for bound, beyond in ((given.low, less), (given.high, greater)):
-        if not is_infinite(bound):
+    everywhere: Any = sys.modules["scipy.stats"].rv_continuous
+    is_open = type(self)._support_mask is everywhere._open_support_mask
+    beyond_low, beyond_high = (less_equal, greater_equal) if is_open else (less, greater)
+    for bound, beyond in ((given.low, beyond_low), (given.high, beyond_high)):
+        if is_open or not is_infinite(bound):
             result = where(beyond(x, bound), outside, result)
     if result is not inside:
         result = where(isnan(x), np.nan, result)
@@ -43,7 +46,7 @@ def pdf(self: Any, x: Any, *args: Any, **kwds: Any) -> Value:
     given = parameters(self, args, kwds)
     z = standard(x, given)
     inside = private(self, "_pdf", z, given.shapes)
-    return _density(z, given, inside if is_number(given.scale, 1) else inside / given.scale, 0.0)
+    return _density(self, z, given, inside if is_number(given.scale, 1) else inside / given.scale, 0.0)
 
 
 @borrows("scipy.stats.rv_continuous.logpdf")
@@ -52,7 +55,9 @@ def logpdf(self: Any, x: Any, *args: Any, **kwds: Any) -> Value:
     given = parameters(self, args, kwds)
     z = standard(x, given)
     inside = private(self, "_logpdf", z, given.shapes)
-    return _density(z, given, inside if is_number(given.scale, 1) else inside - log(given.scale), -np.inf)
+    return _density(
+        self, z, given, inside if is_number(given.scale, 1) else inside - log(given.scale), -np.inf
+    )
 
 
 def _of_probability(name: str, at_low: float, at_high: float) -> Callable[..., Value]:
