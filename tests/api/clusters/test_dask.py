@@ -183,7 +183,7 @@ def test_single_precision_stays() -> None:
 @pytest.mark.parametrize(
     ("data", "kind", "text"),
     [
-        (X, ArgumentError, "data has a ndarray, which is not in partitions"),
+        (X, ArgumentError, "data has an ndarray, which is not in partitions"),
         ((), ArgumentError, "data is empty"),
         (lambda: da.from_array(np.array(1.0)), ShapeError, "an array without axes"),
         (lambda: (parts()[0], parts()[1][:50]), ShapeError, "arrays of 100 and 50 rows"),
