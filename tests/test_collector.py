@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape import collector
 from gradtape.collector import collector_paused, referrers
 from gradtape.errors import InPlaceError
 from tests.support.processes import run_python
@@ -151,6 +152,26 @@ def test_referrers_are_found_though_they_are_frozen(frozen: None) -> None:
     assert not any(isinstance(other, Holder) for other in gc.get_referrers(thing))
     after = referrers([thing, held_by_the_module.held], Holder)
     assert {*before} == {*after} == {local, nested["deep"][0][0], held_by_the_module}
+
+
+def test_all_objects_are_walked_once_after_each_freeze(frozen: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    walks = []
+    walk = collector._reachable
+    monkeypatch.setattr(collector, "_reachable", lambda: walks.append(1) or walk())
+    first, second = [5, 6], [7, 8]
+    early = Holder(first)
+    gc.freeze()
+    for _ in range(3):
+        assert referrers([first], Holder) == [early]
+    assert len(walks) == 1
+    early.held = second  # what is frozen can refer to something else
+    assert referrers([first], Holder) == [] and referrers([second], Holder) == [early]
+    late = Holder(first)
+    assert referrers([first], Holder) == [late] and len(walks) == 1
+    gc.freeze()
+    assert referrers([first], Holder) == [late] and len(walks) == 2
+    del early, late
+    assert referrers([first, second], Holder) == [] and len(walks) == 2
 
 
 def halve_often(x: float) -> float:

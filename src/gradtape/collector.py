@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -67,11 +68,51 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+class _Frozen:
+    """What is known of objects that ``gc.freeze()`` has set aside: those of some types, found by a walk over all objects.
+
+    Attributes
+    ----------
+    known : dict of type to list of weakref
+        By type, the objects that were there at the walk.
+    mark, holder : object and list
+        The collector tells that the second refers to the first until the next ``gc.freeze()``, after which `known` is out of date.
+    """
+
+    __slots__ = ("holder", "known", "mark")
+
+    known: dict[type, list[weakref.ref[Any]]]
+    mark: object
+    holder: list[object]
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.known = {}
+        self.mark = object()
+        self.holder = [self.mark]
+
+    def objects(self, kind: type[T], holders: Iterable[Any]) -> list[T]:
+        """Return the objects of a type; `holders` are those of which the collector tells that they refer to the mark."""
+        if not any(other is self.holder for other in holders):
+            self.forget()
+        # A frame keeps the variables that somebody has asked for, also those that are deleted, until somebody asks again.
+        _variables()
+        if kind not in self.known:
+            self.known[kind] = [weakref.ref(other) for other in _reachable() if issubclass(type(other), kind)]
+        return [other for held in self.known[kind] if (other := held()) is not None]
+
+
+_frozen: Final = _Frozen()
+
+
 def referrers(things: Iterable[Any], kind: type[T]) -> list[T]:
-    """Return the living objects of a type that refer to one of some objects.
+    """Return the living objects of a type that refer to one of some objects. They can be referred to weakly.
 
     The collector does not tell of objects that ``gc.freeze()`` has set aside, as servers do before they fork. If there are such objects,
-    all objects are walked that modules and the variables of running functions lead to, which takes about 0.2 s.
+    all objects are walked once after each freeze that modules and the variables of running functions lead to, which takes about 0.2 s.
 
     Examples
     --------
@@ -79,30 +120,41 @@ def referrers(things: Iterable[Any], kind: type[T]) -> list[T]:
     >>> referrers([function.__code__], type(function)) == [function]
     True
     """
+    things = list(things)
+    holders = gc.get_referrers(*things, _frozen.mark)
     # By its type: a weak proxy has the class of its object, and none if that is gone.
-    found = {id(other): other for other in gc.get_referrers(*things) if issubclass(type(other), kind)}
+    found = {id(other): other for other in holders if issubclass(type(other), kind)}
     if gc.get_freeze_count():
         wanted = {*map(id, things)}
-        for other in _reachable():
-            if issubclass(type(other), kind) and not wanted.isdisjoint(map(id, gc.get_referents(other))):
+        for other in _frozen.objects(kind, holders):
+            if not wanted.isdisjoint(map(id, gc.get_referents(other))):
                 found[id(other)] = other
     return list(found.values())
 
 
 def _reachable() -> list[Any]:
     """Return the containers that modules, and the variables of running functions, lead to."""
-    level: list[Any] = [sys.modules]
-    for frame in [*sys._current_frames().values()]:
-        around: FrameType | None = frame
-        while around is not None:
-            level += [around.f_locals, around.f_globals]
-            around = around.f_back
+    level: list[Any] = [sys.modules, *_variables()]
     seen: dict[int, Any] = {}
     while level:
         next_level = {id(other): other for other in gc.get_referents(*level)}
         level = [other for key, other in next_level.items() if key not in seen and gc.is_tracked(other)]
         seen.update(zip(map(id, level), level, strict=True))
     return list(seen.values())
+
+
+def _variables() -> list[Any]:
+    """Return the variables of running functions, local and global ones; without those here, which would hold what is returned."""
+    found: list[Any] = []
+    own = globals()
+    for around in [*sys._current_frames().values()]:
+        frame: FrameType | None = around
+        while frame is not None:
+            if frame.f_globals is not own:
+                found += [frame.f_locals, frame.f_globals]
+            frame = frame.f_back
+    del around  # the frame of this call: it would hold itself, and through its callers what they found
+    return found
 
 
 def _forget_other_threads() -> None:
