@@ -157,3 +157,32 @@ def test_images_of_integers_are_rounded_as_scipy_rounds_them(dtype: type) -> Non
     for found, expected in zip(gt.jit(all_of)(image), all_of(image), strict=True):
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda a, out: ndimage.correlate1d(a, [1.0, 2.0, 1.0], output=out),
+        lambda a, out: ndimage.gaussian_filter(a, 1.0, output=out),
+        lambda a, out: ndimage.zoom(a, 1.0, output=out),
+        lambda a, out: ndimage.morphological_gradient(a, 3, output=out),
+        lambda a, out: ndimage.uniform_filter(a[1:], 3, output=out[1:]),
+        lambda a, out: out.__setitem__(..., ndimage.sobel(a, output="float64")),
+    ],
+)
+def test_filters_write_to_arrays_like_a_traced_one(write: Any) -> None:
+    """An array made by ``np.empty_like`` is not followed before it is written to."""
+
+    def written(a: Any) -> Any:
+        out = np.zeros_like(a)
+        write(a, out)
+        return [out, out * a]
+
+    same(written, RNG.normal(size=(5, 6)))
+
+
+def test_shapes_of_outputs_are_checked() -> None:
+    with gt.GradientTape() as tape:
+        a = tape.watch(np.ones((3, 4)))
+        with pytest.raises(RuntimeError, match="output shape not correct"):
+            ndimage.gaussian_filter(a, 1.0, output=np.empty_like(a[:2]))
