@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Sequence
 
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import Literal, Node, Value
+from gradtape.ir.graph import Literal, Node, Value, number_of
 from gradtape.ir.types import FLOAT64, INT64, Shape
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.correlation import Correlation
@@ -59,11 +60,11 @@ def _contraction(
     return [pulled if k == place else None for k in range(2)]
 
 
-def _unexpanded(mask: Value) -> Value:
-    """Return the mask without its expansions."""
-    while mask.node is not None and mask.node.op is expand_row:
-        mask = mask.node.inputs[0]
-    return mask
+def _unexpanded(value: Value) -> Value:
+    """Return an array without its expansions."""
+    while value.node is not None and value.node.op is expand_row:
+        value = value.node.inputs[0]
+    return value
 
 
 def _operand_mask(mask: Value, out: Sequence[int], own: Sequence[int], shape: Shape) -> Value | None:
@@ -132,13 +133,19 @@ def _cumulative(
         hits = cumsum(convert(mask, INT64), axis=axis, reverse=not reverse)
     assert hits is not None
     counts = greater(hits, 0)
-    if op is recurrence:
+    if op is recurrence and not _is_finite_number(node.inputs[0]):
         factors = node.inputs[0]
         safe = where(counts, factors, zeros_like(factors))
         node = node.copy((safe, *node.inputs[1:]))
     *others, part = op.transpose(node, [cotangent.applied()], linear)
     assert part is not None
     return [*[None for _ in others], Cotangent(part, counts, is_applied=True)]
+
+
+def _is_finite_number(value: Value) -> bool:
+    """Return whether an array is one number everywhere, by which zeros stay zeros."""
+    number = number_of(_unexpanded(value))
+    return number is not None and cmath.isfinite(number)
 
 
 def _spread(reduced: Value, shape: Shape, axes: Sequence[int]) -> Value:

@@ -20,6 +20,7 @@ from gradtape.ir.types import FLOAT64, INTP, Aval, Shape
 from gradtape.kinds.arguments import as_array
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import HOOKS, borrows
+from gradtape.ops.core.contract import contract
 from gradtape.ops.core.cumulative import recurrence
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.extrema import clip
@@ -29,7 +30,6 @@ from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, l
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import gather, getitem
 from gradtape.ops.core.join import full, join, stack
-from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.numpy.arrays.shape import cut
 from gradtape.ops.scipy.ndimage.filters import MODES, along, floating
@@ -87,9 +87,9 @@ def _weighted(x: Value, weights: NDArray, axis: int) -> Value:
             continue
         kept = np.flatnonzero(own)
         low, high = start + int(kept[0]), start + int(kept[-1]) + 1
-        w = along(constant(weights[low:high].astype(x.dtype)), axis, x.ndim)
-        piece = cut(x, axis, low, high)
-        part = reduce_sum(piece * broadcast_to(w, piece.shape), axes=(axis,))
+        w = constant(weights[low:high].astype(x.dtype))
+        every = tuple(range(x.ndim))
+        part = contract(cut(x, axis, low, high), w, every, (axis,), tuple([k for k in every if k != axis]))
         total = part if total is None else total + part
     assert total is not None
     return reshape(total, tuple([1 if k == axis else extent for k, extent in enumerate(x.shape)]))
