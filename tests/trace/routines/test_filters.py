@@ -186,3 +186,28 @@ def test_shapes_of_outputs_are_checked() -> None:
         a = tape.watch(np.ones((3, 4)))
         with pytest.raises(RuntimeError, match="output shape not correct"):
             ndimage.gaussian_filter(a, 1.0, output=np.empty_like(a[:2]))
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (13,), (5, 6, 20)])
+def test_long_windows_are_sums_of_blocks(shape: tuple[int, ...]) -> None:
+    x = RNG.normal(size=shape)
+
+    def all_of(x: Any) -> Any:
+        return [
+            ndimage.uniform_filter1d(x, size, axis, mode="wrap", origin=2)
+            for size in (12, 13, 31)
+            for axis in range(x.ndim)
+        ]
+
+    same(all_of, x)
+
+    def total(x: Any) -> Any:
+        return np.sum(all_of(x)[-1] * np.cos(np.arange(float(x.size))).reshape(shape))
+
+    np.testing.assert_allclose(gt.grad(total)(x), gradient_by_differences(total, x), rtol=1e-5, atol=1e-8)
+
+
+def test_an_infinite_element_is_in_its_windows_only() -> None:
+    x = np.zeros(60)
+    x[30] = np.inf
+    assert np.isinf(gt.jit(lambda x: ndimage.uniform_filter1d(x, 13))(x)).sum() == 13

@@ -191,6 +191,27 @@ def test_linkages_have_derivatives_on_tapes(method: str) -> None:
     np.testing.assert_allclose(tape.gradient(value, points), expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize(("dx", "dy"), [(1, 0), (2, 1), (0, 0)])
+def test_partial_derivatives_of_surfaces(dx: int, dy: int) -> None:
+    grid, heights = np.array([0.0, 0.4, 1.0, 1.7, 2.0]), np.random.default_rng(2).normal(size=(5, 5))
+
+    def slopes(z: Any) -> Any:
+        surface = interpolate.RectBivariateSpline(grid, grid, z, kx=4).partial_derivative(dx, dy)
+        return surface([0.3, 1.9], [0.1, 0.9])
+
+    np.testing.assert_allclose(gt.jit(slopes)(heights), slopes(heights), rtol=1e-9)
+    np.testing.assert_allclose(
+        gt.grad(lambda z: np.sum(slopes(z)[0]))(heights),
+        gradient_by_differences(lambda z: np.sum(slopes(z)[0]), heights),
+        rtol=1e-5,
+        atol=1e-7,
+    )
+    with pytest.raises(ValueError, match="less than"):
+        gt.jit(lambda z: interpolate.RectBivariateSpline(grid, grid, z).partial_derivative(3, 0)(0.1, 0.2))(
+            heights
+        )
+
+
 def test_distances_of_equal_points_have_no_infinite_derivatives() -> None:
     points = np.array([[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]])
     for metric in ("euclidean", "canberra", "minkowski", "jensenshannon"):

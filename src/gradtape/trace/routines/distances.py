@@ -200,7 +200,7 @@ def directed_hausdorff(u: Any, v: Any, rng: Any = 0, **kwargs: Any) -> tuple[Any
 @stands_for("scipy.spatial._kdtree.KDTree.__init__")
 def make_tree(self: Any, data: Any, *args: Any, **kwargs: Any) -> None:
     """Follow the constructor of `scipy.spatial.KDTree`: the tree is that of the numbers, or is made in each call of a compiled function."""
-    data = np.asarray(data) + 0.0
+    data = _double(data)
     numbers = numbers_of(data)
     type(self).__init__(self, np.zeros((0, data.shape[-1])) if numbers is None else numbers, *args, **kwargs)
     self._followed_data, self._tree_options = data, (args, kwargs)
@@ -217,7 +217,7 @@ def query_tree(
     workers: int = 1,
 ) -> tuple[Any, Any]:
     """Follow `scipy.spatial.KDTree.query`: which points are the nearest has no derivative; their distances have."""
-    x = np.asarray(x) + 0.0
+    x = _double(x)
     data = getattr(self, "_followed_data", self.data)
     args, kwargs = getattr(self, "_tree_options", ((), {}))
     make = sys.modules["scipy.spatial"].KDTree

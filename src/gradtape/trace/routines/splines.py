@@ -430,6 +430,32 @@ def volume(self: Any, xa: Any, xb: Any, ya: Any, yb: Any) -> Any:
     return rows @ np.asarray(c)[:count].reshape(rows.shape[0], columns.shape[0]) @ columns
 
 
+@stands_for("scipy.interpolate._fitpack2._BivariateSplineBase.partial_derivative")
+def partial_derivative(self: Any, dx: int, dy: int) -> Any:
+    """Return the derivative of a spline of two variables as a spline."""
+    if dx == 0 and dy == 0:
+        return self
+    (tx, ty, c), (kx, ky) = self.tck[:3], self.degrees
+    if dx < 0 or dy < 0:
+        raise ValueError("order of derivative must be positive or zero")
+    if dx >= kx or dy >= ky:
+        raise ValueError("order of derivative must be less than degree of spline")
+    nx, ny = tx.shape[0] - kx - 1, ty.shape[0] - ky - 1
+    tx, matrix = _derived(tx, np.asarray(c)[: nx * ny].reshape(nx, ny), kx, dx)
+    ty, matrix = _derived(ty, matrix.T, ky, dy)
+    derived = sys.modules["scipy.interpolate._fitpack2"]._DerivedBivariateSpline
+    return derived._from_tck((tx, ty, matrix.T.reshape(-1), kx - dx, ky - dy))
+
+
+def _derived(t: Any, c: Any, k: int, order: int) -> tuple[Any, Any]:
+    """Return knots and coefficients (n, m) of the derivative along the first axis."""
+    for degree in range(k, k - order, -1):
+        gaps = t[degree + 1 : -1] - t[1 : -degree - 1]
+        c = np.where(gaps > 0, degree / np.where(gaps > 0, gaps, 1.0), 0.0)[:, None] * np.diff(c, axis=0)
+        t = t[1:-1]
+    return t, c
+
+
 @stands_for("scipy.interpolate._fitpack_impl.bisplev")
 def bisplev(x: Any, y: Any, tck: Any, dx: int = 0, dy: int = 0) -> Any:
     """Follow `scipy.interpolate.bisplev`."""

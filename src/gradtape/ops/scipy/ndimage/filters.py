@@ -12,12 +12,18 @@ from gradtape.ir.types import FLOAT64, Aval
 from gradtape.kinds.arguments import as_array
 from gradtape.kinds.registry import borrows
 from gradtape.ops.core.correlation import correlate_row
+from gradtape.ops.core.cumulative import cumsum
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.join import full, join
 from gradtape.ops.core.shape import reshape
+from gradtape.ops.numpy.arrays.shape import cut
 from gradtape.ops.scipy.extension import extended
 
 MODES: Final = ("nearest", "wrap", "reflect", "mirror", "constant", "grid-wrap", "grid-constant")
 """The modes by the numbers that compiled routines get."""
+
+LONG: Final = 12
+"""The size from which sums of windows are made of sums of blocks."""
 
 
 def floating(x: Any) -> Value:
@@ -70,5 +76,29 @@ def uniform_filter1d(
     input: Any, size: int, axis: int, output: Aval, mode: int, cval: Any, origin: int
 ) -> Value:
     """Follow the routine of `scipy.ndimage.uniform_filter1d`."""
+    x = floating(input)
+    wide = surrounded(x, (size,), (origin,), mode, cval, (axis,))
+    if size < LONG:
+        sums = correlate_row(wide, along(constant(np.ones(size, x.dtype)), axis, x.ndim), rank=x.ndim)
+    else:
+        sums = window_sums(wide, size, axis)
     # Sums of integers are exact, and so are their quotients that are integers: the result is cut to integers.
-    return correlate1d(input, constant(np.ones(size)), axis, output, mode, cval, origin) / float(size)
+    return sums / float(size)
+
+
+def window_sums(x: Value, size: int, axis: int) -> Value:
+    """Return the sums of all windows along an axis, by two additions for each element, whatever the size.
+
+    A window is the end of a block and the beginning of the next one (M. van Herk, "A fast algorithm for local minimum and maximum
+    filters on rectangular and octagonal kernels", 1992): sums from the first element on would cancel.
+    """
+    count = x.shape[axis] - size + 1
+    blocks = -(-(count + size) // size)
+    lead, rest = x.shape[:axis], x.shape[axis + 1 :]
+    missing = blocks * size - x.shape[axis]
+    x = join([x, full((*lead, missing, *rest), 0, x.dtype)], axis)
+    by_block = reshape(x, (*lead, blocks, size, *rest))
+    ends = reshape(cumsum(by_block, axis=axis + 1, reverse=True), x.shape)
+    before = cumsum(cut(by_block, axis + 1, 0, size - 1), axis=axis + 1, reverse=False)
+    begins = reshape(join([full((*lead, blocks, 1, *rest), 0, x.dtype), before], axis + 1), x.shape)
+    return cut(ends, axis, 0, count) + cut(begins, axis, size, size + count)
