@@ -157,3 +157,19 @@ def test_limits_in_single_precision() -> None:
     value, slope = gt.value_and_grad(volume)(np.float32(0.9))
     expected, expected_slope = gt.value_and_grad(volume)(0.9)
     np.testing.assert_allclose([value, slope], [expected, expected_slope], rtol=1e-6)
+
+
+def test_integrals_that_do_not_converge_say_so() -> None:
+    def of_power(c: Any, **options: Any) -> Any:
+        return si.tanhsinh(lambda x, c: x ** (-1 - c), 1, np.inf, args=(c,), **options)
+
+    for c, options in (
+        (2.0, {}),
+        (0.02, {}),
+        (0.02, {"rtol": 1e-3}),
+        (0.02, {"atol": 1.0}),
+        (0.02, {"maxlevel": 2}),
+    ):
+        expected = of_power(c, **options)
+        success, status = gt.jit(lambda c, o=options: (of_power(c, **o).success, of_power(c, **o).status))(c)
+        assert (success, status) == (expected.success, expected.status)

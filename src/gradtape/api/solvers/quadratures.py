@@ -201,13 +201,11 @@ def tanhsinh(call: SolverCall) -> Any:
 
     routine = _routine(call, run, ["maxlevel", "minlevel", "atol", "rtol"])
     integral, error = _elementwise(call, routine)
-    return result_of(
-        {},
-        integral=integral,
-        error=error,
-        success=np.isfinite(error),
-        status=np.where(np.isfinite(error), 0, -2),
-    )
+    atol, rtol = call.given["atol"] or 0.0, call.given["rtol"]
+    rtol = float(np.finfo(float).eps) ** 0.75 if rtol is None else rtol
+    converged = (error <= atol) | (error < rtol * np.abs(integral))
+    status = np.where(np.isfinite(integral), np.where(converged, 0, -2), -3)
+    return result_of({}, integral=integral, error=error, success=status == 0, status=status)
 
 
 @solver("scipy.integrate.nsum")
