@@ -101,11 +101,18 @@ before_recording(lambda: interpose(_collect, When.ALWAYS, {np.fromiter}))
 before_recording(lambda: interpose(_create, When.ALWAYS, HOOKED))
 
 
+OUTPUTS: Final = frozenset({"_get_output"})
+"""Functions of followed packages that return the array which results are written to: it may have been given (`scipy.ndimage`)."""
+
+
 def _keeps(array: Any, frame: FrameType) -> bool:
-    """Return whether a followed package converts an array that it has preallocated, to write traced values to it later."""
-    if not isinstance(array, Preallocated) or ndarray_or_none(array) is None:
-        return False
+    """Return whether a followed package converts an array, preallocated or given to it, to write traced values to it later."""
     caller = calling_frame(frame)[0]
+    if not isinstance(array, Preallocated):
+        if caller.f_code.co_name not in OUTPUTS:
+            return False
+    elif ndarray_or_none(array) is None:
+        return False
     filename = caller.f_code.co_filename
     return is_followed_file(filename) and not is_user_file(filename) and handles_traced(caller)
 

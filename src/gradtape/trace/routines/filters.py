@@ -338,21 +338,3 @@ def distant_peaks(peaks: Any, priority: Any, distance: Any) -> Any:
     plain = sys.modules["scipy.signal._peak_finding"]._select_by_peak_distance
     numbers = [known_numbers(array, "a choice of peaks by their distance") for array in (peaks, priority)]
     return plain(numbers[0].astype(np.intp), numbers[1], float(distance))
-
-
-# Images
-
-
-@stands_for("scipy.ndimage._ni_support._get_output")
-def output_of(output: Any, input: Any, shape: Any = None, complex_output: bool = False) -> Any:
-    """Return the array that a filter writes to: the one that is given, or one of a type, for which complex numbers are promoted."""
-    shape = input.shape if shape is None else tuple(shape)
-    if output is None or isinstance(output, str | type | np.dtype):
-        dtype = np.dtype(input.dtype if output is None else output)
-        return np.zeros(shape, np.promote_types(dtype, np.complex64) if complex_output else dtype, like=input)
-    given = output if isinstance(output, Handle) else np.asarray(output)
-    if given.shape != shape:
-        raise RuntimeError("output shape not correct")
-    if complex_output and given.dtype.kind != "c":
-        raise RuntimeError("output must have complex dtype")
-    return given
