@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,13 @@ def test_derivatives_go_through_it(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         gt.hessian(lambda x: again(PARAMS, x))(X), gt.hessian(lambda x: loss(PARAMS, x))(X), 1e-10
     )
-    assert repr(again) == "<gradtape function loss(params['w']: f64[3,2], x: f64[4,3]) from a file>"
+    sent = pickle.loads(pickle.dumps(again))
+    np.testing.assert_array_equal(sent(PARAMS, X), again(PARAMS, X))
+    assert (
+        repr(again)
+        == repr(sent)
+        == "<gradtape function loss(params['w']: f64[3,2], x: f64[4,3]) from a file>"
+    )
 
 
 def test_arguments_that_do_not_fit(tmp_path: Path) -> None:

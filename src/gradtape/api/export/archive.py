@@ -61,6 +61,7 @@ class Loaded:
         self.__name__: str = str(header["name"])
         self._dims = [Dim(name, min=low, max=high) for name, low, high in header.get("lengths", ())]
         self._cells = [_StoredCell(*cell) for cell in header.get("cells", ())]
+        self._header = header
         self._arrays = arrays
         self._programs: LRU[Point, tuple[Graph, Program]] = LRU(lambda: config.memory_cache)
         self._graph: Graph | None = None if self._dims else decoder.graph(header["graph"])
@@ -89,6 +90,10 @@ class Loaded:
             f"{place}: {type_}" for place, type_ in zip(self._places, self._types, strict=True)
         )
         return f"<gradtape function {self.__name__}({listed}) from a file>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what the file holds: the program is made, or found in the disk cache, where it arrives."""
+        return Loaded, (self._header, self._arrays)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = CallArguments(args, kwargs)
