@@ -2,9 +2,11 @@
 
 import copy
 import gc
+import re
 import threading
 import warnings
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -1033,3 +1035,17 @@ def test_a_tape_that_could_not_be_made_dies_silently():
         with pytest.raises(TypeError):
             gt.GradientTape(persistent="no")
         gc.collect()
+
+
+def test_a_number_as_a_target_names_the_line_where_it_left_the_tape() -> None:
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.arange(3.0))
+        y = float(np.sum(x))
+    with pytest.raises(errors.ArgumentError) as caught:
+        tape.gradient(y, x)
+    line = next(
+        k
+        for k, text in enumerate(Path(__file__).read_text().splitlines(), 1)
+        if "y = float(np.sum(x))" in text
+    )
+    assert re.search(rf"float\(x\) at .*{Path(__file__).name}:{line} in ", caught.value.why)

@@ -19,6 +19,7 @@ from gradtape.trace.array.array import Array, wrap_value
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.indexed_slices import IndexedSlices, flatten_arrays
 from gradtape.trace.array.preallocated import Preallocated, unwrap_preallocated
+from gradtape.trace.source.log import Log
 from gradtape.transforms.sparse_grads import SparseGradient, sparse_sum
 from gradtape.trees import flatten_to, place_of_leaf, unflatten
 
@@ -85,8 +86,19 @@ def unconnected_choice(given: Any, caller: str) -> UnconnectedGradients:
         ) from None
 
 
-def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+def array_leaves(
+    tree: Any, role: str, caller: str, log: Log | None = None
+) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """Return the leaves of a nest of arrays, and what makes such a nest of other leaves.
+
+    Parameters
+    ----------
+    tree : nest
+        Of arrays.
+    role, caller : str
+        What it is, and for whom.
+    log : Log, optional
+        Of the tape: an error for a number says where values left it.
 
     Raises
     ------
@@ -113,10 +125,15 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
                 remedy=f"pass the Array that {'was computed' if role == 'target' else 'was watched'}",
             )
         if isinstance(leaf, NUMBERS):
+            left = (
+                f"; {log.exits[-1].what} at {log.exits[-1].site} took a value out of the tape"
+                if log and log.exits
+                else ""
+            )
             raise ArgumentError(
                 f"{caller} got a plain {type(leaf).__name__} as a {role}{place}",
                 where=here.site,
-                why="a tape follows Arrays; an ndarray or number does not know where it came from",
+                why=f"a tape follows Arrays; an ndarray or number does not know where it came from{left}",
                 remedy="compute it from x = tape.watch(x) and stay with arrays: float(x) and x.numpy() leave the tape"
                 if role == "target"
                 else "use what watch returns: x = tape.watch(x)",

@@ -405,7 +405,7 @@ class GradientTape(Jacobians):
         choice = unconnected_choice(unconnected_gradients, "gradient")
         if output_gradients is not None:
             output_gradients = with_values(output_gradients, target)
-        ends, _ = array_leaves(target, "target", "gradient")
+        ends, _ = array_leaves(target, "target", "gradient", record.tag.log)
         leaves, nest = array_leaves(sources, "source", "gradient")
         if isinstance(output_gradients, dict):
             _, spec = flatten_with_none(target)
