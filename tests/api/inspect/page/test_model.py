@@ -237,7 +237,7 @@ def test_a_guard_that_misses_is_an_event_with_its_line():
     (guard,) = [event for event in model["events"] if event["kind"] == "guard"]
     assert guard["line"] == line_of("if np.sum(x) > 0")
     traces = [program for program in model["programs"] if program["guards"]]
-    assert sorted(program["guards"][0]["expected"] for program in traces) == ["0", "1"]
+    assert sorted(program["guards"][0]["expected"] for program in traces) == ["False", "True"]
     assert sum(event["kind"] == "trace" for event in model["events"]) == 2
 
 

@@ -314,7 +314,10 @@
     }
     if (!chosen.size && !chosenTraced.size) {
       const here = model.problems.filter((problem) => chosenLines.has(keyOf(problem)));
-      for (const problem of here) pane.append(element("div", {}, element("b", {}, `${problem.what}. `), problem.why, " ", problem.remedy));
+      for (const problem of here) {
+        pane.append(element("div", {}, element("b", { class: "flag" }, `⚠ ${problem.what}. `), problem.why));
+        if (problem.remedy) pane.append(element("div", {}, `What to do: ${problem.remedy}`));
+      }
       pane.append(element("div", { class: "quiet" }, "No operation of this program is at this line."));
       return;
     }

@@ -337,7 +337,8 @@ def _program(
     own = next((trace for trace in traces if trace.graph is program.graph), None)
     for guard in () if own is None else own.guards:
         file, line = files.place(guard.site)
-        guards.append({"file": file, "line": line, "expected": str(guard.expected)})
+        found_then = bool(guard.expected) if guard.value.dtype.kind == "b" else guard.expected
+        guards.append({"file": file, "line": line, "expected": str(found_then)})
     return {
         **found,
         "function": function,
