@@ -10,6 +10,7 @@ from typing import Final
 
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.index_map import IndexMap
 from gradtape.loops.affine import Affine, Position
 from gradtape.loops.ir import Buffer
@@ -238,6 +239,8 @@ def _small_first(
 
     def urgency(nest: LoopNest) -> tuple[int, bool, int, LoopNest]:
         trips = nest.value.size if nest.kind == "product" else prod(axis.extent for axis in nest.axes)
+        if lengths_vary():
+            trips = nest.value.ndim if nest.kind == "product" else len(nest.axes)
         reads = accesses[nest].reads
         copies = nest.kind == "elementwise" and nest.node is None and any(r.kind == "carry" for r in reads)
         return trips, not copies, nest.order, nest
