@@ -162,3 +162,13 @@ def test_many_lines_are_transformed_by_the_routine_and_few_by_products(
     gradient = gt.grad(lambda x: np.sum(np.abs(function(x)) ** 2))(x)
     slope = 2.0 * np.real(np.sum(np.conj(function(x)) * function(direction.astype(x.dtype))))
     np.testing.assert_allclose(np.real(np.sum(np.conj(gradient) * direction)), slope, rtol=1e-9)
+
+
+def test_gradients_of_cubic_interpolation_scatter_no_masks() -> None:
+    """Pixels outside of the image are zeros by selection, and stay zeros by the numbers that the spline filter multiplies with."""
+    image, matrix = RNG.normal(size=(8, 9)), np.array([[0.9, 0.1], [-0.1, 1.1]])
+    slope = gt.grad(lambda x: np.sum(nd.affine_transform(x, matrix) ** 2))
+    graph = str(gt.inspect.graph(slope, image, optimised=True))
+    assert (
+        graph.count("put_add(") == 2
+    )  # of the values only: one in a loop over 15 gathers, and that of the last

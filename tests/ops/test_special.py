@@ -243,3 +243,20 @@ def test_derivatives_at_edges(function: Function, point: float, slope: float | N
         np.testing.assert_allclose(found, difference, rtol=1e-5, atol=1e-9)
     if slope is not None:
         np.testing.assert_allclose(found, slope, rtol=1e-4, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: sp.spherical_kn(np.arange(2), x),
+        lambda x: sp.spherical_jn(np.arange(2), x),
+        lambda x: sp.legendre_p_all(2, x, diff_n=1),
+        lambda x: sp.assoc_legendre_p_all(2, 1, x),
+        lambda x: sp.sph_legendre_p_all(2, 1, x),
+        lambda x: sp.sph_harm_y_all(2, 1, x, x),
+    ],
+)
+def test_sequences_have_the_dtypes_of_scipy(function: Any) -> None:
+    x = np.array([0.3, 0.5], np.float32)
+    assert gt.jit(function)(x).dtype == function(x).dtype
+    np.testing.assert_allclose(gt.jit(function)(x), function(x), rtol=1e-5)

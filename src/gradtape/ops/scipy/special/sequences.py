@@ -67,7 +67,8 @@ def _spherical(name: str, even: float) -> None:
             mirrored = flip * (where(equal(remainder(orders, 2), 0), -1.0, 1.0) * value - math.pi * other)
         else:
             mirrored = flip * where(equal(remainder(orders, 2), 0), even, -even) * value
-        return where(positive, value, mirrored)
+        found = where(positive, value, mirrored)
+        return convert(found, x.dtype) if name == "spherical_kn" else found
 
 
 _spherical("spherical_jn", 1.0)

@@ -15,6 +15,7 @@ from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
+from gradtape.ir.types import whole_dtype
 from gradtape.kinds.arguments import as_array
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import broadcast_shapes, broadcast_to
@@ -230,7 +231,8 @@ def legendre_p_all(n: Any, z: Any, *, diff_n: Any = 0) -> Value:
     """Return the polynomials of all degrees up to n, as `scipy.special.legendre_p_all`."""
     x = _floating(z, "z")
     degrees = np.arange(int(whole_number(n, "legendre_p_all", "n")) + 1).reshape(-1, *[1] * x.ndim)
-    return stack(*_jacobi(degrees, np.zeros_like(degrees), x, _count(diff_n, "legendre_p_all")))
+    made = _jacobi(degrees, np.zeros_like(degrees), x, _count(diff_n, "legendre_p_all"))
+    return convert(stack(*made), x.dtype)
 
 
 @borrows("scipy.special.assoc_legendre_p.__call__")
@@ -271,7 +273,7 @@ def sph_legendre_p_all(n: Any, m: Any, theta: Any, *, diff_n: Any = 0) -> Value:
     grid = _grid(
         whole_number(n, "sph_legendre_p_all", "n"), whole_number(m, "sph_legendre_p_all", "m"), x.ndim
     )
-    return stack(*_spherical(*grid, x, _count(diff_n, "sph_legendre_p_all")))
+    return convert(stack(*_spherical(*grid, x, _count(diff_n, "sph_legendre_p_all"))), x.dtype)
 
 
 def _harmonics(n: NDArray, m: NDArray, theta: Value, phi: Value, count: int) -> Any:
@@ -317,7 +319,11 @@ def sph_harm_y_all(n: Any, m: Any, theta: Any, phi: Any, *, diff_n: Any = 0) -> 
     grid = _grid(
         whole_number(n, "sph_harm_y_all", "n"), whole_number(m, "sph_harm_y_all", "m"), angles[0].ndim
     )
-    return _harmonics(*grid, *angles, _count(diff_n, "sph_harm_y_all"))
+    found = _harmonics(*grid, *angles, _count(diff_n, "sph_harm_y_all"))
+    dtype = whole_dtype(np.result_type(*[angle.dtype for angle in angles]))
+    return (
+        tuple([convert(part, dtype) for part in found]) if isinstance(found, tuple) else convert(found, dtype)
+    )
 
 
 def _angles(theta: Any, phi: Any) -> tuple[Value, Value]:
