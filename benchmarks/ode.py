@@ -40,33 +40,91 @@ def lotka_volterra(p: Any) -> Any:
     return np.sum(solve_ivp(fun, (0.0, 15.0), [10.0, 5.0], t_eval=times, rtol=1e-7, atol=1e-9).y)
 
 
-def lotka_volterra_by_diffrax() -> Callable[[Any], Any]:
-    """Return the same for JAX: Dormand and Prince's method with the same tolerances."""
+def by_diffrax(
+    fun: Callable[..., Any],
+    start: Any,
+    times: Any,
+    solver: str,
+    read: Callable[[Any], Any],
+    **tolerances: float,
+) -> Callable[[Any], Any]:
+    """Return the value and gradient of a number that is read from states at some times, by JAX with diffrax.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(jnp, t, y, p)``, the right-hand side.
+    start : array_like
+        The state at 0.
+    times : array_like
+        When states are saved.
+    solver : str
+        A class of diffrax.
+    read : callable
+        ``read(states)``, states of shape (times, unknowns).
+    **tolerances
+        rtol and atol.
+    """
     import diffrax
     import jax
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
 
-    def fun(t: Any, z: Any, p: Any) -> Any:
-        return jnp.stack([p[0] * z[0] - p[1] * z[0] * z[1], -p[2] * z[1] + p[3] * z[0] * z[1]])
-
     def loss(p: Any) -> Any:
         solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(fun),
-            diffrax.Dopri5(),
+            diffrax.ODETerm(lambda t, y, p: fun(jnp, t, y, p)),
+            getattr(diffrax, solver)(),
             0.0,
-            15.0,
-            0.01,
-            jnp.array([10.0, 5.0]),
+            times[-1],
+            None,
+            jnp.asarray(start),
             args=p,
-            saveat=diffrax.SaveAt(ts=jnp.linspace(0.0, 15.0, 100)),
-            stepsize_controller=diffrax.PIDController(rtol=1e-7, atol=1e-9),
+            saveat=diffrax.SaveAt(ts=jnp.asarray(times)),
+            stepsize_controller=diffrax.PIDController(**tolerances),
             max_steps=4096,
         )
-        return jnp.sum(solution.ys)
+        return read(solution.ys)
 
     return jax.jit(jax.value_and_grad(loss))
+
+
+def lotka_volterra_by_diffrax() -> Callable[[Any], Any]:
+    """Return the same for JAX: Dormand and Prince's method with the same tolerances."""
+
+    def fun(jnp: Any, t: Any, z: Any, p: Any) -> Any:
+        return jnp.stack([p[0] * z[0] - p[1] * z[0] * z[1], -p[2] * z[1] + p[3] * z[0] * z[1]])
+
+    times = np.linspace(0.0, 15.0, 100)
+    return by_diffrax(fun, [10.0, 5.0], times, "Dopri5", lambda y: y.sum(), rtol=1e-7, atol=1e-9)
+
+
+def robertson_by_diffrax() -> Callable[[Any], Any]:
+    """Return the same for JAX: an implicit method of order 5, as Radau's is."""
+
+    def fun(jnp: Any, t: Any, y: Any, p: Any) -> Any:
+        slow, fast = p[0] * y[0] - p[1] * 1e4 * y[1] * y[2], p[2] * 3e7 * y[1] ** 2
+        return jnp.stack([-slow, slow - fast, fast])
+
+    times = np.array([0.4, 4.0, 40.0, 400.0, 4000.0])
+    return by_diffrax(fun, [1.0, 0.0, 0.0], times, "Kvaerno5", lambda y: y[:, 0].sum(), rtol=1e-7, atol=1e-10)
+
+
+def brusselator_by_diffrax() -> Callable[[Any], Any]:
+    """Return the same for JAX."""
+    n = 100
+    x = np.arange(1, n + 1) / (n + 1)
+
+    def fun(jnp: Any, t: Any, y: Any, p: Any) -> Any:
+        u, v = y[:n], y[n:]
+        wide_u, wide_v = jnp.pad(u, 1, constant_values=1.0), jnp.pad(v, 1, constant_values=3.0)
+        scale = p[2] * (n + 1) ** 2
+        rate_u = p[0] + u * u * v - (p[1] + 1) * u + scale * (wide_u[2:] - 2 * u + wide_u[:-2])
+        rate_v = p[1] * u - u * u * v + scale * (wide_v[2:] - 2 * v + wide_v[:-2])
+        return jnp.concatenate([rate_u, rate_v])
+
+    start = np.concatenate([1 + np.sin(2 * np.pi * x), 3 * np.ones(n)])
+    return by_diffrax(fun, start, np.array([1.0, 2.0]), "Kvaerno5", lambda y: y.sum(), rtol=1e-5, atol=1e-7)
 
 
 def robertson(p: Any) -> Any:
@@ -126,14 +184,41 @@ def pendulum(p: Any) -> Any:
     return solve_ivp(fun, (0.0, 10.0), [p[2], 0.0], **options).t_events[0][0]
 
 
+def pendulum_by_diffrax() -> Callable[[Any], Any]:
+    """Return the same for JAX: Newton's method finds the event in the last step."""
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+    import optimistix
+
+    jax.config.update("jax_enable_x64", True)
+    event = diffrax.Event(lambda t, y, args, **_: y[0], optimistix.Newton(1e-10, 1e-12))
+
+    def loss(p: Any) -> Any:
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(lambda t, y, p: jnp.stack([y[1], -p[0] * jnp.sin(y[0]) - p[1] * y[1]])),
+            diffrax.Dopri5(),
+            0.0,
+            10.0,
+            None,
+            jnp.stack([p[2], jnp.zeros(())]),
+            args=p,
+            event=event,
+            stepsize_controller=diffrax.PIDController(rtol=1e-8, atol=1e-10),
+        )
+        return solution.ts[0]
+
+    return jax.jit(jax.value_and_grad(loss))
+
+
 PROBLEMS = {
     "lotka_volterra": Problem(
         lotka_volterra, np.array([1.5, 1.0, 3.0, 1.0]), 1e-5, lotka_volterra_by_diffrax
     ),
-    "robertson": Problem(robertson, np.array([0.04, 1.0, 1.0]), 1e-4),
-    "brusselator": Problem(brusselator, np.array([1.0, 3.0, 0.02]), 1e-4),
+    "robertson": Problem(robertson, np.array([0.04, 1.0, 1.0]), 1e-4, robertson_by_diffrax),
+    "brusselator": Problem(brusselator, np.array([1.0, 3.0, 0.02]), 1e-4, brusselator_by_diffrax),
     "brusselator_bdf": Problem(brusselator_bdf, np.array([1.0, 3.0, 0.02]), 1e-4),
-    "pendulum": Problem(pendulum, np.array([9.81, 0.2, 1.2]), 1e-5),
+    "pendulum": Problem(pendulum, np.array([9.81, 0.2, 1.2]), 1e-5, pendulum_by_diffrax),
 }
 
 

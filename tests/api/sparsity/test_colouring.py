@@ -111,3 +111,14 @@ def test_known_numbers_of_products():
     assert jacobian_plan(tridiagonal.astype(bool), "auto").products == (3, 0)
     assert jacobian_plan(arrow.tocsr().astype(bool), "auto").products == (2, 1)
     assert hessian_plan(arrow.tocsr().astype(bool)).products == (2, 0)  # a star
+
+
+def test_lines_that_all_others_meet():
+    """Python runs the loops, which go through the neighbours of a vertex but not through those of each neighbour."""
+    n = 5000
+    arrow = scipy.sparse.diags_array(np.arange(1.0, n + 1)).tolil()
+    arrow[-1, :-1] = arrow[:-1, -1] = 0.5
+    arrow = scipy.sparse.csr_array(arrow)
+    assert sum(hessian_plan(arrow != 0).products) == 2
+    assert jacobian_plan(arrow != 0, "auto").products == (2, 1)
+    assert jacobian_plan((arrow != 0)[[n - 1, 0]], "auto").products == (0, 2)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from gradtape.api.solvers.leibniz import Integrand, Routine, called, componentwise, integrate, is_traced
 from gradtape.api.solvers.solution import SolverCall, result_of, solver
+from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.vmap import vmap
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.trace.routines.registry import refused
@@ -24,15 +26,30 @@ WEIGHTS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def _routine(call: SolverCall, run: Callable[..., Any], options: Sequence[str], **facts: Any) -> Routine:
-    """Return a routine with these of the call's arguments as its options.
+ALGEBRAIC: Final[dict[Any, dict[str, int]]] = {
+    "alg": {"alg": 0},
+    "alg-loga": {"alg-loga": 0, "alg": 1},
+    "alg-logb": {"alg-logb": 0, "alg": 1},
+    "alg-log": {"alg-log": 0, "alg-loga": 1, "alg-logb": 1, "alg": 2},
+}
+"""The weights that are powers of the distances from the limits: the same on [0, 1], by the power of the logarithm of the width."""
+
+
+def _routine(
+    call: SolverCall,
+    run: Callable[..., Any],
+    options: Sequence[str],
+    others: Mapping[str, Any] = MappingProxyType({}),
+    **facts: Any,
+) -> Routine:
+    """Return a routine with these of the call's arguments as its options, but for others.
 
     Raises
     ------
     UnsupportedFunctionError
         If one of them is traced: its numbers are not known, or its derivative is not.
     """
-    chosen = {name: call.given[name] for name in options if name in call.given}
+    chosen = {name: call.given[name] for name in options if name in call.given} | others
     for name, option in chosen.items():
         if is_traced(option):
             raise refused(
@@ -56,30 +73,88 @@ def _refuse(call: SolverCall, **options: Any) -> None:
 @solver("scipy.integrate.quad")
 def quad(call: SolverCall) -> Any:
     """Follow `scipy.integrate.quad`."""
-    _refuse(call, full_output=0, wopts=None, complex_func=False)
+    _refuse(call, full_output=0, wopts=None)
     given, extra = call.given, call.extra()
-    weight = given["weight"]
-    if weight is not None and weight not in WEIGHTS and is_traced(given["a"], given["b"]):
-        raise refused(
-            f"{call.name} with weight={weight!r} and traced limits",
-            "the weight depends on the limits",
-            "write the weight into the integrand",
+
+    def function(x: Any) -> Any:
+        value = called(given["func"], (x, *extra))
+        return value if given["complex_func"] else _number(value, call)
+
+    limits = given["a"], given["b"]
+    if not given["complex_func"]:
+        return _weighted(call, function, limits)
+    real, imaginary = [
+        _weighted(call, lambda x, part=part: np.reshape(part(function(x)), ()), limits)
+        for part in (np.real, np.imag)
+    ]
+    return real[0] + 1j * imaginary[0], real[1] + 1j * imaginary[1]
+
+
+def _weighted(call: SolverCall, function: Callable[[Any], Any], limits: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the integral of a function times the weight of a call; traced numbers in the weight move to the function and the limits."""
+    weight, wvar, points = [call.given[name] for name in ("weight", "wvar", "points")]
+    low, high = limits
+    if points is not None and is_traced(points):
+        return _between(call, function, limits, points)
+    if weight == "cauchy" and is_traced(wvar):  # of u = x - wvar
+        return _integral(
+            call, lambda u: function(u + wvar), (low - wvar, high - wvar), weight=weight, wvar=0.0
         )
-    rule = WEIGHTS.get(weight)
+    if weight in ("cos", "sin") and is_traced(wvar):  # of u = wvar * x
+        ends = _scaled(low, wvar), _scaled(high, wvar)
+        value, error = _integral(call, lambda u: function(u / wvar), ends, weight=weight, wvar=1.0)
+        return value / wvar, error / np.abs(wvar)
+    if weight not in ALGEBRAIC or not is_traced(low, high):
+        return _integral(call, function, limits)
+    width = high - low  # of u = (x - low) / width
+    scale = width ** (1.0 + wvar[0] + wvar[1])
+    value = error = 0.0
+    for one, power in ALGEBRAIC[weight].items():
+        part, uncertain = _integral(call, lambda u: function(low + width * u), (0.0, 1.0), weight=one)
+        factor = scale * np.log(width) ** power
+        value, error = value + factor * part, error + np.abs(factor) * uncertain
+    return value, error
+
+
+def _scaled(limit: Any, factor: Any) -> Any:
+    """Return the product of a limit with a factor, of which an infinite one has the sign alone."""
+    is_finite = np.isfinite(limit)
+    return np.where(is_finite, factor * np.where(is_finite, limit, 0.0), np.sign(factor) * limit)
+
+
+def _between(
+    call: SolverCall, function: Callable[[Any], Any], limits: tuple[Any, Any], points: Any
+) -> tuple[Any, Any]:
+    """Return the sum of the integrals between traced points, at which a function may jump: each limit is on its side of the point."""
+    low, high = limits
+    inside = np.clip(np.sort(np.ravel(points)), low, high)
+    below, above = [
+        inside + (np.nextafter(stop_gradient(inside), end) - stop_gradient(inside)) for end in limits
+    ]
+    count = range(np.size(inside))
+    pairs = zip([low, *[above[k] for k in count]], [*[below[k] for k in count], high], strict=True)
+    parts = [_integral(call, function, pair, points=None) for pair in pairs]
+    return sum(value for value, _ in parts), sum(error for _, error in parts)
+
+
+def _integral(
+    call: SolverCall, function: Callable[[Any], Any], limits: tuple[Any, Any], **options: Any
+) -> tuple[Any, Any]:
+    """Return an integral by `quad` with the options of a call, but for some."""
+    given = call.given | options
+    rule = WEIGHTS.get(given["weight"])
     facts = {} if rule is None else {"weight": lambda x: rule(x, given["wvar"])}
-    routine = _routine(call, _run_quad(call.plain), OPTIONS, **facts)
-    return integrate(lambda x: _number(given["func"], (x, *extra), call), (given["a"], given["b"]), routine)
+    return integrate(function, limits, _routine(call, _run_quad(call.plain), OPTIONS, options, **facts))
 
 
-def _number(function: Callable[..., Any], args: tuple[Any, ...], call: SolverCall) -> Any:
-    """Return what an integrand returns, which must be a number.
+def _number(value: Any, call: SolverCall) -> Any:
+    """Return what an integrand has returned, which must be a number.
 
     Raises
     ------
     ShapeError, DtypeError
         If it is not one, or not a real one.
     """
-    value = called(function, args)
     if np.size(value) != 1:
         raise ShapeError(
             f"the function given to {call.name} returns an array of shape {np.shape(value)}",
@@ -90,7 +165,7 @@ def _number(function: Callable[..., Any], args: tuple[Any, ...], call: SolverCal
         raise DtypeError(
             f"the function given to {call.name} returns complex numbers",
             where=user_site(),
-            remedy="integrate the real and the imaginary part, or use scipy.integrate.quad_vec",
+            remedy="pass complex_func=True to scipy.integrate.quad, or use scipy.integrate.quad_vec",
         )
     return np.reshape(value, ())
 
@@ -176,7 +251,7 @@ def _elementwise(call: SolverCall, routine: Routine) -> tuple[Any, Any]:
     given = call.given
 
     def one(a: Any, b: Any, *extra: Any) -> tuple[Any, Any]:
-        return integrate(lambda x: _number(given["f"], (x, *extra), call), (a, b), routine)
+        return integrate(lambda x: _number(called(given["f"], (x, *extra)), call), (a, b), routine)
 
     arrays = [item * 1.0 for item in (given["a"], given["b"], *call.extra())]
     shape = np.broadcast_shapes(*[np.shape(array) for array in arrays])

@@ -58,6 +58,10 @@ def star(order: NDArray, starts: NDArray, indices: NDArray, edges: NDArray) -> N
 
     ``edges[p]`` numbers the edge to the neighbour ``indices[p]``; it is the same in both directions. What two colours induce are
     stars.
+
+    Where the algorithm goes through the neighbours of a neighbour, this goes through their colours: each vertex has a list with a
+    place of the adjacency for each colour next to it. All its neighbours of a colour are in one star, and if they are several, the
+    vertex is its hub. So a vertex with many neighbours costs no more than one with few.
     """
     colours = np.full(len(order), -1)
     forbidden = np.full(len(order) + 1, -1)
@@ -67,6 +71,11 @@ def star(order: NDArray, starts: NDArray, indices: NDArray, edges: NDArray) -> N
     star_of = np.full(len(indices), -1)
     hub = np.full(len(indices) + 1, -1)
     stars = 0
+    seen = np.full(len(order), -1)  # the first entry of a vertex's list
+    after = np.full(len(indices) + 1, -1)
+    vertex = np.full(len(indices) + 1, -1)  # the neighbour
+    edge = np.full(len(indices) + 1, -1)
+    entries = 0
     for step in range(len(order)):
         v = order[step]
         for p in range(starts[v], starts[v + 1]):
@@ -77,23 +86,24 @@ def star(order: NDArray, starts: NDArray, indices: NDArray, edges: NDArray) -> N
                 if first_vertex[colour] == v:
                     q = indices[first_place[colour]]
                     if treated[q] != v:
-                        for r in range(starts[q], starts[q + 1]):
-                            other = colours[indices[r]]
-                            if other >= 0:
-                                forbidden[other] = v
+                        e = seen[q]
+                        while e >= 0:
+                            forbidden[colours[vertex[e]]] = v
+                            e = after[e]
                         treated[q] = v
-                    for r in range(starts[w], starts[w + 1]):
-                        other = colours[indices[r]]
-                        if other >= 0:
-                            forbidden[other] = v
+                    e = seen[w]
+                    while e >= 0:
+                        forbidden[colours[vertex[e]]] = v
+                        e = after[e]
                     treated[w] = v
                 else:
                     first_vertex[colour] = v
                     first_place[colour] = p
-                    for r in range(starts[w], starts[w + 1]):
-                        x = indices[r]
-                        if x != v and colours[x] >= 0 and hub[star_of[edges[r]]] == x:
-                            forbidden[colours[x]] = v
+                    e = seen[w]
+                    while e >= 0:
+                        if hub[star_of[edge[e]]] == vertex[e]:
+                            forbidden[colours[vertex[e]]] = v
+                        e = after[e]
         chosen = 0
         while forbidden[chosen] == v:
             chosen += 1
@@ -103,20 +113,27 @@ def star(order: NDArray, starts: NDArray, indices: NDArray, edges: NDArray) -> N
             colour = colours[w]
             if colour >= 0:
                 joined = -1
-                for r in range(starts[w], starts[w + 1]):
-                    x = indices[r]
-                    if joined < 0 and x != v and colours[x] == chosen:
-                        joined = edges[r]
+                e = seen[w]
+                while e >= 0:
+                    if colours[vertex[e]] == chosen:
+                        joined = edge[e]
+                    e = after[e]
                 if joined >= 0:
                     hub[star_of[joined]] = w
                     star_of[edges[p]] = star_of[joined]
-                elif first_vertex[colour] == v and first_place[colour] != p:
-                    joined = edges[first_place[colour]]
-                    hub[star_of[joined]] = v
-                    star_of[edges[p]] = star_of[joined]
                 else:
-                    star_of[edges[p]] = stars
-                    stars += 1
+                    vertex[entries], edge[entries], after[entries], seen[w] = v, edges[p], seen[w], entries
+                    entries += 1
+                    if first_vertex[colour] == v and first_place[colour] != p:
+                        joined = edges[first_place[colour]]
+                        hub[star_of[joined]] = v
+                        star_of[edges[p]] = star_of[joined]
+                    else:
+                        star_of[edges[p]] = stars
+                        stars += 1
+                if first_place[colour] == p:
+                    vertex[entries], edge[entries], after[entries], seen[v] = w, edges[p], seen[v], entries
+                    entries += 1
     return colours
 
 
@@ -179,8 +196,7 @@ def colour_columns(rows: Adjacency, columns: Adjacency) -> NDArray:
 
 def colour_symmetric(graph: Adjacency) -> NDArray:
     """Return a star colouring of the vertices of a graph without loops; ``graph`` has each edge in both directions."""
-    counts = np.diff(graph.starts)
-    work = int(np.sum(counts[graph.indices]))
+    work = 4 * len(graph.indices)
     edges = _edge_numbers(graph)
     best: NDArray | None = None
     for order in [*_orders(graph), _run(smallest_last, work, graph.starts, graph.indices)]:

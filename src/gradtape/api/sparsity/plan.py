@@ -73,29 +73,32 @@ def jacobian_plan(pattern: Any, mode: str) -> Plan:
     m, n = pattern.shape
     none = np.full(m, -1), np.full(n, -1)
     i, j = _rows(rows.starts), rows.indices
-    forward = reverse = None
-    if mode in ("auto", "fwd"):
-        forward = colour_columns(rows, columns)
-    if mode in ("auto", "rev"):
-        # Rows cannot be better than columns if a column has more elements than there are colours.
-        longest = int(np.diff(columns.starts).max(initial=0))
-        if forward is None or REVERSE_COST * longest < forward.max(initial=-1) + 1:
-            reverse = colour_columns(columns, rows)
-    costs = {
-        "fwd": np.inf if forward is None else forward.max(initial=-1) + 1,
-        "rev": np.inf if reverse is None else REVERSE_COST * (reverse.max(initial=-1) + 1),
+    costs, colours = dict.fromkeys(("fwd", "rev"), np.inf), {}
+    # A line needs as many colours as it has elements: what cannot be better is not tried, and lines that all others meet cost a square.
+    fewest = {
+        "fwd": np.diff(rows.starts).max(initial=0),
+        "rev": REVERSE_COST * np.diff(columns.starts).max(initial=0),
     }
-    best = min(costs, key=lambda name: costs[name])
-    if mode == "both" or (mode == "auto" and costs[best] > MANY_COLOURS and len(i)):
+    both = None
+    if mode == "both" or (mode == "auto" and min(fewest.values()) > MANY_COLOURS):
         both = _bidirectional_plan(pattern)
-        columns_of_both, rows_of_both = both.products
-        if mode == "both" or columns_of_both + REVERSE_COST * rows_of_both < costs[best]:
+        if mode == "both":
             return both
+    least = np.inf if both is None else both.products[0] + REVERSE_COST * both.products[1]
+    for name in sorted(("fwd", "rev") if mode == "auto" else (mode,), key=lambda name: fewest[name]):
+        if mode == name or fewest[name] <= min(least, *costs.values()):
+            lines = (rows, columns) if name == "fwd" else (columns, rows)
+            colours[name] = colour_columns(*lines)
+            costs[name] = (1 if name == "fwd" else REVERSE_COST) * (colours[name].max(initial=-1) + 1)
+    best = min(costs, key=lambda name: costs[name])
+    if mode == "auto" and both is None and costs[best] > MANY_COLOURS and len(i):
+        both = _bidirectional_plan(pattern)
+        least = both.products[0] + REVERSE_COST * both.products[1]
+    if both is not None and least < costs[best]:
+        return both
     if best == "fwd":
-        assert forward is not None
-        return Plan((m, n), rows.starts, j, forward, none[0], forward[j] * m + i)
-    assert reverse is not None
-    return Plan((m, n), rows.starts, j, none[1], reverse, reverse[i] * n + j)
+        return Plan((m, n), rows.starts, j, colours["fwd"], none[0], colours["fwd"][j] * m + i)
+    return Plan((m, n), rows.starts, j, none[1], colours["rev"], colours["rev"][i] * n + j)
 
 
 def hessian_plan(pattern: Any) -> Plan:
@@ -107,10 +110,11 @@ def hessian_plan(pattern: Any) -> Plan:
     off = i != j
     starts = np.concatenate([[0], np.cumsum(np.bincount(i[off], minlength=n))])
     colours = colour_symmetric(Adjacency(starts, j[off]))
-    columns = colour_columns(rows, rows)
     none = np.full(n, -1)
-    if columns.max(initial=-1) <= colours.max(initial=-1):
-        return Plan((n, n), rows.starts, j, columns, none, columns[j] * n + i, is_symmetric=True)
+    if np.diff(rows.starts).max(initial=0) <= colours.max(initial=-1) + 1:  # else columns need more colours
+        columns = colour_columns(rows, rows)
+        if columns.max(initial=-1) <= colours.max(initial=-1):
+            return Plan((n, n), rows.starts, j, columns, none, columns[j] * n + i, is_symmetric=True)
     alone = _is_alone(i, colours[j], n)
     positions = np.where(alone, colours[j] * n + i, colours[i] * n + j)
     return Plan((n, n), rows.starts, j, colours, none, positions, is_symmetric=True)
