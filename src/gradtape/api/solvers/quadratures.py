@@ -49,7 +49,7 @@ def _routine(
     UnsupportedFunctionError
         If one of them is traced: its numbers are not known, or its derivative is not.
     """
-    chosen = {name: call.given[name] for name in options if name in call.given} | others
+    chosen = {**{name: call.given[name] for name in options if name in call.given}, **others}
     for name, option in chosen.items():
         if is_traced(option):
             raise refused(
@@ -83,10 +83,8 @@ def quad(call: SolverCall) -> Any:
     limits = given["a"], given["b"]
     if not given["complex_func"]:
         return _weighted(call, function, limits)
-    real, imaginary = [
-        _weighted(call, lambda x, part=part: np.reshape(part(function(x)), ()), limits)
-        for part in (np.real, np.imag)
-    ]
+    real = _weighted(call, lambda x: np.reshape(np.real(function(x)), ()), limits)
+    imaginary = _weighted(call, lambda x: np.reshape(np.imag(function(x)), ()), limits)
     return real[0] + 1j * imaginary[0], real[1] + 1j * imaginary[1]
 
 
