@@ -48,6 +48,16 @@ def special(x: Any) -> Any:
     return np.sum(x) if len(x) // 3 == 57 else np.sum(x**2)
 
 
+HALF_FAR = 100_000
+"""Longer than what is fitted, shorter than what is tried: the number of a program that divides by it is the same for most samples."""
+
+
+def unrolled_by_bits(x: Any) -> Any:
+    for _ in range(len(x).bit_length()):
+        x = np.sin(x) + 1.0
+    return np.sum(x)
+
+
 def weighted(x: Any) -> Any:
     return np.sum(x * np.arange(len(x))) / len(x) + np.std(x)
 
@@ -212,6 +222,22 @@ def test_bounds_in_c(tmp_path: Path) -> None:
         (lambda x: np.sum(x[::2]), (gt.spec(n),), "some numbers of its program are no formulas"),
         (lambda x: np.sum(x) / np.sqrt(len(x)), (gt.spec(n),), "some numbers of its program are no formulas"),
         (lambda x: np.sum(x * np.linspace(0, 1, len(x))), (gt.spec(n),), "the program of n = "),
+        (
+            lambda x: x * repr(len(x)).count("7"),
+            (gt.spec(n),),
+            "is not that of n = |some numbers of its program",
+        ),
+        (
+            lambda x: np.sum(x) * (1 + len(x) // HALF_FAR),
+            (gt.spec(n),),
+            "some numbers of its program are no formulas",
+        ),
+        (
+            lambda x: gt.fori_loop(0, len(x).bit_length(), lambda i, c: c * c, np.sum(x)),
+            (gt.spec(n),),
+            "some numbers of",
+        ),
+        (unrolled_by_bits, (gt.spec(n),), "longer ones may differ again"),
         (lambda x: np.squeeze(x) * 2, (gt.spec((n, 3)),), "returns other shapes for n = 1"),
         (lambda x, y: x + y, (gt.spec(n), gt.spec(m)), "has no result for n = "),
         (lambda x, y: x + y, (gt.spec(n), gt.spec(gt.Dim("n", min=2))), "the length n is both"),

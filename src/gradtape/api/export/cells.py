@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, TypeVar
@@ -30,6 +31,9 @@ ELEMENTS: Final = 300_000
 
 LONGEST: Final = 1009
 """The length around which long samples lie: no power of two, and longer than most numbers in a program."""
+
+FURTHEST: Final = 4_000_000
+"""Elements of the largest array, roughly, where one length doubles to see that the program stays the same: NumPy may make arrays of it."""
 
 
 @record
@@ -125,6 +129,7 @@ class Partition(Generic[T]):
         self.dims = dims
         self.critical = critical
         self.base = _long_point(dims, shapes)
+        self._shapes = shapes
         self._at = at
         self._fit = fit
         self._known: dict[Point, Sample] = {}
@@ -189,7 +194,7 @@ class Partition(Generic[T]):
             return self._sample((*before, length, *base[k + 1 :])).form
 
         near = [base[k] + step for step in (0, 1, 2, 3, 7, 15)]
-        far = [2 * base[k], 4 * base[k] + 1] if len(self.dims) == 1 else []
+        far = self._doublings(k)
         wanted = {*range(dim.min, dim.min + SHORT), *range(SHORT), *near, *far}
         wanted |= {number + step for number in self.critical for step in (-1, 0, 1)}
         tried = sorted(n for n in wanted if n >= dim.min and (dim.max is None or n <= dim.max))
@@ -209,8 +214,26 @@ class Partition(Generic[T]):
                 known = end + 1
             runs[-1][1] = length
         found: list[Range] = [(low, high) for low, high in runs]
-        found[-1] = (found[-1][0], dim.max)
+        last = found[-1][0]
+        if dim.max is None and far and last > far[-1] // 8 and not self._is_expected(last):
+            raise self._refusal(
+                f"the program of {dim.name} = {last - 1} is not that of {dim.name} = {last}, and longer ones may differ again"
+            )
+        found[-1] = (last, dim.max)
         return found
+
+    def _doublings(self, k: int) -> list[int]:
+        """Return lengths that grow until arrays are large, each odd if the one before is even."""
+        base, found = self.base, []
+        length = 2 * base[k]
+        while _elements(self._shapes, self.dims, (*base[:k], length, *base[k + 1 :])) <= FURTHEST:
+            found.append(length)
+            length = 2 * length + (1 - length % 2)
+        return found
+
+    def _is_expected(self, length: int) -> bool:
+        """Return whether a number in the code tells why another program begins at a length."""
+        return not self.critical.isdisjoint((length - 1, length, length + 1))
 
     def _cell(self, ranges: tuple[Range, ...]) -> Cell:
         """Return a box with its samples: each length short while the others are long, and all long.
@@ -246,6 +269,15 @@ class Partition(Generic[T]):
                 sample = self._sample(point)
                 if sample.form == form:
                     samples[point] = sample
+        # What is known of the box counts too: a number may stay the same over short lengths (n // 2000).
+        samples |= {
+            point: sample
+            for point, sample in self._known.items()
+            if sample.form == form
+            and all(
+                low <= n and (high is None or n <= high) for n, (low, high) in zip(point, ranges, strict=True)
+            )
+        }
         return Cell(ranges, list(samples), list(samples.values()))
 
     def _named(self, point: Point) -> str:
@@ -286,6 +318,15 @@ def _long_point(dims: Sequence[Dim], shapes: Sequence[Any]) -> Point:
             long = min(long, int(max(ELEMENTS / fixed, 1.0) ** (1 / free)))
     long = max(long, SHORT + 13)
     return tuple([max(d.min, min(long + 40 * k, d.max or long + 40 * k)) for k, d in enumerate(dims)])
+
+
+def _elements(shapes: Sequence[Any], dims: Sequence[Dim], point: Point) -> int:
+    """Return the size of the largest argument."""
+    lengths = dict(zip([dim.name for dim in dims], point, strict=True))
+    return max(
+        [math.prod([lengths[e.name] if isinstance(e, Dim) else e for e in shape]) for shape in shapes],
+        default=1,
+    )
 
 
 def _last_alike(low: int, high: int, form: Callable[[int], Hashable]) -> int:
