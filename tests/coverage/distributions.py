@@ -61,7 +61,6 @@ GAPS: dict[str, str] = {
     "SciPy computes the density by a recurrence, and its own derivative has no rule": "ksone:pdf,logpdf kstwo:pdf,logpdf",
     "SciPy raises an error itself": "levy_stable:entropy",
     "the moment is infinite, and NaN here": "pareto:moment",
-    "an integral over a density with a kink is NaN": "crystalball:entropy",
 }
 """Reasons of methods that are refused or NaN: distributions with their methods after a colon, or all but the support."""
 

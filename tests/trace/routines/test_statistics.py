@@ -155,3 +155,18 @@ def test_truncated_normal_and_binomial_distributions_of_arrays() -> None:
         lambda x: st.Binomial(n=6, p=x).pmf(2) + st.Binomial(n=6, p=x).cdf(3),
     ):
         np.testing.assert_allclose(gt.jit(function)(levels), function(levels), rtol=1e-9)
+
+
+@pytest.mark.parametrize("iterative", [False, True])
+@pytest.mark.parametrize("method", ["CD", "WD", "MD", "L2-star"])
+def test_discrepancies(method: str, iterative: bool) -> None:
+    points = np.random.default_rng(1).random((5, 3))
+    direction, h = np.cos(np.arange(15.0)).reshape(5, 3), 1e-6
+
+    def discrepancy(points: Any) -> Any:
+        return st.qmc.discrepancy(points, method=method, iterative=iterative)
+
+    value, slopes = gt.value_and_grad(discrepancy)(points)
+    np.testing.assert_allclose(value, discrepancy(points), rtol=1e-12)
+    slope = (discrepancy(points + h * direction) - discrepancy(points - h * direction)) / (2 * h)
+    np.testing.assert_allclose(np.sum(slopes * direction), slope, rtol=1e-6)

@@ -5,12 +5,15 @@ Ranks are functions of the order of numbers, which compiled programs sort too. T
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from gradtape.errors import ConcretizationError
+from gradtape.trace.array.handle import Handle
 from gradtape.trace.routines.registry import refused, stands_for
 
 
@@ -374,3 +377,92 @@ def log_probability_between(self: Any, x: Any, y: Any, **params: Any) -> Any:
     tails = np.where(is_left | is_right, -1.0, np.logaddexp(below_low, above_high))
     mass = np.where(is_right, right, np.where(is_left, left, home._log1mexp(tails)))
     return mass + np.where(x > y, np.pi, 0.0) * 1j if _any(x > y) else mass
+
+
+@stands_for("scipy.stats._distn_infrastructure.rv_continuous.expect")
+def expectation(
+    self: Any,
+    func: Any = None,
+    args: Any = (),
+    loc: Any = 0,
+    scale: Any = 1,
+    lb: Any = None,
+    ub: Any = None,
+    conditional: bool = False,
+    **kwds: Any,
+) -> Any:
+    """Follow the method, whose infinite bounds are products of infinity with the scale: the derivative of one is no number."""
+    integrate: Any = sys.modules["scipy.integrate"]
+    ends = self._get_support(*args)
+    low, high = [
+        end
+        if end is not None
+        else loc + bound * scale
+        if isinstance(bound, Handle) or np.isfinite(bound)
+        else bound
+        for end, bound in zip((lb, ub), ends, strict=True)
+    ]
+
+    def integrand(x: Any, *args: Any) -> Any:
+        return (x if func is None else func(x)) * self.pdf(x, *args, loc=loc, scale=scale)
+
+    at_low, at_high = [self.cdf(end, *args, loc=loc, scale=scale) for end in (low, high)]
+    mass = at_high - at_low
+    # SciPy divides the interval there, too
+    inner = [loc + self._ppf(at_low + mass * share, *args) * scale for share in (0.05, 0.95)]
+    bounds = [low, *inner, high]
+    parts = [
+        integrate.quad(integrand, first, last, args=args, **kwds)[0]
+        for first, last in itertools.pairwise(bounds)
+    ]
+    total = sum(parts[1:], parts[0])
+    return total / mass if conditional else total
+
+
+# Discrepancies of points in the unit cube
+
+
+def _discrepancy(name: str, formula: Callable[[Any, Any, Any, int], Any]) -> None:
+    """Follow a compiled function: `formula` takes the points, both of each pair of them, and their number."""
+
+    @stands_for(f"scipy.stats._qmc:_cy_wrapper_{name}")
+    def method(sample: Any, iterative: bool, workers: int) -> Any:
+        count = sample.shape[0] + bool(iterative)
+        return formula(sample, sample[:, None, :], sample[None, :, :], count)
+
+
+def _of_pairs(factors: Any, count: int) -> Any:
+    return np.sum(np.prod(factors, axis=-1)) / count**2
+
+
+def _of_points(factors: Any, count: int) -> Any:
+    return np.sum(np.prod(factors, axis=-1)) / count
+
+
+def _centered(x: Any, a: Any, b: Any, n: int) -> Any:
+    away, of_a, of_b, gap = np.abs(x - 0.5), np.abs(a - 0.5), np.abs(b - 0.5), np.abs(a - b)
+    pairs = _of_pairs(1 + 0.5 * of_a + 0.5 * of_b - 0.5 * gap, n)
+    return (13 / 12) ** x.shape[1] - 2 * _of_points(1 + 0.5 * away - 0.5 * away * away, n) + pairs
+
+
+def _mixture(x: Any, a: Any, b: Any, n: int) -> Any:
+    away, of_a, of_b, gap = np.abs(x - 0.5), np.abs(a - 0.5), np.abs(b - 0.5), np.abs(a - b)
+    pairs = _of_pairs(15 / 8 - 0.25 * of_a - 0.25 * of_b - 0.75 * gap + 0.5 * gap * gap, n)
+    return (19 / 12) ** x.shape[1] - 2 * _of_points(5 / 3 - 0.25 * away - 0.25 * away * away, n) + pairs
+
+
+def _wrapped(x: Any, a: Any, b: Any, n: int) -> Any:
+    gap = np.abs(a - b)
+    return -((4 / 3) ** x.shape[1]) + _of_pairs(1.5 - gap * (1 - gap), n)
+
+
+def _star(x: Any, a: Any, b: Any, n: int) -> Any:
+    d = x.shape[1]
+    squared = 3.0**-d - 2.0 ** (1 - d) * _of_points(1 - x * x, n) + _of_pairs(1 - np.maximum(a, b), n)
+    return np.sqrt(squared)
+
+
+_discrepancy("centered_discrepancy", _centered)
+_discrepancy("mixture_discrepancy", _mixture)
+_discrepancy("wrap_around_discrepancy", _wrapped)
+_discrepancy("l2_star_discrepancy", _star)

@@ -190,6 +190,7 @@ def gausshyper_moment(self: Any, n: Any, *shapes: Any) -> Value:
 
 
 BREAKS["rel_breitwigner"] = as_array
+BREAKS["crystalball"] = lambda beta, m: -as_array(beta)
 
 
 # The noncentral t: a normal variable over a chi variable s, of which the mixture is an integral.

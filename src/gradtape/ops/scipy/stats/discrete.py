@@ -143,4 +143,9 @@ def moment(self: Any, n: Any, *shapes: Any) -> Value:
 @borrows("scipy.stats.rv_discrete._entropy", "scipy.stats._discrete_distns.binom_gen._entropy")
 def entropy(self: Any, *shapes: Any) -> Value:
     """Follow the private method: the sum of -p log p."""
-    return total(self, lambda k, mass: where(greater(mass, 0.0), entr(mass), 0.0), shapes)
+
+    def term(k: Value, mass: Value) -> Value:
+        some = greater(mass, quadrature.NEGLIGIBLE)  # the second derivative of p log p is 1 / p
+        return where(some, entr(where(some, mass, 1.0)), 0.0)
+
+    return total(self, term, shapes)

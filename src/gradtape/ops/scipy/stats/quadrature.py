@@ -155,7 +155,7 @@ SUPPORTS: Final[dict[str, Callable[..., tuple[Any, Any]]]] = {}
 
 
 BREAKS: Final[dict[str, Callable[..., Any]]] = {}
-"""A point, as a function of the shapes, at which to divide the integral over the support of a distribution: the place of a narrow peak."""
+"""A point, as a function of the shapes, at which to divide the integral over the support of a distribution: a narrow peak, or a kink."""
 
 NEGLIGIBLE: Final = 1e-100
 """Below this the derivatives of an integrand are left out: SciPy's formulas overflow in them before the density is zero."""
