@@ -44,6 +44,14 @@ METHODS = {
 }
 
 
+LAST_RUN = {
+    "gt.jit": {"right": 2068, "refused or NaN": 21, "not compared": 7, "wrong": 0},
+    "tapes": {"right": 2046, "refused or NaN": 21, "not compared": 29, "wrong": 0},
+}
+"""How many methods were what when all were measured the last time. What is not compared takes longer than the limit, 200 seconds: SciPy's
+integrals are slow, and there are differences of them."""
+
+
 class Method(NamedTuple):
     """A method of a distribution."""
 
@@ -190,7 +198,9 @@ def check(case: Method, *, compiled: bool, frozen: bool = False) -> None:
             "stats",
             "moment",
         )  # SciPy's have errors
-        if not np.allclose(found, expected, rtol=1e-5 if is_integral else 1e-8, atol=1e-12, equal_nan=True):
+        # skewness and kurtosis of SciPy's sums, numbers of order one, lose digits where they are small
+        size = 1e-6 if case.method == "stats" else 1e-12
+        if not np.allclose(found, expected, rtol=1e-5 if is_integral else 1e-8, atol=size, equal_nan=True):
             raise Mismatch(f"value {found} instead of {expected}")
         for place, gradient in zip(smooth, slopes, strict=True):
             slope, error, step = derivative(function, args, place)
