@@ -284,6 +284,8 @@ def test_lists_of_traced_numbers_are_index_arrays() -> None:
     source, first, second = input_like(x), input_like(i), input_like(j)
     (found,) = run([getitem(source, [first, second])], [source, first, second], [x, i, j])
     np.testing.assert_array_equal(found, x[[2, 0]])
+    (found,) = run([getitem(source, (1, (first, second)))], [source, first, second], [x, i, j])
+    np.testing.assert_array_equal(found, x[1, (2, 0)])
 
 
 def test_a_traced_number_is_an_index() -> None:

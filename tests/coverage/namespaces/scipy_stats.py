@@ -369,8 +369,6 @@ STEPS: dict[str, list[Case]] = {
 }
 
 REFUSED = because(
-    in_jitted_functions_its_bins_are_counted_by_the_numbers_and_on_a_tape_it_is_followed="""binned_statistic binned_statistic_2d
-    binned_statistic_dd""",
     the_solution_of_its_linear_program_is_not_unique="wasserstein_distance_nd",
     its_p_values_are_random="dunnett multiscale_graphcorr",
 )

@@ -74,6 +74,8 @@ def _without_masks(items: Sequence[Any]) -> list[Any]:
         if isinstance(item, list | tuple | range) and not any(isinstance(element, Value) for element in item):
             array = np.asarray(item)
             item = array.astype(INTP) if array.size == 0 else array
+        elif isinstance(item, tuple):  # within a key, NumPy takes it for a list
+            item = list(item)
         if isinstance(item, Value) and item.dtype.kind == "b":
             item = concrete(item, "a mask")
         if isinstance(item, bool | np.bool_) or (
