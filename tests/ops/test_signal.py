@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -162,6 +163,43 @@ def test_many_lines_are_transformed_by_the_routine_and_few_by_products(
     gradient = gt.grad(lambda x: np.sum(np.abs(function(x)) ** 2))(x)
     slope = 2.0 * np.real(np.sum(np.conj(function(x)) * function(direction.astype(x.dtype))))
     np.testing.assert_allclose(np.real(np.sum(np.conj(gradient) * direction)), slope, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "options"),
+    [
+        ("dct", 1, {}),
+        ("idct", 2, {}),
+        ("dct", 2, {"norm": "ortho"}),
+        ("idct", 4, {"norm": "forward", "orthogonalize": True}),
+        ("idst", 1, {"norm": "ortho"}),
+        ("dst", 2, {}),
+        ("idst", 2, {"norm": "forward", "orthogonalize": True}),
+        ("dst", 4, {}),
+    ],
+)
+def test_many_numbers_are_cosine_transformed_by_one_call_and_few_by_loops(
+    name: str, kind: int, options: dict[str, Any]
+) -> None:
+    """Of one axis and of several; the gradient is the transpose."""
+    one, several = getattr(scipy.fft, name), getattr(scipy.fft, f"{name}n")
+    for shape, calls in (((300,), 1), ((4, 12), 0), ((40, 30), 1)):
+        x, weights = RNG.normal(size=shape), RNG.normal(size=shape)
+
+        function = functools.partial(one if len(shape) == 1 else several, type=kind, **options)
+
+        assert str(gt.inspect.graph(gt.jit(function), x)).count("cosine_transform(") == calls
+        for numbers in (x, x + 1j * weights):
+            np.testing.assert_allclose(gt.jit(function)(numbers), function(numbers), rtol=1e-11, atol=1e-11)
+        tangent = RNG.normal(size=shape)
+        gradient = gt.vjp(function, x)[1](weights)
+        np.testing.assert_allclose(np.sum(gradient * tangent), np.sum(weights * function(tangent)), rtol=1e-9)
+        _, slope = gt.jvp(function, (x,), (tangent,))
+        np.testing.assert_allclose(slope, function(tangent), rtol=1e-11, atol=1e-11)
+    many = RNG.normal(size=(3, 300)).astype(np.float32)
+    mapped = gt.vmap(lambda x: one(x, kind, **options))(many)
+    assert np.asarray(mapped).dtype == np.float32
+    np.testing.assert_allclose(mapped, one(many, kind, **options), rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_cubic_interpolation_scatter_no_masks() -> None:

@@ -153,7 +153,7 @@ def _callback(node: Node, axes: Axes, rows: int) -> int:
     op = node.op
     assert isinstance(op, Callback)
     axis = _agreed(axes)
-    return axis if axis < node.inputs[0].ndim - op.ranks[0] else UNKNOWN
+    return axis if axis < node.inputs[0].ndim - op.ranks(node.params)[0] else UNKNOWN
 
 
 def _correlation(node: Node, axes: Axes, rows: int) -> int:

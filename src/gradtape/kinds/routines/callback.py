@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gradtape.errors import NotDifferentiableError, ShapeError
 from gradtape.ir.builder import emit_all, here
@@ -29,8 +30,8 @@ class Callback(RoutineDerivatives):
     ----------
     name : str
         The op's name.
-    ranks : tuple of int
-        The number of axes of each operand of one problem; axes in front of these count problems.
+    ranks : tuple of int, or callable
+        The number of axes of each operand of one problem; axes in front of these count problems. A function gets the parameters.
     shapes : callable
         ``(*shapes, **params) -> shapes`` of the results of one problem.
     dtypes : callable, optional
@@ -63,7 +64,7 @@ class Callback(RoutineDerivatives):
         self,
         name: str,
         *,
-        ranks: tuple[int, ...],
+        ranks: tuple[int, ...] | Callable[..., tuple[int, ...]],
         shapes: Callable[..., tuple[Shape, ...]],
         dtypes: Callable[..., tuple[np.dtype[Any], ...]] | None = None,
         evaluate: Callable[..., NDArray | tuple[NDArray, ...]],
@@ -78,7 +79,7 @@ class Callback(RoutineDerivatives):
         is_local: bool = False,
     ) -> None:
         super().__init__(name)
-        self.ranks = ranks
+        self._ranks = ranks
         self.shapes = shapes
         self.dtypes = dtypes
         self.numpy = evaluate
@@ -101,10 +102,15 @@ class Callback(RoutineDerivatives):
         """Return all results."""
         return emit_all(self, [_stored(as_value(x)) for x in inputs], **params)
 
-    def lead(self, shapes: Sequence[Shape]) -> Shape:
+    def ranks(self, params: dict[str, Any]) -> tuple[int, ...]:
+        """Return the number of axes of each operand of one problem."""
+        return self._ranks(**params) if callable(self._ranks) else self._ranks
+
+    def lead(self, shapes: Sequence[Shape], params: dict[str, Any]) -> Shape:
         """Return the axes that count problems, given the shapes of the operands."""
-        leads = [shape[: len(shape) - rank] for shape, rank in zip(shapes, self.ranks, strict=True)]
-        if len(set(leads)) > 1 or len(leads[0]) + self.ranks[0] != len(shapes[0]):
+        ranks = self.ranks(params)
+        leads = [shape[: len(shape) - rank] for shape, rank in zip(shapes, ranks, strict=True)]
+        if len(set(leads)) > 1 or len(leads[0]) + ranks[0] != len(shapes[0]):
             raise ShapeError(
                 f"{self.name} of operands of shapes {', '.join(map(str, shapes))}", where=here.site
             )
@@ -112,7 +118,7 @@ class Callback(RoutineDerivatives):
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         shapes = [type_.shape for type_ in avals]
-        lead = self.lead(shapes)
+        lead = self.lead(shapes, params)
         made = self.shapes(*[shape[len(lead) :] for shape in shapes], **params)
         own = [type_.dtype for type_ in avals]
         dtypes = own[:1] * len(made) if self.dtypes is None else self.dtypes(*own, **params)
@@ -120,12 +126,18 @@ class Callback(RoutineDerivatives):
 
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
         types = self.infer([aval(array.shape, array.dtype) for array in arrays], params)
-        lead = self.lead([array.shape for array in arrays])
-        if not lead or self.takes_stacks:
+        return self.run(arrays, params, [(type_.shape, type_.dtype) for type_ in types])
+
+    def run(
+        self, arrays: Sequence[NDArray], params: dict[str, Any], types: Sequence[tuple[Shape, DTypeLike]]
+    ) -> tuple[NDArray, ...]:
+        """Evaluate, given the shapes and dtypes of the results."""
+        rank = self.ranks(params)[0]
+        if self.takes_stacks or arrays[0].ndim == rank:
             made = self._one(arrays, params)
-            return tuple([np.asarray(x, type_.dtype) for x, type_ in zip(made, types, strict=True)])
-        outs = tuple([np.empty(type_.shape, type_.dtype) for type_ in types])
-        for place in np.ndindex(lead):
+            return tuple([np.asarray(x, dtype) for x, (_, dtype) in zip(made, types, strict=True)])
+        outs = tuple([np.empty(shape, dtype) for shape, dtype in types])
+        for place in np.ndindex(arrays[0].shape[: arrays[0].ndim - rank]):
             found = self._one([array[place] for array in arrays], params)
             for out, part in zip(outs, found, strict=True):
                 out[place] = part
@@ -154,7 +166,12 @@ class PythonCall(Op):
     """
 
     def __call__(
-        self, row: Op, inputs: Sequence[Value], packed: Sequence[bool], params: dict[str, Any], outs: Outs
+        self,
+        row: Callback,
+        inputs: Sequence[Value],
+        packed: Sequence[bool],
+        params: dict[str, Any],
+        outs: Outs,
     ) -> tuple[Value, ...]:
         types = tuple([(out.shape, out.dtype.char) for out in outs])
         options = tuple(sorted(params.items()))
@@ -174,7 +191,8 @@ class PythonCall(Op):
             _paired(array) if packed else array
             for array, packed in zip(arrays, params["packed"], strict=True)
         ]
-        made = ROWS[params["row"]].evaluate(inputs, dict(params["options"]))
+        row = cast(Callback, ROWS[params["row"]])
+        made = row.run(inputs, dict(params["options"]), params["types"])
         return tuple([_parted(array) if array.dtype.kind == "c" else array for array in made])
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:

@@ -1,9 +1,9 @@
-"""Fourier transforms of many numbers: rows that Python computes, by NumPy's routines."""
+"""Fourier, cosine and sine transforms of many numbers: rows that Python computes, by NumPy's and SciPy's routines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from gradtape.kinds.routines.callback import Callback, callback_row
 from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
+from gradtape.ops.core.shape import expand
 
 
 def _linear(row: str) -> Any:
@@ -101,4 +102,68 @@ real_fourier: Callback = callback_row(
 )
 """The n real numbers that have half a spectrum, times n; ``exp`` with a positive sign."""
 
-_ROWS = {"complex": complex_fourier, "half": half_fourier, "real": real_fourier}
+
+def _cosines(x: NDArray, *, kind: int, sine: bool, axes: tuple[int, ...], norm: str, ortho: bool) -> NDArray:
+    from scipy import fft
+
+    routine: Any
+    if len(axes) == 1:
+        routine = fft.dst if sine else fft.dct
+        return cast(NDArray, routine(x, kind, None, axes[0], norm, orthogonalize=ortho))
+    routine = fft.dstn if sine else fft.dctn
+    return cast(NDArray, routine(x, kind, None, axes, norm, orthogonalize=ortho))
+
+
+def _cosines_transpose(ct: Value, node: Node) -> Value:
+    """With `orthogonalize`, types 2 and 3 are transposes of one another, and 1 and 4 of themselves; without, weights are at the ends."""
+    params = node.params
+    kind = {2: 3, 3: 2}.get(params["kind"], params["kind"])
+    weighted = () if params["ortho"] or kind == 4 or (kind == 1 and params["sine"]) else params["axes"]
+    ends = (0, -1) if kind == 1 else (-1,) if params["sine"] else (0,)
+    if kind != 2:
+        ct = _weighted(ct, weighted, ends, 2.0)
+    found = cosine_transform(ct, **{**params, "kind": kind})
+    return found if kind == 3 else _weighted(found, weighted, ends, 0.5)
+
+
+def _weighted(x: Value, axes: Sequence[int], ends: Sequence[int], weight: float) -> Value:
+    for axis in axes:
+        weights = np.ones(x.shape[axis], x.dtype)
+        weights[list(ends)] = weight
+        x = x * expand(constant(weights), x.shape, (x.ndim + axis,))
+    return x
+
+
+cosine_transform: Callback = callback_row(
+    "cosine_transform",
+    ranks=lambda *, axes, **params: (-min(axes),),
+    shapes=lambda x, **params: (x,),
+    evaluate=_cosines,
+    takes_stacks=True,
+    tangent=_linear("cosine"),
+    transpose=_cosines_transpose,
+    linear_in=0,
+    samples=[
+        ((2, 3, 4), {"kind": kind, "sine": sine, "axes": axes, "norm": norm, "ortho": ortho})
+        for kind, sine, axes, norm, ortho in (
+            (1, False, (-1,), "backward", False),
+            (1, False, (-2, -1), "ortho", True),
+            (1, True, (-1,), "forward", False),
+            (2, False, (-2,), "backward", False),
+            (2, True, (-1, -2), "ortho", False),
+            (3, False, (-1,), "ortho", True),
+            (3, True, (-3, -1), "forward", False),
+            (4, False, (-1,), "ortho", False),
+            (4, True, (-2,), "backward", True),
+        )
+    ],
+    codes="fd",
+)
+"""A cosine or sine transform of one of the four types along axes, which count from the end; norms and `orthogonalize` are SciPy's."""
+
+_ROWS = {
+    "complex": complex_fourier,
+    "half": half_fourier,
+    "real": real_fourier,
+    "cosine": cosine_transform,
+}

@@ -1,7 +1,7 @@
 """The functions of `scipy.fft` besides those of `numpy.fft`: cosine and sine transforms, Hermitian ones of several axes.
 
 A cosine or sine transform is a Fourier transform of the samples and their mirror image. On an axis of n samples that has 2 (n - 1) to
-8 n numbers of which most are zero or repeated; the Fourier transform of real numbers takes half the time of a complex one.
+8 n numbers of which most are zero or repeated. So few numbers are transformed, in loops; many are by SciPy's own routine (ADR 90).
 
 References
 ----------
@@ -24,10 +24,17 @@ from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import HOOKS, borrows
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, from_parts, imag, real
+from gradtape.ops.core.fourier import cosine_transform
 from gradtape.ops.core.join import full, join
 from gradtape.ops.core.shape import pad, slice_
 from gradtape.ops.numpy.arrays.shape import cut, moved
 from gradtape.ops.numpy.linalg.fft import hfft, ihfft, irfft, irfftn, rfft, rfftn
+
+LONG = 256
+"""Numbers in a line above which SciPy's routine transforms it: a loop takes up to 7 times its time then (ADR 90)."""
+
+MANY = 2048
+"""Numbers, counted once for each axis that is transformed, from which that is so for shorter lines too."""
 
 _SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -72,8 +79,6 @@ def _cosine(x: Value, kind: int) -> Value:
     """Return SciPy's discrete cosine transform without a norm, along the last axis."""
     n = x.shape[-1]
     if kind == 1:
-        if n < 2:
-            raise ValueError("DCT-I is not defined for size < 2")
         return real(rfft(_joined(x, _reversed(_part(x, 1, n - 1)))))
     k = np.arange(n)
     if kind == 2:
@@ -114,12 +119,9 @@ def _sine(x: Value, kind: int) -> Value:
     return _quarter(_joined(x, _reversed(x), -x, -_reversed(x)), n, 1)
 
 
-def _transformed(x: Value, kind: int, norm: Any, sine: bool, inverse: bool, orthogonalize: bool) -> Value:
+def _transformed(x: Value, kind: int, norm: Any, sine: bool, orthogonalize: bool) -> Value:
     """Transform along the last axis, with a norm, as SciPy scales."""
     n = x.shape[-1]
-    if inverse:
-        kind = {2: 3, 3: 2}.get(kind, kind)
-        norm = _SWAPPED[norm]
     whole = 2 * (n + (0 if kind != 1 else 1 if sine else -1))
     factor = {"backward": 1.0, None: 1.0, "ortho": 1 / math.sqrt(whole), "forward": 1 / whole}[norm]
     ends = np.ones(n)
@@ -138,16 +140,48 @@ def _transformed(x: Value, kind: int, norm: Any, sine: bool, inverse: bool, orth
     return _scaled(found, after) if (after != 1).any() else found
 
 
-def _along(x: Value, axis: int, n: int | None, rule: Callable[[Value], Value]) -> Value:
-    """Apply a rule along an axis of n samples: as many of the array, or zeros after them."""
+def _along(x: Value, axis: int, rule: Callable[[Value], Value]) -> Value:
+    """Apply a rule along an axis."""
     last = x.ndim - 1
-    rows = moved(x, (axis,), (last,))
-    if n is not None and n != rows.shape[-1]:
-        if n < 1:
-            raise ValueError(f"invalid number of data points ({n}) specified")
-        rows = _part(rows, 0, n) if n < rows.shape[-1] else pad(rows, (*rows.shape[:-1], n), (0,) * rows.ndim)
-    found = from_parts(rule(real(rows)), rule(imag(rows))) if rows.dtype.kind == "c" else rule(rows)
-    return moved(found, (last,), (axis,))
+    return moved(rule(moved(x, (axis,), (last,))), (last,), (axis,))
+
+
+def _resized(x: Value, axis: int, n: int | None) -> Value:
+    """Return n samples along an axis: as many of the array, or zeros after them."""
+    if n is None or n == x.shape[axis]:
+        return x
+    if n < 1:
+        raise ValueError(f"invalid number of data points ({n}) specified")
+    if n < x.shape[axis]:
+        return cut(x, axis, 0, n)
+    return pad(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]), (0,) * x.ndim)
+
+
+def _along_all(
+    x: Value, axes: Sequence[int], kind: int, norm: Any, sine: bool, inverse: bool, orthogonalize: bool
+) -> Value:
+    """Transform along axes: by one call of SciPy's routine where there are many numbers."""
+    if kind == 1 and not sine and any(x.shape[axis] < 2 for axis in axes):
+        raise ValueError("DCT-I is not defined for size < 2")
+    if inverse:
+        kind = {2: 3, 3: 2}.get(kind, kind)
+        norm = _SWAPPED[norm]
+    if any(x.shape[axis] > LONG for axis in axes) or x.size * len(axes) >= MANY:
+        places = tuple([axis - x.ndim for axis in axes])
+
+        def rule(rows: Value) -> Value:
+            return cosine_transform(
+                rows, kind=kind, sine=sine, axes=places, norm=norm or "backward", ortho=orthogonalize
+            )
+
+    else:
+
+        def rule(rows: Value) -> Value:
+            for axis in axes:
+                rows = _along(rows, axis, lambda line: _transformed(line, kind, norm, sine, orthogonalize))
+            return rows
+
+    return from_parts(rule(real(x)), rule(imag(x))) if x.dtype.kind == "c" else rule(x)
 
 
 def _floats(x: Any) -> Value:
@@ -187,12 +221,8 @@ def _of_one_axis(name: str, sine: bool, inverse: bool) -> None:
         value = _floats(x)
         kind, ortho = _checked(type, norm, orthogonalize, value)
         count = None if n is None else as_int(n, "n")
-        return _along(
-            value,
-            one_axis(axis, value.ndim),
-            count,
-            lambda rows: _transformed(rows, kind, norm, sine, inverse, ortho),
-        )
+        place = one_axis(axis, value.ndim)
+        return _along_all(_resized(value, place, count), (place,), kind, norm, sine, inverse, ortho)
 
 
 def _of_axes(name: str, sine: bool, inverse: bool) -> None:
@@ -212,10 +242,8 @@ def _of_axes(name: str, sine: bool, inverse: bool) -> None:
         kind, ortho = _checked(type, norm, orthogonalize, value)
         counts, places = _places(value, s, axes)
         for count, place in zip(counts, places, strict=True):
-            value = _along(
-                value, place, count, lambda rows: _transformed(rows, kind, norm, sine, inverse, ortho)
-            )
-        return value
+            value = _resized(value, place, count)
+        return _along_all(value, places, kind, norm, sine, inverse, ortho)
 
 
 def _places(x: Value, s: Any, axes: Any) -> tuple[Sequence[int | None], list[int]]:

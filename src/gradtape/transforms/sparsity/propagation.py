@@ -347,7 +347,8 @@ def _matrix(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
 def _callback(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
     op = node.op
     assert isinstance(op, Callback)
-    return _blocks(node, given, [x.ndim - rank for x, rank in zip(node.inputs, op.ranks, strict=True)])
+    ranks = op.ranks(node.params)
+    return _blocks(node, given, [x.ndim - rank for x, rank in zip(node.inputs, ranks, strict=True)])
 
 
 def _blocks(node: Node, given: Given, leads: Sequence[int]) -> Sequence[IndexSets]:
