@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
-import threading
 import time
 import types
 from typing import Any
@@ -19,6 +20,7 @@ from gradtape import progress as bars
 def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bars, "PATIENCE", 0.0)
     monkeypatch.setattr(bars, "PAUSE", 0.001)
+    monkeypatch.setattr(bars, "_watcher", None)  # that of another test may sleep for longer: it ends
     if request.param == "text":
         monkeypatch.setattr(bars.importlib.util, "find_spec", lambda name: None)
 
@@ -56,7 +58,9 @@ def test_it_can_be_switched_off_and_ends_with_an_error(capsys: pytest.CaptureFix
 
     with pytest.raises(RuntimeError):
         gt.jit(fails)(0.3)
-    assert not any(thread.name == "gradtape progress" for thread in threading.enumerate())
+    capsys.readouterr()
+    time.sleep(0.01)
+    assert not capsys.readouterr().err  # the bar is closed
     assert gt.jit(slow)(0.3) == pytest.approx(slow(np.float64(0.3)))
 
 
@@ -72,6 +76,34 @@ def test_a_notebook_without_widgets_shows_no_error(
     gt.jit(slow)(0.3)
     shown = capsys.readouterr()
     assert "tracing slow" in shown.out and not shown.err
+
+
+def test_one_thread_watches_many_works_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bars, "PAUSE", 0.02)
+    monkeypatch.setattr(bars, "_watcher", None)
+    watchers = set()
+    for k in range(5):
+        with bars.counting(f"work {k}", "step", lambda: 0):
+            watchers.add(bars._watcher)
+    (watcher,) = watchers
+    assert watcher is not None and watcher.is_alive() and watcher.daemon
+    watcher.join(30.0)
+    assert not watcher.is_alive()
+    with bars.counting("work", "step", lambda: 0):
+        assert bars._watcher is not watcher
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_no_watcher_is_there_when_the_process_forks() -> None:
+    with bars.counting("work", "step", lambda: 0):
+        watcher = bars._watcher
+    assert watcher is not None and watcher.is_alive()
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=int)
+    child.start()
+    assert not watcher.is_alive() and bars._watcher is None
+    child.join(30.0)
+    assert child.exitcode == 0
 
 
 def test_what_is_quick_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:

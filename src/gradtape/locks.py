@@ -64,6 +64,7 @@ PACKAGES: Final = ("gradtape", "llvmlite", "numpy", "scipy", "filelock", "platfo
 
 _locks: Final[WeakKeyDictionary[Any, Rank]] = WeakKeyDictionary()
 _renew: Final[list[Callable[[], object]]] = []
+_end: Final[list[Callable[[], object]]] = []
 _paused: Final = ExitStack()
 
 
@@ -78,6 +79,11 @@ def new_lock(rank: Rank) -> Any:
     lock = threading.RLock()
     _locks[lock] = rank
     return lock
+
+
+def ended_before_fork(end: Callable[[], object]) -> None:
+    """Call a function before the process forks: from 3.12 on, Python warns of other threads then."""
+    _end.append(end)
 
 
 def renewed_in_child(renew: Callable[[], object]) -> None:
@@ -99,6 +105,8 @@ def _waited_for() -> list[Lock]:
 
 
 def _before() -> None:
+    for end in _end:
+        end()
     try:
         while True:  # ends: an import that begins meanwhile begins once
             _wait_for_imports()  # without locks, which an import may need

@@ -11,13 +11,16 @@ from contextlib import contextmanager
 from typing import Any, TextIO, TypeVar
 
 from gradtape.config import config
-from gradtape.locks import renewed_in_child
+from gradtape.locks import ended_before_fork, renewed_in_child
 
 PATIENCE = 2.0
 """Seconds after which a bar appears."""
 
 PAUSE = 0.2
 """Seconds between two updates."""
+
+LOOKS = 25
+"""How often the watcher finds nothing to watch before it ends."""
 
 T = TypeVar("T")
 
@@ -67,38 +70,111 @@ def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
     count : callable
         Returns how many units are done; a thread calls it, so that the work itself need not report.
     """
-    if not config.progress or _counting.is_set():
+    global _work
+    if not config.progress or _work is not None:  # nested work is part of the bar that there is
         yield
         return
-    over = threading.Event()
+    work = _Work(what, unit, count)
+    try:  # Ctrl-C may come at any line
+        _work = work
+        _watch()
+        yield
+    finally:
+        _work = None
+        work.end()
 
-    def show() -> None:
-        if over.wait(PATIENCE):
+
+class _Work:
+    """What is counted, and its bar, which the watcher shows."""
+
+    __slots__ = ("_begin", "_closed", "_count", "_late", "_over", "_unit", "_what")
+
+    def __init__(self, what: str, unit: str, count: Callable[[], int]) -> None:
+        self._what = what
+        self._unit = unit
+        self._count = count
+        self._begin = time.perf_counter()
+        self._late = False
+        self._over = threading.Event()
+        self._closed = threading.Event()
+
+    def end(self) -> None:
+        """End the work, and wait until its bar is closed, if it has one."""
+        self._over.set()
+        if (
+            self._late
+        ):  # set before the watcher asks whether the work is over, so that none of the two misses the other
+            self._closed.wait()
+
+    def show(self) -> None:
+        """Show a bar to the end of the work if this takes long."""
+        if time.perf_counter() - self._begin < PATIENCE:
             return
-        bar = _bar(what, None, unit)
+        self._late = True
+        try:
+            if not self._over.is_set():
+                self._show()
+        finally:
+            self._closed.set()
+
+    def _show(self) -> None:
+        bar = _bar(self._what, None, self._unit)
         done = 0
-        while not over.wait(PAUSE):
-            now = count()
+        while not self._over.wait(PAUSE):
+            now = self._count()
             bar.update(now - done)
             done = now
         bar.close()
 
-    watcher = threading.Thread(target=show, name="gradtape progress", daemon=True)
-    try:  # Ctrl-C may come at any line
-        _counting.set()
-        watcher.start()
-        yield
-    finally:
-        over.set()
-        _counting.clear()
-        if watcher.is_alive():
-            watcher.join()
+
+_work: _Work | None = None
+_watcher: threading.Thread | None = None
 
 
-_counting = threading.Event()
-"""Set while there is a bar: nested work is part of it."""
+def _watch() -> None:
+    """Have a thread look at the work from time to time.
 
-renewed_in_child(_counting.clear)
+    It outlives the work by some seconds: a program that traces many functions starts one thread for all of them, not one for each, which
+    took longer than tracing a short function.
+    """
+    global _watcher
+    if _watcher is None or not _watcher.is_alive():
+        _watcher = threading.Thread(target=_look, name="gradtape progress", daemon=True)
+        _watcher.start()
+
+
+def _look() -> None:
+    idle = 0
+    while idle < LOOKS:
+        _wake.wait(PAUSE)
+        if _watcher is not threading.current_thread():  # it is to end, or two threads have started one each
+            return
+        work = _work
+        idle = idle + 1 if work is None else 0
+        if work is not None:
+            work.show()
+
+
+_wake = threading.Event()
+"""Set to have a watcher that rests see that it is to end."""
+
+
+def _end_watcher() -> None:
+    global _watcher
+    if _work is None and (watcher := _watcher) is not None:
+        _watcher = None
+        _wake.set()
+        watcher.join()
+        _wake.clear()
+
+
+def _forget() -> None:
+    global _work
+    _work = None
+
+
+ended_before_fork(_end_watcher)
+renewed_in_child(_forget)
 
 
 def _bar(what: str, total: int | None, unit: str) -> _Text | Any:
