@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.cluster.vq
 import scipy.interpolate
 import scipy.ndimage
 
@@ -378,6 +379,19 @@ def test_a_number_that_elements_agree_in_is_guarded() -> None:
     np.testing.assert_array_equal(trimmed(np.array([[2.0, 5.0], [4.0, 3.0]])), [[2.0, 5.0], [4.0, 3.0]])
     with pytest.raises(ConcretizationError, match="do not agree"):
         trimmed(np.array([[2.0, 5.0], [0.0, 3.0]]))
+
+
+def test_elements_agree_in_each_iteration_of_a_loop() -> None:
+    """What is guarded is outside of the map: no loop may compute both."""
+    points = RNG.normal(size=(3, 8, 2))
+
+    def centres(x: Any) -> Any:
+        return scipy.cluster.vq.kmeans2(x, x[:2] * 1.0, iter=10, minit="matrix")[0]
+
+    expected = [centres(x) for x in points]
+    np.testing.assert_allclose(gt.jit(lambda x: gt.vmap(centres)(x))(points), expected)
+    slopes = gt.jit(gt.vmap(gt.grad(lambda x: np.sum(centres(x) ** 2))))(points)
+    np.testing.assert_allclose(slopes, gt.grad(lambda x: np.sum(gt.vmap(centres)(x) ** 2))(points))
 
 
 def test_nested_maps_ask_all_elements() -> None:

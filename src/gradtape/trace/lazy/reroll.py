@@ -8,7 +8,7 @@ from typing import Any
 from gradtape.config import config
 from gradtape.ir.graph import Graph, Value, next_serial
 from gradtape.trace.array.array import Array
-from gradtape.trace.jit.guards import Guard, Trace
+from gradtape.trace.jit.guards import Guard, Mapped, Trace
 from gradtape.trace.jit.loop_exits import condition_line, has_uncertain_exit
 from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.source.contexts import contexts, running_trace
@@ -87,7 +87,9 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
         for context in contexts.stack
         if isinstance(context, Trace) and any(_since(guard.value, moment) for guard in context.guards)
     ]
-    if len(traces) > 1:
+    is_mapped = any(isinstance(tag, Mapped) for value in (*values, *starts) for tag in value.tags)
+    if len(traces) > 1 or (traces and is_mapped):
+        # What is guarded is outside of a function that is mapped, and a loop with both would be inside: `rolled_trace` makes the loop.
         return list(values)
     guards = traces[0].guards if traces else []
     looked = {number: guard for number, guard in enumerate(guards) if _since(guard.value, moment)}
