@@ -351,13 +351,21 @@ def test_the_functions_of_the_user_see_arrays() -> None:
 # Refusals
 
 
-def test_changes_at_repeated_indices_are_refused_unless_they_add() -> None:
-    x, v = input_like(np.ones(3)), input_like(np.ones(2))
-    for indices in ([1, 1], input_like(np.array([0, 1]))):
-        changed = find_method("multiply", "at")
-        assert changed is not None
-        with pytest.raises(UnsupportedFunctionError, match=r"np\.multiply\.at with indices that may repeat"):
-            changed(x, indices, v)
+def test_changes_at_repeated_indices_are_made_one_after_the_other() -> None:
+    changed = find_method("divide", "at")
+    assert changed is not None
+    for indices in ([1, 1, -3], np.array([[0, 2, 0]])):
+        x, v = np.array([3.0, 5.0, 7.0]), np.array([2.0, 4.0, 8.0])
+        known, traced = input_like(x), input_like(np.asarray(indices))
+        values = input_like(v)
+        found = run(
+            [changed(known, indices, values), changed(known, traced, values)],
+            [known, traced, values],
+            [x, np.asarray(indices), v],
+        )
+        np.divide.at(x, indices, v)
+        for result in found:
+            np.testing.assert_array_equal(result, x)
 
 
 def test_unary_changes_in_place() -> None:

@@ -140,6 +140,8 @@ NUMPY: dict[str, list[Case]] = {
     "linspace arrays axis": call(lambda x: np.linspace(x, 2 * x, 4, endpoint=False, axis=1), X),
     "linspace retstep": call(lambda a, b: np.linspace(a, b, 5, retstep=True), 0.3, 2.1),
     "logspace base": call(lambda a, b: np.logspace(a, 2 * a, 4, base=b), 0.6, 3.0),
+    "geomspace complex": call(lambda a: np.geomspace(a + 1j, (2 - 1j) * a, 4), X),
+    "folds": call(lambda a: [np.hypot.reduce(a), np.subtract.accumulate(a), np.hypot.reduceat(a, [0, 2])], X),
     "geomspace endpoint": call(lambda a: np.geomspace(a, 3 * a, 4, endpoint=False), X),
     "meshgrid ij sparse": call(lambda x: np.meshgrid(x, x[:2], indexing="ij", sparse=True)[0] * x[:2], X),
     "vander increasing": call(lambda x: np.vander(x, 4, increasing=True), X),

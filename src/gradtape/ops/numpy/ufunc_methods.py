@@ -1,19 +1,21 @@
-"""Methods of ufuncs that work alike for many: ``outer``, ``at``, ``reduceat``."""
+"""Methods of ufuncs that work alike for many: ``outer``, ``at``, ``reduceat``, and folds of ufuncs that have no reduction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Value
-from gradtape.kinds.arguments import as_array, concrete, one_axis
-from gradtape.kinds.operands import as_value
+from gradtape.ir.graph import Value, constant
+from gradtape.kinds.arguments import as_array, concrete, kept_shape, one_axis, reduced_axes
+from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import (
     GENERIC_METHODS,
+    HOOKS,
     TRIALS,
     UFUNC_METHODS,
     WRITERS,
@@ -23,10 +25,12 @@ from gradtape.kinds.registry import (
 )
 from gradtape.ops.core.elementwise.arithmetic import add, negative
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.select import where as select
 from gradtape.ops.core.indexing import Advanced, Basic, fit_for_write, parse_index
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape
-from gradtape.ops.numpy.arrays.shape import cut
+from gradtape.ops.numpy.arrays.creation import asked_dtype
+from gradtape.ops.numpy.arrays.shape import cut, moved
 
 
 def outer(row: Any, a: Any, b: Any, **kwargs: Any) -> Any:
@@ -44,23 +48,139 @@ def _place(base: Value, indices: Any) -> Basic | Advanced:
 
 
 def at(row: Any, a: Any, indices: Any, b: Any = None) -> Value:
-    """Return `a` after a ufunc has changed the elements at `indices`, none of which may repeat."""
+    """Return `a` after a ufunc has changed the elements at `indices`: one after the other where they may repeat."""
     base = as_array(a)
     place = _place(base, indices)
     if isinstance(place, Advanced) and not place.distinct(base.shape):
-        raise UnsupportedFunctionError(
-            f"np.{row.name}.at with indices that may repeat is not followed",
-            where=here.site,
-            why="the elements would have to be changed one after the other",
-            remedy="use np.add.at or np.subtract.at, or make the indices unique and known",
-        )
+        return _at_repeated(row, base, place, b)
     read = place.read(base)
     changed = row(read) if b is None else row(read, as_value(b))
     return place.write(base, fit_for_write(changed, base.dtype, read.shape))
 
 
+def _at_repeated(row: Any, base: Value, place: Advanced, b: Any) -> Value:
+    numbers = place.read(constant(np.arange(base.size).reshape(base.shape)))
+    elements = [reshape(numbers, (numbers.size,))]
+    if b is not None:
+        elements.append(reshape(broadcast_to(as_value(b), numbers.shape), (numbers.size,)))
+
+    def step(
+        consts: Sequence[Value], carries: Sequence[Value], each: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        (flat,) = carries
+        one = parse_index(flat.shape, each[0])
+        read = one.read(flat)
+        return [one.write(flat, fit_for_write(row(read, *each[1:]), flat.dtype, read.shape))], []
+
+    if not numbers.size:
+        return base
+    (end,), _ = HOOKS.scan(step, [], [reshape(base, (base.size,))], elements)
+    return reshape(end, base.shape)
+
+
+def _fold(row: Any, start: Value, lines: Value, where: Value | None = None) -> tuple[Value, Value]:
+    """Return what a ufunc makes of a value and the lines of an array, one after the other, and what it had made before each end."""
+
+    def step(
+        consts: Sequence[Value], carries: Sequence[Value], elements: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        (before,) = carries
+        after = row(before, elements[0])
+        if where is not None:
+            after = select(elements[1], after, before)
+        return [after], [after]
+
+    (end,), (each,) = HOOKS.scan(step, [], [start], [lines] if where is None else [lines, where])
+    return end, each
+
+
+def _first_and_rest(lines: Value) -> tuple[Value, Value]:
+    return reshape(cut(lines, 0, 0, 1), lines.shape[1:]), cut(lines, 0, 1, lines.shape[0])
+
+
+def _fold_operand(row: Any, method: str, array: Any, dtype: Any) -> Value:
+    """Return the operand of a fold in the dtype in which it is computed."""
+    ufunc = getattr(np, row.name)
+    if ufunc.nin != 2:
+        raise ValueError(f"{method} only supported for binary functions")
+    x = as_array(array)
+    if dtype is not None:
+        return convert(x, asked_dtype(dtype, x.dtype))
+    computed = ufunc.resolve_dtypes((x.dtype, x.dtype, None))
+    if computed[2] != computed[0]:
+        raise UnsupportedFunctionError(
+            f"np.{row.name}.{method} is not followed",
+            where=here.site,
+            why="its results are no operands",
+            remedy="write the loop",
+        )
+    return convert(x, computed[2])
+
+
+def reduce(
+    row: Any,
+    array: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = True,
+) -> Value:
+    """Fold an array along axes, from one element to the next, by a ufunc that has no reduction."""
+    x = _fold_operand(row, "reduce", array, dtype)
+    axes = reduced_axes(axis, x.ndim)
+    ufunc = getattr(np, row.name)
+    if len(axes) > 1 and ufunc.identity is None:
+        raise ValueError(
+            f"reduction operation '{row.name}' is not reorderable, so at most one axis may be specified"
+        )
+    mask = None if where is True else as_value(where)
+    if mask is not None:
+        if np.broadcast_shapes(mask.shape, x.shape) != x.shape:
+            raise ValueError(f"where has shape {mask.shape}, which does not broadcast to {x.shape}")
+        mask = broadcast_to(mask, x.shape)
+    first = initial if initial is not None else ufunc.identity
+    if first is None and mask is not None:
+        raise ValueError(
+            f"reduction operation '{row.name}' does not have an identity, so to use a where mask one has to specify 'initial'"
+        )
+    kept = [extent for place, extent in enumerate(x.shape) if place not in axes]
+    count = math.prod([x.shape[place] for place in axes])
+    lines, masks = [
+        None if each is None else reshape(moved(each, axes, tuple(range(len(axes)))), (count, *kept))
+        for each in (x, mask)
+    ]
+    assert lines is not None
+    if first is not None:
+        result = broadcast_to(convert(as_value(first), x.dtype), tuple(kept))
+    elif count:
+        result, lines = _first_and_rest(lines)
+    else:
+        raise ValueError(f"zero-size array to reduction operation {row.name} which has no identity")
+    if lines.shape[0]:
+        result, _ = _fold(row, result, lines, masks)
+    if keepdims:
+        result = reshape(result, kept_shape(x.shape, axes))
+    return result
+
+
+def accumulate(row: Any, array: Any, axis: Any = 0, dtype: Any = None) -> Value:
+    """Return what a ufunc without a scan makes of the first elements along an axis."""
+    x = _fold_operand(row, "accumulate", array, dtype)
+    if x.ndim == 0 and axis in (0, -1, None):
+        raise TypeError("cannot accumulate on a scalar")
+    place = one_axis(axis, x.ndim)
+    lines = moved(x, (place,), (0,))
+    if lines.shape[0] > 1:
+        _, rest = _fold(row, *_first_and_rest(lines))
+        lines = join([cut(lines, 0, 0, 1), rest], 0)
+    return moved(lines, (0,), (place,))
+
+
 GENERIC_METHODS["outer"] = outer
 GENERIC_METHODS["at"] = at
+GENERIC_METHODS["reduce"] = reduce
+GENERIC_METHODS["accumulate"] = accumulate
 
 
 def _accumulating(sign: Callable[[Value], Value]) -> Callable[..., Value]:
@@ -90,7 +210,7 @@ implements_method("add", "at", samples=REPEATED, dtypes="qf", writes=True)(_accu
 implements_method("subtract", "at", samples=REPEATED, dtypes="qf", writes=True)(_accumulating(negative))
 
 
-def _reduceat(name: str) -> Callable[..., Value]:
+def _reduceat(name: str, reduce: Callable[..., Value]) -> Callable[..., Value]:
     def reduceat(array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Value:
         x = as_array(array)
         if x.ndim == 0 and axis in (0, -1, None):
@@ -108,7 +228,7 @@ def _reduceat(name: str) -> Callable[..., Value]:
         pieces = []
         for start, stop in zip(starts, [*starts[1:], extent], strict=True):
             piece = cut(x, place, start, max(stop, start + 1))
-            pieces.append(UFUNC_METHODS[name, "reduce"](piece, place, dtype, True))
+            pieces.append(reduce(piece, place, dtype, True))
         if not pieces:
             return convert(cut(x, place, 0, 0), x.dtype)
         return join(pieces, place)
@@ -116,14 +236,44 @@ def _reduceat(name: str) -> Callable[..., Value]:
     return reduceat
 
 
+def reduceat(row: Any, array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Value:
+    """Fold segments of an array by a ufunc without a reduction: from the first element on, not from the identity."""
+
+    def last(piece: Value, place: int, dtype: Any, keepdims: bool) -> Value:
+        each = accumulate(row, piece, place, dtype)
+        return cut(each, place, each.shape[place] - 1, each.shape[place])
+
+    return _reduceat(row.name, last)(array, indices, axis, dtype)
+
+
+GENERIC_METHODS["reduceat"] = reduceat
+
 SEGMENTS = (sample((6,), [0, 2, 3]), sample((2, 6), [0, 4, 1, 3], axis=1), sample((3,), [5]))
 for _name in ("add", "multiply", "maximum", "minimum", "logical_and", "logical_or"):
-    implements_method(_name, "reduceat", samples=SEGMENTS)(_reduceat(_name))
+    implements_method(_name, "reduceat", samples=SEGMENTS)(_reduceat(_name, UFUNC_METHODS[_name, "reduce"]))
 
 PAIRS = (sample((2,), (3,)), sample((2, 2), (3,)), sample((), (3,)), sample((3,), 2.0))
-CHANGES = (sample((4,), [0, 2, -1], (3,)), sample((3, 2), [1], 2.0), sample((4,), slice(1, 3), (2,)))
+CHANGES = (
+    sample((4,), [0, 2, -1], (3,)),
+    sample((4,), np.array([2, 0, 2, -2]), (4,)),
+    sample((3, 2), [1], 2.0),
+    sample((4,), slice(1, 3), (2,)),
+)
 for _name in ("add", "multiply", "maximum", "less", "arctan2"):
     TRIALS[_name, "outer"] = Trial(PAIRS, "qf", True)
 for _name in ("multiply", "maximum"):
     TRIALS[_name, "at"] = Trial(CHANGES, "qf", True)
     WRITERS.add((_name, "at"))
+FOLDS = (
+    sample((4,)),
+    sample((3, 2)),
+    sample((2, 3), axis=1, keepdims=True),
+    sample((3,), initial=2.0, where=np.array([True, False, True])),
+    sample((0, 2)),
+    sample((2, 3), axis=(0, 1)),
+)
+SCANS = (sample((4,)), sample((2, 3), axis=1), sample((1, 2)), sample((0,)), sample(()))
+for _name in ("subtract", "hypot", "divide"):
+    TRIALS[_name, "reduce"] = Trial(FOLDS, "qf", True)
+    TRIALS[_name, "accumulate"] = Trial(SCANS, "qf", True)
+TRIALS["hypot", "reduceat"] = Trial(SEGMENTS, "f", True)

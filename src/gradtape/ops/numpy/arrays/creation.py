@@ -20,6 +20,7 @@ from gradtape.ops.core.elementwise.floats import ceil, floor
 from gradtape.ops.core.elementwise.inverse import log10
 from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.join import full
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.numpy.arrays.shape import moved
@@ -278,22 +279,19 @@ def logspace(
         sample(np.array([1.0, 2.0]), np.array([3.0, 4.0]), 3, axis=-1),
         sample(np.array(-0.5), np.array(-8.0), 4, endpoint=False),
     ),
-    dtypes="qf",
+    dtypes="qfD",
 )
 def geomspace(
     start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None, axis: Any = 0
 ) -> Value:
-    """Follow `numpy.geomspace` for real ends of one sign."""
+    """Follow `numpy.geomspace`."""
     count = _count(num)
     first, last, _ = promoted(start, stop, 0.0)
-    if first.dtype.kind == "c":
-        raise TypeError(
-            "np.geomspace of complex ends is not followed: use np.exp(np.linspace(np.log(a), np.log(b), n))"
-        )
     shape = np.broadcast_shapes(first.shape, last.shape)
     first, last = broadcast_to(first, shape), broadcast_to(last, shape)
-    sign = where(first < 0, -1.0, 1.0)
-    points = power(10.0, linspace(log10(first * sign), log10(last * sign), count, endpoint)) * sign
+    # As NumPy does, the first end is turned to a positive real number: the spiral has no negligible parts then.
+    sign = first / absolute(first) if first.dtype.kind == "c" else where(first < 0, -1.0, 1.0)
+    points = power(10.0, linspace(log10(first / sign), log10(last / sign), count, endpoint)) * sign
     index = np.arange(count).reshape((count, *[1] * len(shape)))
     points = where(index == 0, first, points)
     if endpoint and count > 1:
