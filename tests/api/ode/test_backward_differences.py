@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 from scipy.integrate._ivp.bdf import change_D
+from scipy.sparse import diags_array
 
 import gradtape as gt
 from gradtape.api.ode.backward_differences import MOST_ORDERS, ROWS, _grids
@@ -149,3 +150,46 @@ def test_the_right_hand_side_prints(capsys: pytest.CaptureFixture[str]) -> None:
     gt.jit(end)(0.1)
     found = capsys.readouterr().out.splitlines()
     assert found[0] == "t = 0.00" and {*found[1:]} == {"t = 0.50", "t = 1.00"}
+
+
+def rotating(t: Any, y: Any, k: Any) -> Any:
+    """Stiff and complex; not analytic."""
+    return np.array([[5j - 2, 1], [0.5j, -30]]) @ y * k + np.exp(1j * t) - 0.1 * y * np.abs(y) ** 2
+
+
+def test_complex_states() -> None:
+    options: dict[str, Any] = {"method": "BDF", "rtol": 1e-7, "atol": 1e-9}
+
+    def end(k: Any, y0: Any) -> Any:
+        return solve_ivp(rotating, (0, 1), y0, t_eval=[1.0], args=(k,), **options).y[:, 0]
+
+    y0 = np.array([1 + 0.5j, 0.3 - 1j])
+    np.testing.assert_allclose(gt.jit(end)(1.1, y0), end(1.1, y0), rtol=1e-7)
+
+    def size(k: Any, y0: Any) -> Any:
+        return np.sum(np.abs(end(k, y0)))
+
+    found = gt.jit(gt.grad(size, argnums=(0, 1)))(1.1, y0)
+    step = 1e-4
+    moves = [(step, 0), (0, np.array([step, 0])), (0, np.array([0, 1j * step]))]
+    slopes = [(size(1.1 + k, y0 + y) - size(1.1 - k, y0 - y)) / (2 * step) for k, y in moves]
+    np.testing.assert_allclose([found[0], found[1][0].real, found[1][1].imag], slopes, rtol=1e-3)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_complex_states_with_a_sparse_jacobian(given: bool) -> None:
+    n = 16
+    second = diags_array([1.0, -2.0, 1.0], offsets=[-1, 0, 1], shape=(n, n))
+    options = {"jac_sparsity": second} if given else {}
+
+    def fun(t: Any, y: Any, k: Any) -> Any:
+        return 1j * k * np.concatenate([y[1:2] - y[:1], y[2:] - 2 * y[1:-1] + y[:-2], y[-2:-1] - y[-1:]])
+
+    def end(k: Any, **options: Any) -> Any:
+        y0 = np.exp(-((np.arange(n) - 8) ** 2) / 4) + 0j
+        return solve_ivp(fun, (0, 1), y0, "BDF", [1.0], args=(k,), rtol=1e-6, **options).y[:, 0]
+
+    value, change = gt.jit(lambda k: gt.jvp(lambda k: end(k, **options), (k,), (1.0,)))(1.3)
+    np.testing.assert_allclose(value, end(1.3), rtol=1e-7)
+    step = 1e-4
+    np.testing.assert_allclose(change, (end(1.3 + step) - end(1.3 - step)) / (2 * step), rtol=1e-2, atol=1e-4)

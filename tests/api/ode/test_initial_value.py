@@ -211,7 +211,7 @@ def free(t: Any, y: Any) -> Any:
     [
         ({"y0": 1.0}, ShapeError, "y0 has shape"),
         ({"y0": [1.0, 2.0], "fun": lambda t, y: y[:1]}, ShapeError, r"shape \(1,\)"),
-        ({"method": "BDF", "y0": [1j]}, DtypeError, "complex"),
+        ({"method": "Radau", "y0": [1j]}, DtypeError, "complex"),
         ({"method": object}, UnsupportedFunctionError, "method"),
         ({"events": free}, UnsupportedFunctionError, "terminal"),
     ],

@@ -152,21 +152,59 @@ class BandedSystems:
         return np.reshape(Array(found), right.shape[::-1]).T[:, self._rank]
 
 
+class ComplexSystems:
+    """Systems of complex unknowns: those of their real and imaginary parts, of which right-hand sides need not be analytic.
+
+    Parameters
+    ----------
+    parts : LinearSystems
+        Those of the parts.
+    """
+
+    def __init__(self, parts: LinearSystems) -> None:
+        self._parts = parts
+        self.matrix, self.factors = parts.matrix, parts.factors
+
+    def jacobian(self, t: Any, y: Any, *parameters: Any) -> Any:
+        return self._parts.jacobian(t, _parts(y), *parameters)
+
+    def solve(self, matrix: Any, factors: tuple[Any, Any], right: Any) -> Any:
+        return _whole(self._parts.solve(matrix, factors, _parts(right)))
+
+
+def _parts(y: Any) -> Any:
+    """Return the real and the imaginary parts of numbers, side by side."""
+    return np.concatenate([np.real(y), np.imag(y)], axis=-1)
+
+
+def _whole(parts: Any) -> Any:
+    n = parts.shape[-1] // 2
+    return parts[..., :n] + 1j * parts[..., n:]
+
+
+def _of_parts(fun: RightHandSide) -> RightHandSide:
+    return lambda t, y, *parameters: _parts(fun(t, _whole(y), *parameters))
+
+
 def systems_of(problem: Problem) -> tuple[ClosedFunction, tuple[Any, ...], LinearSystems]:
     """Return the right-hand side as a function of the arrays that it reads, too, these arrays, and the systems with its Jacobian.
 
     A pattern that is not given is found where there are enough unknowns.
     """
-    like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
+    like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0), np.result_type(problem.y0)))]
     closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")
     parameters = tuple(map(Array, closed.captured))
-    n, pattern = len(problem.y0), problem.jac_sparsity
+    fun, pattern, count = closed.apply, problem.jac_sparsity, 1
+    if np.result_type(problem.y0).kind == "c":
+        fun, count = _of_parts(fun), 2
+    n = count * len(problem.y0)
     if pattern is None and n >= SMALLEST_SPARSE:
-        pattern = jacobian_pattern(lambda y: closed.apply(0.0, y, *parameters), np.zeros(n))
-    return closed, parameters, linear_systems(closed.apply, pattern, n)
+        pattern = jacobian_pattern(lambda y: fun(0.0, y, *parameters), np.zeros(n))
+    systems = linear_systems(fun, pattern, n, count if problem.jac_sparsity is not None else 1)
+    return closed, parameters, ComplexSystems(systems) if count == 2 else systems
 
 
-def linear_systems(fun: RightHandSide, pattern: Any, n: int) -> LinearSystems:
+def linear_systems(fun: RightHandSide, pattern: Any, n: int, parts: int = 1) -> LinearSystems:
     """Return how systems with the Jacobian of a right-hand side are solved.
 
     Parameters
@@ -177,21 +215,24 @@ def linear_systems(fun: RightHandSide, pattern: Any, n: int) -> LinearSystems:
         Where its Jacobian may be different from zero; None if that is not known.
     n : int
         The number of unknowns.
+    parts : int
+        How many of them are the parts of one unknown of the pattern.
     """
     if pattern is None:
         return DenseSystems(fun)
-    from scipy.sparse import csr_array  # late: it takes a while, and few problems are sparse
+    from scipy.sparse import csr_array, kron  # late: it takes a while, and few problems are sparse
     from scipy.sparse.csgraph import (
         reverse_cuthill_mckee,
     )  # late: it takes a while, and few problems are sparse
 
     given = csr_array(pattern)
-    if given.shape != (n, n):
+    if given.shape != (n // parts, n // parts):
         raise ShapeError(
-            f"scipy.integrate.solve_ivp: jac_sparsity has shape {given.shape}, and there are {n} unknowns",
+            f"scipy.integrate.solve_ivp: jac_sparsity has shape {given.shape}, and there are {n // parts} unknowns",
             where=user_site(),
             remedy="it has a row for each equation, and a column for each unknown; leave it out to have it found",
         )
+    given = kron(np.ones((parts, parts)), given, format="csr") if parts > 1 else given
     if n < SMALLEST_SPARSE:
         return DenseSystems(fun)
     known = csr_array((np.ones(given.nnz, bool), given.indices, given.indptr), given.shape)

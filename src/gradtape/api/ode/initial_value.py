@@ -81,11 +81,11 @@ class InitialValueCall:
                 where=user_site(),
                 remedy=f"choose among {', '.join(known)}",
             )
-        if METHODS[self.name] in IMPLICIT and np.result_type(self.y0).kind == "c":
+        if METHODS[self.name] is Radau and np.result_type(self.y0).kind == "c":
             raise DtypeError(
                 f"scipy.integrate.solve_ivp: method {self.name} does not take a complex y0",
                 where=user_site(),
-                remedy="use RK45 or DOP853, or the real and the imaginary part as two states",
+                remedy="use BDF, RK45 or DOP853, or the real and the imaginary part as two states",
             )
 
     def fun(self, t: Any, y: Any) -> Any:
@@ -98,7 +98,7 @@ class InitialValueCall:
                 where=user_site(),
                 remedy="return one derivative for each element of y",
             )
-        return np.reshape(slope, np.shape(y)) * 1.0
+        return np.reshape(slope, np.shape(y)).astype(np.result_type(slope, y))
 
     def problem(self) -> Problem:
         """Return the problem."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import GradtapeWarning, warn
+from gradtape.errors import GradtapeWarning, UnsupportedFunctionError, warn
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value, constant, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import FLOAT64, INTP
 from gradtape.kinds.operands import broadcast_to
-from gradtape.kinds.routines.callback import callback_row
+from gradtape.kinds.routines.callback import Callback, callback_row
 from gradtape.kinds.routines.derivatives import Outs, Push
 from gradtape.kinds.routines.host import FUNCTIONS
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
@@ -25,6 +25,9 @@ from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import expand, permute, reshape, slice_
 
 Numbers = tuple[NDArray, NDArray, NDArray]
+
+HERMITIAN: Final = ("cg", "minres")
+"""The Krylov methods for Hermitian matrices."""
 
 
 class _Last:
@@ -98,11 +101,15 @@ def _iterated(
     if known is not None:
         return known
     dtype = np.result_type(data, b, np.float32)
-    matrix = _matrix(data.astype(dtype), rows, columns, len(b))
-    matrix = matrix.T.tocsr() if transposed else matrix.tocsr()
+    given = _given(options, transposed)
+    matrix = given.pop("A", None)
+    if matrix is None:
+        matrix = _matrix(data.astype(dtype), rows, columns, len(b))
+        matrix = matrix.T.tocsr() if transposed else matrix.tocsr()
+    elif transposed:
+        matrix = _transposed_operator(matrix, method)
     found = np.empty(b.shape, dtype)
     infos = np.zeros(b.shape[1], np.int64)
-    given = _given(options, transposed)
     for k in range(b.shape[1]):
         found[:, k], infos[k] = getattr(scipy.sparse.linalg, method)(matrix, b[:, k].astype(dtype), **given)
         if infos[k]:
@@ -121,18 +128,39 @@ def _iterated(
 
 
 def _given(options: Any, transposed: bool) -> dict[str, Any]:
-    """Return the keyword arguments of a Krylov method.
+    """Return the keyword arguments of a Krylov method, with the operator, if it gets one, as A.
 
     Functions and operators are in `FUNCTIONS`. For derivatives there are other right-hand sides: they take the preconditioner only.
     """
     given = dict(options)
     key, is_derivative = given.pop("local", ""), given.pop("is_derivative", False)
     if key:
-        extra = dict(zip(("x0", "M", "callback"), FUNCTIONS[key](), strict=True))
-        given.update({"M": extra["M"]} if is_derivative else extra)
-        if transposed and extra["M"] is not None:
-            given["M"] = extra["M"].T
+        extra = dict(zip(("A", "x0", "M", "callback"), FUNCTIONS[key](), strict=True))
+        wanted = ("A", "M") if is_derivative else tuple(extra)
+        given.update({name: extra[name] for name in wanted if extra[name] is not None})
+        if transposed and "M" in given:
+            given["M"] = given["M"].T
     return given
+
+
+def _transposed_operator(operator: Any, method: str) -> Any:
+    """Return the transpose of a linear operator; that of a Hermitian one, which these methods take, is its conjugate."""
+    import scipy.sparse.linalg
+
+    if method not in HERMITIAN:
+        try:
+            operator.rmatvec(np.zeros(operator.shape[0], operator.dtype))
+        except NotImplementedError:
+            raise UnsupportedFunctionError(
+                f"the gradient of scipy.sparse.linalg.{method} with a LinearOperator without rmatvec is not known",
+                where=here.site,
+                why="it solves equations with the transposed matrix",
+                remedy="LinearOperator(shape, matvec=..., rmatvec=...)",
+            ) from None
+        return operator.T
+    return scipy.sparse.linalg.LinearOperator(
+        operator.shape, matvec=lambda x: np.conj(operator.matvec(np.conj(x))), dtype=operator.dtype
+    )
 
 
 def _for_derivatives(params: dict[str, Any]) -> dict[str, Any]:
@@ -214,6 +242,33 @@ sparse_solve = callback_row(
 A is given by its elements with their rows and columns, best sorted by columns; b has columns.
 """
 
+
+def _factored(b: NDArray, *, key: str, dtype: str, transposed: bool) -> NDArray:
+    factor: Any = FUNCTIONS[key]()[0]
+    solution: NDArray = factor.solve(np.ascontiguousarray(b, dtype), "T" if transposed else "N")
+    return solution
+
+
+def _factored_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+    return lambda tangents: None if tangents[0] is None else factored_solve(tangents[0], **params)
+
+
+factored_solve: Callback = callback_row(
+    "factored_solve",
+    ranks=(2,),
+    shapes=lambda b, **params: (b,),
+    dtypes=lambda b, *, dtype, **params: (np.dtype(dtype),),
+    evaluate=_factored,
+    tangent=_factored_tangent,
+    transpose=lambda ct, node: factored_solve(
+        ct, **{**node.params, "transposed": not node.params["transposed"]}
+    ),
+    linear_in=0,
+    samples=(),
+    is_local=True,
+)
+"""The solution of ``A x = b`` (`transposed`: of ``A.T x = b``), where A is the factorisation, of a `dtype`, that the `key` stands for."""
+
 sparse_iterate = callback_row(
     "sparse_iterate",
     ranks=(1, 1, 1, 2),
@@ -250,7 +305,7 @@ sparse_iterate_locally = callback_row(
     samples=(),
     is_local=True,
 )
-"""The same with a preconditioner, a start or a callback, which this process only has: `options` name them."""
+"""The same with an operator, a preconditioner, a start or a callback, which this process only has: `options` name them."""
 
 sparse_iterate_locally_info = callback_row(
     "sparse_iterate_locally_info",

@@ -13,6 +13,7 @@ from gradtape.ir.types import INTP
 from gradtape.kinds.registry import MAKERS, SOLVERS
 from gradtape.kinds.routines.host import enter_function
 from gradtape.ops.scipy.sparse_linalg import (
+    factored_solve,
     sparse_eigenpairs,
     sparse_iterate,
     sparse_iterate_info,
@@ -24,6 +25,8 @@ from gradtape.ops.scipy.sparse_linalg import (
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.preallocated import holds_traced
+from gradtape.trace.patching.imports import at_import
+from gradtape.trace.patching.interpose import When, interpose
 from gradtape.trace.routines.registry import constant_or_traced, known_numbers, refused
 from gradtape.trace.routines.sparse_matrices import (
     Entries,
@@ -90,6 +93,44 @@ class Factored:
             "only solve() is followed",
             "call it outside of the traced function",
         )
+
+
+_FACTORS: Final[dict[int, str]] = {}
+"""The keys of factorisations that were made of numbers, by their ids: they live as long as the kernels that solve with them."""
+
+
+def _solve_factored(self: Any, rhs: Any, trans: str = "N") -> Any:
+    """Return the solution with a factorisation, or an incomplete one, that was made outside of the trace."""
+    if trans not in ("N", "T", "H"):
+        raise ValueError("trans must be N, T, or H")
+    if trans == "H":
+        return np.conj(_solve_factored(self, np.conj(rhs), "T"))
+    if np.ndim(rhs) not in (1, 2) or np.shape(rhs)[0] != self.shape[0]:
+        raise ValueError(f"b is of incompatible size: {np.shape(rhs)}, and the matrix has shape {self.shape}")
+    dtype = np.dtype(self.L.dtype)
+    right = constant_or_traced(rhs)
+    if not np.can_cast(right.dtype, dtype):
+        raise TypeError(f"the right-hand side has dtype {right.dtype}, and the factorisation {dtype}")
+    key = _FACTORS.get(id(self))
+    if key is None:
+        key = _FACTORS[id(self)] = enter_function(lambda: (self,))
+    columns: Any = np.reshape(right.astype(dtype), (right.shape[0], -1))
+    return np.reshape(
+        Array(factored_solve(fresh_value(columns.value), key=key, dtype=dtype.char, transposed=trans == "T")),
+        right.shape,
+    )
+
+
+def _follow_factorisations(module: Any) -> None:
+    interpose(
+        lambda method, /, *args, **kwargs: _solve_factored(*args, **kwargs),
+        When.ANYWHERE,
+        [module._dsolve._superlu.SuperLU.solve],
+    )
+
+
+# Before anything is recorded: what `factorized` returns keeps the C function that the method has when it is made.
+at_import("scipy.sparse.linalg", _follow_factorisations)
 
 
 def _matrix_given(A: Any, name: str) -> Any:
@@ -159,6 +200,25 @@ def _factorized(plain: Any, args: Any, kwargs: Any) -> Any:
     return factorized(*args, **kwargs)
 
 
+def _operator_given(A: Any, method: str) -> Any:
+    """Return the linear operator that a Krylov method gets, whose elements are not known; None for a matrix."""
+    operators = sys.modules["scipy.sparse.linalg"]
+    if not isinstance(A, operators.LinearOperator) or type(A).__name__ == "MatrixLinearOperator":
+        return None
+    if isinstance(A.matvec(np.zeros(A.shape[1], A.dtype)), Handle):
+        raise refused(
+            f"{method} of a LinearOperator that reads traced arrays",
+            "the derivative needs the elements of the matrix",
+            f"{method}(A, b) with a csr_array of its elements, or gt.custom_root(lambda x: A @ x - b, solver)",
+        )
+    return A
+
+
+def _no_elements(operator: Any) -> Any:
+    """Return a matrix of the shape and dtype of an operator."""
+    return sys.modules["scipy.sparse"].csc_array(operator.shape, dtype=operator.dtype)
+
+
 def _iterative(method: str) -> Callable[[Any, Any, Any], Any]:
     def rule(plain: Any, args: Any, kwargs: Any) -> Any:
         def solve(
@@ -177,13 +237,14 @@ def _iterative(method: str) -> Callable[[Any, Any, Any], Any]:
                     "give numbers",
                 )
             iterate, info_row = sparse_iterate, sparse_iterate_info
-            if not (x0 is None and M is None and callback is None):
+            operator = _operator_given(A, method)
+            if not (operator is None and x0 is None and M is None and callback is None):
                 start = None if x0 is None else known_numbers(x0, f"{method}(x0=)")
-                extra: Any = (start, M, callback)
+                extra: Any = (operator, start, M, callback)
                 options["local"] = enter_function(lambda: extra)
                 iterate, info_row = sparse_iterate_locally, sparse_iterate_locally_info
             pairs = tuple(sorted(options.items()))
-            system = _system(A, method)
+            system = _system(A if operator is None else _no_elements(operator), method)
             row = {"method": method, "options": pairs, "transposed": False}
             x = _solved(system, b, lambda *given: iterate(*given, **row))
             right = np.reshape(constant_or_traced(b), (-1, 1))

@@ -572,6 +572,61 @@ def mean(self: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
     return total(self, axis) / count
 
 
+@stands_for("scipy.sparse.csgraph:_laplacian.laplacian")
+def laplacian(
+    csgraph: Any,
+    normed: bool = False,
+    return_diag: bool = False,
+    use_out_degree: bool = False,
+    *,
+    copy: bool = True,
+    form: str = "array",
+    dtype: Any = None,
+    symmetrized: bool = False,
+) -> Any:
+    if np.ndim(csgraph) != 2 or csgraph.shape[0] != csgraph.shape[1]:
+        raise ValueError("csgraph must be a square matrix or array")
+    if form != "array":
+        raise refused(
+            f"scipy.sparse.csgraph.laplacian(form={form!r}) of traced elements",
+            "operators have no derivatives",
+            "form='array'",
+        )
+    n = csgraph.shape[0]
+    graph = csgraph if is_sparse(csgraph) else _elements(csgraph)
+    graph = graph.astype(float) if normed and graph.dtype.kind in "iu" else graph
+    graph = graph + np.conj(graph.T) if symmetrized else graph
+    if is_sparse(graph):
+        rows, columns, data = entries(graph)
+        beside = np.flatnonzero(rows != columns)
+        rows, columns, data = rows[beside], columns[beside], taken(data, beside)
+        degrees = segment_sums(data, rows if use_out_degree else columns, n)
+    else:
+        places = np.arange(n)
+        data = np.where(places[:, None] == places, 0, graph)
+        degrees = np.sum(data, axis=1 if use_out_degree else 0)
+    isolated = degrees == 0
+    ends = np.where(isolated, 1, np.sqrt(np.where(isolated, 1, degrees))) if normed else degrees
+    diagonal = (1 - isolated).astype(graph.dtype) if normed else degrees
+    if is_sparse(graph):
+        if normed:
+            data = data / taken(ends, rows) / taken(ends, columns)
+        places = np.arange(n)
+        found = Entries(
+            np.concatenate([rows, places]),
+            np.concatenate([columns, places]),
+            np.concatenate([-data, diagonal]),
+        )
+        made = assembled(found, (n, n), "coo", _is_array(graph))
+    else:
+        made = np.where(
+            places[:, None] == places, diagonal, -(data / ends / ends[:, None] if normed else data)
+        )
+    if dtype is not None:
+        made, ends = made.astype(dtype), ends.astype(dtype)
+    return (made, ends) if return_diag else made
+
+
 # Products
 
 

@@ -38,6 +38,7 @@ FOLLOWED: Final = tuple(
         "scipy.linalg",
         "scipy.ndimage",
         "scipy.signal",
+        "scipy.sparse.linalg._interface",
         "scipy.spatial",
         "scipy.special",
         "scipy.stats",
