@@ -202,8 +202,45 @@ def test_times_outside_of_a_traced_interval_and_single_precision() -> None:
     assert np.isnan(found[1])
 
 
-def free(t: Any, y: Any) -> Any:
-    return y[0]
+def swings(w: Any) -> Any:
+    """The times and velocities at which a pendulum is upright, that at which it turns, and its end."""
+
+    def fun(t: Any, y: Any) -> Any:
+        return [y[1], -w * w * np.sin(y[0])]
+
+    def upright(t: Any, y: Any) -> Any:
+        return y[0]
+
+    def turns(t: Any, y: Any) -> Any:
+        return y[1]
+
+    def never(t: Any, y: Any) -> Any:
+        return y[0] - 100
+
+    turns.terminal, turns.direction = 2, -1  # type: ignore[attr-defined]
+    found = solve_ivp(fun, (0, 6), [1.0, 0.2], events=[upright, turns, never], **TIGHT)
+    return *found.t_events, found.y_events[0], found.y[:, -1]
+
+
+def test_events_that_are_not_terminal() -> None:
+    compiled = gt.jit(swings)
+    for w, count in ((1.0, 2), (1.5, 2), (0.4, 1), (1.1, 2)):
+        found, plain = compiled(w), swings(w)
+        assert len(found[0]) == count
+        for place in (0, 2, 3, 4):
+            np.testing.assert_allclose(found[place], plain[place], rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(found[1][: len(plain[1])], plain[1], rtol=1e-7)
+
+    def total(w: Any) -> Any:
+        times, _, _, states, end = swings(w)
+        return np.sum(times**2) + np.sum(states[:, 1] ** 3) + np.sum(end**2)
+
+    gradient = gt.jit(gt.grad(total))
+    for w in (0.4, 1.3):
+        slope = (total(w + 1e-5) - total(w - 1e-5)) / 2e-5
+        np.testing.assert_allclose(gradient(w), slope, rtol=1e-6)
+    with pytest.raises(UnsupportedFunctionError, match=r"event\.terminal"):
+        gt.jit(gt.vmap(lambda w: np.sum(swings(w)[0])))(np.array([0.4, 1.0]))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +250,6 @@ def free(t: Any, y: Any) -> Any:
         ({"y0": [1.0, 2.0], "fun": lambda t, y: y[:1]}, ShapeError, r"shape \(1,\)"),
         ({"method": "Radau", "y0": [1j]}, DtypeError, "complex"),
         ({"method": object}, UnsupportedFunctionError, "method"),
-        ({"events": free}, UnsupportedFunctionError, "terminal"),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], error: type[Exception], match: str) -> None:

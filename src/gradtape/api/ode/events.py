@@ -19,6 +19,7 @@ from gradtape.api.solvers.leibniz import array_of, called
 from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.functional import jacobian
 from gradtape.api.transforms.vmap import vmap
+from gradtape.errors import ConcretizationError
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.routines.host import call_host, enter_function
 from gradtape.trace.array.array import Array
@@ -102,10 +103,10 @@ def times_on_host(
     Returns
     -------
     times : list of arrays
-        For each event as many times as end the integration; NaN for those that do not come.
+        For each terminal event as many times as end the integration, NaN for those that do not come. For other events those that come;
+        the trace guards how many.
     end : scalar
     """
-    counts = [_count(event) for event in events]
     like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
     functions = [problem.fun, *events]
     closed = [ClosedFunction(one, like, "a function given to scipy.integrate.solve_ivp") for one in functions]
@@ -113,47 +114,70 @@ def times_on_host(
     options = {name: option for name, option in options.items() if option is not None}
     bounds = np.cumsum([3 + len(options), *[len(one.captured) for one in closed]])
 
-    def call(*arrays: Any) -> tuple[Any, ...]:
+    last: list[Any] = []
+
+    def solved(*arrays: Any) -> Any:
+        """Return what SciPy returns: it runs once, for the numbers of the events and for their times."""
+        key = [array.tobytes() for array in arrays]
+        if not last or last[0] != key:
+            last[:] = key, run(*arrays)
+        return last[1]
+
+    def run(*arrays: Any) -> Any:
         t0, t_bound, y0, *steering = [array if array.ndim else array[()] for array in arrays[: bounds[0]]]
         compiled = [
-            _with_numbers(one, arrays[first:last])
-            for one, first, last in zip(closed, bounds, bounds[1:], strict=False)
+            _with_numbers(one, arrays[first:end])
+            for one, first, end in zip(closed, bounds, bounds[1:], strict=False)
         ]
         fun, *found = compiled
         given = [with_attributes_of(event, one) for event, one in zip(events, found, strict=True)]
-        solved = solve(fun, (t0, t_bound), y0, events=given, **dict(zip(options, steering, strict=True)))
+        return solve(fun, (t0, t_bound), y0, events=given, **dict(zip(options, steering, strict=True)))
+
+    def count(*arrays: Any) -> tuple[Any, ...]:
+        return (np.array([len(times) for times in solved(*arrays).t_events], np.intp),)
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        found = solved(*arrays)
         padded = [
             np.append(times, np.full(count - len(times), np.nan))
-            for times, count in zip(solved.t_events, counts, strict=True)
+            for times, count in zip(found.t_events, counts, strict=True)
         ]
-        return (*padded, np.asarray(solved.t[-1]))
+        return (*padded, np.asarray(found.t[-1]))
 
     reads = [Array(value) for one in closed for value in one.captured]
-    operands = [problem.t0, problem.t_bound, problem.y0, *options.values(), *reads]
+    given = [problem.t0, problem.t_bound, problem.y0, *options.values(), *reads]
+    operands = [as_value(unwrap(stop_gradient(one)) * 1.0) for one in given]
+    counts = [terminal_count(event) for event in events]
+    if 0 in counts:
+        (found,) = call_host(enter_function(count), [as_value(np.zeros(len(events), np.intp)).aval], operands)
+        counts = [known or _guarded(Array(found)[k]) for k, known in enumerate(counts)]
     types = [*[as_value(np.zeros(count)).aval for count in counts], as_value(0.0).aval]
-    *times, end = call_host(
-        enter_function(call), types, [as_value(unwrap(stop_gradient(one)) * 1.0) for one in operands]
-    )
+    *times, end = call_host(enter_function(call), types, operands)
     return [Array(one) for one in times], Array(end)
+
+
+def _guarded(count: Any) -> int:
+    """Return how often an event occurs.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        Where the iterations of a loop, or the elements of an array that is mapped, need not agree.
+    """
+    try:
+        return int(count)
+    except ConcretizationError:
+        raise refused(
+            "scipy.integrate.solve_ivp with an event that is not terminal in a loop or under gt.vmap",
+            "iterations and elements need not agree how often the event occurs",
+            "set event.terminal to the number of times after which the integration ends; those that do not come are NaN",
+        ) from None
 
 
 def _with_numbers(closed: ClosedFunction, captured: Sequence[Any]) -> Callable[[Any, Any], Any]:
     return lambda t, y: closed.compiled(np.float64(t), y, *captured)
 
 
-def _count(event: Any) -> int:
-    """Return how often an event occurs at most.
-
-    Raises
-    ------
-    UnsupportedFunctionError
-        If nobody knows.
-    """
-    count = int(getattr(event, "terminal", 0) or 0)
-    if not count:
-        raise refused(
-            "scipy.integrate.solve_ivp with an event that is not terminal in a compiled function",
-            "it is not known before it runs how often the event occurs",
-            "set event.terminal = True, or to the number of times after which the integration ends; on tapes all events are followed",
-        )
-    return count
+def terminal_count(event: Any) -> int:
+    """Return how many times of an event end the integration; 0 for an event that does not end it."""
+    return int(getattr(event, "terminal", 0) or 0)

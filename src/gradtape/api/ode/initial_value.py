@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtape.api.ode.backward_differences import BDF
 from gradtape.api.ode.continuous_adjoint import solved_at
-from gradtape.api.ode.events import Event, as_events, settled_times, times_on_host
+from gradtape.api.ode.events import Event, as_events, settled_times, terminal_count, times_on_host
 from gradtape.api.ode.explicit import DormandPrince8, ExplicitMethod
 from gradtape.api.ode.implicit_method import Radau
 from gradtape.api.ode.problem import Problem
@@ -256,11 +256,14 @@ def _in_compiled_function(initial: InitialValueCall) -> Any:
     y_end: Any = None
     if call.given["events"] is not None:
         solve = functools.partial(call.plain, method=initial.name)
-        found, end = times_on_host(problem, initial.events(), solve)
+        events = initial.events()
+        found, end = times_on_host(problem, events, solve)
         _settle(initial, result, found)
         is_before = problem.direction * (end - t_end) < 0
-        y_end = 0.0
-        for times, states in zip(result.t_events, result.y_events, strict=True):
+        for event, times, states in zip(events, result.t_events, result.y_events, strict=True):
+            if not terminal_count(event):
+                continue
+            y_end = 0.0 if y_end is None else y_end
             is_last = stop_gradient(times[-1]) == end
             t_end = np.where(is_last, times[-1], t_end)
             y_end = np.where(is_last, states[-1], y_end)
