@@ -1,6 +1,6 @@
 """Sparse Jacobians and Hessians: gradtape, assembly by hand, dense derivatives, and CasADi.
 
-    python benchmarks/sparse.py [--quick] [--tools gradtape,hand,dense,casadi] [--out SPARSE.md]
+    python benchmarks/sparse.py [--quick] [--bundles ba1,ba3] [--tools gradtape,hand,dense,casadi] [--out SPARSE.md]
 
 Bundle adjustment has the sizes of ADBench and GradBench, with numbers of its own: like theirs, observation i sees camera i modulo
 n and point i modulo m. By hand means that the pattern is known and written down: per-observation blocks from
@@ -35,7 +35,29 @@ SAMPLE_SECONDS = 1.0
 MOST_DENSE = 4000
 """Columns above which a dense matrix is not tried."""
 
-BUNDLES = {"ba1": (49, 7776, 31843), "ba3": (161, 48126, 182072), "ba6": (539, 65220, 277273)}
+BUNDLES = {
+    "ba1": (49, 7776, 31843),
+    "ba2": (21, 11315, 36455),
+    "ba3": (161, 48126, 182072),
+    "ba4": (372, 47423, 204472),
+    "ba5": (257, 65132, 225911),
+    "ba6": (539, 65220, 277273),
+    "ba7": (93, 61203, 287451),
+    "ba8": (88, 64298, 383937),
+    "ba9": (810, 88814, 393775),
+    "ba10": (1197, 126327, 563734),
+    "ba11": (1723, 156502, 678718),
+    "ba12": (253, 163691, 899155),
+    "ba13": (245, 198739, 1091386),
+    "ba14": (356, 226730, 1255268),
+    "ba15": (1102, 780462, 4052340),
+    "ba16": (1544, 942409, 4750193),
+    "ba17": (1778, 993923, 5001946),
+    "ba18": (1936, 649673, 5213733),
+    "ba19": (4585, 1324582, 9125125),
+    "ba20": (13682, 4456117, 2987644),
+}
+"""The sizes of GradBench: cameras, points, observations."""
 
 Evaluate = Callable[[], Any]
 
@@ -273,8 +295,8 @@ def hessian(name: str, n: int) -> Work:
     return Work(f"Hessian of {name}, n = {n}", makers)
 
 
-def works(quick: bool) -> Iterator[Work]:
-    for name in ("ba1",) if quick else BUNDLES:
+def works(quick: bool, bundles: list[str]) -> Iterator[Work]:
+    for name in bundles:
         yield bundle(name)
     for size in (32,) if quick else (32, 100, 300):
         yield brusselator(size)
@@ -308,6 +330,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="the smallest sizes only")
+    parser.add_argument("--bundles", default=",".join(BUNDLES), help="sizes of bundle adjustment")
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -320,7 +343,8 @@ def main() -> None:
         "|---|---:|" + "---:|" * len(tools),
     ]
     print("\n".join(lines), flush=True)
-    for work in works(given.quick):
+    bundles = ["ba1"] if given.quick else given.bundles.split(",")
+    for work in works(given.quick, bundles):
         cells, reference, plan = [], None, "|"
         for tool in tools:
             if tool not in work.makers:

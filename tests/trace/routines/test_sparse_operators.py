@@ -90,6 +90,22 @@ def test_systems_with_operators(method):
     np.testing.assert_allclose(found, np.linalg.inv(matrix.toarray()), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("make", [operator, spla.aslinearoperator, lambda A: 2 * operator(A)])
+def test_operators_are_those_of_the_call(make):
+    matrix = A.copy()
+    holder = {"operator": make(matrix)}
+    product = gt.jit(lambda x: holder["operator"] @ x)
+    solve = gt.jit(lambda x: spla.gmres(holder["operator"], x, **EXACTLY)[0])
+    for change in (
+        lambda: None,
+        lambda: matrix.data.__imul__(3),
+        lambda: holder.update(operator=make(SYMMETRIC)),
+    ):
+        change()
+        np.testing.assert_allclose(product(X), holder["operator"] @ X)
+        np.testing.assert_allclose(holder["operator"] @ solve(X), X, rtol=1e-9)
+
+
 def test_systems_with_operators_that_are_not_followed():
     one_way = operator(A, transposed=False)
     agree(lambda b: spla.gmres(one_way, b, **EXACTLY)[0], X)

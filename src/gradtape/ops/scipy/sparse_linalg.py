@@ -97,12 +97,12 @@ def _iterated(
     import scipy.sparse.linalg
 
     key, arrays = (method, options, transposed), (data, rows, columns, b)
-    known: tuple[NDArray, NDArray] | None = _solutions.get(key, arrays)
+    given = _given(options, transposed)
+    matrix = given.pop("A", None)
+    known: tuple[NDArray, NDArray] | None = None if matrix is not None else _solutions.get(key, arrays)
     if known is not None:
         return known
     dtype = np.result_type(data, b, np.float32)
-    given = _given(options, transposed)
-    matrix = given.pop("A", None)
     if matrix is None:
         matrix = _matrix(data.astype(dtype), rows, columns, len(b))
         matrix = matrix.T.tocsr() if transposed else matrix.tocsr()

@@ -676,13 +676,14 @@ class CaptureWalk:
         return self._by_identity(thing, at, name, lambda step: self._content(thing, at, step, name))
 
     def _content(self, thing: Any, at: Place, step: int, name: str) -> None:
-        """Check by value the content of an object that is not copied: arrays, attributes that code reads, all of user objects."""
+        """Check by value the content of an object that is not copied: arrays, functions, what code reads, all of user objects."""
         cls = type(thing)
         if isinstance(thing, enum.Enum) or cls.__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
             return
         users = is_user_class(cls)
         if users:
             self._check_class(cls, step, whole=False)
+        is_operator = cls.__module__ == "scipy.sparse.linalg._interface"  # it computes with all that it holds
         fields = getattr(thing, "__dict__", {})
         if users and fields:
             self._keys(fields, step, name)
@@ -696,8 +697,9 @@ class CaptureWalk:
             if (
                 users
                 or key in self.attributes
+                or is_operator
                 or issubclass(type(item), np.ndarray)
-                or (type(item) is FunctionType and key in ("__wrapped__", "func"))
+                or type(item) in (FunctionType, MethodType)
             ):
                 self.visit(item, source, step, key, f"{name}.{key}", False)
         if isinstance(thing, dict):

@@ -26,7 +26,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.preallocated import holds_traced
 from gradtape.trace.patching.imports import at_import
-from gradtape.trace.patching.interpose import When, interpose
+from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.routines.registry import constant_or_traced, known_numbers, refused
 from gradtape.trace.routines.sparse_matrices import (
     Entries,
@@ -205,7 +205,7 @@ def _operator_given(A: Any, method: str) -> Any:
     operators = sys.modules["scipy.sparse.linalg"]
     if not isinstance(A, operators.LinearOperator) or type(A).__name__ == "MatrixLinearOperator":
         return None
-    if isinstance(A.matvec(np.zeros(A.shape[1], A.dtype)), Handle):
+    if isinstance(A.matvec(without_hook(np.zeros)(A.shape[1], A.dtype)), Handle):
         raise refused(
             f"{method} of a LinearOperator that reads traced arrays",
             "the derivative needs the elements of the matrix",
