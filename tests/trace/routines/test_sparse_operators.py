@@ -141,3 +141,22 @@ def test_laplacian(kind, normed, options):
         assert type(made) is type(graphs.laplacian(graph, normed))
     with pytest.raises(UnsupportedFunctionError, match="form='array'"):
         gt.jit(lambda w: graphs.laplacian(np.outer(w, w), form="lo") @ w)(WEIGHTS)
+
+
+@pytest.mark.parametrize("method", ["gmres", "cg"])
+def test_gradients_with_a_preconditioner(method):
+    matrix = SYMMETRIC if method == "cg" else A
+    factors = spla.spilu(matrix)
+
+    def total(b, **options):
+        M = spla.LinearOperator(matrix.shape, matvec=factors.solve, **options)
+        return getattr(spla, method)(matrix, b, M=M, **EXACTLY)[0].sum()
+
+    want = np.linalg.solve(matrix.toarray().T, np.ones(3))
+    found = gt.grad(lambda b: total(b, rmatvec=lambda x: factors.solve(x, "H")))(X)
+    np.testing.assert_allclose(found, want, rtol=1e-8)
+    if method == "cg":
+        np.testing.assert_allclose(gt.grad(total)(X), want, rtol=1e-8)
+    else:
+        with pytest.raises(UnsupportedFunctionError, match=r"lu\.solve\(x, 'H'\)"):
+            gt.grad(total)(X)

@@ -97,7 +97,7 @@ def _iterated(
     import scipy.sparse.linalg
 
     key, arrays = (method, options, transposed), (data, rows, columns, b)
-    given = _given(options, transposed)
+    given = _given(method, options, transposed)
     matrix = given.pop("A", None)
     known: tuple[NDArray, NDArray] | None = None if matrix is not None else _solutions.get(key, arrays)
     if known is not None:
@@ -106,8 +106,6 @@ def _iterated(
     if matrix is None:
         matrix = _matrix(data.astype(dtype), rows, columns, len(b))
         matrix = matrix.T.tocsr() if transposed else matrix.tocsr()
-    elif transposed:
-        matrix = _transposed_operator(matrix, method)
     found = np.empty(b.shape, dtype)
     infos = np.zeros(b.shape[1], np.int64)
     for k in range(b.shape[1]):
@@ -127,7 +125,7 @@ def _iterated(
     return result
 
 
-def _given(options: Any, transposed: bool) -> dict[str, Any]:
+def _given(method: str, options: Any, transposed: bool) -> dict[str, Any]:
     """Return the keyword arguments of a Krylov method, with the operator, if it gets one, as A.
 
     Functions and operators are in `FUNCTIONS`. For derivatives there are other right-hand sides: they take the preconditioner only.
@@ -138,15 +136,17 @@ def _given(options: Any, transposed: bool) -> dict[str, Any]:
         extra = dict(zip(("A", "x0", "M", "callback"), FUNCTIONS[key](), strict=True))
         wanted = ("A", "M") if is_derivative else tuple(extra)
         given.update({name: extra[name] for name in wanted if extra[name] is not None})
-        if transposed and "M" in given:
-            given["M"] = given["M"].T
+        if transposed:
+            given.update({name: _transposed(given[name], method) for name in ("A", "M") if name in given})
     return given
 
 
-def _transposed_operator(operator: Any, method: str) -> Any:
-    """Return the transpose of a linear operator; that of a Hermitian one, which these methods take, is its conjugate."""
+def _transposed(operator: Any, method: str) -> Any:
+    """Return the transpose of an operator or a matrix; that of a Hermitian operator, which some methods take, is its conjugate."""
     import scipy.sparse.linalg
 
+    if not isinstance(operator, scipy.sparse.linalg.LinearOperator):
+        return operator.T
     if method not in HERMITIAN:
         try:
             operator.rmatvec(np.zeros(operator.shape[0], operator.dtype))
@@ -155,7 +155,7 @@ def _transposed_operator(operator: Any, method: str) -> Any:
                 f"the gradient of scipy.sparse.linalg.{method} with a LinearOperator without rmatvec is not known",
                 where=here.site,
                 why="it solves equations with the transposed matrix",
-                remedy="LinearOperator(shape, matvec=..., rmatvec=...)",
+                remedy="LinearOperator(shape, matvec=..., rmatvec=...); for a factorisation, rmatvec=lambda x: lu.solve(x, 'H')",
             ) from None
         return operator.T
     return scipy.sparse.linalg.LinearOperator(
