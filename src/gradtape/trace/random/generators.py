@@ -238,7 +238,7 @@ class Call:
             raise self.refusal(
                 f"it is called in {trace.described}, which runs once in Python: one draw would stand for all",
                 "draw before the loop or branch, as often as it may need: z = rng.standard_normal((n, ...)), "
-                "and let the body read z[i]; while loops of Python's may draw, bodies of gt.scan, gt.map and gt.fori_loop between integers, "
+                "and let the body read z[i]; Python's while loops may draw, bodies of gt.scan, gt.map and gt.fori_loop between integers, "
                 "and so may functions of gt.cond and gt.switch, if the choice does not depend on an iteration",
             )
         draws = None if trace is None else trace.draws
