@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.loops.ir import For
+from gradtape.loops.ir import Compute, For, Load
 from gradtape.loops.passes.parallelise import ALIGNED, MOST_BLOCKS
+from gradtape.loops.traversal import walk
 from gradtape.lower.pipeline import build_loops
 from tests.support.compiled import mixture
 from tests.support.processes import run_python
@@ -85,6 +86,14 @@ def test_large_loops_are_split_into_aligned_blocks_and_small_ones_are_not():
     assert (rows.var.high + 1) % ALIGNED == 0
     assert N - blocks * (rows.var.high + 1) < blocks * ALIGNED
     assert not split_loops(program_of(curved, np.ones(2000)))
+
+
+def test_rows_that_are_left_over_have_names_of_their_own():
+    """Both loops may be in one function of LLVM's, where a name is defined once."""
+    program = program_of(curved, np.ones(N))
+    assert any(s.var.name.endswith("_left") for s in program.body if isinstance(s, For))
+    defined = [s.target.name for s in walk(program.body) if isinstance(s, Load | Compute)]
+    assert len(set(defined)) == len(defined)
 
 
 def test_the_number_of_threads_changes_no_program():

@@ -370,7 +370,8 @@ def _remaining(plan: _ParallelPlan, start: int, scratch: list[Buffer]) -> For:
         own = Buffer(f"{buffer.name}_left", buffer.dtype, buffer.size, "scratch")
         scratch.append(own)
         moved[buffer] = (own, 0)
-    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body), minor=True)
+    copier = Copier({row: affine(rest)}, moved, suffix="_left")  # one function may hold both loops
+    return For(rest, copier.block(plan.loop.body), minor=True)
 
 
 def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:
