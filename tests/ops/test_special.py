@@ -159,6 +159,12 @@ def test_several_results_and_whole_orders_are_compiled() -> None:
     )
 
 
+def test_complex_results_of_a_python_number() -> None:
+    """Two parts that are Python numbers, and so have no dtype, make a complex number."""
+    slope = gt.grad(lambda x: np.real(sp.modfresnelp(x)[0]))(0.7)
+    np.testing.assert_allclose(slope, -np.cos(0.49))
+
+
 def test_float32_stays() -> None:
     x = np.array([0.3, 1.1, 2.4], np.float32)
     for function in (

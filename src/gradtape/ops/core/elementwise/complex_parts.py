@@ -94,7 +94,7 @@ def _from_parts(x: NDArray, y: NDArray) -> NDArray:
 
 
 def _whole_dtypes(x: Any, y: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
-    part = result_dtype(x, y, np.float32)
+    part = np.result_type(result_dtype(x, y), np.float32)
     return (part, part), whole_dtype(part)
 
 
