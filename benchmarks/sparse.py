@@ -60,7 +60,7 @@ BUNDLES = {
 """The sizes of GradBench: cameras, points, observations."""
 
 MOST_OBSERVATIONS = 2_000_000
-"""Observations above which a size is measured only if it is asked for: its first call takes 17 GB and more."""
+"""Observations above which a size is measured only if it is asked for: its first call takes 20 GB and more."""
 
 Evaluate = Callable[[], Any]
 

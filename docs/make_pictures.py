@@ -189,7 +189,7 @@ DRAWN: Final[dict[str, tuple[str, Callable[[str, Any], None], tuple[float, float
     "speed": ("README.md", speed, (7.5, 8.9)),
     "loops": ("benchmarks/LOOPS.md", loops, (7.5, 4.2)),
     "npbench": ("benchmarks/LOOPS.md", npbench, (7.5, 4.0)),
-    "sparse": ("benchmarks/SPARSE.md", sparse, (7.5, 5.4)),
+    "sparse": ("benchmarks/SPARSE.md", sparse, (7.5, 9.6)),
     "densities": ("benchmarks/DENSITIES.md", densities, (7.5, 4.4)),
     "startup": ("benchmarks/STARTUP.md", startup, (7.5, 1.9)),
 }
