@@ -59,6 +59,8 @@ class Distributed:
         self._shared = Shared(transform, function)
         self._evaluate = _weighted if weighted else _evaluated
         self._combine = combine
+        self._last: list[Any] = []
+        """The futures of the last step."""
 
     def then(self, last: Callable[[Any], Any]) -> Self:
         """Return this function, followed by another one."""
@@ -101,6 +103,9 @@ class Distributed:
             )
             for number, share in enumerate(found)
         ]
+        # Those of the step before are let go while the workers compute. A client waits 10 ms after a message before it sends the next one:
+        # that these results are needed no longer would hold up the tasks of the next step.
+        self._last[:] = waiting
         parts: list[Any] = [None] * len(forms)
         made = found[0].client.gather(waiting)  # all at once: each request takes a turn of the network
         for share, results in zip(found, made, strict=True):
