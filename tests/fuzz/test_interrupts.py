@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape import progress
 from tests.fuzz.interrupts import SCENARIOS, Fuzzer
 
 
@@ -34,6 +35,7 @@ def test_an_interruption_inside_of_threading_is_no_error_of_the_function(monkeyp
     f = gt.jit(lambda x: x * scale)
     with gt.config.override(disk_cache=False, progress=True):
         with monkeypatch.context() as patch:
+            patch.setattr(progress, "_watcher", None)
             patch.setattr(threading.Thread, "start", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 f(3.5)

@@ -434,6 +434,7 @@ def _two(m: Any, w: Any) -> Any:
 
 SEARCHED = {
     "mixture": (_mixture, (0.3, 0.4, 0.3)),
+    "mixture at a level that is not traced": (lambda m, w: _mixture(0.3, m, w), (0.4, 0.3)),
     "logarithm of mixture": (lambda q, m, w: _two(m, w).ilogccdf(q), (-0.8, 0.4, 0.3)),
     "absolute value": (lambda q: st.abs(st.Normal(mu=0.4, sigma=1.7)).icdf(q), (0.3,)),
     "gamma": (lambda q, a: MADE_GAMMA(a=a).ilogccdf(q), (-0.8, 2.3)),

@@ -28,8 +28,8 @@ from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.log import note_exit, opaque_call
 from gradtape.trace.source.sites import is_user_file, user_site
 
-DEPTH: Final = 6
-"""The depth of the search: a function in an argument, an object in its closure, a list in that."""
+DEPTH: Final = 4
+"""The depth of the search, without containers: a function in an argument, an object in its closure, and two more (parts of a mixture)."""
 
 WHY: Final = "it computes with numbers, in compiled code or by steps that depend on them, and what it returns would be a constant"
 REMEDY: Final = (
@@ -54,8 +54,9 @@ def traced_parts(
     if depth == 0 or id(item) in seen or type(item) in PLAIN:
         return
     seen.add(id(item))
+    is_container = isinstance(item, list | tuple | set | frozenset | dict | functools.partial | MethodType)
     for part in _parts(item):
-        yield from traced_parts(part, depth - 1, seen, every=every)
+        yield from traced_parts(part, depth if is_container else depth - 1, seen, every=every)
 
 
 PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, ModuleType})

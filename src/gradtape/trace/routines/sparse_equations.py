@@ -96,7 +96,7 @@ class Factored:
 
 
 _FACTORS: Final[dict[int, str]] = {}
-"""The keys of factorisations that were made of numbers, by their ids: they live as long as the kernels that solve with them."""
+"""The keys of factorisations that were made of numbers, by their ids, of which none is given anew: `FUNCTIONS` keeps what it holds."""
 
 
 def _solve_factored(self: Any, rhs: Any, trans: str = "N") -> Any:
