@@ -33,6 +33,7 @@ def test_an_interruption_inside_of_threading_is_no_error_of_the_function(monkeyp
             threading.RLock().release()  # as Condition.wait does when it is interrupted
 
     f = gt.jit(lambda x: x * scale)
+    gt.jit(np.sin)(0.5)  # installs the hooks, by a thread
     with gt.config.override(disk_cache=False, progress=True):
         with monkeypatch.context() as patch:
             patch.setattr(progress, "_watcher", None)

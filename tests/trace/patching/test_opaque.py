@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -81,19 +82,15 @@ def test_variables_that_a_callback_reads() -> None:
 
 
 def test_a_value_that_the_search_does_not_find_is_warned_of_when_it_is_converted() -> None:
-    deep: Any = [[[[[[[[]]]]]]]]
-    inner = deep
-    while inner[0]:
-        inner = inner[0]
     with gt.GradientTape() as tape:
-        inner[0].append(tape.watch(2.0))
-        found = inner[0]
-        holder = [[[[[[[[found]]]]]]]]
+        holder: Any = tape.watch(2.0)
+        for _ in range(6):
+            holder = SimpleNamespace(held=[holder])
 
         def hidden(x: float) -> float:
             item: Any = holder
-            while isinstance(item, list):
-                item = item[0]
+            while isinstance(item, SimpleNamespace):
+                item = item.held[0]
             return float(item) * x
 
         with pytest.warns(GradtapeWarning, match="brute calls a function that takes the number"):
