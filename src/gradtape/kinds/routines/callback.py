@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -167,7 +167,7 @@ class PythonCall(Op):
 
     def __call__(
         self,
-        row: Callback,
+        row: Op,
         inputs: Sequence[Value],
         packed: Sequence[bool],
         params: dict[str, Any],
@@ -191,8 +191,12 @@ class PythonCall(Op):
             _paired(array) if packed else array
             for array, packed in zip(arrays, params["packed"], strict=True)
         ]
-        row = cast(Callback, ROWS[params["row"]])
-        made = row.run(inputs, dict(params["options"]), params["types"])
+        row, options = ROWS[params["row"]], dict(params["options"])
+        made = (
+            row.run(inputs, options, params["types"])  # infers no types, which takes longer than a short call
+            if isinstance(row, Callback)
+            else row.evaluate(inputs, options)
+        )
         return tuple([_parted(array) if array.dtype.kind == "c" else array for array in made])
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:

@@ -179,7 +179,6 @@ class ComplexSplit:
 
     def _python_call(self, node: Node) -> None:
         """Let Python compute a routine of complex numbers, which are pairs of floats for it."""
-        assert isinstance(node.op, Callback)
         packed = list(map(is_complex, node.inputs))
         inputs = [
             self.output(value) if flag else self.value(value)
