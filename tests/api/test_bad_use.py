@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse.csgraph
-from scipy import special
 
 import gradtape as gt
 from gradtape import errors
@@ -129,7 +128,7 @@ def test_calls_that_want_ndarrays_say_what_to_write(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        (lambda x: special.owens_t.accumulate(x), "scipy.special.owens_t.accumulate is"),
+        (lambda x: np.less.accumulate(x), "less.accumulate is"),
         (lambda x: np.frompyfunc(abs, 1, 1)(x), "abs (vectorized) is"),
     ],
 )

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import special
 
 import gradtape as gt
 from gradtape import errors
@@ -245,5 +244,5 @@ def test_values_from_a_dump() -> None:
 
 
 def test_what_has_no_rule_is_a_lookup_error() -> None:
-    expect(LookupError, lambda: gt.grad(lambda x: np.sum(special.owens_t.accumulate(x)))(PAIR), "owens_t")
+    expect(LookupError, lambda: gt.grad(lambda x: np.sum(np.less.accumulate(x)))(PAIR), "less")
     expect(LookupError, lambda: gt.grad(lambda z: np.real(np.sign(z)))(1.0 + 2.0j), "np.sign")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from gradtape.kinds.registry import (
     HOOKS,
     TRIALS,
     UFUNC_METHODS,
+    UFUNCS,
     WRITERS,
     Trial,
     implements_method,
@@ -98,9 +100,16 @@ def _first_and_rest(lines: Value) -> tuple[Value, Value]:
     return reshape(cut(lines, 0, 0, 1), lines.shape[1:]), cut(lines, 0, 1, lines.shape[0])
 
 
+def _ufunc(row: Any) -> np.ufunc:
+    """Return the ufunc of a row: of NumPy or, as a method of it was called, of the module of SciPy that is imported."""
+    name = next(name for name, known in UFUNCS.items() if known is row)
+    found: np.ufunc = getattr(np, name, None) or getattr(sys.modules["scipy.special"], name)
+    return found
+
+
 def _fold_operand(row: Any, method: str, array: Any, dtype: Any) -> Value:
     """Return the operand of a fold in the dtype in which it is computed."""
-    ufunc = getattr(np, row.name)
+    ufunc = _ufunc(row)
     if ufunc.nin != 2:
         raise ValueError(f"{method} only supported for binary functions")
     x = as_array(array)
@@ -109,7 +118,7 @@ def _fold_operand(row: Any, method: str, array: Any, dtype: Any) -> Value:
     computed = ufunc.resolve_dtypes((x.dtype, x.dtype, None))
     if computed[2] != computed[0]:
         raise UnsupportedFunctionError(
-            f"np.{row.name}.{method} is not followed",
+            f"{ufunc.__name__}.{method} is not followed",
             where=here.site,
             why="its results are no operands",
             remedy="write the loop",
@@ -129,10 +138,10 @@ def reduce(
     """Fold an array along axes, from one element to the next, by a ufunc that has no reduction."""
     x = _fold_operand(row, "reduce", array, dtype)
     axes = reduced_axes(axis, x.ndim)
-    ufunc = getattr(np, row.name)
+    ufunc = _ufunc(row)
     if len(axes) > 1 and ufunc.identity is None:
         raise ValueError(
-            f"reduction operation '{row.name}' is not reorderable, so at most one axis may be specified"
+            f"reduction operation '{ufunc.__name__}' is not reorderable, so at most one axis may be specified"
         )
     mask = None if where is True else as_value(where)
     if mask is not None:
@@ -142,7 +151,7 @@ def reduce(
     first = initial if initial is not None else ufunc.identity
     if first is None and mask is not None:
         raise ValueError(
-            f"reduction operation '{row.name}' does not have an identity, so to use a where mask one has to specify 'initial'"
+            f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask one has to specify 'initial'"
         )
     kept = [extent for place, extent in enumerate(x.shape) if place not in axes]
     count = math.prod([x.shape[place] for place in axes])
@@ -156,7 +165,7 @@ def reduce(
     elif count:
         result, lines = _first_and_rest(lines)
     else:
-        raise ValueError(f"zero-size array to reduction operation {row.name} which has no identity")
+        raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
     if lines.shape[0]:
         result, _ = _fold(row, result, lines, masks)
     if keepdims:
@@ -243,7 +252,7 @@ def reduceat(row: Any, array: Any, indices: Any, axis: Any = 0, dtype: Any = Non
         each = accumulate(row, piece, place, dtype)
         return cut(each, place, each.shape[place] - 1, each.shape[place])
 
-    return _reduceat(row.name, last)(array, indices, axis, dtype)
+    return _reduceat(_ufunc(row).__name__, last)(array, indices, axis, dtype)
 
 
 GENERIC_METHODS["reduceat"] = reduceat
