@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -532,6 +533,24 @@ def test_loops_that_call_scalar_functions_are_not_forced_to_be_vectors() -> None
     """LLVM would print a remark for each."""
     text = gt.inspect.llvm(gt.jit(lambda x: st.ncf.pdf(x, 2.0, 3.0, 1.0)), np.linspace(0.1, 2.0, 12))
     assert "vectorize.width" not in text
+
+
+def test_masks_have_an_element_for_each_lane(capfd: pytest.CaptureFixture[str]) -> None:
+    """LLVM does not vectorise loops over lanes with one byte for all of them, and prints a remark."""
+    made = st.make_distribution(st.ncf)
+
+    def total(x: Any, a: Any, b: Any, nc: Any) -> Any:
+        return np.sum(made(dfn=a, dfd=b, nc=nc).pdf(x))
+
+    slope = gt.grad(total, argnums=(0, 1, 2, 3))
+    given = np.array([0.4, 0.9, 1.7, 0.6, 1.3]), 2.3, 5.1, 0.4
+    with gt.config.override(disk_cache=False):
+        compiled = slope(*given)
+    assert re.search("_lanes_.*np.bool_", gt.inspect.loops(slope, *given)) and not capfd.readouterr().err
+    with gt.config.override(jit=False):
+        expected = gt.grad(total, argnums=(0, 1, 2, 3))(*given)
+    for found, wanted in zip(compiled, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 ENDS = np.array([-np.inf, -2.0, -1.0, 0.0, 0.5, 1.0, 2.0, 1e6, 1e300, np.inf, np.nan])
