@@ -94,6 +94,9 @@ def test_one_thread_watches_many_works_and_ends(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings(
+    "ignore:.*fork"
+)  # other tests may have imported libraries that warn of it, and started threads
 def test_no_watcher_is_there_when_the_process_forks() -> None:
     with bars.counting("work", "step", lambda: 0):
         watcher = bars._watcher
