@@ -142,6 +142,7 @@ def test_threads_train_models_of_their_own() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork")  # other tests may have imported libraries that warn of it
 def test_a_forked_process_waits_for_no_thread_of_its_parent() -> None:
     v = gt.Variable(np.zeros(3))
     stop = threading.Event()
