@@ -17,6 +17,7 @@ import scipy.sparse.linalg as sl
 
 import gradtape as gt
 from gradtape.errors import GradtapeWarning, UnsupportedFunctionError
+from gradtape.trace.patching.opaque import traced_parts
 
 A = scipy.sparse.csc_array(np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 5.0]]))
 B = np.array([1.0, 2.0, 3.0])
@@ -95,6 +96,18 @@ def test_a_value_that_the_search_does_not_find_is_warned_of_when_it_is_converted
 
         with pytest.warns(GradtapeWarning, match="brute calls a function that takes the number"):
             lowest(hidden)
+
+
+def test_containers_may_be_nested_deeper_than_functions_may_call() -> None:
+    with gt.GradientTape() as tape:
+        x = tape.watch(2.0)
+        holder: Any = [1.0, x]
+        for _ in range(5000):
+            holder = [holder]
+        assert list(traced_parts(holder)) == [x]
+        for _ in range(6):
+            holder = SimpleNamespace(held=holder)
+        assert not list(traced_parts(holder))
 
 
 def test_calls_without_traced_values_are_not_touched() -> None:

@@ -281,13 +281,15 @@ def _piece(call: VaryingCall, cell: Cell, language: Language) -> Piece | None:
             needing.add(part)
     texts = passing_lengths(texts, needing, names, language)
     workspace = fitter.fit([program.workspace for program in programs])
-    extents = [
-        [fitter.fit(column) for column in zip(*shapes, strict=True)]
-        for shapes in zip(*[program.shapes for program in programs], strict=True)
-    ]
-    if workspace is None or any(extent is None for shape in extents for extent in shape):
+    if workspace is None:
         return None
-    return Piece(cell, texts, CELL in needing, workspace, extents, first)  # type: ignore[arg-type]
+    extents: list[list[Formula]] = []
+    for shapes in zip(*[program.shapes for program in programs], strict=True):
+        fitted = [fitter.fit(column) for column in zip(*shapes, strict=True)]
+        extents.append([formula for formula in fitted if formula is not None])
+        if len(extents[-1]) < len(fitted):
+            return None
+    return Piece(cell, texts, CELL in needing, workspace, extents, first)
 
 
 def _with_name(piece: Piece, name: str) -> Piece:

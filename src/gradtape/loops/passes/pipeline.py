@@ -20,7 +20,7 @@ LoopPass = Callable[[LoopProgram], LoopProgram]
 LOOP_PASSES: Final[tuple[LoopPass, ...]] = (strip_mine, collapse_loops, block_rows, parallelise)
 """In this order, on a program, and on the body of each loop and branch before it is put where it runs."""
 
-NEUTRAL: Final[tuple[LoopPass, ...]] = (collapse_loops,)
+ANY_LENGTH_PASSES: Final[tuple[LoopPass, ...]] = (collapse_loops,)
 """In their place where lengths vary: no pass that is worth it for some lengths only."""
 
 LAST: Final[tuple[LoopPass, ...]] = (insert_polls,)
@@ -51,7 +51,7 @@ def optimise_body(program: LoopProgram, *, check: bool = False) -> LoopProgram:
 
 
 def _passes() -> tuple[LoopPass, ...]:
-    return NEUTRAL if lengths_vary() else LOOP_PASSES
+    return ANY_LENGTH_PASSES if lengths_vary() else LOOP_PASSES
 
 
 def _run(steps: tuple[LoopPass, ...], program: LoopProgram, check: bool) -> LoopProgram:

@@ -80,15 +80,7 @@ class _Separation:
         if not isinstance(statement, For):
             return [statement]
         if any(isinstance(inner, For | While | Apply) for inner in walk(statement.body)):
-            return [
-                For(
-                    statement.index,
-                    statement.count,
-                    self.block(statement.body),
-                    statement.parallel,
-                    statement.site,
-                )
-            ]
+            return [replaced(statement, body=self.block(statement.body))]
         return self._innermost(statement)
 
     def _innermost(self, loop: For) -> list[Statement]:
@@ -99,13 +91,13 @@ class _Separation:
         inside: set[Content] = {loop.index, *[x for s in walk(loop.body) for x in defines(s)]}
         before: list[Statement] = []
         after: list[Statement] = []
-        replaced: dict[Statement, Statement | None] = {}
+        becomes: dict[Statement, Statement | None] = {}
         further: list[list[_Accumulation]] = []
         for some in several.values():
             moving: list[_Accumulation] = []
             for one in some:
                 if one.store.pointer not in inside and not _depends(one.store.index, inside):
-                    self._in_register(one, before, after, replaced)
+                    self._in_register(one, before, after, becomes)
                 elif one.is_always:
                     moving.append(one)
             further += self._groups(loop, moving)[1:]
@@ -114,9 +106,9 @@ class _Separation:
             slices = self._slices(loop, group)
             if slices is None:
                 continue
-            replaced.update(dict.fromkeys([x for one in group for x in (one.load, one.store)]))
+            becomes.update(dict.fromkeys([x for one in group for x in (one.load, one.store)]))
             own.append(_copied(loop, slices))
-        first = For(loop.index, loop.count, _replaced(loop.body, replaced), loop.parallel, loop.site)
+        first = replaced(loop, body=_replaced(loop.body, becomes))
         return [*before, *own, first, *after]
 
     def _are_several(self, loop: For, memory: Memory) -> bool:
@@ -174,15 +166,15 @@ class _Separation:
         one: _Accumulation,
         before: list[Statement],
         after: list[Statement],
-        replaced: dict[Statement, Statement | None],
+        becomes: dict[Statement, Statement | None],
     ) -> None:
         """Let a loop add to a variable, and add this to the element after the loop."""
         pointer, index, dtype = one.store.pointer, one.store.index, one.store.pointer.dtype
         self._count += 1
         variable = Variable(f"accumulated.{self._count}", aval((), dtype))
         before.append(Assign(variable, literal(0, dtype)))
-        replaced[one.load] = Read(one.load.out, variable)
-        replaced[one.store] = Assign(variable, one.store.value, one.store.site)
+        becomes[one.load] = Read(one.load.out, variable)
+        becomes[one.store] = Assign(variable, one.store.value, one.store.site)
         total, held = leaf(dtype), leaf(dtype)
         # Where no iteration has added anything, the index may be wrong.
         added: list[Statement] = [Load(held, pointer, index), Store(pointer, index, add(held, total))]
@@ -258,16 +250,16 @@ def _blocks(body: list[Statement]) -> Iterator[list[Statement]]:
                 yield from _blocks(block)
 
 
-def _replaced(body: Sequence[Statement], replaced: dict[Statement, Statement | None]) -> list[Statement]:
+def _replaced(body: Sequence[Statement], becomes: dict[Statement, Statement | None]) -> list[Statement]:
     """Return statements with others in place of some, or none."""
     result: list[Statement] = []
     for statement in body:
         new: Statement | None = statement
         if isinstance(statement, If):
-            then, otherwise = (_replaced(block, replaced) for block in blocks(statement))
+            then, otherwise = (_replaced(block, becomes) for block in blocks(statement))
             new = If(statement.condition, then, otherwise)
-        elif statement in replaced:
-            new = replaced[statement]
+        elif statement in becomes:
+            new = becomes[statement]
         if new is not None:
             result.append(new)
     return result
@@ -285,11 +277,7 @@ def _copied(loop: For, statements: Sequence[Statement]) -> For:
             out = copy.out
             new: Content = Pointer(out.name, out.memory) if isinstance(out, Pointer) else leaf(out.dtype)
             rewriter.becomes[out] = new
-            copy = (
-                Load(new, copy.pointer, copy.index, copy.site)  # type: ignore[arg-type]
-                if isinstance(copy, Load)
-                else Read(new, copy.variable)
-            )
+            copy = replaced(copy, out=new)
         body.append(copy)
     return For(index, loop.count, body, loop.parallel, loop.site)
 

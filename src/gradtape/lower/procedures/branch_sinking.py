@@ -101,7 +101,7 @@ class _Sinking:
             outside, self._index = self._index, statement.index
             body = self._with_lazy_terms(statement, self.block(statement.body))
             self._index = outside
-            return For(statement.index, statement.count, body, statement.parallel, statement.site)
+            return replaced(statement, body=body)
         if isinstance(statement, While):
             return While(statement.condition, self.block(statement.test), self.block(statement.body))
         if isinstance(statement, If):

@@ -145,13 +145,7 @@ class _Living:
             if statement not in self.statements:
                 continue
             if isinstance(statement, For):
-                yield For(
-                    statement.index,
-                    statement.count,
-                    self.kept(statement.body),
-                    statement.parallel,
-                    statement.site,
-                )
+                yield replaced(statement, body=self.kept(statement.body))
             elif isinstance(statement, While):
                 yield While(statement.condition, self.kept(statement.test), self.kept(statement.body))
             elif isinstance(statement, If):

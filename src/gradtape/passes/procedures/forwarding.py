@@ -185,13 +185,7 @@ class _OverwrittenStores:
 
     def _inner(self, statement: Statement) -> Statement:
         if isinstance(statement, For):
-            return For(
-                statement.index,
-                statement.count,
-                self.block(statement.body),
-                statement.parallel,
-                statement.site,
-            )
+            return replaced(statement, body=self.block(statement.body))
         if isinstance(statement, While):
             return While(statement.condition, self.block(statement.test), self.block(statement.body))
         if isinstance(statement, If):

@@ -136,7 +136,7 @@ class _Fusion:
         if isinstance(statement, For):
             body = self._block_in(statement, True, statement.body)
             if self.count > count:
-                return For(statement.index, statement.count, body, statement.parallel, statement.site)
+                return replaced(statement, body=body)
         elif isinstance(statement, While):
             test = self._block_in(statement, True, statement.test)
             body = self._block_in(statement, True, statement.body)

@@ -133,15 +133,7 @@ class _Interchange:
             if changed is not None:
                 self.count += 1
                 return changed
-            return [
-                For(
-                    statement.index,
-                    statement.count,
-                    self._in(statement, True),
-                    statement.parallel,
-                    statement.site,
-                )
-            ]
+            return [replaced(statement, body=self._in(statement, True))]
         if isinstance(statement, If):
             return [If(statement.condition, self._in(statement, True), self._in(statement, False))]
         if isinstance(statement, While):

@@ -95,15 +95,7 @@ class _Blocking:
             if products:
                 self.count += 1
                 return self._blocked(statement, products)
-            return [
-                For(
-                    statement.index,
-                    statement.count,
-                    self.block(statement.body),
-                    statement.parallel,
-                    statement.site,
-                )
-            ]
+            return [replaced(statement, body=self.block(statement.body))]
         if isinstance(statement, If):
             return [If(statement.condition, self.block(statement.then), self.block(statement.otherwise))]
         if isinstance(statement, While):

@@ -37,27 +37,28 @@ REMEDY: Final = (
 )
 
 
-def traced_parts(
-    item: Any, depth: int = DEPTH, seen: set[int] | None = None, *, every: bool = False
-) -> Iterator[Handle]:
+def traced_parts(item: Any, *, every: bool = False) -> Iterator[Handle]:
     """Return the traced arrays that an argument is, holds, or may read if it is a function of the user's; `every` array if asked for."""
-    seen = set() if seen is None else seen
-    if isinstance(item, Handle):
-        value = item.value
-        if (
-            every
-            or any(tag.recording and not isinstance(tag, Trace) for tag in value.tags)
-            or (abstracting_trace(value) is not None)
-        ):
-            yield item
-        return
-    if depth == 0 or id(item) in seen or type(item) in PLAIN:
-        return
-    seen.add(id(item))
-    is_container = isinstance(item, list | tuple | set | frozenset | dict | functools.partial | MethodType)
-    for part in _parts(item):
-        yield from traced_parts(part, depth if is_container else depth - 1, seen, every=every)
+    pending: list[tuple[Any, int]] = [(item, DEPTH)]  # containers may be nested deeper than Python's stack
+    seen: set[int] = set()
+    while pending:
+        part, depth = pending.pop()
+        if isinstance(part, Handle):
+            value = part.value
+            if (
+                every
+                or any(tag.recording and not isinstance(tag, Trace) for tag in value.tags)
+                or abstracting_trace(value) is not None
+            ):
+                yield part
+        elif depth and id(part) not in seen and type(part) not in PLAIN:
+            seen.add(id(part))
+            below = depth if isinstance(part, CONTAINERS) else depth - 1
+            pending.extend([(inner, below) for inner in reversed(_parts(part))])
 
+
+CONTAINERS: Final = (list, tuple, set, frozenset, dict, functools.partial, MethodType)
+"""Types of objects that do not count for the depth."""
 
 PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, ModuleType})
 """Types of objects that hold no arrays."""

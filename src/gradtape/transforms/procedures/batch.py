@@ -24,6 +24,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.traversal import walk
+from gradtape.records import replaced
 
 Part: TypeAlias = tuple[Pointer, Value]
 """Where the array of one element begins in that of all elements: a pointer and an offset."""
@@ -113,13 +114,7 @@ def _moved(statement: Statement, parts: dict[Pointer, Part]) -> Statement:
         whole, offset = parts[statement.pointer]
         return Store(whole, offset + statement.index, statement.value, statement.site)
     if isinstance(statement, For):
-        return For(
-            statement.index,
-            statement.count,
-            _all_moved(statement.body, parts),
-            statement.parallel,
-            statement.site,
-        )
+        return replaced(statement, body=_all_moved(statement.body, parts))
     if isinstance(statement, While):
         test, body = _all_moved(statement.test, parts), _all_moved(statement.body, parts)
         return While(statement.condition, test, body)

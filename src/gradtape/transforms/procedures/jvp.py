@@ -28,6 +28,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names
+from gradtape.records import replaced
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.observers import derivative_site
@@ -128,7 +129,7 @@ class _ForwardMode:
         """Append a statement and the one for tangents."""
         build, shadows = self._build, self._shadows
         if isinstance(statement, For):
-            loop = For(statement.index, statement.count, [], statement.parallel, statement.site)
+            loop = replaced(statement, body=[])
             build.append(loop)
             with build.block(loop.body):
                 self._push_block(statement.body)

@@ -304,7 +304,7 @@ def _kept(statements: Sequence[Statement], used: set[Content], read: set[Variabl
         if isinstance(statement, For):
             body = _kept(statement.body, used, read)
             if body:
-                found.append(For(statement.index, statement.count, body, statement.parallel, statement.site))
+                found.append(replaced(statement, body=body))
         elif isinstance(statement, While):
             test, body = _kept(statement.test, used, read), _kept(statement.body, used, read)
             found.append(While(statement.condition, test, body))

@@ -41,6 +41,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, names, roots, walk
+from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import empty_sum
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.adjoint import Adjoint
@@ -269,7 +270,7 @@ class _ReverseMode:
         if inner and inner[0] in self.reruns and inner[0] in self._plan.live and self._keeps:
             self._append_checkpoints(self.reruns[inner[0]])
         elif isinstance(statement, For):
-            loop = For(statement.index, statement.count, [], statement.parallel, statement.site)
+            loop = replaced(statement, body=[])
             build.append(loop)
             with build.block(loop.body):
                 self._append_forward(inner[0])
