@@ -1,6 +1,4 @@
-"""Gradients over 10 million rows on two local workers: ``python -P benchmarks/clusters.py [ROWS]``.
-
-Without ``-P`` Dask would take ``benchmarks/sparse.py`` for the package sparse.
+"""Gradients over 10 million rows on two local workers: ``python benchmarks/clusters.py [ROWS]``.
 
 Prints the time of a step, and how much more it is than the work of the partitions: their gradients, which each worker computes one after
 the other for those that it holds, while the other one does the same; the sum of both is divided by the workers. Steps and this work take
@@ -20,7 +18,7 @@ import numpy as np
 from distributed import Client, LocalCluster, wait
 
 import gradtape as gt
-from gradtape.api.clusters.placement import shares
+from gradtape.api.clusters.placement import placement
 
 WORKERS, COLUMNS, CLUSTERS, ROUNDS = 2, 10, 5, 15
 
@@ -73,7 +71,7 @@ def main() -> None:
             for name, (function, params) in works.items():
                 both = gt.dask.value_and_grad(function)
                 both(params, data)
-                held = shares([[part] for part in data.to_delayed().ravel()])
+                held = placement([[part] for part in data.to_delayed().ravel()])
                 assert held is not None  # all partitions are in memory
                 steps, alone, slowest = [], [], []
                 for number in range(ROUNDS + 1):
@@ -81,7 +79,7 @@ def main() -> None:
                     both(params, data)
                     steps.append(time.perf_counter() - begin)
                     work = (name, function, params)
-                    waiting = [share.submit(_alone, f"alone-{uuid.uuid4()}", work) for share in held]
+                    waiting = held.submit(_alone, f"alone-{uuid.uuid4()}", [(work,)] * len(held.shares))
                     seconds = client.gather(waiting)
                     alone.append(sum(seconds) / WORKERS)
                     slowest.append(max(seconds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -22,6 +24,8 @@ from distributed import Client, LocalCluster, wait
 from numpy.testing import assert_allclose, assert_array_equal
 
 import gradtape as gt
+from gradtape.api.clusters import reduction
+from gradtape.api.clusters.placement import Placement
 from gradtape.api.clusters.reduction import Distributed
 from gradtape.api.clusters.shared import _arrived
 from gradtape.errors import ArgumentError, ShapeError
@@ -280,17 +284,70 @@ def test_cluster_gives_the_same_bits_whatever_dies(
     assert value == expected
     assert_array_equal(gradient, slope)
 
-    def die_in_a_step(w: Any, x: Any) -> Any:
+    def die_in_a_step(w: Any, x: Any, one: float) -> Any:
         if Path(flag).exists():
             Path(flag).unlink()
             os.kill(os.getpid(), signal.SIGKILL)
-        return misfit(w, x)
+        return one * misfit(w, x)
 
     wait(held := x.persist())
-    value, gradient = gt.dask.value_and_grad(die_in_a_step)(w, held)
-    assert not Path(flag).exists()
-    assert value == expected
-    assert_array_equal(gradient, slope)
+    both = gt.dask.value_and_grad(die_in_a_step)
+    for one in (
+        1.0,
+        1,
+    ):  # a step by tasks, and one without, after which tasks do the work again; each is traced
+        value, gradient = both(w, held, one)
+        assert not Path(flag).exists()
+        assert value == expected
+        assert_array_equal(gradient, slope)
+        wait(held)
+        assert both._last is not None
+        both._last = both._last._replace(seconds=0.0)  # as if it had not compiled
+        Path(flag).touch()
+
+
+def test_short_steps_are_made_without_tasks(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def misfit(w: Any, x: Any) -> Any:
+        if len(w) > 3:
+            raise ValueError("too many weights")
+        return np.sum(np.tanh(x @ w) ** 2)
+
+    w, both = W["w"], gt.dask.value_and_grad(misfit)
+    held = da.from_array(X, chunks=(7, 3)).persist()
+    wait(held)
+    expected, slope = both(w, held)
+    value, gradient = both(w, held)  # compiled now
+    with monkeypatch.context() as patch:
+        patch.setattr(Placement, "submit", None)
+        value, gradient = both(w, held)
+        assert value == expected
+        assert_array_equal(gradient, slope)
+    with monkeypatch.context() as patch:
+        patch.setattr(reduction, "SHORT_STEP", 0.0)
+        patch.setattr(Placement, "run", None)
+        assert both(w, held)[0] == expected
+    with pytest.raises(ValueError, match="too many weights"):
+        both(np.ones(4), held)
+    other = da.from_array(2 * X, chunks=(7, 3)).persist()
+    wait(other)
+    assert both(w, other)[0] == pytest.approx(np.sum(np.tanh(2 * X @ w) ** 2))
+    assert both(w, held)[0] == expected
+    assert pickle.loads(cloudpickle.dumps(both))(w, held)[0] == expected
+
+
+def test_a_part_that_its_worker_lacks_is_found_by_tasks(client: Client) -> None:
+    w, both = W["w"], gt.dask.grad(lambda w, x: np.sum(np.tanh(x @ w)))
+    workers = list(client.ncores())
+    held = [client.scatter(X[50 * i : 50 * (i + 1)], workers=[workers[i]]) for i in range(2)]
+    expected = both(w, held)
+    both(w, held)
+    here, there = both._last.placement.shares
+    moved = both._last.placement._replace(
+        shares=[here._replace(worker=there.worker), there._replace(worker=here.worker)]
+    )
+    both._last = both._last._replace(placement=moved, seconds=0.0)
+    assert_array_equal(both(w, held), expected)
+    assert both._last.placement.shares != moved.shares  # where the parts are was asked again
 
 
 def test_threads_share_work() -> None:

@@ -8,15 +8,17 @@ in this process: the same numbers are added in the same order.
 from __future__ import annotations
 
 import copy
+import math
+import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from dask.delayed import Delayed, delayed
 
 from gradtape.api.clusters.partitions import Block, BlockForm, partitions, rows
-from gradtape.api.clusters.placement import Share, shares
+from gradtape.api.clusters.placement import Placement, current_client, keys_of, placement
 from gradtape.api.clusters.shared import Shared
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import value_and_grad
@@ -35,6 +37,26 @@ MOST_GATHERED: Final = 2**24
 
 FAN_IN: Final = 8
 """Results that one task adds. The tree is the same for any number of workers, and so are the rounding errors."""
+
+SHORT_STEP: Final = 0.25
+"""Seconds of work below which a step is made without tasks: two tasks take Dask 10 to 20 ms, which are more than a tenth of it."""
+
+
+class Step(NamedTuple):
+    """A step over blocks that the workers hold.
+
+    Attributes
+    ----------
+    placement : Placement
+    futures : list of Future
+        Those of its tasks.
+    seconds : float
+        How long the thread worked that took longest.
+    """
+
+    placement: Placement
+    futures: list[Any]
+    seconds: float
 
 
 class Distributed:
@@ -59,8 +81,7 @@ class Distributed:
         self._shared = Shared(transform, function)
         self._evaluate = _weighted if weighted else _evaluated
         self._combine = combine
-        self._last: list[Any] = []
-        """The futures of the last step."""
+        self._last: Step | None = None
 
     def then(self, last: Callable[[Any], Any]) -> Self:
         """Return this function, followed by another one."""
@@ -81,37 +102,58 @@ class Distributed:
     def of_blocks(self, blocks: Sequence[Block], params: Any, *args: Any) -> Any:
         """Compute the result over blocks."""
         size = sum([np.asarray(leaf).nbytes for leaf in flatten(params)[0]])
-        found = shares([block.parts for block in blocks]) if size * len(blocks) <= MOST_GATHERED else None
-        if found is None:
-            result = self._delayed(blocks, params, *args)
-            compute: Callable[[], Any] = result.compute  # which is not typed
-            return compute()
-        return self._of_shares(found, [block.form for block in blocks], params, *args)
+        if size * len(blocks) <= MOST_GATHERED:
+            parts = self._without_tasks(blocks, params, args) or self._by_shares(blocks, params, args)
+            if parts is not None:
+                return self._combine(_called, uuid.uuid4().hex, parts)
+        result = self._delayed(blocks, params, *args)
+        compute: Callable[[], Any] = result.compute  # which is not typed
+        return compute()
 
-    def _of_shares(self, found: Sequence[Share], forms: Sequence[BlockForm], params: Any, *args: Any) -> Any:
-        """Compute the result by one task for each share of the blocks."""
-        run = uuid.uuid4().hex
-        arguments = _Content((params, args))
-        waiting = [
-            share.submit(
-                _of_all,
-                f"{self.__name__}-{run}-{number}",
-                self._evaluate,
-                _Content(self._shared),
-                arguments,
-                [forms[block] for block in share.blocks],
-            )
-            for number, share in enumerate(found)
+    def _without_tasks(self, blocks: Sequence[Block], params: Any, args: Any) -> list[Any] | None:
+        """Return what the blocks give, by messages to the workers; None unless the last step was over the same blocks, and short."""
+        last = self._last
+        if last is None or last.seconds > SHORT_STEP:
+            return None
+        held = last.placement
+        if held.client is not current_client() or held.keys != keys_of([block.parts for block in blocks]):
+            return None
+        made = held.run(_of_all, self._calls(held, blocks, params, args))
+        return None if made is None else self._parts(last, made)
+
+    def _by_shares(self, blocks: Sequence[Block], params: Any, args: Any) -> list[Any] | None:
+        """Return what the blocks give, by one task for each share of them; None unless the workers hold all of them."""
+        held = placement([block.parts for block in blocks])
+        if held is None:
+            return None
+        futures = held.submit(
+            _of_all, f"{self.__name__}-{uuid.uuid4().hex}", self._calls(held, blocks, params, args)
+        )
+        # The futures of the step before are let go while the workers compute. A client waits 10 ms after a message before it sends the
+        # next one: that these results are needed no longer would hold up the tasks of the next step.
+        self._last = Step(held, futures, math.inf)
+        results = held.client.gather(futures)  # all at once: each request takes a turn of the network
+        return self._parts(self._last, results)
+
+    def _calls(
+        self, held: Placement, blocks: Sequence[Block], params: Any, args: Any
+    ) -> list[tuple[Any, ...]]:
+        """Return the arguments of the calls for the shares."""
+        program, arguments = _Content(self._shared), _Content((params, args))
+        return [
+            (self._evaluate, program, arguments, [blocks[block].form for block in share.blocks])
+            for share in held.shares
         ]
-        # Those of the step before are let go while the workers compute. A client waits 10 ms after a message before it sends the next one:
-        # that these results are needed no longer would hold up the tasks of the next step.
-        self._last[:] = waiting
-        parts: list[Any] = [None] * len(forms)
-        made = found[0].client.gather(waiting)  # all at once: each request takes a turn of the network
-        for share, results in zip(found, made, strict=True):
+
+    def _parts(self, step: Step, made: Sequence[tuple[float, list[Any]]]) -> list[Any]:
+        """Return what the blocks give, in their order, and keep what the next step needs to know of this one."""
+        self._last = step._replace(seconds=max([seconds for seconds, _ in made]))
+        held = step.placement
+        parts: list[Any] = [None] * len(held.keys)
+        for share, (_, results) in zip(held.shares, made, strict=True):
             for block, part in zip(share.blocks, results, strict=True):
                 parts[block] = part
-        return self._combine(_called, run, parts)
+        return parts
 
     def _delayed(self, blocks: Sequence[Block], params: Any, *args: Any) -> Delayed:
         """Return the delayed result over blocks."""
@@ -132,6 +174,9 @@ class Distributed:
         ]
         result: Delayed = self._combine(task, run, parts)
         return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last": None}  # what belongs to the client of this process
 
     def __repr__(self) -> str:
         return f"<gradtape.dask.{self.__name__}>"
@@ -178,12 +223,14 @@ def _of_all(
     arguments: _Content,
     forms: Sequence[BlockForm],
     *parts: Any,
-) -> list[Any]:
-    """Return what several blocks give."""
+) -> tuple[float, list[Any]]:
+    """Return how long this takes, in seconds, and what several blocks give."""
+    begin = time.perf_counter()
     rest = iter(parts)
-    return [
+    made = [
         evaluate(program, arguments, form.assemble, *[next(rest) for _ in form.converters]) for form in forms
     ]
+    return time.perf_counter() - begin, made
 
 
 def in_tree(combine: Callable[..., Any], call: Call, run: str, parts: list[Any]) -> Any:

@@ -1,6 +1,6 @@
 """Sparse Jacobians and Hessians: gradtape, assembly by hand, dense derivatives, and CasADi.
 
-    python benchmarks/sparse.py [--quick] [--bundles ba1,ba3] [--tools gradtape,hand,dense,casadi] [--out SPARSE.md]
+    python benchmarks/sparsity.py [--quick] [--bundles ba1,ba3] [--tools gradtape,hand,dense,casadi] [--out SPARSE.md]
 
 Bundle adjustment has the sizes of ADBench and GradBench, with numbers of its own: like theirs, observation i sees camera i modulo
 n and point i modulo m. By hand means that the pattern is known and written down: per-observation blocks from
