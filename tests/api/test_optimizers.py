@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 from typing import Any
 
 import numpy as np
@@ -270,3 +272,29 @@ def test_wrong_arguments() -> None:
     expect(errors.DtypeError, lambda: optimizer.init(np.array([1, 2])), "int64")
     expect(errors.DtypeError, lambda: optimizer.init({"w": "x"}), "str")
     expect(errors.DtypeError, lambda: optimizer.init(w), "Variable", "apply_gradients")
+
+
+@optimizers
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_copies_go_on_with_the_state(make: Any, copied: Any) -> None:
+    w, optimizer = gt.Variable(PAIR), make()
+    for _ in range(3):
+        optimizer.minimize(lambda: bowl(w), [w])
+    v, other = copied((w, optimizer))
+    for _ in range(2):
+        optimizer.minimize(lambda: bowl(w), [w])
+    assert len(other.variables) == len(optimizer.variables) and int(other.iterations) == 3
+    for _ in range(2):
+        other.minimize(lambda: bowl(v), [v])
+    np.testing.assert_array_equal(v, w)
+
+
+def test_a_copy_of_the_optimiser_alone_is_for_the_same_variables() -> None:
+    w, optimizer = gt.Variable(PAIR), gt.optimizers.Momentum(0.1)
+    optimizer.minimize(lambda: bowl(w), [w])
+    start, other = w.numpy(), copy.deepcopy(optimizer)
+    optimizer.minimize(lambda: bowl(w), [w])
+    expected = w.numpy()
+    w.assign(start)
+    other.minimize(lambda: bowl(w), [w])
+    np.testing.assert_array_equal(w, expected)

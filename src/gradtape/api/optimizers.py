@@ -6,10 +6,11 @@ arrays the state is an argument and a result: `init` makes it, and `update` retu
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from weakref import ref
 
 import numpy as np
@@ -52,6 +53,26 @@ class Optimizer(ABC):
         settings = [f"{name}={getattr(self, f'_{name}')!r}" for name in self.settings]
         settings.insert(0, f"learning_rate={self._rate!r}")
         return f"{type(self).__name__}({', '.join(settings)})"
+
+    def _owned(self) -> list[tuple[Variable, tuple[Variable, ...]]]:
+        """Return the variables that were changed and are alive, with their slots."""
+        found = [(owner(), slots) for owner, slots in self._slots.values()]
+        return [(owner, slots) for owner, slots in found if owner is not None]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_slots": self._owned()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._slots = {owner.serial: (ref(owner), slots) for owner, slots in state["_slots"]}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a copy with slots of its own, for the copies of variables that were copied before it, or else for the variables."""
+        made = memo[id(self)] = object.__new__(type(self))
+        owned = [(memo.get(id(owner), owner), copy.deepcopy(slots, memo)) for owner, slots in self._owned()]
+        rest = {name: copy.deepcopy(value, memo) for name, value in vars(self).items() if name != "_slots"}
+        made.__setstate__(rest | {"_slots": owned})
+        return made
 
     @abstractmethod
     def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:

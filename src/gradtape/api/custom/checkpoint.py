@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.custom.call import Operands, name_of, named
+from gradtape.api.custom.call import Operands, name_of
 from gradtape.api.operands import traceable_operand
 from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.pickling import Wrapper, pickled_as_call
 from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import TapeError
 from gradtape.ir.builder import emit, here, keep_names
@@ -29,7 +30,8 @@ from gradtape.transforms.vjp import vjp_with_observers
 from gradtape.trees import flatten, tree_map, unflatten
 
 
-def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+@pickled_as_call
+def recompute_grad(function: Callable[..., Any]) -> Wrapper:
     """Return a function whose intermediate values are not kept for its gradient, but computed again.
 
     Parameters
@@ -86,7 +88,7 @@ def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
         outs = custom_call(values, inputs, rule)
         return unflatten(spec, [Array(out) for out in outs])
 
-    return named(recomputed, function)
+    return Wrapper(recomputed, function)
 
 
 class _Again(Rule):

@@ -21,6 +21,7 @@ from gradtape.api.custom.call import (
 )
 from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.pickling import Call, Wrapper, pickled_as_call
 from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import RuleError, ShapeError, counted, kind_of
 from gradtape.ir.builder import here
@@ -110,7 +111,9 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
         rule = GradientRule(name, operands, grad_fn, again, variables)
         return attached(outputs, operands, tuple(accessed.values()), rule)
 
-    return named(decorated, function)
+    made = Wrapper(decorated, function)
+    made.made_by = Call(custom_gradient, (function,), {})
+    return made
 
 
 class GradientRule(ReverseRule):
@@ -248,7 +251,8 @@ def _split(result: Any, name: str) -> tuple[Any, Callable[..., Any]]:
     return result[0], result[1]
 
 
-def grad_pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
+@pickled_as_call
+def grad_pass_through(function: Callable[..., Any]) -> Wrapper:
     """Return a function that computes `function` and has the gradient of the identity.
 
     Parameters
@@ -304,7 +308,7 @@ def grad_pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
 
         return body(*args, **kwargs), handed_on
 
-    return named(custom_gradient(named(with_identity, function)), function)
+    return Wrapper(custom_gradient(named(with_identity, function)), function)
 
 
 def _listed(shapes: Sequence[Shape | None]) -> str:

@@ -24,6 +24,7 @@ from gradtape.api.custom.call import (
 )
 from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.pickling import Call, Repeatable, reduced
 from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import ArgumentError, RuleError
 from gradtape.ir.builder import here
@@ -37,7 +38,7 @@ from gradtape.trace.source.sites import user_site
 from gradtape.trees import TreeSpec, flatten, flatten_with_none, unflatten
 
 
-class _WithRule(ABC):
+class _WithRule(Repeatable, ABC):
     """A function whose derivative rule is attached after it has been made."""
 
     def __init__(self, function: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
@@ -58,7 +59,17 @@ class _WithRule(ABC):
         self._nondiff = positions
         self._positions = _positional(function)
         self._name = name_of(function)
+        self._rules_given: tuple[str, tuple[Any, ...]] | None = None
+        """The method that has set the rules, and its arguments."""
+        self.made_by = Call(type(self), (function, nondiff_argnums), {})
         named(self, function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduced(self, self._rules_given)
+
+    def __setstate__(self, state: tuple[str, tuple[Any, ...]]) -> None:
+        method, rules = state
+        getattr(self, method)(*rules)
 
     def __repr__(self) -> str:
         return f"<gradtape.{type(self).__name__} of {self._name}>"
@@ -168,7 +179,7 @@ class custom_jvp(_WithRule):
             structure and shapes of the primals (zeros where there is none).
         """
         check_callable(rule, "defjvp")
-        self._rule = recordable_body(rule)
+        self._rule, self._rules_given = recordable_body(rule), ("defjvp", (rule,))
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
@@ -204,7 +215,7 @@ class custom_jvp(_WithRule):
                     total = term if total is None else total + term
             return output, total
 
-        self._rule = combined
+        self._rule, self._rules_given = combined, ("defjvps", rules)
 
     def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
         if self._rule is None:
@@ -261,7 +272,7 @@ class custom_vjp(_WithRule):
         """
         check_callable(fwd, "defvjp")
         check_callable(bwd, "defvjp")
-        self._rules = recordable_body(fwd), recordable_body(bwd)
+        self._rules, self._rules_given = (recordable_body(fwd), recordable_body(bwd)), ("defvjp", (fwd, bwd))
 
     def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
         if self._rules is None:

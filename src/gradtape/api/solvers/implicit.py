@@ -23,6 +23,7 @@ from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import jacobian
 from gradtape.api.transforms.gradient import jvp
+from gradtape.api.transforms.pickling import Wrapper, pickled_as_call
 from gradtape.errors import ArgumentError, ConcretizationError, ShapeError
 from gradtape.ir.body import bodies_of
 from gradtape.ir.types import is_inexact
@@ -123,7 +124,8 @@ def _chord(residual: Callable[[Any], Any], root: Any, elementwise: bool) -> Any:
     return root + (x - stop_gradient(x))
 
 
-def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> Callable[..., Any]:
+@pickled_as_call
+def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> Wrapper:
     """Return a solver with the derivatives that the equations give to their root.
 
     Parameters
@@ -203,10 +205,11 @@ def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> C
         vector = np.concatenate([np.reshape(leaf, -1) for leaf in leaves])
         return _parted(attach_derivative(residual, vector), shapes, spec)
 
-    return solve
+    return Wrapper(solve, solve)
 
 
-def custom_fixed_point(function: Callable[..., Any], solver: Callable[..., Any]) -> Callable[..., Any]:
+@pickled_as_call
+def custom_fixed_point(function: Callable[..., Any], solver: Callable[..., Any]) -> Wrapper:
     """Return a solver with the derivatives that ``x = function(x, *args)`` gives to the fixed point.
 
     Parameters

@@ -14,6 +14,7 @@ from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import target_value
 from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.api.transforms.pickling import Repeatable, pickled_as_call, reduced
 from gradtape.api.transforms.recording import (
     differentiable,
     differentiable_leaves,
@@ -33,6 +34,7 @@ from gradtape.errors import (
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, literal
 from gradtape.ops.core.indexing import gather_row
+from gradtape.runtime.compile.cache import Shipment, receive
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
@@ -46,7 +48,7 @@ MODES: Final = ("auto", "fwd", "rev", "both")
 PATTERNS: Final = ("global", "local")
 
 
-class SparseTransform:
+class SparseTransform(Repeatable):
     """A function that computes a sparse matrix of derivatives. Made by `sparse_jacobian` and `sparse_hessian`.
 
     It is called with the arguments of the function. The first call with arguments of other shapes, or with other index arrays,
@@ -60,6 +62,12 @@ class SparseTransform:
         self._has_aux = has_aux
         self.__name__ = compiled.__name__
         self.__wrapped__ = compiled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduced(self, self._compiled.shipment())
+
+    def __setstate__(self, state: Shipment) -> None:
+        receive(state)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the matrix; a tuple of matrices for several arguments; with ``has_aux`` a pair of that and aux."""
@@ -136,6 +144,7 @@ class Layout:
         return [Array(data if block.is_whole else block.taken(data)) for block in self.blocks]
 
 
+@pickled_as_call
 def sparse_jacobian(
     function: Callable[..., Any],
     argnums: Positions = None,
@@ -222,6 +231,7 @@ def sparse_jacobian(
     return _transform(function, argnums, argnames, has_aux, mode, pattern, caller, chunk_size, memory)
 
 
+@pickled_as_call
 def sparse_hessian(
     function: Callable[..., Any],
     argnums: Positions = None,

@@ -12,7 +12,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.low_level_callable import low_level_callable
 from gradtape.api.transforms.numba_type import numba_type
 from gradtape.api.transforms.out_arrays import has_out, written
-from gradtape.api.transforms.pickling import Call, reduced
+from gradtape.api.transforms.pickling import Call, reduced, shipment_of
 from gradtape.config import TraceSettings, config, on_change, trace_settings
 from gradtape.errors import DtypeError, InternalError, note_recursion
 from gradtape.habits import FUNCTION as FUNCTION_HABITS
@@ -100,10 +100,20 @@ class Jitted(_Callable[P, R_co]):
         _everyone.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reduced(self, [made.program.kernel for made in self.site.specialisations()])
+        return reduced(self, self.shipment())
 
     def __setstate__(self, state: Shipment) -> None:
         receive(state)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Take the name that a class gives it, as a method has one: bound methods are pickled by it."""
+        if not self.__name__.isidentifier():  # "grad(loss)"
+            self.__name__, self.__qualname__ = name, f"{owner.__qualname__}.{name}"
+            self.__module__ = owner.__module__
+
+    def shipment(self) -> Shipment:
+        """Return the object code of all traces."""
+        return shipment_of([made.program.kernel for made in self.site.specialisations()])
 
     def __repr__(self) -> str:
         count = self.site.traces

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import pickle
 import sys
+import types
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
-from gradtape.runtime.compile.cache import ship
+from gradtape.runtime.compile.cache import Shipment, ship
 from gradtape.runtime.compile.kernel import Kernel
 
 
@@ -25,16 +28,42 @@ class Call(NamedTuple):
 class Made(Protocol):
     """A function that may know the call that made it."""
 
-    __module__: str
-    __qualname__: str
     made_by: Call | None
 
 
 P = ParamSpec("P")
 F = TypeVar("F", bound=Made)
 
-BY_VALUE: Final = ("cloudpickle", "dill", "joblib.externals.cloudpickle", "numba.cloudpickle")
-"""Packages whose picklers write the functions of ``__main__`` as code: scripts and notebooks send them to processes without them."""
+
+class Repeatable:
+    """An object that a transform has made: it is pickled by its name in a module, or else as the call of the transform."""
+
+    made_by: Call | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduced(self)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Self:
+        return self
+
+
+class Wrapper(Repeatable):
+    """A function that runs in place of the user's and shows itself as that one, in Python code: its closure need not be pickled."""
+
+    def __init__(self, run: Callable[..., Any], function: Callable[..., Any]) -> None:
+        # A jitted function keeps its name in its __dict__, which must not overwrite ours.
+        with suppress(AttributeError, TypeError):
+            functools.update_wrapper(self, function, updated=())
+        self._run = run
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
 
 
 def pickled_as_call(transform: Callable[P, F]) -> Callable[P, F]:
@@ -49,22 +78,21 @@ def pickled_as_call(transform: Callable[P, F]) -> Callable[P, F]:
     return remembering
 
 
-def reduced(function: Made, kernels: Iterable[Kernel]) -> tuple[Any, ...]:
-    """Return how a function is pickled: by its name in its module, as functions are, or else as the call that made it, with the object
-    code of its kernels.
-    """
-    module, name = function.__module__, function.__qualname__
-    if _has_name(function, module, name) and not (module == "__main__" and _is_pickled_by_value()):
-        return named, (module, name)
+def reduced(function: Made, state: Any = None) -> tuple[Any, ...]:
+    """Return how a function is pickled: by its name in its module, as functions are, or else as the call that made it, with a state."""
+    found = _name_of(function)
+    if found is not None and not _is_pickled_by_value(found[0]):
+        return named, found
     if function.made_by is None:
         raise pickle.PicklingError(
-            f"{function!r} is neither found by its name {module}.{name} nor was it made by a transform of gradtape"
+            f"{function!r} is neither found by its name in a module nor was it made by a transform of gradtape"
         )
-    return (
-        called,
-        tuple(function.made_by),
-        ship(dict.fromkeys([key for kernel in kernels for key in kernel.keys])),
-    )
+    return called, tuple(function.made_by), state
+
+
+def shipment_of(kernels: Iterable[Kernel]) -> Shipment:
+    """Return the object code of kernels, which travels with their functions."""
+    return ship(dict.fromkeys([key for kernel in kernels for key in kernel.keys]))
 
 
 def named(module: str, name: str) -> Any:
@@ -77,19 +105,27 @@ def called(transform: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     return transform(*args, **kwargs)
 
 
-def _has_name(function: Any, module: str, name: str) -> bool:
-    try:
-        return attrgetter(name)(sys.modules[module]) is function
-    except (AttributeError, KeyError):
+def _name_of(function: Any) -> tuple[str, str] | None:
+    """Return the module and the name under which it has a function: the function's own, or that of the function which it decorates."""
+    for each in (function, inspect.unwrap(function)):
+        module, name = str(getattr(each, "__module__", "")), str(getattr(each, "__qualname__", ""))
+        with suppress(AttributeError, KeyError):
+            if attrgetter(name)(sys.modules[module]) is function:
+                return module, name
+    return None
+
+
+def _is_pickled_by_value(module: str) -> bool:
+    """Return whether the pickler at work takes the functions of a module as code: cloudpickle and dill do so for those of ``__main__``, so
+    that scripts and notebooks send them to processes without them. They tell nobody, so their frames are looked for: many packages have a
+    copy of cloudpickle.
+    """
+    known: set[str] = getattr(sys.modules.get("cloudpickle"), "list_registry_pickle_by_value", set)()
+    if module != "__main__" and not any(module == name or module.startswith(f"{name}.") for name in known):
         return False
-
-
-def _is_pickled_by_value() -> bool:
-    """Return whether the pickler at work takes the functions of ``__main__`` as code. It tells nobody, so its frames are looked for."""
     frame = sys._getframe(1)
     while (outer := frame.f_back) is not None:
         frame = outer
-        package = frame.f_globals.get("__name__", "")
-        if any(package == name or package.startswith(f"{name}.") for name in BY_VALUE):
+        if not {"cloudpickle", "dill"}.isdisjoint(frame.f_globals.get("__name__", "").split(".")):
             return True
     return False
