@@ -80,7 +80,8 @@ class GradtapeError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Code, which a place in it refers to, stays in its process.
         where = None if self.where is None else str(self.where)
-        return _again, (type(self), self.what, where, self.why, self.remedy)
+        notes = getattr(self, "__notes__", None)
+        return _again, (type(self), self.what, where, self.why, self.remedy), notes and {"__notes__": notes}
 
 
 def _again(kind: type[GradtapeError], what: str, where: str | None, why: str, remedy: str) -> GradtapeError:

@@ -6,6 +6,7 @@ the same for any number of workers, and where work is done again because a worke
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any, Literal
@@ -57,9 +58,9 @@ def value_and_grad(function: Function, *, reduce: Reduce = "sum") -> Distributed
     Returns
     -------
     Distributed
-        ``f(params, data, *args)`` returns ``(value, gradient)``; the gradient has the containers and shapes of `params`. `data` is a
-        `dask.array`, a `dask.dataframe`, a tuple or dict of these, or a list of delayed partitions; arrays are divided along their first
-        axis. ``f.delayed(params, data, *args)`` returns the result as a `dask.delayed.Delayed`.
+        ``f(params, data, *args, **kwargs)`` returns ``(value, gradient)``; the gradient has the containers and shapes of `params`. `data`
+        is a `dask.array`, a `dask.dataframe`, a tuple or dict of these, or a list of delayed partitions; arrays are divided along their
+        first axis. ``f.delayed(params, data, *args, **kwargs)`` returns the result as a `dask.delayed.Delayed`.
 
     Raises
     ------
@@ -240,8 +241,8 @@ def minimize(
     args : tuple
         Further arguments of `fun`.
     method : str, default "L-BFGS-B"
-        A method of `scipy.optimize.minimize` that takes gradients. "Newton-CG", "trust-ncg" and "trust-krylov" get products of the
-        Hessian with vectors.
+        A method of `scipy.optimize.minimize` that takes gradients. "Newton-CG", "trust-ncg", "trust-krylov" and "trust-constr" get
+        products of the Hessian with vectors.
     reduce : {"sum", "mean"} or callable, default "sum"
         As for `value_and_grad`; a callable only with methods without products of the Hessian.
     bounds : pair, scipy.optimize.Bounds or list, optional
@@ -274,10 +275,13 @@ def minimize(
     """
     caller = "gt.dask.minimize"
     known = method.lower() if isinstance(method, str) else method
-    if known not in WITH_GRADIENT or known in WITH_HESSIAN or known == "trust-constr":
+    if known not in WITH_GRADIENT or known in WITH_HESSIAN:
         raise ArgumentError(
             f"{caller}: method is {method!r}",
             where=user_site(),
+            why="it needs the matrix of second derivatives, and partitions give products with it"
+            if known in WITH_HESSIAN
+            else "",
             remedy='pass a method that takes gradients, such as "L-BFGS-B", "BFGS", "CG", "Newton-CG" or "trust-krylov"',
         )
     optimize: Any = importlib.import_module("scipy.optimize")
@@ -306,7 +310,7 @@ def minimize(
         more["hessp"] = multiplied
     if callback is not None:
         report = callback
-        more["callback"] = lambda vector: report(unknowns.nested(vector))
+        more["callback"] = lambda vector, *state: report(unknowns.nested(vector))
     with counting("minimising", "evaluation", lambda: evaluations):
         found = optimize.minimize(
             value_and_slope,
@@ -318,7 +322,10 @@ def minimize(
             options=options,
             **more,
         )
-    found.x, found.jac = unknowns.nested(found.x), unknowns.nested(found.jac)
+    slope = (
+        found.grad if known == "trust-constr" else found.jac
+    )  # which are the Jacobians of constraints there
+    found.x, found.jac = unknowns.nested(found.x), unknowns.nested(slope)
     return found
 
 
@@ -350,19 +357,21 @@ def _gradient_of(pair: Any) -> Any:
 
 
 def _hessian_product(function: Function) -> Function:
-    multiplied = product(function)
-    return jit(lambda params, block, vector, *args: multiplied(params, vector, block, *args))
+    def hvp(params: Any, block: Any, vector: Any, *args: Any, **kwargs: Any) -> Any:
+        return product(functools.partial(function, **kwargs))(params, vector, block, *args)
+
+    return jit(hvp)
 
 
 def _gauss_newton(function: Function) -> Function:
-    def multiplied(params: Any, block: Any, vector: Any, *args: Any) -> Any:
+    def gauss_newton_product(params: Any, block: Any, vector: Any, *args: Any, **kwargs: Any) -> Any:
         def residuals(params: Any) -> Any:
-            return function(params, block, *args)
+            return function(params, block, *args, **kwargs)
 
         _, pull_back = vjp(residuals, params)
         return pull_back(jvp(residuals, (params,), (vector,))[1])[0]
 
-    return jit(multiplied)
+    return jit(gauss_newton_product)
 
 
 def _jacobian_rows(function: Function) -> Function:

@@ -119,7 +119,7 @@ def test_sparse_jacobian_has_the_rows_of_all_partitions_in_order() -> None:
     assert_allclose(got.toarray(), expected)
 
 
-@pytest.mark.parametrize("method", ["L-BFGS-B", "BFGS", "Newton-CG", "trust-ncg"])
+@pytest.mark.parametrize("method", ["L-BFGS-B", "BFGS", "Newton-CG", "trust-ncg", "trust-constr"])
 def test_minimize(method: str) -> None:
     def regularised(params: Any, data: Any) -> Any:
         return mean_loss(params, data) + 0.1 * np.sum(params["w"] ** 2)
@@ -150,8 +150,76 @@ def test_data_frames_arrive_as_columns() -> None:
     both = gt.dask.value_and_grad(misfit)
     assert_allclose(both(0.7, frame[["x", "y"]]), expected, rtol=1e-12)
     assert_allclose(both(0.7, {"x": frame["x"], "y": frame["y"]}), expected, rtol=1e-12)
-    with pytest.raises(ArgumentError, match="column 'name' of a data frame has the dtype"):
-        both(0.7, frame)
+    assert_allclose(both(0.7, frame[["x", "y"]].to_delayed()), expected, rtol=1e-12)
+    records = np.zeros(100, [("x", float), ("y", float)])
+    records["x"], records["y"] = X[:, 0], Y
+    assert_allclose(both(0.7, da.from_array(records, chunks=30)), expected, rtol=1e-12)
+
+
+COLUMNS = pandas.DataFrame(
+    {
+        "name": ["a", "b"],
+        "kind": pandas.Categorical(["a", "b"]),
+        "day": pandas.date_range("2020", periods=2),
+        "lasts": pandas.to_timedelta([1, 2], "s"),
+        "maybe": pandas.array([True, None], dtype="boolean"),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("name", "select the columns"),
+        ("kind", "cat.codes"),
+        ("day", "seconds since a date"),
+        ("lasts", "total_seconds"),
+        ("maybe", "fill them"),
+    ],
+)
+def test_columns_without_numbers(name: str, remedy: str) -> None:
+    frame = dd.from_pandas(COLUMNS, npartitions=1)
+    for data in (frame[[name]], frame[name]):
+        with pytest.raises(ArgumentError, match=f"column '{name}' of a data frame has the dtype") as caught:
+            gt.dask.value_and_grad(lambda w, d: w)(0.7, data)
+        assert remedy in str(caught.value)
+
+
+def test_partitions_without_rows() -> None:
+    whole = gt.value_and_grad(mean_loss, argnums=0)(W, (X, Y))
+    uneven = ((0, 30, 0, 69, 1, 0), 3)
+    data = da.from_array(X, chunks=uneven), da.from_array(Y, chunks=uneven[:1])
+    value, gradient = gt.dask.value_and_grad(mean_loss, reduce="mean")(W, data)
+    assert_allclose(value, whole[0], rtol=1e-13)
+    assert_same(gradient, whole[1])
+    value, gradient = gt.dask.value_and_grad(loss)(W, data)
+    assert_allclose(value, loss(W, (X, Y)), rtol=1e-13)
+    kept = da.from_array(np.arange(100) < 40, chunks=30)  # chunks of unknown lengths, the last two empty
+    value, gradient = gt.dask.value_and_grad(mean_loss, reduce="mean")(W, tuple([x[kept] for x in parts()]))
+    assert_allclose(value, mean_loss(W, (X[:40], Y[:40])), rtol=1e-13)
+    with pytest.raises(ShapeError, match="no rows"):
+        gt.dask.value_and_grad(mean_loss, reduce="mean")(W, (da.zeros((0, 3)), da.zeros(0)))
+
+
+def test_errors_name_the_partition() -> None:
+    def short(w: Any, x: Any) -> Any:
+        if len(x) < 30:
+            raise KeyError("short")
+        return np.sum(x @ w)
+
+    for scheduler in ("sync", "threads"):
+        with dask.config.set(scheduler=scheduler), pytest.raises(KeyError) as caught:
+            gt.dask.value_and_grad(short)(W["w"], parts()[0])
+        assert caught.value.__notes__ == ["  partition: number 3 of 0 to 3, of float64[10, 3]"]
+
+
+def test_arguments_by_keyword() -> None:
+    assert_allclose(gt.dask.value_and_grad(loss)(W, parts(), scale=2.0)[0], 2 * loss(W, (X, Y)), rtol=1e-13)
+    vector = {"w": np.ones(3), "b": 0.0}
+    for transform in (gt.dask.hvp, gt.dask.gauss_newton_product):
+        once, twice = transform(loss)(W, parts(), vector), transform(loss)(W, parts(), vector, scale=2.0)
+        factor = 2 if transform is gt.dask.hvp else 4
+        assert_same(twice, {name: factor * part for name, part in once.items()})
 
 
 def test_lists_of_delayed_partitions() -> None:
@@ -159,6 +227,9 @@ def test_lists_of_delayed_partitions() -> None:
     def load(first: int) -> Any:
         return X[first : first + 50], Y[first : first + 50]
 
+    assert_array_equal(gt.dask.value_and_grad(loss)(W, load(0))[0], loss(W, (X[:50], Y[:50])))
+    with pytest.raises(ArgumentError, match="delayed object stands among other data"):
+        gt.dask.value_and_grad(loss)(W, (load(0), load(50)))
     value, _ = gt.dask.value_and_grad(loss)(W, [load(0), load(50)])
     assert_allclose(value, loss(W, (X, Y)), rtol=1e-13)
     later = gt.dask.value_and_grad(loss).delayed(W, [load(0), load(50)])

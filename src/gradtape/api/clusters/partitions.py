@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from dask.delayed import Delayed, delayed
 
 from gradtape.errors import ArgumentError, ShapeError, kind_of
 from gradtape.trace.source.sites import user_site
-from gradtape.trees import flatten, unflatten
+from gradtape.trees import flatten, tree_map, unflatten
 
 REMEDY = (
     "pass a dask.array, a dask.dataframe, a tuple or dict of these, or a list of dask.delayed partitions; "
     "dask.array.from_array(x, chunks=...) makes one of an array"
 )
+
+NUMBERS: Final = "bifuc"
+"""The kinds of dtypes that are numbers."""
 
 
 class Block(NamedTuple):
@@ -41,10 +44,27 @@ class BlockForm(NamedTuple):
         The containers; None where there is one part and no container.
     converters : tuple of callable or None
         What makes arrays of each part.
+    number, last : int
+        Which partition it is, and which is the last one, for errors.
     """
 
     spec: Any
     converters: tuple[Callable[[Any], Any] | None, ...]
+    number: int
+    last: int
+
+    def apply(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> Any:
+        """Return what a function gives for the block. Its errors say which block it was."""
+        block = None
+        try:
+            block = self.assemble(parts)
+            return function(block)
+        except Exception as error:
+            arrays = ", ".join(map(_type_of, flatten(block)[0]))
+            error.add_note(
+                f"  partition: number {self.number} of 0 to {self.last}, of {arrays or 'no arrays'}"
+            )
+            raise
 
     def assemble(self, parts: Sequence[Any]) -> Any:
         """Return the block."""
@@ -65,9 +85,11 @@ def partitions(data: Any, caller: str) -> list[Block]:
     ShapeError
         If its parts are not divided into the same partitions.
     """
+    if _is_delayed(data):
+        data = [data]
     if isinstance(data, list) and data and all(_is_delayed(each) for each in data):
-        whole = BlockForm(None, (None,))
-        return [Block((each if isinstance(each, Delayed) else delayed(each),), whole) for each in data]
+        parts = [(each if isinstance(each, Delayed) else delayed(each),) for each in data]
+        return _numbered(parts, None, (_with_columns,))
     leaves, spec = flatten(data)
     if not leaves:
         raise ArgumentError(f"{caller}: data is empty", where=user_site(), remedy=REMEDY)
@@ -80,8 +102,15 @@ def partitions(data: Any, caller: str) -> list[Block]:
             where=user_site(),
             remedy="divide them into the same partitions: repartition(npartitions=...) of a data frame, rechunk(...) of an array",
         )
-    form = BlockForm(None if spec.is_leaf() else spec, tuple([convert for _, convert in found]))
-    return [Block(parts, form) for parts in zip(*columns, strict=True)]
+    converters = tuple([convert for _, convert in found])
+    return _numbered(list(zip(*columns, strict=True)), None if spec.is_leaf() else spec, converters)
+
+
+def _numbered(
+    parts: Sequence[tuple[Delayed, ...]], spec: Any, converters: tuple[Callable[[Any], Any] | None, ...]
+) -> list[Block]:
+    last = len(parts) - 1
+    return [Block(each, BlockForm(spec, converters, number, last)) for number, each in enumerate(parts)]
 
 
 def rows(block: Any) -> int:
@@ -119,8 +148,20 @@ def _blocks(leaf: Any, first: Any, caller: str) -> tuple[list[Delayed], Callable
                 )
             lines = first.chunks[0]
         whole = leaf.rechunk({0: lines} | dict.fromkeys(range(1, leaf.ndim), -1))
-        return list(whole.to_delayed().ravel()), None
-    if hasattr(leaf, "to_delayed") and hasattr(leaf, "npartitions"):
+        return list(whole.to_delayed().ravel()), None if leaf.dtype.names is None else fields_of
+    if _is_delayed(leaf):
+        raise ArgumentError(
+            f"{caller}: a dask.delayed object stands among other data",
+            where=user_site(),
+            why="it has no rows that are known before it is computed",
+            remedy="pass a list of delayed partitions, each of which is a whole block, such as a pair of arrays",
+        )
+    if hasattr(leaf, "to_delayed") and hasattr(leaf, "divisions"):
+        for name, dtype in dict(leaf.dtypes).items() if leaf.ndim == 2 else [(leaf.name, leaf.dtype)]:
+            if (
+                dtype.kind not in NUMBERS and dtype.name != "category"
+            ):  # of which the workers know what they are of
+                raise _no_numbers(name, dtype, f"{caller}: ")
         return list(leaf.to_delayed()), columns_of
     raise ArgumentError(
         f"{caller}: data has {kind_of(leaf)}, which is not in partitions",
@@ -129,15 +170,49 @@ def _blocks(leaf: Any, first: Any, caller: str) -> tuple[list[Delayed], Callable
     )
 
 
+def fields_of(records: Any) -> Any:
+    """Return an array of records as a dict of its fields."""
+    names = records.dtype.names
+    return (
+        records if names is None else {name: fields_of(np.ascontiguousarray(records[name])) for name in names}
+    )
+
+
 def columns_of(frame: Any) -> Any:
     """Return a partition of a data frame as a dict of arrays by the names of the columns, that of a series as an array."""
-    if frame.ndim == 1:
-        return frame.to_numpy()
-    found = {name: frame[name].to_numpy() for name in frame.columns}
-    for name, column in found.items():
-        if column.dtype.kind not in "bifuc":
-            raise ArgumentError(
-                f"column {name!r} of a data frame has the dtype {column.dtype}",
-                remedy="select the columns with numbers before: data[['x', 'y']]",
-            )
+    if frame.ndim == 2:
+        return {name: columns_of(frame[name]) for name in frame.columns}
+    found = frame.to_numpy()
+    if found.dtype.kind not in NUMBERS:
+        raise _no_numbers(frame.name, frame.dtype)
     return found
+
+
+def _with_columns(part: Any) -> Any:
+    """Return a delayed partition with dicts of arrays in place of data frames."""
+    return tree_map(lambda leaf: columns_of(leaf) if hasattr(leaf, "to_numpy") else leaf, part)
+
+
+def _no_numbers(name: Any, dtype: Any, caller: str = "") -> ArgumentError:
+    own = f"data[{name!r}]"
+    return ArgumentError(
+        f"{caller}column {name!r} of a data frame has the dtype {dtype}",
+        where=user_site() if caller else None,
+        why="its elements are no numbers"
+        if dtype.kind not in NUMBERS
+        else "it has missing values, which are no numbers",
+        remedy=f"{own}.cat.codes are numbers"
+        if dtype.name == "category"
+        else f"take the seconds since a date: ({own} - start).dt.total_seconds()"
+        if dtype.kind == "M"
+        else f"{own}.dt.total_seconds() are numbers"
+        if dtype.kind == "m"
+        else f"fill them before: {own}.fillna(0)"
+        if dtype.kind in NUMBERS
+        else "select the columns with numbers before: data[['x', 'y']]",
+    )
+
+
+def _type_of(leaf: Any) -> str:
+    dtype = getattr(leaf, "dtype", None)
+    return type(leaf).__name__ if dtype is None else f"{dtype}{list(leaf.shape)}"

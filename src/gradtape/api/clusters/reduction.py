@@ -22,6 +22,7 @@ from gradtape.api.clusters.placement import Placement, current_client, keys_of, 
 from gradtape.api.clusters.shared import Shared
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import value_and_grad
+from gradtape.errors import ShapeError
 from gradtape.trees import flatten, unflatten
 
 Reduce: TypeAlias = Literal["sum", "mean"] | Callable[[Any], Any]
@@ -91,26 +92,27 @@ class Distributed:
         )
         return made
 
-    def __call__(self, params: Any, data: Any, *args: Any) -> Any:
+    def __call__(self, params: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
         """Compute the result by Dask's scheduler: that of the present client, or the threads of this process."""
-        return self.of_blocks(partitions(data, self._caller), params, *args)
+        return self.of_blocks(partitions(data, self._caller), params, *args, **kwargs)
 
-    def delayed(self, params: Any, data: Any, *args: Any) -> Delayed:
+    def delayed(self, params: Any, data: Any, *args: Any, **kwargs: Any) -> Delayed:
         """Return the result as a `dask.delayed.Delayed`, to be computed later or together with others."""
-        return self._delayed(partitions(data, self._caller), params, *args)
+        return self._delayed(partitions(data, self._caller), _Content((params, args, kwargs)))
 
-    def of_blocks(self, blocks: Sequence[Block], params: Any, *args: Any) -> Any:
+    def of_blocks(self, blocks: Sequence[Block], params: Any, *args: Any, **kwargs: Any) -> Any:
         """Compute the result over blocks."""
         size = sum([np.asarray(leaf).nbytes for leaf in flatten(params)[0]])
+        arguments = _Content((params, args, kwargs))
         if size * len(blocks) <= MOST_GATHERED:
-            parts = self._without_tasks(blocks, params, args) or self._by_shares(blocks, params, args)
+            parts = self._without_tasks(blocks, arguments) or self._by_shares(blocks, arguments)
             if parts is not None:
                 return self._combine(_called, uuid.uuid4().hex, parts)
-        result = self._delayed(blocks, params, *args)
+        result = self._delayed(blocks, arguments)
         compute: Callable[[], Any] = result.compute  # which is not typed
         return compute()
 
-    def _without_tasks(self, blocks: Sequence[Block], params: Any, args: Any) -> list[Any] | None:
+    def _without_tasks(self, blocks: Sequence[Block], arguments: _Content) -> list[Any] | None:
         """Return what the blocks give, by messages to the workers; None unless the last step was over the same blocks, and short."""
         last = self._last
         if last is None or last.seconds > SHORT_STEP:
@@ -118,16 +120,16 @@ class Distributed:
         held = last.placement
         if held.client is not current_client() or held.keys != keys_of([block.parts for block in blocks]):
             return None
-        made = held.run(_of_all, self._calls(held, blocks, params, args))
+        made = held.run(_of_all, self._calls(held, blocks, arguments))
         return None if made is None else self._parts(last, made)
 
-    def _by_shares(self, blocks: Sequence[Block], params: Any, args: Any) -> list[Any] | None:
+    def _by_shares(self, blocks: Sequence[Block], arguments: _Content) -> list[Any] | None:
         """Return what the blocks give, by one task for each share of them; None unless the workers hold all of them."""
         held = placement([block.parts for block in blocks])
         if held is None:
             return None
         futures = held.submit(
-            _of_all, f"{self.__name__}-{uuid.uuid4().hex}", self._calls(held, blocks, params, args)
+            _of_all, f"{self.__name__}-{uuid.uuid4().hex}", self._calls(held, blocks, arguments)
         )
         # The futures of the step before are let go while the workers compute. A client waits 10 ms after a message before it sends the
         # next one: that these results are needed no longer would hold up the tasks of the next step.
@@ -135,11 +137,9 @@ class Distributed:
         results = held.client.gather(futures)  # all at once: each request takes a turn of the network
         return self._parts(self._last, results)
 
-    def _calls(
-        self, held: Placement, blocks: Sequence[Block], params: Any, args: Any
-    ) -> list[tuple[Any, ...]]:
+    def _calls(self, held: Placement, blocks: Sequence[Block], arguments: _Content) -> list[tuple[Any, ...]]:
         """Return the arguments of the calls for the shares."""
-        program, arguments = _Content(self._shared), _Content((params, args))
+        program = _Content(self._shared)
         return [
             (self._evaluate, program, arguments, [blocks[block].form for block in share.blocks])
             for share in held.shares
@@ -155,19 +155,19 @@ class Distributed:
                 parts[block] = part
         return parts
 
-    def _delayed(self, blocks: Sequence[Block], params: Any, *args: Any) -> Delayed:
+    def _delayed(self, blocks: Sequence[Block], arguments: _Content) -> Delayed:
         """Return the delayed result over blocks."""
         run = uuid.uuid4().hex
         # Nodes of their own: the function and the parameters go to each worker once, not into each task.
-        program = _node(self._shared, f"program-{run}")
-        arguments = _node((params, args), f"parameters-{run}")
+        program = _node(_Content(self._shared), f"program-{run}")
+        given = _node(arguments, f"parameters-{run}")
         parts = [
             task(
                 self._evaluate,
                 f"{self.__name__}-{run}-{number}",
                 program,
-                arguments,
-                block.form.assemble,
+                given,
+                block.form,
                 *block.parts,
             )
             for number, block in enumerate(blocks)
@@ -191,8 +191,8 @@ class _Content:
         self.content = content
 
 
-def _node(content: Any, key: str) -> Delayed:
-    node: Delayed = delayed(_Content(content), name=key, pure=False, traverse=False)
+def _node(content: _Content, key: str) -> Delayed:
+    node: Delayed = delayed(content, name=key, pure=False, traverse=False)
     return node
 
 
@@ -207,14 +207,20 @@ def _called(function: Callable[..., Any], key: str, *args: Any) -> Any:
     return function(*args)
 
 
-def _evaluated(program: _Content, arguments: _Content, assemble: Callable[..., Any], *parts: Any) -> Any:
-    params, args = arguments.content
-    return program.content(params, assemble(parts), *args)
+def _evaluated(program: _Content, arguments: _Content, form: BlockForm, *parts: Any) -> Any:
+    params, args, kwargs = arguments.content
+    return form.apply(lambda block: program.content(params, block, *args, **kwargs), parts)
 
 
-def _weighted(program: _Content, arguments: _Content, assemble: Callable[..., Any], *parts: Any) -> Any:
-    count = rows(assemble(parts))
-    return scaled(_evaluated(program, arguments, assemble, *parts), count), count
+def _weighted(program: _Content, arguments: _Content, form: BlockForm, *parts: Any) -> Any:
+    """Return what a block gives times its rows, and these; None for a block without rows, the mean of which is not a number."""
+    params, args, kwargs = arguments.content
+
+    def times_rows(block: Any) -> Any:
+        count = rows(block)
+        return (scaled(program.content(params, block, *args, **kwargs), count), count) if count else None
+
+    return form.apply(times_rows, parts)
 
 
 def _of_all(
@@ -227,9 +233,7 @@ def _of_all(
     """Return how long this takes, in seconds, and what several blocks give."""
     begin = time.perf_counter()
     rest = iter(parts)
-    made = [
-        evaluate(program, arguments, form.assemble, *[next(rest) for _ in form.converters]) for form in forms
-    ]
+    made = [evaluate(program, arguments, form, *[next(rest) for _ in form.converters]) for form in forms]
     return time.perf_counter() - begin, made
 
 
@@ -246,9 +250,12 @@ def in_tree(combine: Callable[..., Any], call: Call, run: str, parts: list[Any])
 
 
 def added(*parts: Any) -> Any:
-    """Return the sum of nested arrays, in their order."""
-    leaves, spec = flatten(parts[0])
-    for part in parts[1:]:
+    """Return the sum of nested arrays, in their order; parts that are None, of blocks without rows, are passed over."""
+    there = [part for part in parts if part is not None]
+    if not there:
+        return None
+    leaves, spec = flatten(there[0])
+    for part in there[1:]:
         leaves = [a + b for a, b in zip(leaves, flatten(part)[0], strict=True)]
     return unflatten(spec, leaves)
 
@@ -270,6 +277,10 @@ def mean(call: Call, run: str, parts: list[Any]) -> Any:
 
 
 def _divided(sums: Any) -> Any:
+    if sums is None:
+        raise ShapeError(
+            "the data has no rows, of which there is no mean", remedy='check the data, or use reduce="sum"'
+        )
     nest, count = sums
     return scaled(nest, 1.0 / count)
 

@@ -39,9 +39,9 @@ class Shared:
         self._source = (make, function)
         self._content: bytes | None = None
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call what the transform makes of the function."""
-        return _made(self.name, lambda: self._source)(*args)
+        return _made(self.name, lambda: self._source)(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._content is None:
@@ -56,9 +56,9 @@ class Arrived:
         self.name = name
         self._content = content
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call what the transform makes of the function."""
-        return _made(self.name, lambda: cloudpickle.loads(self._content))(*args)
+        return _made(self.name, lambda: cloudpickle.loads(self._content))(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Arrived, (self.name, self._content)
