@@ -35,6 +35,8 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     *[(np.real_if_close, (np.array([1.0, 2.0]) + 1j * size,), {"tol": tol}) for size in (1e-14, 1e-10, 0.5) for tol in (100, 1e8, 1e-3)],
     *[(np.linalg.pinv, (NEARLY,), options) for options in ({}, {"rtol": None}, {"rcond": 1e-17}, {"rtol": 0.5})],
+    (np.linalg.pinv, (np.stack([np.diag([1.0, 0.1]), np.diag([1.0, 1e-3])]),), {"rtol": np.array([0.5, 1e-5])}),
+    *[(np.linalg.pinv, (np.zeros(shape, int),), {"rtol": np.zeros(shape[:-2])}) for shape in ((0, 2), (2, 0), (3, 0, 2), (0, 2, 2))],
     *[(np.linalg.lstsq, (RANK_ONE, Y), {"rcond": cut}) for cut in (None, -1, 0, 1e-6, 1e-12)],
     *[(np.linalg.lstsq, (RANK_ONE.T, Y[:2]), {"rcond": cut}) for cut in (None, -1, 1e-6)],
     (np.linalg.lstsq, (RANK_ONE, Y[:, 0]), {}),

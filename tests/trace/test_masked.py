@@ -343,6 +343,26 @@ def test_slopes_of_elements_that_are_not_selected_are_left_out_of_arrays_too() -
     assert np.array_equal(gt.grad(smallest_root)(np.array([4.0, -1.0, 0.0, 1.0])), [0.0, 0.0, 0.0, 0.5])
 
 
+@pytest.mark.parametrize("extents", [(0,), (0, 2), (3, 0), (0, 0)])
+def test_masks_without_elements_select_nothing(extents):
+    """NumPy takes them whatever the extents of the array are."""
+    x, mask = np.arange(6.0).reshape(3, 2), np.zeros(extents, bool)
+
+    def written(x, mask):
+        y = x * 2
+        y[mask] = 7.0
+        return y
+
+    for select in (lambda x, mask: x[mask], written):
+        wanted = select(x, mask)
+        for found in (
+            gt.jit(select)(x, mask),
+            gt.jit(lambda x, select=select: select(x, mask))(x),
+            select(gt.constant(x), gt.constant(mask)),
+        ):
+            assert np.shape(found) == wanted.shape and np.array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_traced_masks_have_the_extents_of_what_they_select_from(size):
     def rows(a, mask):

@@ -145,7 +145,7 @@ def index_array(item: Any, extent: int, axis: int) -> Value:
         For a mask of another extent, an array of floats, and a plain integer out of bounds.
     """
     if isinstance(item, Hits):
-        if item.extent != extent:
+        if item.extent not in (extent, 0):
             raise IndexError(
                 f"boolean index did not match indexed array along axis {axis}; size of axis is "
                 f"{extent} but size of"

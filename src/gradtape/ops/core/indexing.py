@@ -492,8 +492,11 @@ def _set_masked(x: Value, mask: Value, v: Any) -> Value:
             why="how many elements the mask selects is not known while tracing",
             remedy="write x = np.where(mask, values, x) with values of x's shape",
         )
-    if mask.shape != x.shape[: mask.ndim]:
+    extents = x.shape[: mask.ndim]
+    if len(extents) != mask.ndim or any(n not in (m, 0) for n, m in zip(mask.shape, extents, strict=True)):
         raise IndexError(f"boolean index of shape {mask.shape} did not match array of shape {x.shape}")
+    if 0 in mask.shape:  # which NumPy takes for any extents
+        return x
     wide = expand(mask, x.shape, tuple(range(mask.ndim)))
     return where(wide, broadcast_to(reshape(value, ()), x.shape), x)
 

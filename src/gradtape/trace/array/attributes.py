@@ -116,17 +116,34 @@ class Attributes:
         """Return the memory of the array for another library, without a copy unless asked for one.
 
         An array is a value, so its memory is marked as read-only for libraries that know DLPack 1.0 (`max_version`). Older ones cannot be
-        told so, and must not write to it; memory that NumPy holds as read-only they get as a copy.
+        told so, and must not write to it. Memory in reversed order is copied, since not all libraries take negative strides; so is memory
+        that NumPy holds as read-only, for older libraries.
+
+        Raises
+        ------
+        BufferError
+            If `copy` is False and a copy is needed.
         """
         data = array_of(self.value, "x.__dlpack__()", meant=False)
-        if copy:
+        knows_read_only = max_version is not None and tuple(max_version) >= (1, 0)
+        if copy or (copy is None and not (data.flags.writeable or knows_read_only)):
             data = data.copy()
-        elif max_version is not None and tuple(max_version) >= (1, 0):
-            data = data.view()
-            data.flags.writeable = False
-        elif not data.flags.writeable and copy is None:
+        elif any(step < 0 for step in data.strides):
+            if copy is False:
+                raise BufferError(
+                    "an array in reversed order cannot be given without a copy, since not all libraries take negative strides; leave "
+                    "copy=False away"
+                )
             data = data.copy()
-        return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        data = data.view()
+        try:
+            data.flags.writeable = bool(copy) or not knows_read_only
+        except ValueError:
+            raise BufferError(
+                "an array in memory that is read-only cannot be given without a copy to a library that does not know DLPack 1.0; leave "
+                "copy=False away"
+            ) from None
+        return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's number of the processor, and the first device of its kind."""

@@ -432,7 +432,7 @@ def _check_masks(items: Sequence[Any], shape: Shape) -> None:
             first += max(len(shape) - sum(axes), 0)
         elif isinstance(item, Handle) and item.dtype.kind == "b":
             for axis, (extent, found) in enumerate(zip(shape[first:], item.shape, strict=False), first):
-                if found != extent:
+                if found not in (extent, 0):  # NumPy lets a mask without elements pass
                     raise IndexError(
                         f"boolean index did not match indexed array along axis {axis}; size of axis is {extent} but size of "
                         f"corresponding boolean axis is {found}"

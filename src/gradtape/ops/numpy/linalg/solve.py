@@ -21,7 +21,7 @@ from gradtape.ops.core.elementwise.logic import equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, sign
 from gradtape.ops.core.indexing import getitem
-from gradtape.ops.core.join import join
+from gradtape.ops.core.join import full, join
 from gradtape.ops.core.matrices import (
     adjoint,
     cholesky,
@@ -271,9 +271,12 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_V
     cut = rcond if rtol is NO_VALUE else rtol
     if cut is None:
         cut = max(x.shape[-2:]) * np.finfo(x.dtype).eps if rtol is None else 1e-15
+    if 0 in x.shape[-2:]:
+        return full((*x.shape[:-2], x.shape[-1], x.shape[-2]), 0, as_array(a).dtype)
     left, numbers, right = thin_svd(x)
     largest = getitem(numbers, (..., slice(0, 1)))
-    kept = numbers > convert(as_array(cut), numbers.dtype) * largest
+    share = convert(as_array(cut), numbers.dtype)
+    kept = numbers > (reshape(share, (*share.shape, 1)) if share.ndim else share) * largest
     return _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
 
 
