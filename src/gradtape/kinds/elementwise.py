@@ -291,7 +291,9 @@ class Elementwise(Op):
         """The NumPy function; SciPy's is imported here, when first needed."""
         if isinstance(self._function, str):
             module, _, name = self._function.partition(":")
-            self._function = getattr(importlib.import_module(module), name)
+            found = getattr(importlib.import_module(module), name)
+            # With its switch for the array API, SciPy's public names are functions around its ufuncs.
+            self._function = getattr(found, "__wrapped__", found)
             if isinstance(self.body, SciPy) and self.body[1:] != (None, "", ""):
                 self._function = UfuncResult(self._function, self.body)
         return self._function

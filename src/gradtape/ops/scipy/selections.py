@@ -22,6 +22,7 @@ def _is_known(condition: Any, truth: bool) -> bool:
 
 
 @borrows("scipy._lib.array_api_extra._lib._funcs:apply_where")
+@borrows("scipy._lib.array_api_extra._agnostic._elementwise:apply_where")
 def apply_where(
     cond: Any,
     args: Any,

@@ -34,7 +34,7 @@ from gradtape.trace.array.methods import Methods
 from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
 from gradtape.trace.patching.classes import set_class
 from gradtape.trace.source.contexts import contexts
-from gradtape.trace.source.sites import is_followed_file, is_user_file, user_site
+from gradtape.trace.source.sites import is_followed_frame, is_user_file, user_site
 from gradtape.trees import map_nested
 
 ViewFunction = Callable[[Any], Any]
@@ -396,7 +396,7 @@ def handles_traced(frame: FrameType) -> bool:
     Arrays that a package allocates for other numbers may go to compiled code, which takes ndarrays only.
     """
     current: FrameType | None = frame
-    while current is not None and is_followed_file(current.f_code.co_filename):
+    while current is not None and is_followed_frame(current):
         if is_user_file(current.f_code.co_filename):
             return current is frame
         if any(map(holds_traced, current.f_locals.values())):

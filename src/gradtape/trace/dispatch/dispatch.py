@@ -96,8 +96,13 @@ def _apply_ufunc(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: A
 
 def _in_scipy(ufunc: Any) -> bool:
     """Return whether a ufunc is SciPy's: its log1p, expm1 and others are those of NumPy."""
-    special = sys.modules.get("scipy.special")
-    return special is not None and getattr(special, ufunc.__name__, None) is ufunc
+    return _ufunc_of("scipy.special", ufunc.__name__) is ufunc
+
+
+def _ufunc_of(module: str, name: str) -> Any:
+    """Return the ufunc that a module has under a name; with its switch for the array API, SciPy has functions around its ufuncs."""
+    found = getattr(sys.modules.get(module), name, None)
+    return getattr(found, "__wrapped__", found)
 
 
 def as_strong_result(result: Any) -> Any:
@@ -273,7 +278,7 @@ def qualified_name(function: Any) -> str:
     if not isinstance(function, np.ufunc):
         return f"{getattr(function, '__module__', '?')}.{name}"
     homes = ("numpy", "scipy.special")  # ufuncs have no __module__
-    home = next((home for home in homes if getattr(sys.modules.get(home), name, None) is function), None)
+    home = next((home for home in homes if _ufunc_of(home, name) is function), None)
     return name if home is None else f"{home}.{name}"
 
 

@@ -402,7 +402,8 @@ def _interpose() -> None:
 
 
 def _ufuncs_of(module: ModuleType) -> list[Any]:
-    return [thing for thing in vars(module).values() if type(thing) is np.ufunc]
+    things = [getattr(thing, "__wrapped__", thing) for thing in vars(module).values()]
+    return [thing for thing in things if type(thing) is np.ufunc]
 
 
 recorders.before_recording(_interpose)

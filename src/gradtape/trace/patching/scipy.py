@@ -227,18 +227,23 @@ def _home_of_helpers() -> str:
     return "scipy._external" if is_new else "scipy._lib"
 
 
-def _present_name(name: str) -> str:
-    """Return the name of a function in the installed version of SciPy."""
+def _present_names(name: str) -> tuple[str, ...]:
+    """Return the names of a function in what is installed: helpers of the array API are copied by SciPy and by scikit-learn."""
     helper = name.removeprefix("scipy._lib.array_api_")
-    return name if helper == name else f"{_home_of_helpers()}.array_api_{helper}"
+    if helper == name:
+        return (name,)
+    return tuple(f"{home}array_api_{helper}" for home in (f"{_home_of_helpers()}.", "sklearn.externals.", ""))
 
 
 def _hook_when_imported(name: str, rule: Function) -> None:
     """Hook a function when its module is imported: the one before the colon, or else the subpackage."""
-    name = _present_name(name)
+    for present in _present_names(name):
+        when_imported(_awaited(present), functools.partial(_hook, name=present.replace(":", "."), rule=rule))
+
+
+def _awaited(name: str) -> str:
     module, colon, _ = name.partition(":")
-    awaited = module if colon else ".".join(name.split(".")[:2])
-    when_imported(awaited, lambda found: _hook(found, name.replace(":", "."), rule))
+    return module if colon else ".".join(name.split(".")[:2])
 
 
 for _name, _rule in BORROWED.items():
@@ -288,10 +293,9 @@ def _forwarding(found: Any, handler: Function) -> Function:
 
 def _replace_when_imported(name: str, replacement: Function) -> None:
     """Replace a routine when its module is imported, as `_hook_when_imported` does."""
-    name = _present_name(name)
-    module, colon, _ = name.partition(":")
-    awaited = module if colon else ".".join(name.split(".")[:2])
-    when_imported(awaited, lambda found: _replace(found, name.replace(":", "."), replacement))
+    for present in _present_names(name):
+        work = functools.partial(_replace, name=present.replace(":", "."), replacement=replacement)
+        when_imported(_awaited(present), work)
 
 
 for _name, _rule in ROUTINES.items():

@@ -1,4 +1,4 @@
-"""SciPy's helpers for the array API standard, which write to elements that a condition selects."""
+"""Helpers for code of the array API standard, of which SciPy and scikit-learn have copies: namespaces, and writes to elements."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.errors import ArgumentError
+from gradtape.trace.array.attributes import array_namespace
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.routines.registry import constant_or_traced, stands_for
+from gradtape.trace.source.sites import user_site
 
 
 @stands_for("scipy._lib.array_api_extra._lib._at:at._op")
@@ -38,3 +41,22 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, xp: Any, out: Any = Non
 
 def _bound(bound: Any, kind: np.dtype[Any]) -> Any:
     return None if bound is None else np.asarray(bound, dtype=kind)
+
+
+@stands_for("scipy._lib.array_api_compat.common._helpers:array_namespace")
+def namespace_of(*xs: Any, api_version: str | None = None, use_compat: bool | None = None) -> Any:
+    """Return the namespace of traced arrays, whose functions take NumPy's arrays beside them."""
+    for x in xs:
+        if not isinstance(x, Handle | np.ndarray | np.generic | int | float | complex | None):
+            raise ArgumentError(
+                f"a traced array and {type(x).__module__}.{type(x).__qualname__} have no common namespace",
+                where=user_site(),
+                why="gradtape.array_api takes its own arrays, NumPy's, and numbers",
+                remedy="convert the other array, by gradtape.array_api.from_dlpack for one",
+            )
+    return array_namespace(api_version)
+
+
+@stands_for("sklearn.utils._array_api:check_same_namespace")
+def check_same_namespace(X: Any, estimator: Any, *, attribute: str, method: str) -> None:
+    """Follow the function: estimators that were fitted to NumPy's arrays take traced ones."""

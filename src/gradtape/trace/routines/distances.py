@@ -304,3 +304,51 @@ def cluster_means(obs: Any, labels: Any, nc: int) -> tuple[Any, Any]:
     counts = np.sum(members, axis=0)
     means = (members.T + 0.0) @ obs / np.maximum(counts, 1)[:, None]
     return means, counts > 0
+
+
+@stands_for("sklearn.metrics.pairwise._chi2_kernel_fast")
+def additive_chi2_kernel(X: Any, Y: Any, result: Any) -> None:
+    """Write the additive chi-squared kernel; features that neither of two samples has add nothing."""
+    sums = X[:, None, :] + Y[None, :, :]
+    terms = (X[:, None, :] - Y[None, :, :]) ** 2 / np.where(sums == 0, 1, sums)
+    result[...] = -np.sum(np.where(sums == 0, 0, terms), axis=2)
+
+
+@stands_for("sklearn.metrics.pairwise:haversine_distances")
+def haversine_distances(X: Any, Y: Any = None) -> Any:
+    """Return the angles between points on a sphere, each a latitude and a longitude."""
+    a, b = np.asarray(X)[:, None, :], np.asarray(X if Y is None else Y)[None, :, :]
+    halves = np.sin((a - b) / 2) ** 2
+    squares = halves[..., 0] + np.cos(a[..., 0]) * np.cos(b[..., 0]) * halves[..., 1]
+    apart = squares > 0
+    return np.where(apart, 2 * np.arcsin(np.sqrt(np.where(apart, squares, 1))), 0)
+
+
+@stands_for("sklearn.metrics.pairwise:pairwise_distances_argmin")
+def pairwise_distances_argmin(
+    X: Any, Y: Any, *, axis: int = 1, metric: Any = "euclidean", metric_kwargs: Any = None
+) -> Any:
+    """Return the position of the nearest sample."""
+    pairwise: Any = sys.modules["sklearn.metrics.pairwise"]
+    apart = pairwise.pairwise_distances(X, Y, metric=metric, **(metric_kwargs or {}))
+    return np.argmin(apart, axis=axis)
+
+
+@stands_for("sklearn.metrics.pairwise:pairwise_distances_argmin_min")
+def pairwise_distances_argmin_min(
+    X: Any, Y: Any, *, axis: int = 1, metric: Any = "euclidean", metric_kwargs: Any = None
+) -> Any:
+    """Return the position of the nearest sample, and the distance to it."""
+    pairwise: Any = sys.modules["sklearn.metrics.pairwise"]
+    apart = pairwise.pairwise_distances(X, Y, metric=metric, **(metric_kwargs or {}))
+    return np.argmin(apart, axis=axis), np.min(apart, axis=axis)
+
+
+@stands_for("sklearn.cluster._kmeans:_labels_inertia_threadpool_limit")
+def nearest_centers(
+    X: Any, sample_weight: Any, centers: Any, n_threads: int = 1, return_inertia: bool = True
+) -> Any:
+    """Return the cluster of each sample, and the sum of the squares of the distances to the centers."""
+    squares = np.sum((X[:, None, :] - centers[None, :, :]) ** 2, axis=2)
+    labels = np.argmin(squares, axis=1).astype(np.int32)
+    return (labels, np.sum(sample_weight * np.min(squares, axis=1))) if return_inertia else labels

@@ -466,3 +466,20 @@ _discrepancy("centered_discrepancy", _centered)
 _discrepancy("mixture_discrepancy", _mixture)
 _discrepancy("wrap_around_discrepancy", _wrapped)
 _discrepancy("l2_star_discrepancy", _star)
+
+
+@stands_for("sklearn.utils.extmath:_incremental_mean_and_var")
+def incremental_mean_and_var(
+    X: Any, last_mean: Any, last_variance: Any, last_sample_count: Any, sample_weight: Any = None
+) -> tuple[Any, Any, Any]:
+    """Return mean, variance and number of samples after some more; scikit-learn divides by the number of those before, also if it is 0."""
+    there = ~np.isnan(X)
+    shares = there * (1.0 if sample_weight is None else np.asarray(sample_weight)[:, None])
+    count, total = np.sum(shares, axis=0), np.sum(shares * np.where(there, X, 0), axis=0)
+    together = last_sample_count + count
+    mean = (last_mean * last_sample_count + total) / together
+    if last_variance is None:
+        return mean, None, together
+    squares = np.sum(shares * np.where(there, X - total / count, 0) ** 2, axis=0)
+    between = (total / count - last_mean) ** 2 * last_sample_count * count / together
+    return mean, (last_variance * last_sample_count + squares + between) / together, together

@@ -42,10 +42,48 @@ FOLLOWED: Final = tuple(
         "scipy.spatial",
         "scipy.special",
         "scipy.stats",
+        "sklearn",
     )
 )
 """The folders and files of packages whose functions, if they are written in Python, are traced as user code is, and of our own NumPy code
 in place of their compiled code."""
+
+COMPILED: Final = tuple(
+    f"{os.sep}{os.path.join('sklearn', *name.split('.'))}{end}"
+    for end in (os.sep, ".py")
+    for name in (
+        "decomposition._dict_learning",
+        "decomposition._lda",
+        "decomposition._nmf",
+        "ensemble",
+        "linear_model._coordinate_descent",
+        "linear_model._sag",
+        "linear_model._stochastic_gradient",
+        "manifold",
+        "neighbors",
+        "svm",
+        "tree",
+    )
+)
+"""The folders and files of followed packages that give their arrays to compiled code, which takes numbers."""
+
+COMPILED_FITS: Final = tuple(
+    f"{os.sep}{os.path.join('sklearn', *name.split('.'))}"
+    for name in (
+        "calibration",
+        "cluster",
+        "linear_model._glm",
+        "linear_model._least_angle",
+        "linear_model._logistic",
+        "mixture",
+    )
+)
+"""The folders and files whose functions ``fit`` do so, while what was fitted is evaluated in Python."""
+
+VALIDATION: Final = tuple(
+    f"{os.sep}{os.path.join('sklearn', name)}" for name in (f"utils{os.sep}", "base.py")
+)
+"""The files of followed packages that convert arguments for the others: what they return is for their callers."""
 
 
 READERS: Final = frozenset({"matplotlib", "mpl_toolkits", "numpy.testing", "pytest", "seaborn", "unittest"})
@@ -55,7 +93,30 @@ READERS: Final = frozenset({"matplotlib", "mpl_toolkits", "numpy.testing", "pyte
 @functools.lru_cache(maxsize=4096)
 def is_followed_file(filename: str) -> bool:
     """Return whether the code of a file is traced: user code, and that of the followed packages of NumPy and SciPy."""
-    return is_user_file(filename) or any(path in filename for path in FOLLOWED)
+    return is_user_file(filename) or (
+        any(path in filename for path in FOLLOWED) and not any(path in filename for path in COMPILED)
+    )
+
+
+def is_followed_frame(frame: FrameType) -> bool:
+    """Return whether the code of a frame is traced, which is a question of its file but for functions that fit by compiled code."""
+    code = frame.f_code
+    return is_followed_file(code.co_filename) and not (
+        code.co_name.startswith("fit") and any(path in code.co_filename for path in COMPILED_FITS)
+    )
+
+
+def converts_for_followed(frame: FrameType) -> bool:
+    """Return whether a frame that converts an array is of followed code, or does so for followed code."""
+    current: FrameType | None = frame
+    while current is not None and _is_validation(current.f_code.co_filename):
+        current = current.f_back
+    return current is None or is_followed_frame(current)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_validation(filename: str) -> bool:
+    return any(path in filename for path in VALIDATION)
 
 
 @functools.lru_cache(maxsize=4096)
