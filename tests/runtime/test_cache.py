@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -99,9 +100,12 @@ def damaged(data: bytes) -> Iterator[tuple[str, bytes]]:
     yield "a changed header", data.replace(b"fused", b"fuzed")
     yield "changed code", data.replace(b"machine", b"machinE", 1)
     yield "noise", os.urandom(len(data))
+    for text in (b'"kex"', b'"key",'):  # another header, and no JSON, with the right checksum
+        content = data[:-32].replace(b'"key"', text)
+        yield "another header", content + hashlib.blake2b(content, digest_size=32).digest()
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(11))
 def test_damaged_files_are_compiled_anew_and_replaced(folder: Path, number: int) -> None:
     cache = DiskCache()
     cache.store(KEY, ENTRY)

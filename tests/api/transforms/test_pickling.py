@@ -240,7 +240,7 @@ def test_functions_of_scripts_arrive_compiled(tmp_path: Path, has_disk_cache: bo
     for part, text in ("sender", SENDER), ("receiver", RECEIVER):
         (tmp_path / f"{part}.py").write_text(text)
         settings = dict(os.environ, PYTHONPATH=source, GRADTAPE_CACHE_DIR=str(tmp_path / part))
-        if part == "receiver" and not has_disk_cache:
+        if not has_disk_cache:
             settings["GRADTAPE_DISABLE_DISK_CACHE"] = "1"
         done = subprocess.run(
             [sys.executable, str(tmp_path / f"{part}.py"), str(tmp_path / "functions.pickle")],

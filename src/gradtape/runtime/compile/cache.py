@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from gradtape.config import config
 from gradtape.locks import Rank, new_lock
 from gradtape.lru import LRU
-from gradtape.runtime.compile.disk import CachedObject, DiskCache, DiskStatistics, cache_path, unpack
+from gradtape.runtime.compile.disk import CachedObject, DiskCache, DiskStatistics, cache_path, pack, unpack
 from gradtape.runtime.compile.keys import object_key
 
 __all__ = [
@@ -123,14 +123,12 @@ def cached_object(
     ...     cached_object("nothing", lambda: CachedObject(b"code")).code
     b'code'
     """
-    if not config.disk_cache and not len(_arrived):
-        return build()
-    key = object_key(fingerprint, *options)
-    found = _arrived.get(key) or disk.load(key)
+    key = object_key(fingerprint, *options) if config.disk_cache or len(_arrived) else ""
+    found = (_arrived.get(key) or disk.load(key)) if key else None
     if found is None:
         found = build()
-        if not is_local():
-            disk.store(key, found)
+        if not is_local() and not disk.store(key, found):
+            _unsaved[fingerprint, options] = found
     return found
 
 
@@ -152,11 +150,19 @@ class Shipment(NamedTuple):
 _arrived: Final[LRU[str, CachedObject]] = LRU(lambda: config.memory_cache)
 """The object code that came from other processes: it is there without a disk cache, too."""
 
+_unsaved: Final[LRU[tuple[str | bytes, tuple[object, ...]], CachedObject]] = LRU(lambda: config.memory_cache)
+"""The object code that is not on the disk, by its fingerprint and options: it can be sent to other processes."""
+
 
 def ship(fingerprints: Iterable[str]) -> Shipment:
-    """Return the object code of programs, as far as it is in the disk cache."""
-    keys = [object_key(fingerprint) for fingerprint in fingerprints]
-    files = {key: file for key in keys if (file := disk.packed(key)) is not None}
+    """Return the object code of programs, as far as this process or the disk cache has it."""
+    files: dict[str, bytes] = {}
+    for fingerprint in fingerprints:
+        key = object_key(fingerprint)
+        kept = _arrived.get(key) or _unsaved.get((fingerprint, ()))
+        file = disk.packed(key) if kept is None else pack(key, kept)
+        if file is not None:
+            files[key] = file
     return Shipment(object_key("shipment"), files)
 
 

@@ -136,10 +136,9 @@ class DiskCache:
             _quietly(os.utime, path)
         return found
 
-    def store(self, key: str, entry: CachedObject) -> None:
-        """Store an entry, and evict others if the folder grows beyond ``config.cache_size``."""
-        if config.disk_cache:
-            self._write(key, pack(key, entry))
+    def store(self, key: str, entry: CachedObject) -> bool:
+        """Store an entry, and evict others if the folder grows beyond ``config.cache_size``; return whether it is stored."""
+        return config.disk_cache and self._write(key, pack(key, entry))
 
     def packed(self, key: str) -> bytes | None:
         """Return the file of an entry, None if there is none."""
@@ -153,15 +152,15 @@ class DiskCache:
         if config.disk_cache and not _file_of(key).exists():
             self._write(key, data)
 
-    def _write(self, key: str, data: bytes) -> None:
+    def _write(self, key: str, data: bytes) -> bool:
         path = _file_of(key)
         if len(data) > config.cache_size:
-            return
+            return False
         temporary = path.with_name(f".{key}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
             path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_usable(path.parent.parent):
-                return
+                return False
             path.parent.mkdir(mode=0o700, exist_ok=True)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with open(descriptor, "wb") as file:
@@ -170,12 +169,13 @@ class DiskCache:
         except OSError as error:
             _quietly(os.unlink, temporary)
             self._warn(f"cannot be written: {error}")
-            return
+            return False
         except BaseException:
             _quietly(os.unlink, temporary)
             raise
         self.statistics.stores += 1
         self._make_room(path.parent.parent, len(data))
+        return True
 
     def discard(self, key: str) -> None:
         """Remove the entry of a key."""
@@ -207,7 +207,7 @@ class DiskCache:
             return unpack(_file_of(key).read_bytes(), key) is not None
         except FileNotFoundError:
             return True
-        except (OSError, ValueError, KeyError):
+        except OSError:
             return False
 
     def _make_room(self, folder: Path, added: int) -> None:
@@ -310,10 +310,13 @@ def unpack(data: bytes, key: str) -> CachedObject | None:
     if len(data) < start + _DIGEST_BYTES or not content.startswith(_MAGIC) or _checksum(content) != checksum:
         return None
     end = start + int.from_bytes(content[len(_MAGIC) : start], "little")
-    header = json.loads(content[start:end])
-    if header["key"] != key:
+    try:
+        header = json.loads(content[start:end])
+        if header["key"] != key:
+            return None
+        return CachedObject(content[end:], tuple(header["symbols"]), header["metadata"])
+    except (ValueError, LookupError, TypeError):  # of a version with another header
         return None
-    return CachedObject(content[end:], tuple(header["symbols"]), header["metadata"])
 
 
 def _checksum(content: bytes) -> bytes:

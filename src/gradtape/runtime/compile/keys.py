@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterable
@@ -47,8 +48,8 @@ def object_key(fingerprint: str | bytes, *options: object) -> str:
     Returns
     -------
     str
-        64 hexadecimal digits. They also depend on the CPU and on the versions of Python, NumPy, llvmlite and
-        gradtape.
+        64 hexadecimal digits. They also depend on the CPU and on the versions of Python, NumPy, SciPy,
+        llvmlite and gradtape.
 
     Examples
     --------
@@ -74,10 +75,20 @@ def environment_identity() -> str:
         f"python {sys.version} {getattr(sys, 'abiflags', '')} {object.__basicsize__} {tuple.__basicsize__}",
         f"numpy {np.__version__}",
         f"llvmlite {llvmlite.__version__}",
+        f"scipy {_scipy_version()}",
         f"gradtape {_source_stamp()}",
         cpu_identity(),
     )
     return "\n".join(parts)
+
+
+def _scipy_version() -> str:
+    """Return the version of SciPy, whose routines object code calls by their names; to import it or its metadata takes 10 ms and more."""
+    found = importlib.util.find_spec("scipy")
+    if found is None or found.origin is None:
+        return ""
+    with open(os.path.join(os.path.dirname(found.origin), "version.py"), "rb") as file:
+        return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
 
 
 def _source_stamp() -> str:
