@@ -46,6 +46,7 @@ LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", 
 LATE_FLOORS = {
     ("runtime/compile/kernel.py", "lower"),
     ("api/transforms/jit.py", "api"),
+    ("api/transforms/linear.py", "api"),
     ("api/tape/tape.py", "api"),
     ("trace/array/array.py", "trace"),
     ("trace/translation/calls.py", "frontend"),

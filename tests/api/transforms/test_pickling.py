@@ -17,6 +17,7 @@ from typing import Any
 import cloudpickle
 import joblib
 import numpy as np
+import optree
 import pytest
 
 import gradtape as gt
@@ -171,6 +172,30 @@ def test_names_are_looked_up_and_calls_are_repeated() -> None:
             assert copy.deepcopy([function])[0] is function
     np.testing.assert_array_equal(gt.grad(pickle.loads(pickle.dumps(inner_rules)))(X), 3.0 * X)
     np.testing.assert_array_equal(gt.grad(pickle.loads(pickle.dumps(inner_tangents)))(X), 5.0 * X)
+
+
+def test_linear_maps_and_compiled_functions_are_pickled_with_their_numbers() -> None:
+    weight = gt.Variable(2.0)
+    _, pullback = gt.vjp(lambda x: {"y": weight * np.sin(x), "n": x[:2]}, X)
+    _, push = gt.linearize(lambda x, s: weight * np.cos(x) * s, X, 3.0)
+    transpose = gt.linear_transpose(lambda x: np.cumsum(x) * weight.numpy(), X)
+    compiled = gt.jit(energy).lower(X, scale=2.0).compile()
+    cases = [
+        (pullback, ({"y": X, "n": X[:2]},)),
+        (push, (X, 0.5)),
+        (transpose, (X,)),
+    ]
+    arrived = [pickle.loads(pickle.dumps(function)) for function, _ in cases]
+    weight.assign(7.0)
+    for (function, args), there in zip(cases, arrived, strict=True):
+        np.testing.assert_allclose(
+            np.concatenate([np.ravel(leaf) for leaf in optree.tree_leaves(there(*args))]),
+            np.concatenate([np.ravel(leaf) for leaf in optree.tree_leaves(function(*args))]),
+            rtol=1e-14,
+        )
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(compiled))(X, scale=2.0), compiled(X, scale=2.0))
+    with pytest.raises(pickle.PicklingError, match=r"compile\(\) returns"):
+        pickle.dumps(gt.jit(energy).lower(X))
 
 
 def test_modules_that_are_pickled_by_value() -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.export.cells import Cell, Sample
-from gradtape.api.export.closed import TracedCall, closed_graph, parameter_places
-from gradtape.api.export.encoding import Decoder, Encoder, Unreadable, VaryingEncoder
-from gradtape.api.export.fits import Fitter, Point, evaluated, packed
-from gradtape.api.export.varying import VaryingCall, check_shapes
+from gradtape.api.export.cells import Cell
+from gradtape.api.export.closed import Traceable, TracedCall, closed_graph, parameter_places, trace_call
+from gradtape.api.export.encoding import Decoder, Encoder, Unreadable
+from gradtape.api.export.fits import Point, evaluated
+from gradtape.api.export.specs import Spec
 from gradtape.config import config
 from gradtape.errors import ArgumentError, LoweringError, StructureError
 from gradtape.ir.graph import Graph
@@ -35,7 +36,7 @@ from gradtape.trace.jit.leaf_kinds import is_dynamic, is_weak
 from gradtape.trace.jit.signature import CallArguments, as_input
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.call import recorded
-from gradtape.trees import flatten_arguments, outline, unflatten
+from gradtape.trees import flatten_arguments, outline, tree_map, unflatten
 
 MAGIC: Final = b"gradtape function"
 VERSION: Final = 2
@@ -264,10 +265,10 @@ def pack_function(traced: TracedCall, name: str, version: str) -> bytes:
     """
     encoder = Encoder()
     graph = encoder.graph(closed_graph(traced))
-    return _packed({**_signature(traced, name, version, encoder), "graph": graph}, encoder, 1)
+    return packed_file({**signature_of(traced, name, version, encoder), "graph": graph}, encoder, 1)
 
 
-def _signature(traced: TracedCall, name: str, version: str, encoder: Encoder) -> dict[str, Any]:
+def signature_of(traced: TracedCall, name: str, version: str, encoder: Encoder) -> dict[str, Any]:
     """Return what a file says besides the graph."""
     call = traced.call
     leaves = list(call.leaves)
@@ -284,98 +285,6 @@ def _signature(traced: TracedCall, name: str, version: str, encoder: Encoder) ->
     }
 
 
-def pack_varying(call: VaryingCall, name: str, version: str) -> bytes:
-    """Return the file of a function whose lengths vary: a graph for each box of lengths, whose numbers are formulas of them.
-
-    Raises
-    ------
-    ArgumentError
-        Where there are none.
-    LoweringError
-        As `pack_function`.
-    """
-
-    def sample(traced: TracedCall) -> Sample:
-        encoder = VaryingEncoder()
-        shapes = [list(value.shape) for value in closed_graph(traced).outputs]
-        data = {"graph": encoder.graph(closed_graph(traced)), "shapes": shapes}
-        numbers: list[int | float] = []
-        form = json.dumps(_without_numbers(data, numbers))
-        digest = hashlib.blake2b(form.encode())
-        for array in [*encoder.arrays, *traced.hidden]:
-            digest.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
-        return Sample(digest.digest(), tuple(numbers), (data, encoder.arrays, traced, shapes))
-
-    cells = call.cells(sample, _fitted)
-    generic, form = cells[-1]
-    traced = generic.samples[0].content[2]
-    encoder = Encoder()
-    signature = _signature(traced, name, version, encoder)
-    stored: list[Any] = []
-    found: list[tuple[Point, Any]] = []
-    for cell, data in cells:
-        failure = cell.samples[0].failure
-        if failure is not None or data is None:
-            text = str(failure).partition("\n")[0]
-            stored.append(
-                [cell.ranges, None, [], f"{call.named(cell.points[0])}, {type(failure).__name__}: {text}"]
-            )
-            continue
-        arrays = cell.samples[0].content[1]
-        places = range(len(encoder.arrays), len(encoder.arrays) + len(arrays))
-        encoder.arrays.extend(arrays)
-        stored.append([cell.ranges, data["graph"], list(places), None])
-        found += [(point, one.content[3]) for point, one in zip(cell.points, cell.samples, strict=True)]
-    assert form is not None
-    check_shapes(call, found, generic, lambda point: at_lengths(form["shapes"], point))
-    types = [
-        [value.dtype.str, [e.name if isinstance(e, Dim) else e for e in shape], value.aval.weak]
-        for value, shape in zip(traced.specialisation.graph.inputs, call.extents(traced), strict=False)
-    ]
-    lengths = [[dim.name, dim.min, dim.max] for dim in call.dims]
-    return _packed({**signature, "types": types, "lengths": lengths, "cells": stored}, encoder, VERSION)
-
-
-def _without_numbers(data: Any, numbers: list[int | float]) -> Any:
-    """Return data of JSON without their numbers, which are appended to a list."""
-    if isinstance(data, dict):
-        return {key: _without_numbers(item, numbers) for key, item in data.items()}
-    if isinstance(data, list):
-        return [_without_numbers(item, numbers) for item in data]
-    if isinstance(data, int | float) and not isinstance(data, bool):
-        numbers.append(data)
-        return type(data).__name__
-    return data
-
-
-def _fitted(cell: Cell) -> Any:
-    """Return the data of a cell with formulas in place of the numbers that vary; None where there are none."""
-    fitter = Fitter(cell.free_points())
-    columns = iter(list(zip(*[sample.numbers for sample in cell.samples], strict=True)))
-
-    def made(data: Any) -> Any:
-        if isinstance(data, dict):
-            return {key: made(item) for key, item in data.items()}
-        if isinstance(data, list):
-            return [made(item) for item in data]
-        if not isinstance(data, int | float) or isinstance(data, bool):
-            return data
-        column = next(columns)
-        if all(number == column[0] for number in column) or (
-            data != data and not any(n == n for n in column)
-        ):
-            return data
-        formula = fitter.fit(column) or fitter.fit(column, "f4")
-        if formula is None:
-            raise LookupError
-        return packed(formula, isinstance(data, float))
-
-    try:
-        return made(cell.samples[0].content[0])
-    except LookupError:
-        return None
-
-
 def at_lengths(data: Any, point: Point) -> Any:
     """Return data with numbers in place of formulas."""
     if isinstance(data, dict):
@@ -385,7 +294,7 @@ def at_lengths(data: Any, point: Point) -> Any:
     return [at_lengths(item, point) for item in data] if isinstance(data, list) else data
 
 
-def _packed(header: dict[str, Any], encoder: Encoder, version: int) -> bytes:
+def packed_file(header: dict[str, Any], encoder: Encoder, version: int) -> bytes:
     header["arrays"] = [[array.dtype.str, list(array.shape)] for array in encoder.arrays]
     text = json.dumps(header).encode()
     parts = [MAGIC, version.to_bytes(2, "little"), len(text).to_bytes(8, "little"), text]
@@ -429,19 +338,24 @@ def load(path: str | os.PathLike[str]) -> Loaded:
         raise ArgumentError(
             f"load: {str(file)!r} cannot be read: {error.strerror}", where=user_site()
         ) from None
+    return _loaded(data, repr(file.name))
+
+
+def _loaded(data: bytes, name: str) -> Loaded:
+    """Return the function of a file with a name, for errors."""
     head = len(MAGIC)
     if not data.startswith(MAGIC) or len(data) < head + 10 + DIGEST:
-        raise _refusal(file, "is not a file of gt.export", 'gt.export(f, ..., path="f.gradtape") writes one')
+        raise _refusal(name, "is not a file of gt.export", 'gt.export(f, ..., path="f.gradtape") writes one')
     version = int.from_bytes(data[head : head + 2], "little")
     if version > VERSION:
         raise _refusal(
-            file,
+            name,
             f"has the format {version}, and this gradtape reads up to {VERSION}",
             "install a newer gradtape",
         )
     content, checksum = data[:-DIGEST], data[-DIGEST:]
     if hashlib.blake2b(content, digest_size=DIGEST).digest() != checksum:
-        raise _refusal(file, "is damaged: its checksum is wrong", "copy it once more, or export it again")
+        raise _refusal(name, "is damaged: its checksum is wrong", "copy it once more, or export it again")
     start = head + 10
     end = start + int.from_bytes(content[head + 2 : start], "little")
     try:
@@ -449,8 +363,37 @@ def load(path: str | os.PathLike[str]) -> Loaded:
         return Loaded(header, _arrays(header["arrays"], content, end))
     except (Unreadable, LoweringError, ValueError, KeyError, TypeError) as error:
         raise _refusal(
-            file, f"cannot be read by this version of gradtape: {error}", "export it again with this version"
+            name, f"cannot be read by this version of gradtape: {error}", "export it again with this version"
         ) from error
+
+
+def pickled_program(function: Traceable, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return how a function is pickled that belongs to this process: as its program, which is what `load` returns where it arrives.
+
+    Parameters
+    ----------
+    function : Traceable
+        NumPy code that closes over values, as `jit` returns it.
+    args : tuple
+        Its arguments, nests with values in place of arrays: their types alone count.
+    """
+    given = tree_map(lambda value: Spec(value.shape, value.dtype), args)
+    return pickled_trace(trace_call(function, given, {}))
+
+
+def pickled_trace(traced: TracedCall) -> tuple[Any, ...]:
+    """Return how the trace of a call is pickled: as the file of it."""
+    return unpacked, (pack_function(traced, traced.name, own_version()),)
+
+
+def own_version() -> str:
+    """Return the version of gradtape."""
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
+
+
+def unpacked(data: bytes) -> Loaded:
+    """Return the function of a file."""
+    return _loaded(data, "a pickled function")
 
 
 def _arrays(forms: Sequence[Any], content: bytes, at: int) -> list[NDArray]:
@@ -467,5 +410,5 @@ def _arrays(forms: Sequence[Any], content: bytes, at: int) -> list[NDArray]:
     return arrays
 
 
-def _refusal(file: Path, what: str, remedy: str) -> ArgumentError:
-    return ArgumentError(f"load: {file.name!r} {what}", where=user_site(), remedy=remedy)
+def _refusal(name: str, what: str, remedy: str) -> ArgumentError:
+    return ArgumentError(f"load: {name} {what}", where=user_site(), remedy=remedy)

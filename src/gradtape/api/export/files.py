@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from gradtape.api.export.archive import pack_function, pack_varying
+from gradtape.api.export.archive import own_version, pack_function
 from gradtape.api.export.closed import (
     TracedCall,
     closed_graph,
@@ -20,6 +19,7 @@ from gradtape.api.export.labels import result_places
 from gradtape.api.export.specs import dims_of
 from gradtape.api.export.toolchain import TARGETS, build
 from gradtape.api.export.varying import VaryingCall, varying_c_files, varying_numba_module
+from gradtape.api.export.varying_archive import pack_varying
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit
 from gradtape.errors import ArgumentError
@@ -145,9 +145,9 @@ def export(
         if kind == "numba":
             return (_written(file, varying_numba_module(varying, name)),)
         if kind == "gradtape":
-            _replace(file, pack_varying(varying, varying.name, _version()))
+            _replace(file, pack_varying(varying, varying.name, own_version()))
             return (file,)
-        title = f"{varying.name}, exported by gradtape {_version()}"
+        title = f"{varying.name}, exported by gradtape {own_version()}"
         return _c_written(
             file,
             header,
@@ -161,7 +161,7 @@ def export(
     if kind == "numba":
         return (_written(file, _numba_module(traced, name)),)
     if kind == "gradtape":
-        _replace(file, pack_function(traced, traced.name, _version()))
+        _replace(file, pack_function(traced, traced.name, own_version()))
         return (file,)
     return _c_written(file, header, kind, name, c_files(traced, name, header.name, blas), target, compiler)
 
@@ -207,17 +207,13 @@ def c_files(traced: TracedCall, name: str, header: str, blas: bool) -> CFiles:
     results = len(graph.outputs)
     function = CFunction(
         name,
-        f"{traced.name}, exported by gradtape {_version()}",
+        f"{traced.name}, exported by gradtape {own_version()}",
         graph,
         tuple(operands[: len(operands) - results]),
         tuple(operands[len(operands) - results :]),
         tuple(traced.hidden),
     )
     return print_files(function, header, blas)
-
-
-def _version() -> str:
-    return str(sys.modules[__name__.partition(".")[0]].__version__)
 
 
 def _numba_module(traced: TracedCall, name: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from gradtape.api.export.archive import pickled_trace
 from gradtape.api.export.closed import Traceable, TracedCall, argument_places, trace_call
 from gradtape.api.export.specs import NUMBERS, Spec
 from gradtape.errors import ArgumentError, LoweringError, StructureError
@@ -63,6 +65,11 @@ class Lowered:
     def __repr__(self) -> str:
         return f"<gradtape lowered {self._traced.name}: {self.in_specs!r} -> {self.out_specs!r}>"
 
+    def __reduce__(self) -> NoReturn:
+        raise pickle.PicklingError(
+            f"{self!r} belongs to this process: pickle what its method compile() returns, or the function that gt.jit returned"
+        )
+
     def as_text(self, dialect: str = "graph") -> str:
         """Return the program.
 
@@ -117,6 +124,10 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the program, with what the function read when it was lowered: it arrives as what `gradtape.load` returns."""
+        return pickled_trace(self._traced)
 
     def as_text(self, dialect: str = "llvm") -> str:
         """Return the program.

@@ -18,6 +18,7 @@ from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.api.transforms.linear import LinearMap
 from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import (
     Recording,
@@ -503,7 +504,8 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
         return returned
 
     y = recording.result()
-    return (y, pullback, recording.aux(aux)) if has_aux else (y, pullback)
+    transposed = LinearMap("pullback", pullback, lambda: (recording.target_nest(),))
+    return (y, transposed, recording.aux(aux)) if has_aux else (y, transposed)
 
 
 def jvp(

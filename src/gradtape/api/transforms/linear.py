@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.jit import jit
 from gradtape.api.transforms.recording import Recording, as_given, primal_leaves
 from gradtape.errors import NotDifferentiableError, StructureError
 from gradtape.ir.builder import here
@@ -21,9 +22,36 @@ from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten
 
 
+class LinearMap:
+    """A linear map out of a function at a point; made by `vjp`, `linearize` and `linear_transpose`.
+
+    It is pickled as a program with the numbers of the point, so that it stays what it was when it was made: the function is not called
+    again where it arrives, as the function that `load` returns.
+    """
+
+    def __init__(self, name: str, apply: Callable[..., Any], specimen: Callable[[], tuple[Any, ...]]) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._apply = apply
+        self._specimen = specimen
+        """Returns arguments with values in place of arrays."""
+
+    def __call__(self, *args: Any) -> Any:
+        return self._apply(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from gradtape.api.export.archive import (
+            pickled_program,  # late: few programs pickle one, and exports are made of transforms
+        )
+
+        return pickled_program(jit(self), self._specimen())
+
+    def __repr__(self) -> str:
+        return f"<gradtape {self.__name__}>"
+
+
 def linearize(
     function: Callable[..., Any], *primals: Any, has_aux: bool = False
-) -> tuple[Any, Callable[..., Any]] | tuple[Any, Callable[..., Any], Any]:
+) -> tuple[Any, LinearMap] | tuple[Any, LinearMap, Any]:
     """Evaluate a function and return its derivative there: a linear map that is applied to tangents.
 
     Parameters
@@ -81,10 +109,11 @@ def linearize(
         return unflatten(recording.result_spec, as_given(recording.push(directions), arrays))
 
     y = recording.result()
-    return (y, push, recording.aux(aux)) if has_aux else (y, push)
+    derivative = LinearMap("push", push, lambda: unflatten(recording.spec, recording.sources))
+    return (y, derivative, recording.aux(aux)) if has_aux else (y, derivative)
 
 
-def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
+def linear_transpose(function: Callable[..., Any], *primals: Any) -> LinearMap:
     """Return the transpose of a function that is linear in its arguments.
 
     Parameters
@@ -138,7 +167,7 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
 
     seeds = [constant(_numbers(target.shape, target.dtype)) for target in recording.targets]
     _check_linear(recording.targets, recording.tag, seeds, recording.pull(seeds), point)
-    return transpose
+    return LinearMap("transpose", transpose, lambda: (recording.target_nest(),))
 
 
 def _numbers(shape: Shape, dtype: np.dtype[Any]) -> NDArray:

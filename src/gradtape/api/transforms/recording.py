@@ -112,6 +112,10 @@ class Recording:
         pairs = zip(self.targets, pushed, strict=True)
         return [zeros_like(target) if part is None else part for target, part in pairs]
 
+    def target_nest(self) -> Any:
+        """Return the leaves of the result in their containers."""
+        return unflatten(self.result_spec, self.targets)
+
     def result(self) -> Any:
         """Return the result as the caller works; numbers are computed together with the residuals that later sweeps need."""
         followed = any(tag.recording for target in self.targets for tag in target.tags)
