@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import collections
 import functools
 import math
@@ -11,6 +12,7 @@ import numba
 import numpy as np
 import pytest
 
+import gradtape as gt
 from gradtape.errors import UnsupportedCodeError
 from tests.frontend.support import check, run
 
@@ -355,6 +357,35 @@ def test_dtypes_are_numpys():
     wanted = single_precision(X, 1)
     for have, want in zip(found, wanted, strict=True):
         assert np.asarray(have).dtype == np.asarray(want).dtype
+        np.testing.assert_allclose(have, want, rtol=1e-6)
+
+
+def numbers_of_python_and_numpy(x, w):
+    out = np.zeros_like(x)
+    for i in range(len(x)):
+        out[i] = x[i] * w
+    return (
+        out * np.sqrt(w),
+        out * math.sqrt(w),
+        out * math.log(w),
+        x[0] * np.exp(w),
+        x * np.maximum(w, 1.0),
+        x * np.abs(w),
+        x * abs(w),
+        out * float(w),
+        out * complex(w),
+        x * cmath.exp(w),
+        x * np.float64(w),
+        w * x,
+    )
+
+
+@pytest.mark.parametrize("w", [2, 2.0, np.float64(2.0), np.float32(2.0)], ids=lambda w: type(w).__name__)
+def test_numbers_of_python_take_the_dtype_of_arrays_and_those_of_numpy_do_not(w):
+    x = np.array([1.0, 2.0], np.float32)
+    found, wanted = gt.jit(numbers_of_python_and_numpy)(x, w), numbers_of_python_and_numpy(x, w)
+    assert [np.asarray(one).dtype for one in found] == [np.asarray(one).dtype for one in wanted]
+    for have, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-6)
 
 

@@ -317,3 +317,27 @@ def test_iterators_over_elements_are_converted_as_their_arrays(function):
     np.testing.assert_allclose(
         gt.grad(lambda x: np.sum(weights * function(x)))(x).reshape(-1), slopes, rtol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: x * math.sqrt(w),
+        lambda x, w: x / math.gamma(w),
+        lambda x, w: x * math.log(w, 3) + math.fabs(w),
+        lambda x, w: x * math.hypot(w, 1.0, w),
+        lambda x, w: x * cmath.exp(1j * w),
+        lambda x, w: x * cmath.polar(w)[0],
+        lambda x, w: math.sqrt(w),
+    ],
+)
+@pytest.mark.parametrize("w", [2.0, np.float64(2.0), np.float32(2.0)], ids=lambda w: type(w).__name__)
+def test_functions_of_math_return_numbers_of_python(function, w):
+    """Which take the dtype of the arrays that they meet."""
+    x = np.array([1.0, 2.0], np.float32)
+    wanted, found = function(x, w), gt.jit(function)(x, w)
+    with gt.GradientTape():
+        taped = function(gt.Variable(x), gt.Variable(w)).numpy()
+    for one in (found, taped):
+        assert np.asarray(one).dtype == np.asarray(wanted).dtype
+        np.testing.assert_allclose(one, wanted, rtol=1e-6)

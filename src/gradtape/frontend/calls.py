@@ -147,7 +147,10 @@ def _numpy(self: Interpreter, function: Any, args: tuple[Any, ...], kwargs: dict
         or (isinstance(function, np.ufunc) and len(args) > function.nin)
     ):
         self.settle()
-    return self_list(self, numpy_calls.call(self.build, function, args, kwargs))
+    result = numpy_calls.call(self.build, function, args, kwargs)
+    if isinstance(result, Value) and result.aval.weak:
+        return FUNCTIONS[np.dtype](self, result.dtype, result)  # NumPy's scalars are not weak
+    return self_list(self, result)
 
 
 def self_list(self: Interpreter, result: Any) -> Any:

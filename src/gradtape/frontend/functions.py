@@ -36,7 +36,7 @@ from gradtape.frontend.values import (
 )
 from gradtape.ir.builder import emit
 from gradtape.ir.graph import Value
-from gradtape.ir.types import FLOAT64, INT64
+from gradtape.ir.types import BOOL, FLOAT64, INT64
 from gradtape.kinds.operands import as_value, conform
 from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.select import where
@@ -68,9 +68,14 @@ def converted(x: Any, dtype: np.dtype[Any]) -> Any:
     x = number_of_array(x)
     if not isinstance(x, Value):
         return x
-    if x.dtype == dtype:
+    return x if x.dtype == dtype else weak(conform(x, dtype, ()))
+
+
+def as_python_number(x: Any) -> Any:
+    """Return a number as one of Python's, which takes the dtype of arrays that it meets."""
+    if not isinstance(x, Value) or x.aval.weak or x.dtype == BOOL:
         return x
-    return weak(conform(x, dtype, ()))
+    return weak(emit(UFUNCS["positive"], [x]))  # type: ignore[arg-type]
 
 
 def number_of_array(x: Any) -> Any:
@@ -89,7 +94,7 @@ def to_float(self: Interpreter, x: Any = 0.0) -> Any:
     if isinstance(x, str):
         return float(x)
     x = number_of_array(x)
-    return converted(x, FLOAT64) if isinstance(x, Value) else float(x)
+    return as_python_number(converted(x, FLOAT64)) if isinstance(x, Value) else float(x)
 
 
 @runs(int, math.trunc)
@@ -113,7 +118,7 @@ def to_complex(self: Interpreter, x: Any = 0.0, y: Any = 0.0) -> Any:
     if not isinstance(x, Value) and not isinstance(y, Value):
         return complex(x, y)
     if not isinstance(y, Value) and y == 0:
-        return converted(x, COMPLEX128)
+        return as_python_number(converted(x, COMPLEX128))
     if number_type(x)[0].kind == "c" or number_type(y)[0].kind == "c":
         return binary(self.build, operator.add, x, binary(self.build, operator.mul, y, 1j))
     parts = [conform(as_value(one), FLOAT64, ()) for one in (x, y)]
@@ -148,7 +153,7 @@ def _math(name: str, row: str) -> None:
             return function(*numbers)
         is_exact = all(number_type(x)[0] == FLOAT64 for x in numbers)
         result = UFUNCS[row](*[x if is_exact else converted(x, FLOAT64) for x in numbers])
-        return settled(result)
+        return as_python_number(settled(result))
 
     FUNCTIONS[function] = replacement
 
@@ -179,7 +184,7 @@ def log(self: Interpreter, x: Any, base: Any = None) -> Any:
     x = number_of_array(x)
     if base is not None:
         return binary(self.build, operator.truediv, log(self, x), log(self, number_of_array(base)))
-    return UFUNCS["log"](converted(x, FLOAT64)) if isinstance(x, Value) else math.log(x)
+    return as_python_number(UFUNCS["log"](converted(x, FLOAT64))) if isinstance(x, Value) else math.log(x)
 
 
 @runs(math.floor)
@@ -271,7 +276,9 @@ def _of_cmath(name: str, row: str) -> None:
 
     def replacement(self: Interpreter, x: Any) -> Any:
         x = number_of_array(x)
-        return UFUNCS[row](converted(x, COMPLEX128)) if isinstance(x, Value) else function(x)
+        return (
+            as_python_number(UFUNCS[row](converted(x, COMPLEX128))) if isinstance(x, Value) else function(x)
+        )
 
     FUNCTIONS[function] = replacement
 
@@ -295,7 +302,7 @@ for _name in (
 
 @runs(cmath.phase)
 def phase(self: Interpreter, x: Any) -> Any:
-    return numpy_call(self.build, np.angle, (number_of_array(x),), {})
+    return as_python_number(numpy_call(self.build, np.angle, (number_of_array(x),), {}))
 
 
 # Sequences

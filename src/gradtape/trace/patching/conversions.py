@@ -19,6 +19,7 @@ import numpy as np
 
 from gradtape.errors import ArraySubclassError
 from gradtape.ir.builder import here
+from gradtape.ir.types import aval
 from gradtape.kinds.registry import FUNCTIONS, UFUNCS
 from gradtape.trace.array.array import Array, wrap
 from gradtape.trace.array.handle import Handle
@@ -195,9 +196,20 @@ def _mathematical(function: Function, kind: type = float, invalid: Invalid | Non
             return NotImplemented
         if invalid is not None and is_handled(sys._getframe(2)) and bool(invalid.holds(*given)):
             raise invalid.error(invalid.message)
-        return function(*given, **kwargs)
+        return _as_python_number(function(*given, **kwargs), given)
 
     return run
+
+
+def _as_python_number(made: Any, given: list[Any]) -> Any:
+    """Return what a function of math or cmath made as a number of Python's, which takes the dtype of arrays that it meets."""
+    if isinstance(made, tuple):
+        return tuple([_as_python_number(item, given) for item in made])
+    if isinstance(made, Handle):
+        value = made.value
+        if not any(isinstance(argument, Handle) and argument.value is value for argument in given):
+            value.aval = aval((), value.dtype, True)
+    return made
 
 
 class Invalid(NamedTuple):
