@@ -79,7 +79,7 @@ def main() -> None:
                     both(params, data)
                     steps.append(time.perf_counter() - begin)
                     work = (name, function, params)
-                    waiting = held.submit(_alone, f"alone-{uuid.uuid4()}", [(work,)] * len(held.shares))
+                    waiting = held.submit(_alone, f"alone-{uuid.uuid4()}", [work] * len(held.shares))
                     seconds = client.gather(waiting)
                     alone.append(sum(seconds) / WORKERS)
                     slowest.append(max(seconds))

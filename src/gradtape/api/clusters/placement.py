@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -11,8 +12,15 @@ from typing import Any, Final, NamedTuple
 import dask
 from dask.delayed import Delayed
 
-MOST_SENT: Final = 2**24
-"""Bytes of keys in the messages of a step past the scheduler; each worker gets those of all workers."""
+from gradtape.locks import Rank, new_lock
+from gradtape.lru import LRU
+
+KEPT: Final = 64
+"""Placements whose shares a process knows."""
+
+_known: Final[LRU[str, dict[tuple[str, int], tuple[Any, list[Any]]]]] = LRU(lambda: KEPT)
+"""The shares of the workers in this process, by the name of the placement, then by worker and number: what belongs to it, and its keys."""
+_lock: Final = new_lock(Rank.LEAF)
 
 
 class Share(NamedTuple):
@@ -43,58 +51,92 @@ class Placement(NamedTuple):
         The keys of the parts of each block.
     shares : list of Share
         The blocks by threads.
+    name : str
+        What the workers know it by.
     """
 
     client: Any
     keys: list[list[Any]]
     shares: list[Share]
+    name: str
 
-    def submit(self, function: Callable[..., Any], name: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return the future of a call for each share, with arguments and then the parts; another worker makes it if this one is lost."""
+    def submit(self, function: Callable[..., Any], key: str, own: Sequence[Any], *args: Any) -> list[Any]:
+        """Return the future of a call for each share, with arguments, what belongs to the share, and its parts.
+
+        Another worker makes it if this one is lost.
+        """
         future = sys.modules["distributed"].Future
         return [
             self.client.submit(
+                _call,
                 function,
-                *args,
-                *[future(key, client=self.client) for key in share.keys],
-                key=f"{name}-{number}",
+                args,
+                (self.name, number, share.keys),
+                each,
+                *[future(part, client=self.client) for part in share.keys],
+                key=f"{key}-{number}",
                 pure=False,
                 workers=[share.worker],
                 allow_other_workers=True,
             )
-            for number, (share, args) in enumerate(zip(self.shares, calls, strict=True))
+            for number, (share, each) in enumerate(zip(self.shares, own, strict=True))
         ]
 
-    def run(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any] | None:
+    def run(self, function: Callable[..., Any], *args: Any) -> list[Any] | None:
         """Return the results of a call for each share, by messages to the workers that are no tasks; None if one of them cannot answer.
 
-        That is so if a worker or a part is lost, and if the function raises.
+        That is so if a worker or a part is lost, if the function raises, and if tasks have not made the workers know their shares.
         """
         workers = list({share.worker for share in self.shares})
-        if len(workers) * sum([len(str(key)) for share in self.shares for key in share.keys]) > MOST_SENT:
-            return None
-        message = [(share.worker, args, share.keys) for share, args in zip(self.shares, calls, strict=True)]
-        found = self.client.run(_run, function, message, workers=workers, on_error="return")
-        results = {worker: iter(made) for worker, made in found.items() if isinstance(made, list)}
-        if len(results) < len(workers):
-            return None
-        return [next(results[share.worker]) for share in self.shares]
+        results: dict[int, Any] = {}
+        for found in self.client.run(
+            _run, self.name, function, args, workers=workers, on_error="return"
+        ).values():
+            if isinstance(found, dict):
+                results.update(found)
+        return (
+            [results[number] for number in range(len(self.shares))]
+            if len(results) == len(self.shares)
+            else None
+        )
 
 
-async def _run(function: Callable[..., Any], message: list[Any], dask_worker: Any) -> list[Any] | None:
-    """Call a function for the shares of this worker, in the threads that run its tasks."""
-    call = asyncio.get_running_loop().run_in_executor
-    threads = dask_worker.executors["default"]
+def _call(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    share: tuple[str, int, list[Any]],
+    own: Any,
+    *parts: Any,
+) -> Any:
+    """Call a function for a share, and keep what the share is."""
+    name, number, keys = share
+    worker = sys.modules["distributed"].get_worker().address
+    with _lock:
+        shares = _known.get(name)
+        if shares is None:
+            shares = _known[name] = {}
+        shares[worker, number] = own, keys
+    return function(*args, own, *parts)
+
+
+async def _run(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], dask_worker: Any
+) -> dict[int, Any] | None:
+    """Return the results of a function for the shares of this worker, by their numbers; it runs in the threads that run tasks."""
+    loop, threads, data = asyncio.get_running_loop(), dask_worker.executors["default"], dask_worker.data
+    with _lock:
+        known = list((_known.get(name) or {}).items())
+    shares = {number: share for (worker, number), share in known if worker == dask_worker.address}
     try:
-        return await asyncio.gather(
+        results = await asyncio.gather(
             *[
-                call(threads, function, *(*args, *[dask_worker.data[key] for key in keys]))
-                for worker, args, keys in message
-                if worker == dask_worker.address
+                loop.run_in_executor(threads, function, *(*args, own, *[data[key] for key in keys]))
+                for own, keys in shares.values()
             ]
         )
     except Exception:  # the tasks that come in its place raise it where the user sees it
         return None
+    return dict(zip(shares, results, strict=True))
 
 
 def placement(blocks: Sequence[Sequence[Delayed]]) -> Placement | None:
@@ -123,7 +165,7 @@ def placement(blocks: Sequence[Sequence[Delayed]]) -> Placement | None:
         for first in range(min(threads[worker], len(own))):
             mine = own[first :: threads[worker]]
             made.append(Share(worker, mine, [key for block in mine for key in keys[block]]))
-    return Placement(client, keys, made)
+    return Placement(client, keys, made, uuid.uuid4().hex)
 
 
 def keys_of(blocks: Sequence[Sequence[Delayed]]) -> list[list[Any]]:

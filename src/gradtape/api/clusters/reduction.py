@@ -39,8 +39,8 @@ MOST_GATHERED: Final = 2**24
 FAN_IN: Final = 8
 """Results that one task adds. The tree is the same for any number of workers, and so are the rounding errors."""
 
-SHORT_STEP: Final = 0.25
-"""Seconds of work below which a step is made without tasks: two tasks take Dask 10 to 20 ms, which are more than a tenth of it."""
+SHORT_STEP: Final = 0.1
+"""Seconds of work for each share below which a step is made without tasks. These would take the scheduler 3 to 8 ms for each share."""
 
 
 class Step(NamedTuple):
@@ -49,6 +49,8 @@ class Step(NamedTuple):
     Attributes
     ----------
     placement : Placement
+    forms : list of BlockForm
+        Those of the blocks.
     futures : list of Future
         Those of its tasks.
     seconds : float
@@ -56,6 +58,7 @@ class Step(NamedTuple):
     """
 
     placement: Placement
+    forms: list[BlockForm]
     futures: list[Any]
     seconds: float
 
@@ -115,12 +118,16 @@ class Distributed:
     def _without_tasks(self, blocks: Sequence[Block], arguments: _Content) -> list[Any] | None:
         """Return what the blocks give, by messages to the workers; None unless the last step was over the same blocks, and short."""
         last = self._last
-        if last is None or last.seconds > SHORT_STEP:
+        if last is None or last.seconds > SHORT_STEP * len(last.placement.shares):
             return None
         held = last.placement
-        if held.client is not current_client() or held.keys != keys_of([block.parts for block in blocks]):
+        if (
+            held.client is not current_client()
+            or held.keys != keys_of([block.parts for block in blocks])
+            or last.forms != [block.form for block in blocks]
+        ):
             return None
-        made = held.run(_of_all, self._calls(held, blocks, arguments))
+        made = held.run(_of_all, self._evaluate, _Content(self._shared), arguments)
         return None if made is None else self._parts(last, made)
 
     def _by_shares(self, blocks: Sequence[Block], arguments: _Content) -> list[Any] | None:
@@ -128,22 +135,20 @@ class Distributed:
         held = placement([block.parts for block in blocks])
         if held is None:
             return None
+        forms = [block.form for block in blocks]
         futures = held.submit(
-            _of_all, f"{self.__name__}-{uuid.uuid4().hex}", self._calls(held, blocks, arguments)
+            _of_all,
+            f"{self.__name__}-{uuid.uuid4().hex}",
+            [[forms[block] for block in share.blocks] for share in held.shares],
+            self._evaluate,
+            _Content(self._shared),
+            arguments,
         )
         # The futures of the step before are let go while the workers compute. A client waits 10 ms after a message before it sends the
         # next one: that these results are needed no longer would hold up the tasks of the next step.
-        self._last = Step(held, futures, math.inf)
+        self._last = Step(held, forms, futures, math.inf)
         results = held.client.gather(futures)  # all at once: each request takes a turn of the network
         return self._parts(self._last, results)
-
-    def _calls(self, held: Placement, blocks: Sequence[Block], arguments: _Content) -> list[tuple[Any, ...]]:
-        """Return the arguments of the calls for the shares."""
-        program = _Content(self._shared)
-        return [
-            (self._evaluate, program, arguments, [blocks[block].form for block in share.blocks])
-            for share in held.shares
-        ]
 
     def _parts(self, step: Step, made: Sequence[tuple[float, list[Any]]]) -> list[Any]:
         """Return what the blocks give, in their order, and keep what the next step needs to know of this one."""
