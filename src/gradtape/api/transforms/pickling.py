@@ -53,6 +53,8 @@ class Repeatable:
 class Wrapper(Repeatable):
     """A function that runs in place of the user's and shows itself as that one, in Python code: its closure need not be pickled."""
 
+    holds_functions = True
+
     def __init__(self, run: Callable[..., Any], function: Callable[..., Any]) -> None:
         # A jitted function keeps its name in its __dict__, which must not overwrite ours.
         with suppress(AttributeError, TypeError):
