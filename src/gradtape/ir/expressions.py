@@ -268,7 +268,9 @@ def _of_integers(name: str, args: Sequence[Code], dtype: Dtype) -> Code | None:
         return Code(f"{args[0].within(PRODUCT)} {symbol} {args[1].text}", PRODUCT)
     if name == "absolute" and dtype.kind == "i":
         return _narrowed(Code(f"abs({args[0].text})"), dtype)
-    if name in ("quotient", "division_rest") and all(arg.is_name for arg in args):
+    if name in ("quotient", "division_rest") and (
+        dtype.kind == "u" or all(arg.is_name or arg.level == ATOM for arg in args)
+    ):
         return _narrowed(_truncated("//" if name == "quotient" else "%", args, dtype), dtype)
     if name in OF_INTEGERS:
         return _narrowed(_called(OF_INTEGERS[name], args), dtype)

@@ -14,6 +14,7 @@ from gradtape.config import config
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Graph, Node, TraceTag, Value, constant, extract, literal
 from gradtape.ir.types import INT64, INTP, aval
+from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.shape import expand, reshape, slice_
 from gradtape.transforms.basis import (
@@ -58,9 +59,14 @@ class Bound:
     memory: int | None = None
 
     def size(self, linear: LinearMap, count: int) -> int:
-        """Return the number of rows of a chunk for a linear map and a basis of `count`; chunks are of about the same size."""
+        """Return the number of rows of a chunk for a linear map and a basis of `count`; chunks are of about the same size.
+
+        Where lengths vary, the memory of this process says nothing: all rows are computed at once.
+        """
         if self.chunk_size is not None:
             return max(min(self.chunk_size, count), 1)
+        if self.memory is None and lengths_vary():
+            return max(count, 1)
         memory = self.memory or config.jacobian_memory or automatic_memory()
         most = max(memory // max(bytes_of_row(linear), 1), 1)
         if most >= count:

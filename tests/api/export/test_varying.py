@@ -66,6 +66,33 @@ def regular(a: Any, b: Any) -> Any:
     return np.sum(np.linalg.solve(a @ a.T + 3.0 * np.eye(len(b)), b) ** 2)
 
 
+def tables(x: Any) -> Any:
+    count = len(x)
+    tenths, middles = 0.1 * np.arange(count), (np.arange(count) + 0.5) / count
+    ends = np.linspace(-1.0, 2.0, count, endpoint=False)
+    return np.sum(
+        np.sin(x) * np.linspace(-1.0, np.pi, count) + x * tenths + x**2 * middles + np.cos(x) * ends
+    )
+
+
+def banded(x: Any) -> Any:
+    count = len(x)
+    matrix = 2.5 * np.eye(count) - np.eye(count, k=1) - np.eye(count, k=-1)
+    return (
+        x @ matrix @ x + np.sum(np.linalg.cholesky(matrix + np.outer(x, x))[:, 0]) + np.sum(np.tri(count) @ x)
+    )
+
+
+def counts(x: Any) -> Any:
+    likelihood = -0.5 * np.sum(x**2) - 0.5 * len(x) * np.log(2 * np.pi)
+    return (
+        likelihood
+        - 3 * np.log(len(x))
+        + np.std(x) * len(x) ** -0.2 / np.sqrt(len(x))
+        + np.sum(x) * (1 - 1 / len(x))
+    )
+
+
 ONE = [(length,) for length in (0, 1, 2, 3, 4, 5, 8, 9, 33, 101, 171, 172, 300, 301)]
 TWO = [(0, 0), (0, 3), (1, 1), (3, 1), (1, 4), (2, 2), (2, 5), (7, 7), (8, 9), (33, 20), (64, 3)]
 
@@ -82,6 +109,14 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...], list[tuple[int, ...]]]] = {
     "single": (lambda x, s: np.mean(x * x) * s, (gt.spec(n, "f4"), gt.spec((), "f4")), ONE[1:]),
     "gather": (lambda x, i: np.sum(x[i] ** 2 * np.cos(x[i])), (gt.spec(n), gt.spec(m, "i8")), TWO[2:]),
     "sorted": (lambda x: np.sum(np.sort(x) * np.cumsum(x)), (gt.spec(n),), ONE),
+    "tables": (tables, (gt.spec(n),), ONE[1:]),
+    "banded": (banded, (gt.spec(n),), ONE[1:10]),
+    "counts": (counts, (gt.spec(n),), ONE[2:]),
+    "singled": (
+        lambda x: np.sum(np.sin(x[: len(x) // 3])) * (2.0 if len(x) in (33, 171) else 1.0),
+        (gt.spec(n),),
+        ONE,
+    ),
     "largest": (lambda x: np.max(x) + np.sum(np.diff(x, 2) ** 2), (gt.spec(n),), ONE),
 }
 
@@ -219,9 +254,12 @@ def test_bounds_in_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "specs", "words"),
     [
-        (lambda x: np.sum(x[::2]), (gt.spec(n),), "some numbers of its program are no formulas"),
-        (lambda x: np.sum(x) / np.sqrt(len(x)), (gt.spec(n),), "some numbers of its program are no formulas"),
-        (lambda x: np.sum(x * np.linspace(0, 1, len(x))), (gt.spec(n),), "the program of n = "),
+        (
+            lambda x: np.sum(x) * np.tanh(len(x) / 100),
+            (gt.spec(n),),
+            "some numbers of its program are no formulas",
+        ),
+        (lambda x: x * np.hanning(len(x)), (gt.spec(n),), "the program of n = "),
         (
             lambda x: x * repr(len(x)).count("7"),
             (gt.spec(n),),
@@ -270,5 +308,34 @@ def test_fits() -> None:
     assert half is not None and half.denominator == 2 and half.at((11, 0)) == 55
     quotient = fitter.fit([-2.0 / (a - 1) for a, _ in points])
     assert quotient is not None and quotient.at((101, 3)) == -0.02
-    assert fitter.fit([a // 2 for a, _ in points]) is None
-    assert fitter.fit([float(np.sqrt(a)) for a, _ in points]) is None
+    assert fitter.fit([a // 2 for a, _ in points]) is None  # of two lengths
+    assert fitter.fit([float(np.tanh(a)) for a, _ in points]) is None
+    root = fitter.fit([3.0 * float(np.sqrt(a - 1)) for a, _ in points])
+    assert root is not None and root.text(["a", "b"]) == "3.0 * sqrt((double)(a - 1))"
+    logarithm = fitter.fit([0.25 + float(np.log(b)) for _, b in points])
+    assert logarithm is not None and logarithm.text(["a", "b"], "python") == "math.log(float(b)) + 0.25"
+
+
+def test_jacobians_are_computed_at_once(tmp_path: Path) -> None:
+    (path,) = gt.export(gt.jacobian(lambda x: x * np.sum(x)), gt.spec(n), path=tmp_path / "f.gradtape")
+    x = np.arange(300.0)
+    np.testing.assert_allclose(gt.load(path)(x), np.outer(x, np.ones(300)) + np.eye(300) * x.sum())
+
+
+def test_every_other_element(tmp_path: Path) -> None:
+    (path,) = gt.export(lambda x: x[::2] * 2.0, gt.spec(gt.Dim("n")), path=tmp_path / "f.gradtape")
+    again = gt.load(path)
+    for count in (0, 1, 2, 7, 300, 1001):
+        np.testing.assert_array_equal(again(np.arange(float(count))), np.arange(float(count))[::2] * 2.0)
+
+
+def test_floors() -> None:
+    fitter = Fitter([(k,) for k in (0, 1, 2, 3, 4, 7, 11, 1009, 1010, 1011, 1012, 1013, 1014, 1015, 1016)])
+    lengths = [point[0] for point in fitter.points]
+    half = fitter.whole([(k + 1) // 2 for k in lengths])
+    assert half is not None and half.text(["k"]) == "(k + 1) / 2" and half.at((2001,)) == 1001
+    assert fitter.whole([3 * k // 7 for k in lengths]).text(["k"], "python") == "(3 * k) // 7"  # type: ignore[union-attr]
+    assert fitter.whole([k // 2 + k // 3 for k in lengths]) is None
+    assert fitter.whole([k // 9 for k in lengths]) is None
+    for few in ((0, 1, 2, 3, 4, 5, 6, 7), (0, 8, 16, 400)):  # several slopes would do, or several shifts
+        assert Fitter([(k,) for k in few]).whole([3 * k // 8 + k // 11 for k in few]) is None

@@ -39,8 +39,8 @@ from gradtape.transforms.call import recorded
 from gradtape.trees import flatten_arguments, outline, tree_map, unflatten
 
 MAGIC: Final = b"gradtape function"
-VERSION: Final = 2
-"""The newest format: 2 has lengths that vary; a file without them has the format 1, which older versions read."""
+VERSION: Final = 3
+"""The newest format: 2 has lengths that vary, 3 more formulas of them; a file without them has the format 1, which older versions read."""
 
 DIGEST: Final = 32
 

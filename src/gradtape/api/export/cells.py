@@ -21,10 +21,13 @@ SHORT: Final = 20
 MOST_RUNS: Final = 24
 """Of lengths of one dimension with the same program; more of them are a program for each length."""
 
+SPARSE: Final = 5
+"""Fewer samples between two numbers of the code are too few for a formula."""
+
 MOST_CELLS: Final = 81
 
-MOST_PEELED: Final = 8
-"""Short lengths with numbers of their own."""
+MOST_PEELED: Final = 12
+"""Divisions of lengths with the same form, for numbers of their own."""
 
 ELEMENTS: Final = 300_000
 """Of the largest array of the samples, roughly."""
@@ -33,7 +36,11 @@ LONGEST: Final = 1009
 """The length around which long samples lie: no power of two, and longer than most numbers in a program."""
 
 FURTHEST: Final = 4_000_000
-"""Elements of the largest array, roughly, where one length doubles to see that the program stays the same: NumPy may make arrays of it."""
+"""Elements of the largest array in memory, roughly, where one length doubles to see that the program stays the same."""
+
+
+LARGEST: Final = 24_000_000
+"""Elements of the largest array in memory for which a number in the code is tried as a length."""
 
 
 @record
@@ -49,12 +56,15 @@ class Sample:
         What the samples of a cell have in common.
     failure : Exception or None
         Why there is none: NumPy has no maximum of no numbers.
+    made : int
+        Elements of the largest array that NumPy made while the function was traced.
     """
 
     form: Hashable
     numbers: tuple[Any, ...] = ()
     content: Any = None
     failure: Exception | None = None
+    made: int = 0
 
 
 @record
@@ -155,6 +165,14 @@ class Partition(Generic[T]):
         self._divide(())
         return self.cells
 
+    def long_points(self) -> list[Point]:
+        """Return long lengths that are all tried."""
+        steps = (0, 1, 2, 3, 5, 7, 8, 13)
+        points = [tuple([n + step for n in self.base]) for step in steps]
+        return [
+            p for p in points if all(d.max is None or n <= d.max for n, d in zip(p, self.dims, strict=True))
+        ]
+
     def _sample(self, point: Point) -> Sample:
         if point not in self._known:
             self._known[point] = self._at(point)
@@ -169,7 +187,7 @@ class Partition(Generic[T]):
             self._divide((*ranges, found))
 
     def _finish(self, ranges: tuple[Range, ...], peeled: int) -> None:
-        """Enter a box. Where no formula fits, it is tried without the shortest length, for which numbers may be special."""
+        """Enter a box. Where no formula fits, it is divided at a number in the code, or tried without the shortest length."""
         if len(self.cells) >= MOST_CELLS:
             raise self._refusal(f"there are more than {MOST_CELLS} programs of different lengths")
         cell = self._cell(ranges)
@@ -179,10 +197,30 @@ class Partition(Generic[T]):
             return
         if not cell.free or peeled >= MOST_PEELED:
             raise self._unfitted(cell)
-        k = cell.free[peeled % len(cell.free)]
+        k, start = self._divisor(cell) or (cell.free[peeled % len(cell.free)], None)
         low, high = ranges[k]
-        for part in ((low, low), (low + 1, high)):
+        start = low + 1 if start is None else start
+        for part in ((low, start - 1), (start, high)):
             self._finish((*ranges[:k], part, *ranges[k + 1 :]), peeled + 1)
+
+    def _divisor(self, cell: Cell) -> tuple[int, int] | None:
+        """Return the dimension and the least length beside a number in the code from which on formulas fit; None if there is none."""
+        for k in cell.free:
+            low, high = cell.ranges[k]
+            for start in sorted({c + step for c in self.critical for step in (0, 1)}):
+                known = dict(zip(cell.points, cell.samples, strict=True))
+                known = {point: sample for point, sample in known.items() if point[k] >= start}
+                if start <= low or not known:
+                    continue
+                if len(known) < SPARSE:
+                    point = next(iter(known))
+                    more = [(*point[:k], start + step, *point[k + 1 :]) for step in (1, 2, 3, 5)]
+                    known |= {p: self._sample(p) for p in more if high is None or p[k] <= high}
+                ranges = (*cell.ranges[:k], (start, high), *cell.ranges[k + 1 :])
+                alike = len({sample.form for sample in known.values()}) == 1
+                if alike and self._fit(Cell(ranges, list(known), list(known.values()))) is not None:
+                    return k, start
+        return None
 
     def _runs(self, ranges: tuple[Range, ...]) -> list[Range]:
         """Return the ranges of the next length over which the form is the same."""
@@ -196,7 +234,7 @@ class Partition(Generic[T]):
         near = [base[k] + step for step in (0, 1, 2, 3, 7, 15)]
         far = self._doublings(k)
         wanted = {*range(dim.min, dim.min + SHORT), *range(SHORT), *near, *far}
-        wanted |= {number + step for number in self.critical for step in (-1, 0, 1)}
+        wanted |= {c + step for c in self.critical if self._elements(k, c) <= LARGEST for step in (-1, 0, 1)}
         tried = sorted(n for n in wanted if n >= dim.min and (dim.max is None or n <= dim.max))
         if dim.max is not None and dim.max not in tried and dim.max <= LARGEST_NUMBER:
             tried.append(dim.max)
@@ -223,13 +261,23 @@ class Partition(Generic[T]):
         return found
 
     def _doublings(self, k: int) -> list[int]:
-        """Return lengths that grow until arrays are large, each odd if the one before is even."""
-        base, found = self.base, []
-        length = 2 * base[k]
-        while _elements(self._shapes, self.dims, (*base[:k], length, *base[k + 1 :])) <= FURTHEST:
+        """Return lengths that grow until arrays are large, each odd if the one before is even.
+
+        What NumPy makes while the function is traced (``np.eye(len(x))``) counts too.
+        """
+        dim, length, found = self.dims[k], 2 * self.base[k], list[int]()
+        while self._elements(k, length) <= FURTHEST and (dim.max is None or length <= dim.max):
             found.append(length)
             length = 2 * length + (1 - length % 2)
         return found
+
+    def _elements(self, k: int, length: int) -> int:
+        """Return the size of the largest array in memory, roughly, where one length is this and the others are long."""
+        base = self.base
+        made = self._sample(base).made
+        power = math.ceil(math.log(max(made, 1), max(base[k], 2)) - 0.5)
+        given = _elements(self._shapes, self.dims, (*base[:k], length, *base[k + 1 :]))
+        return max(given, int(made * (length / max(base[k], 1)) ** power) // 2)
 
     def _is_expected(self, length: int) -> bool:
         """Return whether a number in the code tells why another program begins at a length."""
@@ -288,8 +336,8 @@ class Partition(Generic[T]):
         return ArgumentError(
             f"export: {self.name} cannot be exported for all lengths {names}: {what}",
             where=user_site(),
-            why="a Python loop over elements, every other element (x[::2]), arrays that NumPy makes of a length, and branches "
-            "on lengths make another program",
+            why="a Python loop over elements, medians, functions of arrays that NumPy makes of a length (np.hanning(len(x))), and "
+            "branches on lengths make another program",
             remedy=f'bound the lengths, gt.Dim("{self.dims[0].name}", min=2), write it without (gt.scan for loops), '
             "or export one file for each length",
         )
@@ -299,8 +347,8 @@ class Partition(Generic[T]):
         return ArgumentError(
             f"export: {self.name} cannot be exported for all lengths {names}: some numbers of its program are no formulas of them",
             where=user_site(),
-            why="they have to be polynomials of the lengths, or a number divided by lengths",
-            remedy="pass what follows otherwise from a length (np.sqrt(len(x))) as an argument, or export one file for each length",
+            why="they have to be polynomials of the lengths, their floors, or powers, quotients and logarithms",
+            remedy="pass what follows otherwise from a length (np.tanh(len(x))) as an argument, or export one file for each length",
         )
 
 

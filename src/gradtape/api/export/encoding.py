@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.export.tables import is_uniform
 from gradtape.errors import GradtapeError, LoweringError, kind_of
 from gradtape.ir.body import Body
 from gradtape.ir.builder import emit_all
@@ -113,61 +114,13 @@ def _refused(what: str, why: str) -> LoweringError:
 
 
 class VaryingEncoder(Encoder):
-    """Writes graphs that are compared with those of other lengths: arrays that depend on a length are described where that is possible."""
+    """Writes graphs that are compared with those of other lengths: arrays of equal elements are described, numbers among them."""
 
     def _array(self, array: Any) -> Any:
         array = np.asarray(array)
-        if array.dtype.kind in "biuf" and array.size:
-            if is_uniform(array):
-                return {"full": [array.dtype.str, list(array.shape), array.reshape(-1)[0].item()]}
-            pair = diagonal(array)
-            if pair is not None:
-                return {"diagonal": [array.dtype.str, array.shape[0], *[number.item() for number in pair]]}
-            steps = spaced(array)
-            if steps is not None:
-                return {"spaced": [array.dtype.str, array.size, *[number.item() for number in steps]]}
+        if array.dtype.kind in "biuf" and array.size and is_uniform(array):
+            return {"full": [array.dtype.str, list(array.shape), array.reshape(-1)[0].item()]}
         return super()._array(array)
-
-
-def is_uniform(array: NDArray) -> bool:
-    """Return whether all elements of an array have the same bits."""
-    raw = np.ascontiguousarray(array).reshape(-1)
-    words = raw.view(np.uint8).reshape(raw.size, raw.itemsize)
-    return bool((words == words[0]).all())
-
-
-def diagonal(array: NDArray) -> tuple[Any, Any] | None:
-    """Return the number on the diagonal and the one beside it, of a square matrix that has no others."""
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] < 2:
-        return None
-    pair = array[0, 0], array[0, 1]
-    made = diagonal_array(array.dtype, array.shape[0], *pair)
-    return pair if made.tobytes() == np.ascontiguousarray(array).tobytes() else None
-
-
-def diagonal_array(dtype: np.dtype[Any], size: int, on: Any, off: Any) -> NDArray:
-    """Return a square matrix with one number on the diagonal and another one beside it."""
-    made: NDArray = np.full((size, size), off, dtype)
-    np.fill_diagonal(made, on)
-    return made
-
-
-def spaced(array: NDArray) -> tuple[Any, Any] | None:
-    """Return the start and the step of an array that is ``start + step * np.arange(n)``, bit for bit."""
-    if array.ndim != 1 or array.size < 2 or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        return None
-    start = array[0]
-    with np.errstate(all="ignore"):
-        step = array.dtype.type(array[1] - start)
-    made = spaced_array(array.dtype, array.size, start, step)
-    return (start, step) if made.tobytes() == np.ascontiguousarray(array).tobytes() else None
-
-
-def spaced_array(dtype: np.dtype[Any], size: int, start: Any, step: Any) -> NDArray:
-    """Return ``start + step * np.arange(size)``, computed in a dtype."""
-    with np.errstate(all="ignore"):
-        made: NDArray = np.arange(size).astype(dtype) * dtype.type(step) + dtype.type(start)
-    return made
 
 
 class Decoder:
@@ -232,9 +185,13 @@ class Decoder:
             raise Unreadable(f"it holds arrays of {found}")
         if kind == "full":
             return np.full(tuple(extents), numbers[0], found)
-        if kind == "diagonal":
-            return diagonal_array(found, extents, *numbers)
-        return spaced_array(found, extents, *numbers)
+        if kind == "diagonal":  # this and the last one are in files of the format 2 alone
+            made = np.full((extents, extents), numbers[1], found)
+            np.fill_diagonal(made, numbers[0])
+            return made
+        with np.errstate(all="ignore"):
+            spaced: NDArray = np.arange(extents).astype(found) * found.type(numbers[1])
+            return spaced + found.type(numbers[0])
 
     def value(self, data: Any) -> Any:
         """Return a parameter, or containers."""

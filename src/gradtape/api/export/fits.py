@@ -1,71 +1,164 @@
-"""Numbers of a program as formulas of the lengths that vary: fitted to samples exactly, and checked by further samples."""
+"""Numbers of a program as formulas of the lengths that vary: fitted to samples, and checked by further samples."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
+from gradtape.ir.op import NDArray
 from gradtape.records import value_record
 
 DEGREE: Final = 3
-"""Of formulas: an array has up to so many varying extents."""
+"""Of polynomials: an array has up to so many varying extents."""
 
 SPARE: Final = 2
 """Samples that a fit has to meet besides those that determine it."""
 
+LARGEST_FLOOR: Final = 8
+"""The largest divisor of a length in a floor: all its remainders are among the samples."""
+
+APART: Final = 2 * LARGEST_FLOOR**2
+"""Samples that lie so far apart have the values of one slope alone: two of these fractions differ by ``1 / LARGEST_FLOOR**2`` or more."""
+
+PRECISION: Final = 1e-15
+"""Relative error of a formula of floats: what a rounding or two leave."""
+
+ROOTS: Final = 60
+"""Exponents are multiples of one over this number."""
+
 Point = tuple[int, ...]
 Exponents = tuple[int, ...]
+Terms = tuple[tuple[Exponents, Fraction], ...]
+Language = Literal["c", "python"]
 
 
 @value_record
 class Formula:
-    """A polynomial of the lengths with rational coefficients, or a number divided by one.
+    """A number that follows from the lengths exactly: a polynomial with rational coefficients, or its floor.
 
     Attributes
     ----------
     terms : tuple of (tuple of int, Fraction)
         The exponents of the lengths in each monomial, and its coefficient.
-    numerator : float or None
-        What is divided by the polynomial; None for the polynomial itself.
+    floor : int
+        What the polynomial is divided by, rounded down; 1 for the polynomial itself.
     """
 
-    terms: tuple[tuple[Exponents, Fraction], ...]
-    numerator: float | None = None
+    terms: Terms
+    floor: int = 1
 
     @property
     def denominator(self) -> int:
         """The common denominator of the coefficients."""
         return int(np.lcm.reduce([factor.denominator for _, factor in self.terms] or [1]))
 
-    def at(self, point: Point) -> Any:
-        """Return the value: a Fraction, or the float that is the quotient."""
-        found = sum((factor * prod(map(pow, point, powers)) for powers, factor in self.terms), Fraction(0))
-        if self.numerator is None:
-            return found
-        with np.errstate(all="ignore"):
-            return float(np.divide(self.numerator, float(found)))
+    def at(self, point: Point) -> Fraction:
+        """Return the value."""
+        value = polynomial_at(self.terms, point)
+        return value if self.floor == 1 else Fraction(value // self.floor)
 
-    def text(self, names: Sequence[str]) -> str:
-        """Return the polynomial times its denominator, as C and Python write it.
+    def text(self, names: Sequence[str], language: Language = "c", real: bool = False) -> str:
+        """Return the formula as an expression of C or Python: of integers, or of floats.
 
         Examples
         --------
         >>> Formula((((1, 1), Fraction(2)), ((0, 0), Fraction(-1)))).text(["n", "m"])
         '2 * n * m - 1'
+        >>> Formula((((1,), Fraction(1)), ((0,), Fraction(1))), floor=2).text(["n"], "python")
+        '(n + 1) // 2'
         """
-        text = ""
-        for powers, factor in self.terms:
-            whole = int(factor * self.denominator)
-            names_in = [name for name, power in zip(names, powers, strict=True) for _ in range(power)]
-            factors = [str(abs(whole))] if abs(whole) != 1 or not names_in else []
-            sign = ("-" if whole < 0 else "") if not text else " - " if whole < 0 else " + "
-            text += sign + " * ".join([*factors, *names_in])
-        return text or "0"
+        text, divisor = polynomial_text(self.terms, self.denominator, names), self.denominator * self.floor
+        if real:
+            whole = f"(double)({text})" if language == "c" else f"float({text})"
+            return whole if divisor == 1 else f"{whole} / {divisor}.0"
+        return text if divisor == 1 else f"({text}) {'/' if language == 'c' else '//'} {divisor}"
+
+    def packed(self) -> dict[str, Any]:
+        """Return the formula as data of JSON."""
+        return {"sized": _packed(self.terms), "floor": self.floor}
+
+
+@value_record
+class RealFormula:
+    """A float that follows from the lengths: ``factor * function(polynomial) + offset``.
+
+    Attributes
+    ----------
+    terms : tuple of (tuple of int, Fraction)
+        The polynomial, with whole coefficients.
+    function : {"identity", "reciprocal", "sqrt", "log", "power"}
+    power : float
+        The exponent of the last one.
+    factor, offset : float
+    """
+
+    terms: Terms
+    function: str
+    power: float
+    factor: float
+    offset: float = 0.0
+
+    def at(self, point: Point) -> float:
+        """Return the value; NaN or an infinity where there is none."""
+        value = float(polynomial_at(self.terms, point))
+        with np.errstate(all="ignore"):
+            if self.function == "reciprocal":
+                return float(np.divide(self.factor, value)) + self.offset
+            return self.factor * float(_applied(self.function, value, self.power)) + self.offset
+
+    def text(self, names: Sequence[str], language: Language = "c", real: bool = True) -> str:
+        """Return the formula as an expression of C or Python.
+
+        Examples
+        --------
+        >>> RealFormula((((1,), Fraction(1)),), "sqrt", 0.5, 2.0, 1.0).text(["n"])
+        '2.0 * sqrt((double)(n)) + 1.0'
+        """
+        assert real
+        text, prefix = polynomial_text(self.terms, 1, names), "" if language == "c" else "math."
+        value = f"(double)({text})" if language == "c" else f"float({text})"
+        if self.function == "reciprocal":
+            text = f"{self.factor!r} / {value}"
+        else:
+            calls = {"identity": value, "power": f"{prefix}pow({value}, {self.power!r})"}
+            called = calls.get(self.function, f"{prefix}{self.function}({value})")
+            text = called if self.factor == 1 else f"{self.factor!r} * {called}"
+        return f"{text} + {self.offset!r}" if self.offset else text
+
+    def packed(self) -> dict[str, Any]:
+        """Return the formula as data of JSON."""
+        numbers = [self.power, self.factor, self.offset]
+        return {"sized": _packed(self.terms), "function": self.function, "numbers": numbers}
+
+
+def _applied(function: str, value: Any, power: float) -> Any:
+    if function == "reciprocal":
+        return np.divide(1.0, value)
+    if function == "power":
+        return np.power(value, power)
+    return {"identity": np.positive, "sqrt": np.sqrt, "log": np.log}[function](value)
+
+
+def polynomial_at(terms: Terms, point: Point) -> Fraction:
+    """Return the value of a polynomial."""
+    return sum((factor * prod(map(pow, point, powers)) for powers, factor in terms), Fraction(0))
+
+
+def polynomial_text(terms: Terms, denominator: int, names: Sequence[str]) -> str:
+    """Return the polynomial times its denominator, as C and Python write it."""
+    text = ""
+    for powers, factor in terms:
+        whole = int(factor * denominator)
+        names_in = [name for name, power in zip(names, powers, strict=True) for _ in range(power)]
+        factors = [str(abs(whole))] if abs(whole) != 1 or not names_in else []
+        sign = ("-" if whole < 0 else "") if not text else " - " if whole < 0 else " + "
+        text += sign + " * ".join([*factors, *names_in])
+    return text or "0"
 
 
 def monomials(count: int, degree: int) -> list[Exponents]:
@@ -90,9 +183,9 @@ class Fitter:
 
     def __init__(self, points: Sequence[Point]) -> None:
         self.points = points
-        self._known: dict[tuple[Any, ...], Formula | None] = {}
+        self._known: dict[tuple[Any, ...], Formula | RealFormula | None] = {}
 
-    def fit(self, column: Sequence[int | float], dtype: str = "f8") -> Formula | None:
+    def fit(self, column: Sequence[int | float], dtype: str = "f8") -> Formula | RealFormula | None:
         """Return a formula that has all values of a column; None where there is no simple one.
 
         Parameters
@@ -100,15 +193,23 @@ class Fitter:
         column : sequence of int or float
             The values.
         dtype : str
-            That of floats: quotients are rounded to it.
+            That of floats: what formulas make of them is rounded to it.
         """
+        if not isinstance(column[0], float):
+            return self.whole(column)  # type: ignore[arg-type]
         key = (dtype, *column)
         if key not in self._known:
-            found = self._polynomial(column)
-            if found is None and isinstance(column[0], float):
-                found = self._quotient(column, dtype)
-            self._known[key] = found
+            self._known[key] = self._polynomial(column) or self._real(column, dtype)
         return self._known[key]
+
+    def whole(self, column: Sequence[int]) -> Formula | None:
+        """Return the formula of whole numbers."""
+        key = ("whole", *column)
+        if key not in self._known:
+            self._known[key] = self._polynomial(column) or self._floor(column)
+        found = self._known[key]
+        assert not isinstance(found, RealFormula)
+        return found
 
     def _polynomial(self, column: Sequence[int | float]) -> Formula | None:
         if not all(np.isfinite(column)):
@@ -125,28 +226,83 @@ class Fitter:
                     return Formula(terms)
         return None
 
-    def _quotient(self, column: Sequence[float], dtype: str) -> Formula | None:
-        """Return the constant over a product of lengths, moved by a small number, that has all values."""
+    def _floor(self, column: Sequence[int]) -> Formula | None:
+        """Return ``(a * n + b) // c`` that has all values, where no other one with this divisor does."""
+        if len(self.points[0]) != 1:
+            return None
+        lengths = [n for (n,) in self.points]
+        if max(lengths) - min(lengths) < APART:
+            return None
+        for divisor in range(2, LARGEST_FLOOR + 1):
+            slope = _slope(lengths, column, divisor)
+            # (slope * n + shift) // divisor is the value where divisor * value <= slope * n + shift < divisor * (value + 1).
+            bounds = [divisor * value - slope * n for n, value in zip(lengths, column, strict=True)]
+            shift = max(bounds)
+            if slope > 0 and shift == min(bounds) + divisor - 1 and slope * min(lengths) + shift >= 0:
+                terms = (((1,), Fraction(slope)), ((0,), Fraction(shift)))
+                return Formula(tuple([term for term in terms if term[1]]), divisor)
+        return None
+
+    def _real(self, column: Sequence[float], dtype: str) -> RealFormula | None:
+        """Return a function of a product of lengths, moved by a small number, that has all values."""
+        values = np.array(column, float)
         count = len(self.points[0])
-        for powers in monomials(count, 2):
+        for powers in sorted(monomials(count, 2), key=sum):
             for shift in (0, -1, 1, -2, 2) if any(powers) else ():
-                terms: tuple[tuple[Exponents, Fraction], ...] = ((powers, Fraction(1)),)
+                terms: Terms = ((powers, Fraction(1)),)
                 if shift:
                     terms = (*terms, ((0,) * count, Fraction(shift)))
-                divisors = [float(Formula(terms).at(point)) for point in self.points]
-                known = next(
-                    (k for k, divisor in enumerate(divisors) if divisor and np.isfinite(column[k])), None
-                )
-                if known is None:
-                    continue
-                numerator = float(f"{column[known] * divisors[known]:.{6 if dtype == 'f4' else 12}g}")
-                formula = Formula(terms, numerator)
-                if numerator and all(
-                    np.dtype(dtype).type(formula.at(point)) == value
-                    for point, value in zip(self.points, column, strict=True)
-                ):
-                    return formula
+                x = np.array([float(polynomial_at(terms, point)) for point in self.points])
+                for formula in _candidates(terms, x, values):
+                    if self._agrees(formula, values, dtype):
+                        return formula
         return None
+
+    def _agrees(self, formula: RealFormula, values: NDArray, dtype: str) -> bool:
+        """Return whether a formula has all values: with the bits of quotients, and up to the rounding of other functions."""
+        made = np.array([formula.at(point) for point in self.points]).astype(dtype).astype(float)
+        if formula.function == "reciprocal" and not formula.offset:
+            return bool(np.array_equal(made, values, equal_nan=True))
+        error = PRECISION if dtype == "f8" else float(np.finfo(dtype).eps)
+        with np.errstate(all="ignore"):
+            return bool(
+                (np.abs(made - values) <= error * np.maximum(np.abs(values), abs(formula.offset))).all()
+            )
+
+
+def _slope(lengths: Sequence[int], column: Sequence[int], divisor: int) -> int:
+    """Return how much a number grows over so many lengths: the nearest whole number, by the two lengths that lie farthest apart."""
+    first, last = int(np.argmin(lengths)), int(np.argmax(lengths))
+    apart = lengths[last] - lengths[first]
+    return round(Fraction(divisor * (column[last] - column[first]), apart)) if apart else 0
+
+
+def _candidates(terms: Terms, x: NDArray, values: NDArray) -> Iterator[RealFormula]:
+    """Yield formulas of a polynomial that have two of the values, those that lie farthest apart."""
+    usable = np.flatnonzero((x > 0) & np.isfinite(values))
+    if len(usable) < SPARE + 4:
+        return
+    low, high = usable[np.argmin(x[usable])], usable[np.argmax(x[usable])]
+    if x[low] == x[high] or values[low] == values[high]:
+        return
+    if values[low] * values[high] > 0:
+        power = float(np.log(values[high] / values[low]) / np.log(x[high] / x[low]))
+        exact = round(power * ROOTS) / ROOTS
+        if exact and abs(power - exact) < 1e-9:
+            function = {-1.0: "reciprocal", 1.0: "identity", 0.5: "sqrt"}.get(exact, "power")
+            factor = float(values[high] / _applied(function, x[high], exact))
+            beside = [
+                float(np.nextafter(factor, side)) for side in (-np.inf, np.inf)
+            ]  # of a rounded quotient
+            for wanted in (float(f"{factor:.12g}"), float(f"{factor:.6g}"), factor, *beside):
+                yield RealFormula(terms, function, exact, wanted)
+    for function in ("identity", "reciprocal", "sqrt", "log"):
+        near, far = _applied(function, x[low], 1.0), _applied(function, x[high], 1.0)
+        factor = float((values[high] - values[low]) / (far - near))
+        for wanted in (float(f"{factor:.12g}"), float(f"{factor:.6g}"), factor):
+            offset = float(values[low] - wanted * near)
+            yield RealFormula(terms, function, 1.0, wanted, float(f"{offset:.12g}"))
+            yield RealFormula(terms, function, 1.0, wanted, offset)
 
 
 def _solved(
@@ -173,14 +329,16 @@ def _solved(
     return [row[count] for row in rows[:count]]
 
 
-def packed(formula: Formula, real: bool) -> dict[str, Any]:
-    """Return a formula as data of JSON."""
-    terms = [[list(powers), [factor.numerator, factor.denominator]] for powers, factor in formula.terms]
-    return {"sized": terms, "over": formula.numerator, "real": real}
+def _packed(terms: Terms) -> list[Any]:
+    return [[list(powers), [factor.numerator, factor.denominator]] for powers, factor in terms]
 
 
 def evaluated(data: Mapping[str, Any], point: Point) -> int | float:
     """Return the number for lengths of a formula that is data."""
-    terms = [(tuple(powers), Fraction(*factor)) for powers, factor in data["sized"]]
-    value = Formula(tuple(terms), data["over"]).at(point)
+    terms = tuple([(tuple(powers), Fraction(*factor)) for powers, factor in data["sized"]])
+    if data.get("over") is not None:  # a quotient in files of the format 2
+        return RealFormula(terms, "reciprocal", -1.0, data["over"]).at(point)
+    if "function" in data:
+        return RealFormula(terms, data["function"], *data["numbers"]).at(point)
+    value = Formula(terms, data.get("floor", 1)).at(point)
     return float(value) if data["real"] else int(value)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from gradtape.api.export.fits import Fitter, Formula
+from gradtape.api.export.fits import Fitter, Formula, Language, RealFormula
 
 _NUMBER: Final = re.compile(
     r"(?<![\w.])(?:(?P<macro>U?INT64_C)\((?P<wide>\d+)\)|(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?P<suffix>[fu]?))(?![\w.])"
@@ -54,9 +54,6 @@ def value_of(number: str) -> int | float:
     return float(text) if match["suffix"] == "f" or "." in text or "e" in text else int(text)
 
 
-Language = Literal["c", "python"]
-
-
 def filled(
     form: str, columns: Sequence[tuple[str, ...]], fitter: Fitter, names: Sequence[str], language: Language
 ) -> str | None:
@@ -99,22 +96,17 @@ def filled(
     return _HOLE.sub(lambda _: next(rest), form)
 
 
-def _written(formula: Formula, pattern: str, names: Sequence[str], language: Language, real: bool) -> str:
+def _written(
+    formula: Formula | RealFormula, pattern: str, names: Sequence[str], language: Language, real: bool
+) -> str:
     """Return a formula in place of a number that is written like a pattern."""
-    text = formula.text(names)
+    text = (
+        formula.text(names, language)
+        if isinstance(formula, RealFormula)
+        else formula.text(names, language, real)
+    )
     if real:
-        whole = f"(double)({text})" if language == "c" else f"float({text})"
-        if formula.numerator is not None:
-            text = (
-                f"{formula.numerator!r} / ({whole} / {formula.denominator}.0)"
-                if formula.denominator > 1
-                else f"{formula.numerator!r} / {whole}"
-            )
-        else:
-            text = whole if formula.denominator == 1 else f"{whole} / {formula.denominator}.0"
         return f"(float)({text})" if pattern.endswith("f") else f"({text})"
-    if formula.denominator > 1:
-        text = f"({text}) {'/' if language == 'c' else '//'} {formula.denominator}"
     if language == "c" and (pattern.startswith("U") or pattern.endswith("u")):
         return f"({'uint64_t' if pattern.startswith('U') else 'uint32_t'})({text})"
     return f"({text})"

@@ -10,14 +10,14 @@ import numpy as np
 
 from gradtape.api.export.cells import Cell, Partition, Sample, attempted
 from gradtape.api.export.closed import Traceable, TracedCall, closed_graph, parameter_places, trace_call
-from gradtape.api.export.encoding import diagonal, is_uniform, spaced
-from gradtape.api.export.fits import Fitter, Formula, Point
+from gradtape.api.export.fits import Fitter, Formula, Language, Point
 from gradtape.api.export.labels import result_places
 from gradtape.api.export.specs import Spec, dims_of, with_lengths
-from gradtape.api.export.texts import Language, Parsed, filled, parsed
+from gradtape.api.export.tables import Table, tables_of
+from gradtape.api.export.texts import Parsed, filled, parsed
 from gradtape.api.export.texts import with_lengths as passing_lengths
-from gradtape.errors import ArgumentError
-from gradtape.ir.graph import Graph, Value, literal
+from gradtape.errors import ArgumentError, GradtapeError
+from gradtape.ir.graph import Graph, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.varying import varying_lengths
 from gradtape.lower.c.module import (
@@ -32,12 +32,6 @@ from gradtape.lower.c.module import (
     workspace_prototype,
 )
 from gradtape.lower.numba.module import DECORATOR, EntryPoint, NumbaModule, module_text
-from gradtape.ops.core.cumulative import cumsum
-from gradtape.ops.core.elementwise.arithmetic import add, multiply
-from gradtape.ops.core.elementwise.cast import convert
-from gradtape.ops.core.elementwise.logic import equal
-from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.shape import expand
 from gradtape.passes.rewrite import rewrite, with_outputs
 from gradtape.records import record
 from gradtape.trace.jit.dims import Dim
@@ -66,6 +60,7 @@ class VaryingCall:
         self.function = function
         self.specs = specs
         self.dims, self._shapes = dims_of(specs)
+        self._kinds: dict[int, str] = {}
 
     @property
     def name(self) -> str:
@@ -75,7 +70,40 @@ class VaryingCall:
     def at(self, point: Point) -> TracedCall:
         """Trace the function for lengths."""
         lengths = dict(zip([dim.name for dim in self.dims], point, strict=True))
-        return trace_call(self.function, with_lengths(self.specs, lengths), {})
+        with varying_lengths(), np.errstate(all="ignore"):
+            return trace_call(self.function, with_lengths(self.specs, lengths), {})
+
+    def graph(self, traced: TracedCall) -> Graph:
+        """Return the graph of a trace, which computes arrays that would be spelled out for one length."""
+        graph = closed_graph(traced)
+        becomes: dict[Value, Value] = {}
+        for number, value in enumerate(_arrays(graph)):
+            tables = {table.kind: table for table in tables_of(_content(value))}
+            if tables:
+                wanted = self._kinds.get(number, "")
+                becomes[value] = tables.get(wanted, next(iter(tables.values()))).traced()
+        return _replaced(graph, becomes)
+
+    def _look_at_arrays(self, points: Sequence[Point]) -> None:
+        """Find out what describes each array of the program at all of some lengths, by formulas of them: at one, several kinds may."""
+        found: dict[int, list[dict[str, Table]]] = {}
+        for point in points:
+            try:
+                arrays = _arrays(closed_graph(self.at(point)))
+            except (GradtapeError, ValueError, IndexError, ArithmeticError):
+                return  # a message about these lengths comes later
+            for number, value in enumerate(arrays):
+                found.setdefault(number, []).append({t.kind: t for t in tables_of(_content(value))})
+        fitter = Fitter(points)
+        for number, tables in found.items():
+            varying: dict[str, int] = {}
+            for kind in tables[0] if len(tables) == len(points) else ():
+                columns = list(zip(*[table[kind].numbers for table in tables if kind in table], strict=True))
+                differ = [column for column in columns if len(set(column)) > 1]
+                if all(kind in table for table in tables) and all(map(fitter.fit, differ)):
+                    varying[kind] = len(differ)
+            if varying:
+                self._kinds[number] = min(varying, key=varying.__getitem__)
 
     def named(self, point: Point) -> str:
         """Return what a message says about lengths."""
@@ -95,59 +123,42 @@ class VaryingCall:
         critical = numbers_of(self.function.site.function)
         critical |= {e for shape in self._shapes for e in shape if isinstance(e, int) and e > 1}
 
+        def traced_sample(point: Point) -> Sample:
+            traced = self.at(point)
+            made = sample(traced)
+            arrays = [*traced.hidden, *[value.data for value in traced.specialisation.graph.constants()]]
+            made.made = max([array.size for array in arrays if array is not None], default=0)
+            return made
+
         def at(point: Point) -> Sample:
-            return attempted(lambda: sample(self.at(point)))
+            return attempted(lambda: traced_sample(point))
 
-        return Partition(self.name, self.dims, self._shapes, critical, at, fit).divided()
+        partition = Partition(self.name, self.dims, self._shapes, critical, at, fit)
+        self._look_at_arrays(partition.long_points())
+        return partition.divided()
 
 
-# Constants
+def _arrays(graph: Graph) -> list[Value]:
+    """Return the constants of which the size may follow from a length."""
+    return [value for value in graph.constants() if value.data is not None and np.ndim(value.data)]
 
 
-def without_sized_constants(graph: Graph) -> Graph:
-    """Return a graph that computes arrays of equal or evenly spaced numbers: they would be spelled out, for one length."""
-    becomes: dict[Value, Value] = {}
-    for value in graph.constants():
-        if value.data is not None:
-            made = _computed(value.data)
-            if made is not None:
-                becomes[value] = made
+def _content(value: Value) -> NDArray:
+    assert value.data is not None
+    return value.data
+
+
+def _replaced(graph: Graph, becomes: dict[Value, Value]) -> Graph:
     if not becomes:
         return graph
-    changed = rewrite(
-        graph,
-        lambda node, inputs: None if not becomes.keys() & set(node.inputs) else _with(node, inputs, becomes),
-    )
-    return with_outputs(changed, becomes)
 
+    def rule(node: Any, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+        if not becomes.keys() & set(node.inputs):
+            return None
+        outs: Sequence[Value] = node.copy(tuple([becomes.get(value, value) for value in inputs])).outs
+        return outs
 
-def _with(node: Any, inputs: tuple[Value, ...], becomes: dict[Value, Value]) -> Sequence[Value]:
-    outs: Sequence[Value] = node.copy(tuple([becomes.get(value, value) for value in inputs])).outs
-    return outs
-
-
-def _computed(array: NDArray) -> Value | None:
-    if array.size < 2 or array.dtype.kind not in "biuf":
-        return None
-    flat = array.reshape(-1)
-    if is_uniform(array):
-        return expand(literal(flat[0], array.dtype), array.shape, ())
-    dtype = array.dtype
-    pair = diagonal(array)
-    if pair is not None:
-        count = _counted(array.shape[0])
-        on = equal(expand(count, array.shape, (0,)), expand(count, array.shape, (1,)))
-        return where(on, literal(pair[0], dtype), literal(pair[1], dtype))
-    steps = spaced(array)
-    if steps is None:
-        return None
-    count = convert(_counted(array.size), dtype)
-    return add(multiply(count, literal(steps[1], dtype)), literal(steps[0], dtype))
-
-
-def _counted(size: int) -> Value:
-    ones = expand(literal(1, np.dtype(np.int64)), (size,), ())
-    return add(cumsum(ones, axis=0, reverse=False), literal(-1, np.dtype(np.int64)))
+    return with_outputs(rewrite(graph, rule), becomes)
 
 
 # Programs
@@ -280,12 +291,12 @@ def _piece(call: VaryingCall, cell: Cell, language: Language) -> Piece | None:
         if any(re.search(rf"\b{one}\b", made) for one in names):
             needing.add(part)
     texts = passing_lengths(texts, needing, names, language)
-    workspace = fitter.fit([program.workspace for program in programs])
+    workspace = fitter.whole([program.workspace for program in programs])
     if workspace is None:
         return None
     extents: list[list[Formula]] = []
     for shapes in zip(*[program.shapes for program in programs], strict=True):
-        fitted = [fitter.fit(column) for column in zip(*shapes, strict=True)]
+        fitted = [fitter.whole(column) for column in zip(*shapes, strict=True)]
         extents.append([formula for formula in fitted if formula is not None])
         if len(extents[-1]) < len(fitted):
             return None
@@ -306,11 +317,6 @@ def _inner_name(name: str) -> str:
     """Return what a length is called inside, where no register has such a name."""
     (plain,) = c_names([name])
     return f"length_{plain}"
-
-
-def _text_of(formula: Formula, names: Sequence[str]) -> str:
-    text = formula.text(names)
-    return text if formula.denominator == 1 else f"({text}) / {formula.denominator}"
 
 
 def _conditions(cell: Cell, names: Sequence[str], dims: Sequence[Dim]) -> list[str]:
@@ -334,7 +340,7 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
     """Return the C source and the header of a function whose first parameters are the lengths."""
 
     def sample(traced: TracedCall) -> Sample:
-        graph = without_sized_constants(closed_graph(traced))
+        graph = call.graph(traced)
         places = [*parameter_places(traced), *result_places(traced)]
         values = [*graph.inputs[: len(graph.inputs) - len(traced.hidden)], *graph.outputs]
         operands = [Operand(*facts) for facts in zip(_names(call, places), places, values, strict=True)]
@@ -365,7 +371,7 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
         for shape in call.extents(traced)
     ]
     free = [lengths[k] for k in generic.cell.free]
-    shapes += [tuple([_text_of(extent, free) for extent in shape]) for shape in generic.shapes]
+    shapes += [tuple([extent.text(free) for extent in shape]) for shape in generic.shapes]
     operands = [Operand(*facts) for facts in zip(_names(call, places), places, values, shapes, strict=True)]
     count = len(operands) - len(graph.outputs)
     said = [f"a length, {_bounds(dim)}" for dim in call.dims]
@@ -422,7 +428,7 @@ def _c_workspace(
     call: VaryingCall, function: CFunction, pieces: Sequence[Piece], names: Sequence[str]
 ) -> str:
     def result(piece: Piece) -> str:
-        return _text_of(piece.workspace, [names[k] for k in piece.cell.free])
+        return piece.workspace.text([names[k] for k in piece.cell.free])
 
     lines = _c_branches(call, pieces, names, result)
     return "\n".join([workspace_prototype(function), "{", *lines, "}"])
@@ -447,7 +453,7 @@ def varying_numba_module(call: VaryingCall, name: str) -> str:
     """Return a module for Numba with a function that finds the lengths in its arguments, and checks them."""
 
     def sample(traced: TracedCall) -> Sample:
-        graph = without_sized_constants(closed_graph(traced))
+        graph = call.graph(traced)
         for value, parameter in zip(graph.inputs, _parameters(traced), strict=False):
             value.name = parameter
         module = NumbaModule()

@@ -8,9 +8,9 @@ from typing import Any
 
 from gradtape.api.export.archive import VERSION, at_lengths, packed_file, signature_of
 from gradtape.api.export.cells import Cell, Sample
-from gradtape.api.export.closed import TracedCall, closed_graph
+from gradtape.api.export.closed import TracedCall
 from gradtape.api.export.encoding import Encoder, VaryingEncoder
-from gradtape.api.export.fits import Fitter, Point, packed
+from gradtape.api.export.fits import Fitter, Point
 from gradtape.api.export.varying import VaryingCall, check_shapes
 from gradtape.trace.jit.dims import Dim
 
@@ -28,8 +28,9 @@ def pack_varying(call: VaryingCall, name: str, version: str) -> bytes:
 
     def sample(traced: TracedCall) -> Sample:
         encoder = VaryingEncoder()
-        shapes = [list(value.shape) for value in closed_graph(traced).outputs]
-        data = {"graph": encoder.graph(closed_graph(traced)), "shapes": shapes}
+        graph = call.graph(traced)
+        shapes = [list(value.shape) for value in graph.outputs]
+        data = {"graph": encoder.graph(graph), "shapes": shapes}
         numbers: list[int | float] = []
         form = json.dumps(_without_numbers(data, numbers))
         digest = hashlib.blake2b(form.encode())
@@ -99,7 +100,7 @@ def _fitted(cell: Cell) -> Any:
         formula = fitter.fit(column) or fitter.fit(column, "f4")
         if formula is None:
             raise LookupError
-        return packed(formula, isinstance(data, float))
+        return {**formula.packed(), "real": isinstance(data, float)}
 
     try:
         return made(cell.samples[0].content[0])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise, permutations
-from types import CodeType, FrameType, FunctionType, TracebackType
+from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
 from typing import Any, Final
 
 from gradtape.lru import LRU
@@ -177,8 +177,11 @@ def local_names(function: Any) -> tuple[str, ...] | None:
     return None if code is None else code.co_varnames
 
 
-LARGEST_NUMBER: Final = 100_000
+LARGEST_NUMBER: Final = 20_000_000
 """Larger numbers are not compared with lengths."""
+
+MOST_ITEMS: Final = 64
+"""Of a container whose numbers are looked at."""
 
 MOST_NUMBERS: Final = 60
 
@@ -187,13 +190,15 @@ MOST_OBJECTS: Final = 500
 
 
 def numbers_of(function: Any) -> set[int]:
-    """Return numbers with which a function may compare lengths: those in its code and that of the functions that it calls, and what
-    two of them make. Those of the function itself come first, and there are not too many.
+    """Return numbers with which a function may compare lengths: those in its code and that of the functions that it calls, what two of
+    them make, and what they read from outside, in containers too. Those of the function itself come first, and there are not too many.
 
     Examples
     --------
     >>> sorted(numbers_of(compile("n // 3 > 40", "<code>", "eval")))
     [3, 13, 37, 40, 43, 120]
+    >>> sorted(numbers_of(compile("n in (70, 80)", "<code>", "eval")))
+    [2, 70, 80]
     """
     found: dict[int, None] = {}
     seen: set[int] = set()
@@ -208,9 +213,15 @@ def numbers_of(function: Any) -> set[int]:
             found.update(dict.fromkeys(numbers))
             for a, b in permutations(numbers, 2):
                 found.update(dict.fromkeys((a * b, a // max(b, 1), a + b, a - b)))
-            waiting += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
-        elif type(one) is int:
-            found[one] = None
+            waiting += [inner for inner in one.co_consts if isinstance(inner, CodeType | tuple | frozenset)]
+        elif type(one) in (int, float):
+            found.update(dict.fromkeys([abs(int(one))] if one == one // 1 else []))
+        elif type(one) in (tuple, list, set, frozenset, dict):
+            found[len(one)] = None
+            if len(one) <= MOST_ITEMS:
+                waiting += [*one, *(one.values() if type(one) is dict else ())]
+        elif isinstance(one, MethodType):
+            waiting += [one.__func__, *list(getattr(one.__self__, "__dict__", {}).values())[:MOST_ITEMS]]
         elif isinstance(one, FunctionType):
             if not one.__module__.startswith("gradtape."):
                 waiting += [one.__code__, *(one.__defaults__ or ())]
