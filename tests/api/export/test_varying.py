@@ -112,11 +112,8 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...], list[tuple[int, ...]]]] = {
     "tables": (tables, (gt.spec(n),), ONE[1:]),
     "banded": (banded, (gt.spec(n),), ONE[1:10]),
     "counts": (counts, (gt.spec(n),), ONE[2:]),
-    "singled": (
-        lambda x: np.sum(np.sin(x[: len(x) // 3])) * (2.0 if len(x) in (33, 171) else 1.0),
-        (gt.spec(n),),
-        ONE,
-    ),
+    "singled": (lambda x: np.sum(np.sin(x)) * (2.0 if len(x) in (33, 171) else 1.0), (gt.spec(n),), ONE),
+    "third": (lambda x: np.sum(np.sin(x[: len(x) // 3])), (gt.spec(n),), ONE),
     "largest": (lambda x: np.max(x) + np.sum(np.diff(x, 2) ** 2), (gt.spec(n),), ONE),
 }
 

@@ -190,8 +190,10 @@ class Decoder:
             np.fill_diagonal(made, numbers[0])
             return made
         with np.errstate(all="ignore"):
-            spaced: NDArray = np.arange(extents).astype(found) * found.type(numbers[1])
-            return spaced + found.type(numbers[0])
+            spaced: NDArray = np.arange(extents).astype(found) * found.type(numbers[1]) + found.type(
+                numbers[0]
+            )
+        return spaced
 
     def value(self, data: Any) -> Any:
         """Return a parameter, or containers."""
