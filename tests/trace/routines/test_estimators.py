@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import cluster, decomposition, linear_model, metrics, mixture, preprocessing, tree
+from sklearn.metrics import pairwise
 
 import gradtape as gt
 from tests.support.differences import gradient_by_differences
 from tests.support.processes import words_printed
-
-pytest.importorskip("sklearn")
-
-from sklearn import cluster, decomposition, linear_model, metrics, mixture, preprocessing, tree
-from sklearn.metrics import pairwise
 
 rng = np.random.default_rng(0)
 SAMPLES = rng.normal(size=(12, 2)) + 3

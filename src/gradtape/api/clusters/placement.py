@@ -88,17 +88,19 @@ class Placement(NamedTuple):
         That is so if a worker or a part is lost, if the function raises, and if tasks have not made the workers know their shares.
         """
         workers = list({share.worker for share in self.shares})
+        try:
+            answers = self.client.run(_run, self.name, function, args, workers=workers, on_error="return")
+        except (
+            Exception
+        ):  # a scheduler may refuse messages that are no tasks ("distributed.scheduler.blocked-handlers")
+            return None
         results: dict[int, Any] = {}
-        for found in self.client.run(
-            _run, self.name, function, args, workers=workers, on_error="return"
-        ).values():
-            if isinstance(found, dict):
-                results.update(found)
-        return (
-            [results[number] for number in range(len(self.shares))]
-            if len(results) == len(self.shares)
-            else None
-        )
+        for answer in answers.values():
+            if isinstance(answer, dict):
+                results.update(answer)
+        if len(results) < len(self.shares):
+            return None
+        return [results[number] for number in range(len(self.shares))]
 
 
 def _call(
