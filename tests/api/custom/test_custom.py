@@ -883,3 +883,35 @@ def test_results_that_are_no_arguments_are_refused_in_its_own_name():
         RuleError, match=r"returned arrays of shape \(3,\), \(3,\) for arguments of shape \(3,\)"
     ):
         gt.grad(lambda x: np.sum(gt.grad_pass_through(lambda x: (x, x))(x)[0]))(TRIPLE)
+
+
+@pytest.mark.parametrize("transform", [gt.jit, gt.grad])
+@pytest.mark.parametrize("kind", ["checkpoint", "custom_gradient", "custom_vjp", "custom_jvp", "custom_root"])
+def test_what_they_read_is_looked_at_in_each_call(kind, transform):
+    factor = 2.0
+
+    def body(x):
+        return factor * np.sum(x**2)
+
+    if kind == "checkpoint":
+        function = gt.checkpoint(body)
+    elif kind == "custom_gradient":
+        function = gt.custom_gradient(lambda x: (body(x), lambda upstream: upstream * 2 * factor * x))
+    elif kind == "custom_vjp":
+        function = gt.custom_vjp(body)
+        function.defvjp(lambda x: (body(x), x), lambda x, cotangent: (cotangent * 2 * factor * x,))
+    elif kind == "custom_jvp":
+        function = gt.custom_jvp(body)
+        function.defjvp(
+            lambda primals, tangents: (body(*primals), 2 * factor * np.sum(primals[0] * tangents[0]))
+        )
+    else:
+        solve = gt.custom_root(lambda x, p: x - body(p), lambda start, p: body(p))
+
+        def function(x):
+            return solve(0.0, x)
+
+    made, x = transform(lambda x: function(x)), np.array([1.0, 2.0])
+    first = np.array(made(x))
+    factor = 3.0
+    np.testing.assert_allclose(made(x), 1.5 * first)

@@ -38,6 +38,7 @@ F = TypeVar("F", bound=Made)
 class Repeatable:
     """An object that a transform has made: it is pickled by its name in a module, or else as the call of the transform."""
 
+    holds_functions = True
     made_by: Call | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -52,8 +53,6 @@ class Repeatable:
 
 class Wrapper(Repeatable):
     """A function that runs in place of the user's and shows itself as that one, in Python code: its closure need not be pickled."""
-
-    holds_functions = True
 
     def __init__(self, run: Callable[..., Any], function: Callable[..., Any]) -> None:
         # A jitted function keeps its name in its __dict__, which must not overwrite ours.
