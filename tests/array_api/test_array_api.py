@@ -44,6 +44,22 @@ def test_an_array_knows_its_namespace() -> None:
         x.__array_namespace__(api_version="1999.12")
 
 
+def test_the_version_with_tuples() -> None:
+    ns = xp.ones(2).__array_namespace__(api_version="2025.12")
+    assert ns.__array_api_version__ == "2025.12" and ns.sum is xp.sum and ns.linalg is xp.linalg
+    assert ns.__array_namespace_info__().devices() == ("cpu",)
+    for made in (ns.meshgrid(xp.ones(2), xp.ones(3)), ns.broadcast_arrays(xp.ones(2), xp.ones((3, 1)))):
+        assert type(made) is tuple and [part.shape for part in made] == [(3, 2)] * 2
+    assert ns.broadcast_shapes((2,), (3, 1)) == (3, 2)
+    assert ns.isin(3, xp.asarray([1, 3])) and ns.isin(xp.asarray([1, 2]), 2, invert=True).tolist() == [
+        True,
+        False,
+    ]
+    turn = xp.asarray([[0.0, -1.0], [1.0, 0.0]])
+    assert {complex(found) for found in ns.linalg.eigvals(turn)} == {1j, -1j}
+    assert ns.linalg.eig(xp.eye(2, dtype=xp.float32)).eigenvalues.dtype == xp.complex64
+
+
 @pytest.mark.parametrize(
     "made",
     [

@@ -1,7 +1,8 @@
 """gradtape's arrays under the names of the array API standard, version 2024.12.
 
 ``x.__array_namespace__()`` returns this module. Most of its names are NumPy's own functions, which take an `Array` as they take an ndarray
-and follow the standard; those that create arrays return an `Array`.
+and follow the standard; those that create arrays return an `Array`. The names of version 2025.12 are there as well, and
+``x.__array_namespace__(api_version="2025.12")`` has its tuples.
 
 >>> import gradtape as gt, gradtape.array_api as xp
 >>> x = xp.linspace(0.0, 1.0, 3)
@@ -30,6 +31,7 @@ from numpy import bitwise_or as bitwise_or
 from numpy import bitwise_right_shift as bitwise_right_shift
 from numpy import bitwise_xor as bitwise_xor
 from numpy import bool as bool
+from numpy import broadcast_shapes as broadcast_shapes
 from numpy import broadcast_to as broadcast_to
 from numpy import can_cast as can_cast
 from numpy import ceil as ceil
@@ -158,6 +160,7 @@ from gradtape.array_api.functions import broadcast_arrays as broadcast_arrays
 from gradtape.array_api.functions import clip as clip
 from gradtape.array_api.functions import finfo as finfo
 from gradtape.array_api.functions import iinfo as iinfo
+from gradtape.array_api.functions import isin as isin
 from gradtape.array_api.functions import meshgrid as meshgrid
 from gradtape.array_api.functions import nonzero as nonzero
 from gradtape.array_api.functions import sort as sort

@@ -148,6 +148,18 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return list(np.broadcast_arrays(*map(asarray, arrays)))
 
 
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+    """Return for each element of an array whether another array has it.
+
+    Examples
+    --------
+    >>> import gradtape.array_api as xp
+    >>> xp.isin(xp.asarray([1, 2, 3]), xp.asarray([1, 3]))
+    Array([ True, False,  True])
+    """
+    return np.isin(asarray(x1), asarray(x2), invert=invert)
+
+
 def unique_all(x: Any, /) -> Any:
     """Return the distinct elements, where they first are, the group of each element, and the sizes of the groups.
 

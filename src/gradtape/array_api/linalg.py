@@ -1,5 +1,10 @@
 """The linear algebra of the array API standard: NumPy's functions, which take an `Array` as they take an ndarray."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
 from numpy.linalg import cholesky as cholesky
 from numpy.linalg import cross as cross
 from numpy.linalg import det as det
@@ -23,3 +28,32 @@ from numpy.linalg import tensordot as tensordot
 from numpy.linalg import trace as trace
 from numpy.linalg import vecdot as vecdot
 from numpy.linalg import vector_norm as vector_norm
+
+
+def eig(x: Any, /) -> Any:
+    """Return eigenvalues and eigenvectors, which are complex also where NumPy has real ones.
+
+    Examples
+    --------
+    >>> import gradtape.array_api as xp
+    >>> xp.linalg.eig(xp.asarray([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+    Array([2.+0.j, 3.+0.j])
+    """
+    made = np.linalg.eig(x)
+    return type(made)(*map(_as_complex, made))
+
+
+def eigvals(x: Any, /) -> Any:
+    """Return the eigenvalues, which are complex also where NumPy has real ones.
+
+    Examples
+    --------
+    >>> import gradtape.array_api as xp
+    >>> xp.linalg.eigvals(xp.asarray([[2.0, 0.0], [0.0, 3.0]]))
+    Array([2.+0.j, 3.+0.j])
+    """
+    return _as_complex(np.linalg.eigvals(x))
+
+
+def _as_complex(x: Any) -> Any:
+    return x.astype(np.result_type(x.dtype, np.complex64), copy=False)

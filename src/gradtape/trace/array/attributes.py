@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -15,8 +15,11 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import shadow_of
 from gradtape.trace.source.sites import is_user_file, user_site
 
-API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
-"""The versions of the array API standard that `gradtape.array_api` satisfies: each adds to the one before."""
+API_VERSIONS: Final = {
+    **dict.fromkeys(("2021.12", "2022.12", "2023.12", "2024.12", None), "gradtape.array_api"),
+    "2025.12": "gradtape.array_api.v2025",
+}
+"""The modules of the versions of the array API standard: each adds to the one before, and the last has tuples in place of lists."""
 
 
 class Attributes:
@@ -101,7 +104,8 @@ class Attributes:
             )
 
     def __array_namespace__(self: Any, /, *, api_version: str | None = None) -> ModuleType:
-        """Return the namespace of the array API standard whose functions take the array: `gradtape.array_api`."""
+        """Return the namespace of the array API standard whose functions take the array: `gradtape.array_api`, of version 2024.12, unless
+        another version is asked for."""
         return array_namespace(api_version)
 
     def __dlpack__(
@@ -164,11 +168,12 @@ def array_namespace(api_version: str | None) -> ModuleType:
     ArgumentError
         For a version of the standard that it does not know.
     """
-    if api_version not in (None, *API_VERSIONS):
+    module = API_VERSIONS.get(api_version)
+    if module is None:
         raise ArgumentError(
             f"api_version={api_version!r}",
             where=user_site(),
-            why=f"gradtape.array_api has the versions {', '.join(API_VERSIONS)} of the array API standard",
-            remedy=f"ask for {API_VERSIONS[-1]!r}, or for no version",
+            why=f"gradtape.array_api has the versions {', '.join(filter(None, API_VERSIONS))} of the array API standard",
+            remedy="ask for one of these, or for no version",
         )
-    return importlib.import_module("gradtape.array_api")
+    return importlib.import_module(module)
