@@ -146,7 +146,7 @@ event
 edit equal error evaluate explain explanation finding habit init inside inspect iterator key list loader lock main
 method mixed more name naming nested number object operator minimize order origin out part per picture plan problem product progress
 read reader reason recording report result routine script select set sign solution solver special split statement step table text
-thread type undo unsupported use user write writer
+thread tuple type undo unsupported use user write writer
 
 api argument building callable caller compile function functional html import interpret log logic memory module
 line optimise standalone svg

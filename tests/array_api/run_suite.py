@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MODULES = {"2024.12": "gradtape.array_api", "2025.12": "gradtape.array_api.v2025"}
+MODULES = {"2024.12": "gradtape.array_api", "2025.12": "gradtape.array_api.tuples"}
 SKIPS = Path(__file__).with_name("skips.txt")
 
 

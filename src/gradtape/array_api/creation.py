@@ -17,7 +17,7 @@ from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.source.sites import user_site
 
 
-def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Array:
     """Return an `Array` of numbers, nested lists, an ndarray, or an Array.
 
     Examples
@@ -50,7 +50,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     return Array(Value(value.aval, data=value.data)) if isinstance(value, Literal) else made
 
 
-def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Array:
     """Return an `Array` on the memory of an array of another library, without a copy.
 
     The other library must not change the numbers afterwards: an Array is a value. Memory that is not in C order, or not aligned, is
@@ -84,7 +84,7 @@ def arange(
     *,
     dtype: Any = None,
     device: str | None = None,
-) -> Any:
+) -> Array:
     """Return the numbers from `start` to `stop`, without `stop`, in steps of `step`.
 
     Examples
@@ -107,7 +107,7 @@ def linspace(
     dtype: Any = None,
     device: str | None = None,
     endpoint: bool = True,
-) -> Any:
+) -> Array:
     """Return `num` numbers at equal distances.
 
     Examples
@@ -128,7 +128,7 @@ def eye(
     k: int = 0,
     dtype: Any = None,
     device: str | None = None,
-) -> Any:
+) -> Array:
     """Return a matrix with ones on a diagonal.
 
     Examples
@@ -142,7 +142,7 @@ def eye(
     return asarray(np.eye(n_rows, n_cols, k=k, dtype=np.float64 if dtype is None else dtype))
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     """Return an array of one number, which may be traced.
 
     Examples
@@ -154,11 +154,11 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
     check_device(device)
     if isinstance(fill_value, Handle):
         number: Any = fill_value if dtype is None else asarray(fill_value, dtype=dtype)
-        return np.broadcast_to(number, shape).copy()
+        return asarray(np.broadcast_to(number, shape).copy())
     return asarray(np.full(shape, fill_value, dtype))
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     """Return an array of zeros.
 
     Examples
@@ -170,7 +170,7 @@ def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     return _filled(shape, 0, dtype, device)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     """Return an array of ones.
 
     Examples
@@ -182,7 +182,7 @@ def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     return _filled(shape, 1, dtype, device)
 
 
-def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     """Return an array of zeros: an Array has no memory that could be left as it is.
 
     Examples
@@ -194,7 +194,7 @@ def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     return _filled(shape, 0, dtype, device)
 
 
-def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     """Return an array of one number, with the shape and the dtype of `x`.
 
     Examples
@@ -206,7 +206,7 @@ def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | No
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
-def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
+def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
     """Return an array of zeros, with the shape and the dtype of `x`.
 
     Examples
@@ -218,7 +218,7 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> An
     return _filled(x.shape, 0, x.dtype if dtype is None else dtype, device)
 
 
-def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
+def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
     """Return an array of ones, with the shape and the dtype of `x`.
 
     Examples
@@ -230,7 +230,7 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any
     return _filled(x.shape, 1, x.dtype if dtype is None else dtype, device)
 
 
-def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
+def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
     """Return an array of zeros, with the shape and the dtype of `x`; see `empty`.
 
     Examples
@@ -253,7 +253,7 @@ def check_device(device: str | None) -> None:
         )
 
 
-def _filled(shape: Any, number: int, dtype: Any, device: str | None) -> Any:
+def _filled(shape: Any, number: int, dtype: Any, device: str | None) -> Array:
     """Return an array of one known number: a fill, of which a kernel needs no memory."""
     here.site = user_site(2)
     check_device(device)

@@ -19,9 +19,10 @@ from numpy.fft import rfft as rfft
 from numpy.fft import rfftn as rfftn
 
 from gradtape.array_api.creation import asarray
+from gradtape.trace.array.array import Array
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None) -> Any:
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None) -> Array:
     """Return the frequencies of a discrete Fourier transform.
 
     Examples
@@ -33,7 +34,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None 
     return asarray(np.fft.fftfreq(n, d), dtype=dtype, device=device)
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None) -> Any:
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None) -> Array:
     """Return the frequencies of the discrete Fourier transform of real numbers.
 
     Examples

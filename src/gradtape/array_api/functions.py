@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.array_api.creation import asarray, check_device
+from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Any:
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Array:
     """Return the array with another dtype.
 
     Examples
@@ -23,7 +24,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = Non
     return asarray(x).astype(dtype, copy=copy)
 
 
-def nonzero(x: Any, /) -> tuple[Any, ...]:
+def nonzero(x: Any, /) -> tuple[Array, ...]:
     """Return the positions of the elements that are not zero, one array for each axis.
 
     Examples
@@ -35,7 +36,7 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
     return tuple(map(asarray, np.nonzero(x)))
 
 
-def finfo(type: Any, /) -> Any:
+def finfo(type: Any, /) -> FloatLimits:
     """Return the limits of a floating dtype, or of the dtype of an array, as Python floats.
 
     Examples
@@ -56,7 +57,7 @@ def finfo(type: Any, /) -> Any:
     )
 
 
-def iinfo(type: Any, /) -> Any:
+def iinfo(type: Any, /) -> np.iinfo[Any]:
     """Return the limits of an integer dtype, or of the dtype of an array.
 
     Examples
@@ -83,7 +84,7 @@ def _dtype_of(given: Any) -> Any:
     return given.dtype if isinstance(given, Handle | np.ndarray) else given
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Array:
     """Return the elements, with those beyond a bound replaced by it.
 
     Examples
@@ -92,10 +93,10 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     >>> xp.clip(xp.asarray([-2.0, 0.5]), 0, 1)
     Array([0. , 0.5])
     """
-    return np.clip(asarray(x), min, max)
+    return asarray(np.clip(asarray(x), min, max))
 
 
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """Return the elements in order along an axis.
 
     Examples
@@ -105,10 +106,10 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
     Array([3., 2., 1.])
     """
     ordered = np.sort(asarray(x), axis=axis, stable=stable)
-    return np.flip(ordered, axis=axis) if descending else ordered
+    return asarray(np.flip(ordered, axis=axis) if descending else ordered)
 
 
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """Return the positions of the elements in order; of equal elements, the first stands first.
 
     Examples
@@ -118,13 +119,13 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
     Array([1, 0, 2], dtype=int64)
     """
     if not descending:
-        return np.argsort(asarray(x), axis=axis, stable=stable)
+        return asarray(np.argsort(asarray(x), axis=axis, stable=stable))
     # The order of the reversed array, reversed, keeps equal elements in their order.
     backwards = np.flip(np.argsort(np.flip(asarray(x), axis=axis), axis=axis, stable=stable), axis=axis)
-    return x.shape[axis] - 1 - backwards
+    return asarray(x.shape[axis] - 1 - backwards)
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Array]:
     """Return arrays of coordinates, in a list.
 
     Examples
@@ -136,7 +137,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
     return list(np.meshgrid(*map(asarray, arrays), indexing=indexing))  # type: ignore[call-overload] # a str
 
 
-def broadcast_arrays(*arrays: Any) -> list[Any]:
+def broadcast_arrays(*arrays: Any) -> list[Array]:
     """Return the arrays with one shape, in a list.
 
     Examples
@@ -145,10 +146,10 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     >>> xp.broadcast_arrays(xp.asarray([1, 2]), xp.asarray(3))
     [Array([1, 2], dtype=int64), Array([3, 3], dtype=int64)]
     """
-    return list(np.broadcast_arrays(*map(asarray, arrays)))
+    return list(map(asarray, np.broadcast_arrays(*map(asarray, arrays))))
 
 
-def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     """Return for each element of an array whether another array has it.
 
     Examples
@@ -157,7 +158,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     >>> xp.isin(xp.asarray([1, 2, 3]), xp.asarray([1, 3]))
     Array([ True, False,  True])
     """
-    return np.isin(asarray(x1), asarray(x2), invert=invert)
+    return asarray(np.isin(asarray(x1), asarray(x2), invert=invert))
 
 
 def unique_all(x: Any, /) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,8 +26,11 @@ from gradtape.ops.numpy.arrays.join import concatenate
 from gradtape.trace.jit.bodies import definition_site
 from gradtape.trace.source.sites import user_site
 
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import X
 
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+
+def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, axis: int = 0) -> X:
     """Combine each element with all before it, by an associative function, in a number of steps that grows with the logarithm.
 
     Parameters
@@ -90,7 +93,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     found = prefixes.of(values)
     if backwards:
         found = [prefixes.reversed(value) for value in found]
-    return start.rebuild(handed_back(found, start.recorded))
+    result: X = start.rebuild(handed_back(found, start.recorded))
+    return result
 
 
 class _Prefixes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,8 +44,11 @@ from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import switch as switch_node
 from gradtape.trees import Leaves, TreeSpec, flatten, outline, place_of_leaf
 
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import V, Xs
 
-def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
+
+def cond(pred: Any, true_fn: Callable[[*Xs], V], false_fn: Callable[[*Xs], V], *operands: *Xs) -> V:
     """Call one of two functions.
 
     Both run once in Python, to be recorded; only the one that is chosen is computed, and nothing that the other one would compute, of
@@ -94,10 +97,12 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
             remedy="x > 0 for a number; np.any(x > 0) or np.all(x > 0) for an array; np.where chooses for each element",
         )
     functions = {"true_fn": true_fn, "false_fn": false_fn}
-    return _Branches("cond", functions, ("false_fn", "true_fn"), operands).run(convert(given, INT64), pred)
+    branches = _Branches("cond", functions, ("false_fn", "true_fn"), operands)
+    result: V = branches.run(convert(given, INT64), pred)
+    return result
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: Any, branches: Sequence[Callable[[*Xs], V]], *operands: *Xs) -> V:
     """Call one of several functions.
 
     All run once in Python, to be recorded; only the one that is chosen is computed (see `cond`).
@@ -153,7 +158,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     if isinstance(index, int):
         given = as_value(min(max(index, 0), len(branches)))
     functions = {f"branches[{k}]": function for k, function in enumerate(branches)}
-    return _Branches("switch", functions, tuple(functions), operands).run(convert(given, INT64), index)
+    result: V = _Branches("switch", functions, tuple(functions), operands).run(convert(given, INT64), index)
+    return result
 
 
 def _scalar(given: Any) -> Value | None:

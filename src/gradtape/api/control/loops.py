@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
@@ -36,9 +36,37 @@ from gradtape.transforms.loops.ops import Policy
 from gradtape.transforms.loops.ops import while_loop as while_node
 from gradtape.trees import flatten
 
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import X, Xs
+
+
 ROLES: Final = ("condition", "body")
 
 
+@overload
+def while_loop(
+    cond: Callable[[*Xs], Any],
+    body: Callable[[*Xs], tuple[*Xs]],
+    loop_vars: tuple[*Xs],
+    max_iterations: int | None = None,
+    checkpoint: Any = None,
+) -> tuple[*Xs]: ...
+@overload
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: list[Any],
+    max_iterations: int | None = None,
+    checkpoint: Any = None,
+) -> Any: ...
+@overload
+def while_loop(
+    cond: Callable[[X], Any],
+    body: Callable[[X], X],
+    loop_vars: X,
+    max_iterations: int | None = None,
+    checkpoint: Any = None,
+) -> X: ...
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
@@ -134,9 +162,7 @@ def while_loop(
     ).run()
 
 
-def fori_loop(
-    lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any, checkpoint: Any = None
-) -> Any:
+def fori_loop(lower: Any, upper: Any, body: Callable[[Any, X], X], init: X, checkpoint: Any = None) -> X:
     """Repeat a function for each integer of a range.
 
     The loop is one operation: `body` runs once in Python, whatever the range.
@@ -181,31 +207,33 @@ def fori_loop(
     iterate = function_of(body, "fori_loop", "body", 2, ": the integer and the carry")
     first, last = _bound(lower, "lower"), _bound(upper, "upper")
     policy = policy_of(checkpoint, "fori_loop")
-    init = NumericLeaves(init, "init")
+    start = NumericLeaves(init, "init")
     if isinstance(first, int) and isinstance(last, int):
         loop = ScanTracer(
             lambda number, carry: iterate(Array(number + first), carry),
             body,
-            init,
+            start,
             NumericLeaves(None, "xs"),
             "fori_loop",
             pair=False,
         )
         loop.length = max(last - first, 0)
         loop.policy = policy
-        return loop.run()[0]
+        last_carry: X = loop.run()[0]
+        return last_carry
     bounds = [as_value(bound) if isinstance(bound, int) else convert(bound, INT64) for bound in (first, last)]
     count = Array(bounds[1] - bounds[0])
     counting = _WhileTracer(
         lambda number, carry: Array(number) < count,
         lambda number, carry: iterate(Array(number + bounds[0]), carry),
-        init,
+        start,
         (body, body),
         None,
         policy,
         counted=True,
     )
-    return counting.run()
+    result: X = counting.run()
+    return result
 
 
 def _bound(given: Any, argument: str) -> int | Value:

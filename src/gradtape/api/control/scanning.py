@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -37,16 +37,19 @@ from gradtape.transforms.loops.ops import Policy
 from gradtape.transforms.loops.ops import scan as scan_node
 from gradtape.trees import flatten, place_of_leaf, unflatten
 
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import N, X
+
 
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
+    f: Callable[[X, Any], tuple[X, Any]],
+    init: X,
     xs: Any = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int = 1,
     checkpoint: Any = None,
-) -> tuple[Any, Any]:
+) -> tuple[X, Any]:
     """Apply a function to the elements of arrays one after the other, with a carry from each to the next.
 
     The loop is one operation: `f` runs once in Python, whatever the length.
@@ -109,6 +112,10 @@ def scan(
     return loop.run()
 
 
+@overload
+def map(f: Callable[[Any], N], xs: Any) -> N: ...
+@overload
+def map(f: Callable[[Any], Any], xs: Any) -> Any: ...
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """Apply a function to the elements of arrays one after the other.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,9 +29,12 @@ from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp_with_observers
 from gradtape.trees import flatten, tree_map, unflatten
 
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import Q, V
+
 
 @pickled_as_call
-def recompute_grad(function: Callable[..., Any]) -> Wrapper:
+def recompute_grad(function: Callable[Q, V]) -> Wrapper[Q, V]:
     """Return a function whose intermediate values are not kept for its gradient, but computed again.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -36,8 +36,17 @@ from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import flatten_with_none
 
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import Q, V
 
-def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[..., Any]:
+
+@overload
+def custom_gradient(
+    function: None = None,
+) -> Callable[[Callable[Q, tuple[V, Callable[..., Any]]]], Callable[Q, V]]: ...
+@overload
+def custom_gradient(function: Callable[Q, tuple[V, Callable[..., Any]]]) -> Callable[Q, V]: ...
+def custom_gradient(function: Callable[..., Any] | None = None) -> Any:
     """Decorate a function that returns its result and the function that computes its gradient.
 
     Parameters
@@ -111,7 +120,7 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
         rule = GradientRule(name, operands, grad_fn, again, variables)
         return attached(outputs, operands, tuple(accessed.values()), rule)
 
-    made = Wrapper(decorated, function)
+    made: Wrapper[..., Any] = Wrapper(decorated, function)
     made.made_by = Call(custom_gradient, (function,), {})
     return made
 
@@ -252,7 +261,7 @@ def _split(result: Any, name: str) -> tuple[Any, Callable[..., Any]]:
 
 
 @pickled_as_call
-def grad_pass_through(function: Callable[..., Any]) -> Wrapper:
+def grad_pass_through(function: Callable[Q, V]) -> Wrapper[Q, V]:
     """Return a function that computes `function` and has the gradient of the identity.
 
     Parameters

@@ -7,7 +7,7 @@ import threading
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Self, overload
 
 from gradtape.api.custom.call import (
     ForwardRule,
@@ -26,6 +26,7 @@ from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.pickling import Call, Repeatable, reduced
 from gradtape.api.transforms.recording import recordable_body
+from gradtape.api.type_variables import P, R_co
 from gradtape.errors import ArgumentError, RuleError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
@@ -37,11 +38,14 @@ from gradtape.trace.source.contexts import in_rule
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import TreeSpec, flatten, flatten_with_none, unflatten
 
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import Q
 
-class _WithRule(Repeatable, ABC):
+
+class _WithRule(Repeatable, ABC, Generic[P, R_co]):
     """A function whose derivative rule is attached after it has been made."""
 
-    def __init__(self, function: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
+    def __init__(self, function: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
         caller = type(self).__name__
         check_callable(function, caller)
         positions = (
@@ -74,23 +78,30 @@ class _WithRule(Repeatable, ABC):
     def __repr__(self) -> str:
         return f"<gradtape.{type(self).__name__} of {self._name}>"
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: _WithRule[Concatenate[Any, Q], R_co], instance: object, owner: type | None = None
+    ) -> Callable[Q, R_co]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         here.site = user_site()
-        args = self._by_position(args, kwargs)
-        fixed = tuple(args[k] for k in self._nondiff)
-        free = [k for k in range(len(args)) if k not in self._nondiff]
-        operands = Operands(tuple(args[k] for k in free))
+        placed = self._by_position(args, kwargs)
+        fixed = tuple(placed[k] for k in self._nondiff)
+        free = [k for k in range(len(placed)) if k not in self._nondiff]
+        operands = Operands(tuple(placed[k] for k in free))
 
         def whole(*given: Any) -> tuple[Any, ...]:
-            every = list(args)
+            every = list(placed)
             for place, argument in zip(free, given, strict=True):
                 every[place] = argument
             return tuple(every)
 
-        return self._call(operands, fixed, whole)
+        made: R_co = self._call(operands, fixed, whole)
+        return made
 
     @abstractmethod
     def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
@@ -137,7 +148,7 @@ def _positional(function: Callable[..., Any]) -> int:
     return sum(p.kind in POSITIONAL for p in inspect.signature(function).parameters.values())
 
 
-class custom_jvp(_WithRule):
+class custom_jvp(_WithRule[P, R_co]):
     """A function with a forward-mode rule of its own. The rule serves reverse mode too: what is linear in it is transposed.
 
     Parameters
@@ -165,7 +176,7 @@ class custom_jvp(_WithRule):
     0.5
     """
 
-    def __init__(self, function: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
+    def __init__(self, function: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(function, nondiff_argnums)
         self._rule: Callable[..., Any] | None = None
 
@@ -208,7 +219,8 @@ class custom_jvp(_WithRule):
                     where=here.site,
                     remedy="give one rule (or None) per argument",
                 )
-            output, total = self(*primals), None
+            run: Callable[..., Any] = self
+            output, total = run(*primals), None
             for rule, tangent in zip(rules, tangents, strict=True):
                 if rule is not None:
                     term = rule(tangent, output, *primals)
@@ -225,7 +237,7 @@ class custom_jvp(_WithRule):
         return attached(result, operands, captured_by(result, operands, self._name), rule)
 
 
-class custom_vjp(_WithRule):
+class custom_vjp(_WithRule[P, R_co]):
     """A function with a reverse-mode rule of its own. Forward mode transposes the rule where it is linear in the cotangent.
 
     Parameters
@@ -254,7 +266,7 @@ class custom_vjp(_WithRule):
     2.0
     """
 
-    def __init__(self, function: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
+    def __init__(self, function: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(function, nondiff_argnums)
         self._rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
         self._forward_rule = _Running()

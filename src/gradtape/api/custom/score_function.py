@@ -66,7 +66,7 @@ def score_function(log_prob: Any) -> Any:
     >>> bool(np.isclose(value, 6.0, rtol=0.05)), bool(np.isclose(slope, 5.0, rtol=0.05))
     (True, True)
     """
-    array = log_prob if isinstance(log_prob, Handle) else np.asarray(log_prob)
+    array: Any = log_prob if isinstance(log_prob, Handle) else np.asarray(log_prob)
     if not is_inexact(array.dtype):
         raise DtypeError(
             f"score_function: log_prob must be an array of floats, got one of {array.dtype}",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final, Generic, NoReturn
 
 import numpy as np
 
 from gradtape.api.export.archive import pickled_trace
 from gradtape.api.export.closed import Traceable, TracedCall, argument_places, trace_call
 from gradtape.api.export.specs import NUMBERS, Spec
+from gradtape.api.type_variables import P, R_co
 from gradtape.errors import ArgumentError, LoweringError, StructureError
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.printer import print_graph
@@ -38,7 +39,7 @@ COMPILED: Final[dict[str, Callable[[Graph], str]]] = {
 """The texts of a compiled function."""
 
 
-class Lowered:
+class Lowered(Generic[P, R_co]):
     """A function that was traced for one signature; made by the method ``lower`` of compiled functions.
 
     Attributes
@@ -80,7 +81,7 @@ class Lowered:
         """
         return _text(self._traced, dialect, LOWERED)
 
-    def compile(self) -> Compiled:
+    def compile(self) -> Compiled[P, R_co]:
         """Return the function as machine code for this signature.
 
         Raises
@@ -98,7 +99,7 @@ class Lowered:
         return Compiled(self._traced, self.in_specs, self.out_specs)
 
 
-class Compiled:
+class Compiled(Generic[P, R_co]):
     """Machine code of a function for one signature, which takes no other; made by `Lowered.compile`.
 
     What the function reads from outside of its arguments is as it was when it was lowered, but for variables.
@@ -122,8 +123,9 @@ class Compiled:
     def __repr__(self) -> str:
         return f"<gradtape compiled {self._traced.name}: {self.in_specs!r} -> {self.out_specs!r}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        made: R_co = self._call(*args, **kwargs)
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the program, with what the function read when it was lowered: it arrives as what `gradtape.load` returns."""
@@ -190,7 +192,7 @@ class Compiled:
         )
 
 
-def lowered(function: Traceable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lowered:
+def lowered(function: Traceable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return a function as traced for arguments, or for descriptions of arguments."""
     return Lowered(trace_call(function, args, kwargs))
 

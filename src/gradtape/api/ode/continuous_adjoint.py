@@ -296,7 +296,7 @@ class _Sweep:
             right = np.where(is_known, right, left)
             return self._between(left, right, state, a + cotangent, tuple(sums)), None
 
-        start = (0.0 * problem.y0, *sums)
+        start: Any = (0.0 * problem.y0, *sums)
         items = (lefts, times, left_states, upstream, is_known)
         (a, *sums), _ = scan(between, start, items, reverse=True)
         by_start = -np.sum(a * problem.fun(problem.t0, problem.y0))
@@ -369,7 +369,7 @@ class _Sweep:
             return tuple(new), tuple(rings), count, starts
 
         zero = starts.count - starts.count
-        carry = tuple(state), kept, zero, tuple(starts)
+        carry: Any = tuple(state), kept, zero, tuple(starts)
         last, kept, count, starts = while_loop(goes_on, step, carry)
         return _Window(kind(*last), kept, count), _Restarts(*starts), method, problem
 

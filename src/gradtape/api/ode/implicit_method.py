@@ -153,7 +153,13 @@ class Radau:
             lambda: stop_gradient(self._systems.jacobian(t, y, *self._parameters)),
             lambda: numbers.slopes,
         )
-        kept = numbers.factored_size, numbers.real, numbers.real_pivots, numbers.pair, numbers.pair_pivots
+        kept: Any = (
+            numbers.factored_size,
+            numbers.real,
+            numbers.real_pivots,
+            numbers.pair,
+            numbers.pair_pivots,
+        )
         factored_size, *factors = cond(
             numbers.factors_are_old, lambda: (h, *self._factors(slopes, h)), lambda: kept
         )

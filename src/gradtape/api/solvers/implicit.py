@@ -125,7 +125,7 @@ def _chord(residual: Callable[[Any], Any], root: Any, elementwise: bool) -> Any:
 
 
 @pickled_as_call
-def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> Wrapper:
+def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> Wrapper[..., Any]:
     """Return a solver with the derivatives that the equations give to their root.
 
     Parameters
@@ -209,7 +209,7 @@ def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> W
 
 
 @pickled_as_call
-def custom_fixed_point(function: Callable[..., Any], solver: Callable[..., Any]) -> Wrapper:
+def custom_fixed_point(function: Callable[..., Any], solver: Callable[..., Any]) -> Wrapper[..., Any]:
     """Return a solver with the derivatives that ``x = function(x, *args)`` gives to the fixed point.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import flatten, unflatten
+
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import X
+    from gradtape.trace.variables.variable import Variable
 
 
 def asarray(a: Any, dtype: Any = None) -> Array:
@@ -101,6 +105,10 @@ def constant(a: Any, dtype: Any = None) -> Array:
     return Array(_leaf(as_value(array, "a")))
 
 
+@overload
+def stop_gradient(x: Variable) -> Array: ...
+@overload
+def stop_gradient(x: X) -> X: ...
 def stop_gradient(x: Any) -> Any:
     """Return `x` as a constant of every derivative: no gradient flows back through it.
 

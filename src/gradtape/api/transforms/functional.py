@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -33,10 +33,54 @@ from gradtape.trace.source.sites import user_site
 from gradtape.transforms.chunks import Bound, columns, rows
 from gradtape.trees import flatten, unflatten
 
+if TYPE_CHECKING:
+    from typing import Literal as Exactly
+
+    from gradtape.api.type_variables import N, Q, X
+
 Mode: TypeAlias = Literal["auto", "fwd", "rev"]
 MODES: Final = ("auto", "fwd", "rev")
 
 
+@overload
+def jacobian(
+    function: np.ufunc,
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[..., Any]: ...
+@overload
+def jacobian(
+    function: Callable[Concatenate[N, Q], Any],
+    argnums: Exactly[0] | None = None,
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[Concatenate[N, Q], N]: ...
+@overload
+def jacobian(
+    function: Callable[Q, Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def jacobian(
     function: Callable[..., Any],
@@ -111,6 +155,42 @@ def jacobian(
     )
 
 
+@overload
+def jacrev(
+    function: np.ufunc,
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[..., Any]: ...
+@overload
+def jacrev(
+    function: Callable[Concatenate[N, Q], Any],
+    argnums: Exactly[0] | None = None,
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[Concatenate[N, Q], N]: ...
+@overload
+def jacrev(
+    function: Callable[Q, Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def jacrev(
     function: Callable[..., Any],
@@ -147,6 +227,39 @@ def jacrev(
     )
 
 
+@overload
+def jacfwd(
+    function: np.ufunc,
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[..., Any]: ...
+@overload
+def jacfwd(
+    function: Callable[Concatenate[N, Q], Any],
+    argnums: Exactly[0] | None = None,
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[Concatenate[N, Q], N]: ...
+@overload
+def jacfwd(
+    function: Callable[Q, Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def jacfwd(
     function: Callable[..., Any],
@@ -181,6 +294,28 @@ def jacfwd(
     )
 
 
+@overload
+def hessian(
+    function: Callable[Concatenate[N, Q], Any],
+    argnums: Exactly[0] | None = None,
+    *,
+    argnames: None = None,
+    has_aux: Exactly[False] = False,
+    holomorphic: bool = False,
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[Concatenate[N, Q], N]: ...
+@overload
+def hessian(
+    function: Callable[Q, Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def hessian(
     function: Callable[..., Any],
@@ -219,6 +354,18 @@ def hessian(
     return jit_of(recordable_body(second), named("hessian", function), EVERYTHING_TRACED)
 
 
+@overload
+def hvp(
+    function: Callable[[X], Any], primals: tuple[X], tangents: Sequence[Any], *, holomorphic: bool = False
+) -> X: ...
+@overload
+def hvp(
+    function: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    holomorphic: bool = False,
+) -> Any: ...
 def hvp(
     function: Callable[..., Any],
     primals: Sequence[Any],

@@ -46,15 +46,7 @@ from gradtape.trees import unflatten
 if TYPE_CHECKING:
     from typing import Literal as Exactly
 
-    from typing_extensions import ParamSpec, TypeVar
-
-    # The default is that of lambdas, whose parameters have no types.
-    X = TypeVar("X", bound=Any, default=Any)
-    Y = TypeVar("Y", bound=Any, default=Any)
-    Z = TypeVar("Z", bound=Any, default=Any)
-    A = TypeVar("A", bound=Any, default=Any)
-    V = TypeVar("V", bound=Any, default=Any)
-    Q = ParamSpec("Q", default=...)
+    from gradtape.api.type_variables import A, Q, V, X, Xs, Y, Z
 
 
 @overload
@@ -455,7 +447,15 @@ def _one(target: Value) -> Value:
     return literal(1, target.dtype)
 
 
-def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+@overload
+def vjp(
+    function: Callable[[*Xs], V], *primals: *Xs, has_aux: Exactly[False] = False
+) -> tuple[V, Callable[[Any], tuple[*Xs]]]: ...
+@overload
+def vjp(
+    function: Callable[[*Xs], tuple[V, A]], *primals: *Xs, has_aux: Exactly[True]
+) -> tuple[V, Callable[[Any], tuple[*Xs]], A]: ...
+def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  # type: ignore[misc] # mypy: *primals
     """Evaluate a function and return a callable that pulls cotangents back.
 
     Parameters
@@ -508,6 +508,26 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     return (y, transposed, recording.aux(aux)) if has_aux else (y, transposed)
 
 
+@overload
+def jvp(
+    function: Callable[[*Xs], V],
+    primals: tuple[*Xs],
+    tangents: Sequence[Any],
+    *,
+    has_aux: Exactly[False] = False,
+) -> tuple[V, V]: ...
+@overload
+def jvp(
+    function: Callable[[*Xs], tuple[V, A]],
+    primals: tuple[*Xs],
+    tangents: Sequence[Any],
+    *,
+    has_aux: Exactly[True],
+) -> tuple[V, V, A]: ...
+@overload
+def jvp(
+    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
+) -> Any: ...
 def jvp(
     function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> Any:

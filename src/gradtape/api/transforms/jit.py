@@ -5,7 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 from weakref import WeakSet, ref
 
 from gradtape.api.transforms.callables import check_callable
@@ -39,9 +50,18 @@ R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
 if TYPE_CHECKING:
+    from gradtape.api.export.stages import Lowered
+    from gradtape.api.type_variables import Q
 
     class _Callable(FastCallable, Generic[P, R_co]):
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+        @overload
+        def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+        @overload
+        def __get__(
+            self: _Callable[Concatenate[Any, Q], R_co], instance: object, owner: type | None = None
+        ) -> Callable[Q, R_co]: ...
+        def __get__(self, instance: Any, owner: type | None = None) -> Any: ...
 
 else:
 
@@ -169,7 +189,7 @@ class Jitted(_Callable[P, R_co]):
         """
         return low_level_callable(self, count, signature)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered[P, R_co]:
         """Trace the function for one signature, ahead of time.
 
         Parameters
@@ -199,7 +219,8 @@ class Jitted(_Callable[P, R_co]):
             lowered,  # late: a process that finds its kernels on disk does not need the compiler
         )
 
-        return lowered(self, args, kwargs)
+        made: Lowered[P, R_co] = lowered(self, args, kwargs)
+        return made
 
     def _install(self, specialisation: Specialisation) -> None:
         """Let machine code answer calls like this one, where it can.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten
+
+if TYPE_CHECKING:
+    from typing import Literal as Exactly
+
+    from gradtape.api.type_variables import A, V, Xs
 
 
 class LinearMap:
@@ -49,9 +54,15 @@ class LinearMap:
         return f"<gradtape {self.__name__}>"
 
 
+@overload
 def linearize(
-    function: Callable[..., Any], *primals: Any, has_aux: bool = False
-) -> tuple[Any, LinearMap] | tuple[Any, LinearMap, Any]:
+    function: Callable[[*Xs], V], *primals: *Xs, has_aux: Exactly[False] = False
+) -> tuple[V, Callable[[*Xs], V]]: ...
+@overload
+def linearize(
+    function: Callable[[*Xs], tuple[V, A]], *primals: *Xs, has_aux: Exactly[True]
+) -> tuple[V, Callable[[*Xs], V], A]: ...
+def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  # type: ignore[misc] # mypy: *primals
     """Evaluate a function and return its derivative there: a linear map that is applied to tangents.
 
     Parameters
@@ -113,7 +124,7 @@ def linearize(
     return (y, derivative, recording.aux(aux)) if has_aux else (y, derivative)
 
 
-def linear_transpose(function: Callable[..., Any], *primals: Any) -> LinearMap:
+def linear_transpose(function: Callable[[*Xs], V], *primals: *Xs) -> Callable[[V], tuple[*Xs]]:
     """Return the transpose of a function that is linear in its arguments.
 
     Parameters

@@ -11,10 +11,14 @@ import types
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
+from gradtape.api.type_variables import P, R_co
 from gradtape.runtime.compile.cache import Shipment, ship
 from gradtape.runtime.compile.kernel import Kernel
+
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import Q
 
 
 class Call(NamedTuple):
@@ -31,7 +35,6 @@ class Made(Protocol):
     made_by: Call | None
 
 
-P = ParamSpec("P")
 F = TypeVar("F", bound=Made)
 
 
@@ -51,18 +54,25 @@ class Repeatable:
         return self
 
 
-class Wrapper(Repeatable):
+class Wrapper(Repeatable, Generic[P, R_co]):
     """A function that runs in place of the user's and shows itself as that one, in Python code: its closure need not be pickled."""
 
-    def __init__(self, run: Callable[..., Any], function: Callable[..., Any]) -> None:
+    def __init__(self, run: Callable[..., Any], function: Callable[P, Any]) -> None:
         # A jitted function keeps its name in its __dict__, which must not overwrite ours.
         with suppress(AttributeError, TypeError):
             functools.update_wrapper(self, function, updated=())
         self._run = run
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._run(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        made: R_co = self._run(*args, **kwargs)
+        return made
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: Wrapper[Concatenate[Any, Q], R_co], instance: object, owner: type | None = None
+    ) -> Callable[Q, R_co]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 

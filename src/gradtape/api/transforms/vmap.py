@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, overload
 
 import numpy as np
 
@@ -30,7 +30,14 @@ from gradtape.trace.source.sites import user_site
 from gradtape.transforms.batch import batch, batch_more
 from gradtape.trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
 
+if TYPE_CHECKING:
+    from gradtape.api.type_variables import N, Q, X
 
+
+@overload
+def vmap(function: Callable[Concatenate[X, Q], N], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[..., N]: ...
+@overload
+def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[..., Any]: ...
 @pickled_as_call
 def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[..., Any]:
     """Return a function that applies `function` to every element along an axis.
@@ -101,6 +108,10 @@ def _axes(argument: str, given: Any) -> Any:
     return unflatten(spec, axes)
 
 
+@overload
+def vectorized_map(fn: Callable[[Any], N], elems: Any) -> N: ...
+@overload
+def vectorized_map(fn: Callable[[Any], Any], elems: Any) -> Any: ...
 def vectorized_map(fn: Callable[[Any], Any], elems: Any) -> Any:
     """Apply a function to every element of arrays along their first axis.
 

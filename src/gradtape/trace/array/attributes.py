@@ -17,7 +17,7 @@ from gradtape.trace.source.sites import is_user_file, user_site
 
 API_VERSIONS: Final = {
     **dict.fromkeys(("2021.12", "2022.12", "2023.12", "2024.12", None), "gradtape.array_api"),
-    "2025.12": "gradtape.array_api.v2025",
+    "2025.12": "gradtape.array_api.tuples",
 }
 """The modules of the versions of the array API standard: each adds to the one before, and the last has tuples in place of lists."""
 

@@ -13,25 +13,26 @@ from typing import Any
 import numpy as np
 
 from gradtape import array_api
+from gradtape.trace.array.array import Array
 
 globals().update({name: thing for name, thing in vars(array_api).items() if not name.startswith("_")})
 
 __array_api_version__ = "2025.12"
 
 
-class __array_namespace_info__(np.__array_namespace_info__):
+class __array_namespace_info__(np.__array_namespace_info__):  # type: ignore[misc] # final in its stub
     """What the standard tells of a namespace."""
 
-    def devices(self) -> tuple[str, ...]:
+    def devices(self) -> tuple[str, ...]:  # type: ignore[override] # the difference between the versions
         """Return the devices, of which there is one."""
-        return tuple(super().devices())
+        return ("cpu",)
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
     """Return arrays of coordinates, in a tuple."""
     return tuple(array_api.meshgrid(*arrays, indexing=indexing))
 
 
-def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
     """Return the arrays with one shape, in a tuple."""
     return tuple(array_api.broadcast_arrays(*arrays))
