@@ -156,7 +156,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     --------
     >>> import gradtape.array_api as xp
     >>> xp.isin(xp.asarray([1, 2, 3]), xp.asarray([1, 3]))
-    Array([ True, False,  True])
+    Array([ True, False,  True], dtype=bool)
     """
     return asarray(np.isin(asarray(x1), asarray(x2), invert=invert))
 
