@@ -37,7 +37,7 @@ def eig(x: Any, /) -> Any:
     --------
     >>> import gradtape.array_api as xp
     >>> xp.linalg.eig(xp.asarray([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
-    Array([2.+0.j, 3.+0.j])
+    Array([2.+0.j, 3.+0.j], dtype=complex128)
     """
     made = np.linalg.eig(x)
     return type(made)(*map(_as_complex, made))
@@ -50,7 +50,7 @@ def eigvals(x: Any, /) -> Any:
     --------
     >>> import gradtape.array_api as xp
     >>> xp.linalg.eigvals(xp.asarray([[2.0, 0.0], [0.0, 3.0]]))
-    Array([2.+0.j, 3.+0.j])
+    Array([2.+0.j, 3.+0.j], dtype=complex128)
     """
     return _as_complex(np.linalg.eigvals(x))
 
