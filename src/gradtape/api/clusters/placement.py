@@ -87,9 +87,21 @@ class Placement(NamedTuple):
 
         That is so if a worker or a part is lost, if the function raises, and if tasks have not made the workers know their shares.
         """
-        workers = list({share.worker for share in self.shares})
+        workers = {share.worker for share in self.shares}
+
+        async def answered() -> dict[str, Any]:
+            # A scheduler takes half a minute to find that a worker is gone to which it has no connection left.
+            answers = asyncio.ensure_future(
+                self.client.run(_run, self.name, function, args, workers=list(workers), on_error="return")
+            )
+            try:
+                known = await self.client.scheduler.ncores()
+                return await answers if workers <= known.keys() else {}
+            finally:
+                answers.cancel()
+
         try:
-            answers = self.client.run(_run, self.name, function, args, workers=workers, on_error="return")
+            answers = self.client.sync(answered)
         except (
             Exception
         ):  # a scheduler may refuse messages that are no tasks ("distributed.scheduler.blocked-handlers")
