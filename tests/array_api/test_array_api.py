@@ -119,6 +119,8 @@ def test_jax_shares_memory() -> None:
     x = xp.from_dlpack(j)
     assert address(np.from_dlpack(x)) == j.unsafe_buffer_pointer()
     np.testing.assert_array_equal(np.from_dlpack(x), np.arange(64.0))
+    with pytest.raises(gt.errors.DtypeError, match="bfloat16"):
+        xp.from_dlpack(jnp.ones(2, jnp.bfloat16))
 
 
 def test_memory_in_reversed_order_goes_out_as_a_copy() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, DtypeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, constant
 from gradtape.kinds.operands import check_dtype, number_dtype
@@ -56,6 +56,13 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     The other library must not change the numbers afterwards: an Array is a value. Memory that is not in C order, or not aligned, is
     copied, unless `copy` is False.
 
+    Raises
+    ------
+    ArgumentError
+        If `copy` is False and a copy is needed.
+    DtypeError
+        For a dtype that NumPy does not have, such as bfloat16.
+
     Examples
     --------
     >>> import numpy as np, gradtape.array_api as xp
@@ -68,7 +75,15 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
         return x.copy() if copy else x
     if isinstance(x, Handle):
         return asarray(x, copy=copy)
-    shared = np.from_dlpack(x, copy=copy) if copy is not None else np.from_dlpack(x)
+    try:
+        shared = np.from_dlpack(x, copy=copy) if copy is not None else np.from_dlpack(x)
+    except RuntimeError as error:
+        raise DtypeError(
+            f"from_dlpack got an array of {getattr(x, 'dtype', type(x).__name__)}",
+            where=user_site(),
+            why="NumPy has no such dtype",
+            remedy="convert it first: x.float() in PyTorch, x.astype(jnp.float32) in JAX",
+        ) from error
     dtype = check_dtype(shared.dtype, "x")
     plain = np.require(shared, dtype, ["C", "A"])
     if copy is False and plain is not shared:
