@@ -231,6 +231,7 @@ def into_zeros(write):
     [
         (lambda x, out: np.multiply(x, x, out=out), X * X, 2 * X),
         (lambda x, out: np.clip(x, 1.5, 2.5, out), np.clip(X, 1.5, 2.5), [0.0, 1.0, 0.0]),
+        (lambda x, out: x.clip(1.5, 2.5, out), np.clip(X, 1.5, 2.5), [0.0, 1.0, 0.0]),
         (lambda x, out: np.cumsum(x, out=out), np.cumsum(X), [3.0, 2.0, 1.0]),
         (lambda x, out: np.dot(np.diag(x), x, out), X * X, 2 * X),
         (lambda x, out: np.maximum.accumulate(x, out=out), X, np.ones(3)),
