@@ -97,7 +97,7 @@ class DiskCache:
     >>> from gradtape.config import config
     >>> cache = DiskCache()
     >>> with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder, disk_cache=True):
-    ...     cache.store("a1b2", CachedObject(b"code", ("f",), {"nests": 2}))
+    ...     stored = cache.store("a1b2", CachedObject(b"code", ("f",), {"nests": 2}))
     ...     cache.load("a1b2"), cache.load("c3d4")
     (CachedObject(code=b'code', symbols=('f',), metadata={'nests': 2}), None)
     """

@@ -83,7 +83,7 @@ def environment_identity() -> str:
 
 
 def _scipy_version() -> str:
-    """Return the version of SciPy, whose routines object code calls by their names; to import it or its metadata takes 10 ms and more."""
+    """Return the version of SciPy, whose routines object code calls by their names; to import it or its metadata takes longer."""
     found = importlib.util.find_spec("scipy")
     if found is None or found.origin is None:
         return ""
