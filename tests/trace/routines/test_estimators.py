@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn import cluster, decomposition, linear_model, metrics, mixture, prep
 from sklearn.metrics import pairwise
 
 import gradtape as gt
+from gradtape.trace.source.sites import is_followed_file
 from tests.support.differences import gradient_by_differences
 from tests.support.processes import words_printed
 
@@ -78,6 +80,15 @@ def test_compiled_estimators_take_numbers() -> None:
             assert cluster.KMeans(1, n_init=1).fit(x).predict(X).tolist() == [0, 0, 0]
     with pytest.raises(gt.errors.ConcretizationError, match="cannot be converted to an ndarray"):
         gt.jit(leaf.predict)(X)
+
+
+def test_modules_of_other_packages_that_are_called_sklearn_are_not_followed() -> None:
+    """XGBoost and LightGBM have one each, for compiled code."""
+    assert is_followed_file(metrics.__file__) and not is_followed_file(tree.__file__)
+    site = os.path.dirname(os.path.dirname(os.path.dirname(metrics.__file__)))
+    assert not any(
+        is_followed_file(os.path.join(site, name)) for name in ("xgboost/sklearn.py", "x/sklearn/metrics.py")
+    )
 
 
 WITH_SWITCH = """

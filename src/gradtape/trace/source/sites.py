@@ -22,6 +22,10 @@ OWN: Final = tuple(
 """The folders of NumPy and gradtape."""
 
 
+SKLEARN: Final = f"-packages{os.sep}sklearn{os.sep}"
+"""The folder of scikit-learn; other packages have a folder or a module of this name."""
+
+
 FOLLOWED: Final = tuple(
     f"{os.sep}{os.path.join(*name.split('.'))}{end}"
     for end in (os.sep, ".py")
@@ -42,14 +46,13 @@ FOLLOWED: Final = tuple(
         "scipy.spatial",
         "scipy.special",
         "scipy.stats",
-        "sklearn",
     )
-)
+) + (SKLEARN,)
 """The folders and files of packages whose functions, if they are written in Python, are traced as user code is, and of our own NumPy code
 in place of their compiled code."""
 
 COMPILED: Final = tuple(
-    f"{os.sep}{os.path.join('sklearn', *name.split('.'))}{end}"
+    f"{SKLEARN}{os.path.join(*name.split('.'))}{end}"
     for end in (os.sep, ".py")
     for name in (
         "decomposition._dict_learning",
@@ -68,7 +71,7 @@ COMPILED: Final = tuple(
 """The folders and files of followed packages that give their arrays to compiled code, which takes numbers."""
 
 COMPILED_FITS: Final = tuple(
-    f"{os.sep}{os.path.join('sklearn', *name.split('.'))}"
+    f"{SKLEARN}{os.path.join(*name.split('.'))}"
     for name in (
         "calibration",
         "cluster",
@@ -80,9 +83,7 @@ COMPILED_FITS: Final = tuple(
 )
 """The folders and files whose functions ``fit`` do so, while what was fitted is evaluated in Python."""
 
-VALIDATION: Final = tuple(
-    f"{os.sep}{os.path.join('sklearn', name)}" for name in (f"utils{os.sep}", "base.py")
-)
+VALIDATION: Final = tuple(f"{SKLEARN}{name}" for name in (f"utils{os.sep}", "base.py"))
 """The files of followed packages that convert arguments for the others: what they return is for their callers."""
 
 
