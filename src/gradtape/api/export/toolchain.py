@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,11 @@ FLAGS: Final = (
     *("-DGRADTAPE_VECTORS", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"),
 )
 """Options that keep NumPy's results: none lets NaN, infinities, signed zeros or the order of other sums than the marked ones go."""
+
+NATIVE: Final = (
+    "-march=native",
+    *["-mprefer-vector-width=512"][: platform.machine() in ("x86_64", "AMD64")],  # compilers prefer 256 bits
+)
 
 TARGETS: Final = ("generic", "native")
 
@@ -44,7 +50,7 @@ def build(source: Path, target: Path, *, libraries: Sequence[str], cpu: str, com
         If there is no compiler, or it fails; with what it said.
     """
     cc = find_tool(compiler, ("cc", "gcc", "clang"), "CC")
-    options = [*FLAGS, *(["-march=native"] if cpu == "native" else [])]
+    options = [*FLAGS, *(NATIVE if cpu == "native" else [])]
     if target.suffix == ".o":
         _run([cc, *options, "-c", str(source), "-o", str(target)])
     elif target.suffix == ".a":

@@ -17,7 +17,7 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.printer import identifier
 from gradtape.ir.types import part_dtype
-from gradtape.loops.workspace import RESERVED, plan_memory
+from gradtape.loops.workspace import ALIGNMENT, RESERVED, plan_memory
 from gradtape.lower.c.expressions import c_type, constant_text
 from gradtape.lower.c.printer import print_c
 from gradtape.lower.c.procedures import print_procedure
@@ -194,14 +194,17 @@ class CModule:
         graph = closed(function.graph)
         program = schedule_of(graph)
         offsets, workspace = plan_memory(program)
-        workspace -= RESERVED
+        workspace += (ALIGNMENT if offsets else 0) - RESERVED
         captured = [value.data for value in graph.constants() if value.data is not None]
         constants = [self._constant(function.name, array) for array in (*function.hidden, *captured)]
         loops = f"{function.name}_loops"
         self.parts[loops] = print_c(program, loops, offsets, self.helper, self.routines, self.procedure)
         given = [f"&{one.name}" if one.is_number else one.name for one in function.parameters]
         made = [one.name for one in function.results]
-        call = f"return {loops}({', '.join([*given, *constants, *made, 'workspace'])});"
+        place = "workspace"
+        if offsets:
+            place = f"(char *)workspace + ({ALIGNMENT} - (uintptr_t)workspace % {ALIGNMENT}) % {ALIGNMENT}"
+        call = f"return {loops}({', '.join([*given, *constants, *made, place])});"
         self.parts[function.name] = f"{function.prototype()}\n{{\n    {call}\n}}"
         return workspace
 
