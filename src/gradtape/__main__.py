@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.metadata
+import inspect
 import operator
 import os
 import select
@@ -203,21 +204,41 @@ def _export(given: argparse.Namespace) -> int:
         if given.grad:
             chosen = given.argnums and (given.argnums[0] if len(given.argnums) == 1 else tuple(given.argnums))
             function = value_and_grad(function, chosen)
+        specs = parse_specs(given.specs)
+        _check_count(given.function, function, specs)
         name = given.name or function_name(given.function.rpartition(":")[2])
         files = export(
             function,
-            *parse_specs(given.specs),
+            *specs,
             path=given.output,
             name=name,
             blas=given.blas,
             target=given.target,
         )
     except GradtapeError as error:
-        print(error, file=sys.stderr)
+        here = str(error.where).startswith(__file__)  # no line of the user's: the command was read here
+        shown = type(error)(error.what, why=error.why, remedy=error.remedy) if here else error
+        print(shown, file=sys.stderr)
         return 1
     for file in files:
         print(file)
     return 0
+
+
+def _check_count(path: str, function: Any, specs: Sequence[Any]) -> None:
+    """Raise an error where a function does not take so many arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*specs)
+    except TypeError as error:
+        raise ArgumentError(
+            f"{path} takes {signature}, and the specs list {counted(len(specs), 'argument')}",
+            why=str(error),
+            remedy='describe each argument: --specs "f8[3],f8[n,3],float"',
+        ) from None
 
 
 def _imported(path: str) -> Any:

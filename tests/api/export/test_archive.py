@@ -130,3 +130,10 @@ def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
     ):
         gt.export(steps, np.ones(3), path=path)
     assert not path.exists()
+
+
+def test_named_results(tmp_path: Path) -> None:
+    (path,) = gt.export(lambda a: np.linalg.qr(a), gt.spec((3, 2)), path=tmp_path / "f.gradtape")
+    a = np.arange(6.0).reshape(3, 2) ** 2
+    made = gt.load(path)(a)
+    np.testing.assert_allclose(made.Q @ made.R, a, atol=1e-12)

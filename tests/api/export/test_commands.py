@@ -50,12 +50,23 @@ def test_exports(folder: Path, capsys: Any) -> None:
         (["exported_model", "--specs", SPECS], "names no function"),
         (["exported_model:loss", "--specs", "f8[3"], "cannot be read at 'f8[3'"),
         (["exported_model:loss", "--specs", SPECS, "--argnums", "1"], "add --grad"),
+        (["exported_model:loss", "--specs", f"{SPECS},f8[3]"], "and the specs list"),
+        (["exported_model:loss", "--specs", SPECS, "--name", "a b"], "a name in C"),
     ],
 )
 def test_exports_that_fail(folder: Path, capsys: Any, arguments: list[str], message: str) -> None:
     assert main(["export", *arguments, "-o", "f.c"]) == 1
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said and "__main__" not in said
     assert not (folder / "f.c").exists()
+
+
+def test_cache_that_cannot_be_written(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with config.override(cache_dir=str(tmp_path / "file"), disk_cache=True):
+        assert main(["cache", "info"]) == 0
+        assert "it cannot be written" in capsys.readouterr().out
+        assert main(["cache", "clear"]) == 0
 
 
 def test_cache(tmp_path: Path, capsys: Any) -> None:

@@ -17,12 +17,18 @@ from gradtape.ir.types import aval
 from gradtape.kinds.control import barrier
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.routines.callback import calls_locally
+from gradtape.ops.numpy.linalg.factors import QRResult, SVDResult
+from gradtape.ops.numpy.linalg.solve import EighResult, SlogdetResult
 from gradtape.passes.rewrite import closed
 from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 
 STRUCTURES: Final[dict[str, Op]] = {op.name: op for op in (barrier, repeat, scan, switch, while_loop)}
 """The operations that are no rows."""
+
+
+NAMED: Final[dict[str, Any]] = {one.__name__: one for one in (EighResult, QRResult, SlogdetResult, SVDResult)}
+"""The named tuples of `numpy.linalg`."""
 
 
 class Unreadable(ValueError):
@@ -84,6 +90,8 @@ class Encoder:
             return {"number": self._array(value)}
         if type(value) in (tuple, list):
             return {type(value).__name__: [self.value(item) for item in value]}
+        if type(value) in NAMED.values():
+            return {"named": [type(value).__name__, *[self.value(item) for item in value]]}
         if type(value) is dict:
             return {"dict": [[self.value(key), self.value(item)] for key, item in value.items()]}
         if isinstance(value, np.dtype):
@@ -203,6 +211,8 @@ class Decoder:
         if kind in ("tuple", "list"):
             items = [self.value(item) for item in content]
             return tuple(items) if kind == "tuple" else items
+        if kind == "named":
+            return NAMED[content[0]](*[self.value(item) for item in content[1:]])
         if kind == "dict":
             return {self.value(key): self.value(item) for key, item in content}
         if kind == "dtype":

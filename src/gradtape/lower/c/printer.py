@@ -406,9 +406,7 @@ def _pairs_swapped(pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
 
 def refused(call: RoutineCall) -> LoweringError:
     """Return the error for a routine that there is not in C."""
-    what = (
-        "it needs LAPACK, of which exported C has Cholesky's and the LU decomposition and their solvers alone"
-    )
+    what = "it needs LAPACK, of which exported C has no routines for bands"
     return LoweringError(
         f"{call.function} cannot be exported as C",
         why="Python computes it" if call.library == "python" else what,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -180,6 +182,12 @@ def receive(shipment: Shipment) -> int:
     return sum(entry is not None for entry in entries.values())
 
 
+def _is_writable(path: str) -> bool:
+    """Return whether files can be made in a folder, or it can be made."""
+    folder = next(one for one in (Path(path), *Path(path).parents) if one.exists())
+    return folder.is_dir() and os.access(folder, os.W_OK)
+
+
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
     """The state of the disk cache; made by :func:`cache_info`."""
@@ -192,7 +200,7 @@ class CacheInfo:
     statistics: DiskStatistics
 
     def __str__(self) -> str:
-        state = "in use" if self.enabled else "off"
+        state = "off" if not self.enabled else "in use" if _is_writable(self.path) else "it cannot be written"
         lines = [
             f"disk cache ({state}): {self.path}",
             f"  {self.entries} programs, {self.size / 2**20:.1f} MB of {self.limit / 2**20:.0f} MB",
