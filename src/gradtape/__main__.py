@@ -189,7 +189,9 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
         "--argnums", type=int, nargs="+", metavar="N", help="in which arguments the gradient is (the first)"
     )
     parser.add_argument("--name", help="of the exported function (its own)")
-    parser.add_argument("--blas", action="store_true", help="leave large products to BLAS")
+    parser.add_argument(
+        "--blas", action="store_true", help="leave large products to BLAS, and decompositions to LAPACK"
+    )
     parser.add_argument(
         "--target", choices=TARGETS, default="generic", help="the CPU of libraries and object files (generic)"
     )

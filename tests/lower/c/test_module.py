@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 
 import gradtape as gt
 from gradtape.api.export.closed import TracedCall, closed_graph, trace_call
@@ -223,7 +224,42 @@ def test_what_c_does_not_have_is_refused(tmp_path: Path) -> None:
 def test_products_may_be_left_to_blas(tmp_path: Path) -> None:
     kernels = CKernels(tmp_path, blas=True)
     kernels.add(closed_graph(traced_call(np.dot, np.ones((90, 90)), np.ones((90, 90)))))
-    assert "extern void dgemm_(" in kernels.module.text() and kernels.module.calls_blas
+    assert "extern void dgemm_(" in kernels.module.text() and kernels.module.libraries == ("-lm", "-lblas")
+
+
+@needs_c
+def test_decompositions_may_be_left_to_lapack(tmp_path: Path) -> None:
+    """SciPy's own LAPACK, whose names have a prefix, stands in for that of the system."""
+    found = list(Path(scipy.__file__).parents[1].glob("scipy.libs/libscipy_openblas-*.so"))
+    if not found:
+        pytest.skip("this SciPy has no library of this kind")
+    routines = ("gemm", "syevd", "gesdd", "geqrf", "orgqr", "potrf", "getrf")
+    names = [f"-D{letter}{name}_=scipy_{letter}{name}_" for name in routines for letter in "ds"]
+    linked = ["-Wl,--no-as-needed", f"-Wl,-rpath,{found[0].parent}", str(found[0])]
+    kernels = CKernels(tmp_path, blas=True, options=(*names, *linked))
+    programs = [
+        (gt.value_and_grad(spectra), (RNG.normal(size=(5, 4)),)),
+        (gt.value_and_grad(spectra), (RNG.normal(size=(3, 5)),)),
+        (gt.jit(spectra_of_low_rank), (RNG.normal(size=4),)),
+        (gt.jit(lambda a: (np.linalg.svd(a)[1], np.linalg.eigvalsh(a, "U"))), (RNG.normal(size=(5, 5)).astype("f4"),)),
+        (gt.value_and_grad(solves, argnums=(0, 1)), (RNG.normal(size=(4, 4)), RNG.normal(size=(4, 2)))),
+    ]  # fmt: skip
+    made = []
+    for function, args in programs:
+        traced = traced_call(function, *args)
+        graph = closed_graph(traced)
+        made.append((kernels.add(graph), graph, [*traced.call.dynamic(), *traced.hidden]))
+    failing = kernels.add(closed_graph(traced_call(np.linalg.cholesky, np.eye(2))))
+    singular = kernels.add(closed_graph(traced_call(np.linalg.inv, np.eye(2))))
+    assert kernels.module.libraries == ("-lm", "-llapack", "-lblas")
+    for number, graph, arrays in made:
+        status, outputs = kernels.call(number, arrays)
+        assert status == 0
+        for actual, wanted in zip(outputs, interpret(graph, arrays), strict=True):
+            tolerance = 1e-4 if wanted.dtype == np.float32 else 1e-11
+            np.testing.assert_allclose(actual, wanted, tolerance, tolerance)
+    assert kernels.call(failing, [-np.eye(2)])[0] == -1
+    assert kernels.call(singular, [np.zeros((2, 2))])[0] == -1
 
 
 def test_sums_that_nothing_reads_are_no_lanes() -> None:

@@ -78,7 +78,8 @@ def export(
     name : str, optional
         Of the exported function, by default that of `function` (with an underscore if C has a function of this name).
     blas : bool, default False
-        Whether exported C leaves products of large matrices to BLAS (``dgemm_``), with which it is linked then.
+        Whether exported C leaves products of large matrices to BLAS (``dgemm_``), and decompositions to LAPACK (``dsyevd_``), with which
+        it is linked then; the header says with what.
     target : {"generic", "native"}, default "generic"
         The CPU of libraries and object files: any of this architecture, or those like this machine's.
     compiler : str, optional
@@ -95,7 +96,7 @@ def export(
         For a suffix that is not known; if the function reads variables or draws random numbers; if there is no C compiler, or it fails; if
         the program is another one for each of the lengths that vary.
     LoweringError
-        For what C or Numba do not have, by its name: functions of SciPy, some decompositions of LAPACK, calls of Python.
+        For what C or Numba do not have, by its name: functions of SciPy, solvers for bands, calls of Python.
 
     Notes
     -----

@@ -354,10 +354,9 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
         module.parts[CELL] = f"static {module.parts[CELL]}"
         parts = {key: parsed(text) for key, text in module.parts.items() if key != text}
         helpers = [text for key, text in module.parts.items() if key == text]
-        libraries = ("-lm", *["-lblas"][: module.calls_blas])
         shapes = [value.shape for value in graph.outputs]
         names = [one.name for one in operands[count:]]
-        return Program(parts, helpers, shapes, names, traced, workspace, libraries).sample()
+        return Program(parts, helpers, shapes, names, traced, workspace, module.libraries).sample()
 
     pieces = pieces_of(call, sample, "c")
     generic = pieces[-1]

@@ -57,6 +57,9 @@ LIBRARY_NAMES: Final = frozenset([*_MATH.split(), *[f"{name}f" for name in _MATH
 
 NOTE: Final = "Do not edit: export it again."
 
+LAPACK: Final = ("cholesky", "eigh", "lu", "qr", "svd")
+"""Routines that may be left to LAPACK."""
+
 _PLACE: Final = re.compile(r"\$\{?(T|dtype|letter|triangle|transposed|unit|form)\}?")
 
 
@@ -165,7 +168,7 @@ class CModule:
     Parameters
     ----------
     blas : bool
-        Whether products of large matrices are left to BLAS.
+        Whether products of large matrices are left to BLAS, and decompositions to LAPACK.
     prefix : str
         Of the names of inner functions.
     """
@@ -173,8 +176,8 @@ class CModule:
     def __init__(self, blas: bool = False, prefix: str = "") -> None:
         self.prefix = prefix
         self.parts: dict[str, str] = {}
-        self.routines = {"gemm": "gemm_blas"} if blas else {}
-        self.calls_blas = False
+        self.routines = {"gemm": "gemm_blas", **{name: f"{name}_lapack" for name in LAPACK}} if blas else {}
+        self.libraries: tuple[str, ...] = ("-lm",)
         self._names: dict[Any, str] = {}
 
     def text(self) -> str:
@@ -185,7 +188,9 @@ class CModule:
         """Add the functions of a file of the folder ``routines``, for the values of its places; return the name of the last one."""
         text = _PLACE.sub(lambda match: places[match[1]], _routine(file))
         self.parts.setdefault(text, text)
-        self.calls_blas |= file in self.routines.values()
+        if file in self.routines.values():
+            needed = ("-lblas",) if file == self.routines["gemm"] else ("-llapack", "-lblas")
+            self.libraries = ("-lm", *sorted({*self.libraries[1:], *needed}, reverse=True))
         names: list[str] = re.findall(r"^(?:static [^(\n]*?|#define )(\w+)\(", text, re.MULTILINE)
         return names[-1]
 
@@ -263,7 +268,7 @@ def print_files(function: CFunction, header: str, blas: bool = False) -> CFiles:
     header : str
         The name of the header's file.
     blas : bool
-        Whether products of large matrices are left to BLAS.
+        Whether products of large matrices are left to BLAS, and decompositions to LAPACK.
 
     Raises
     ------
@@ -273,8 +278,8 @@ def print_files(function: CFunction, header: str, blas: bool = False) -> CFiles:
     module = CModule(blas)
     workspace = module.add_function(function)
     head = f'/* {function.name}: {function.title}.\n * {NOTE} */\n#include "{header}"\n\n'
-    libraries = ("-lm", *["-lblas"][: module.calls_blas])
-    return CFiles(head + module.text(), header_text(function, workspace, libraries), workspace, libraries)
+    text = header_text(function, workspace, module.libraries)
+    return CFiles(head + module.text(), text, workspace, module.libraries)
 
 
 def header_text(function: CFunction, workspace: int | None, libraries: Sequence[str]) -> str:

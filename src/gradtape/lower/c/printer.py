@@ -329,7 +329,7 @@ class _Printer:
         }
         file = options.get("file", call.function)
         try:
-            symbol = self.helper(file, **{**options, **places})
+            symbol = self.helper(self.routines.get(file, file), **{**options, **places})
         except FileNotFoundError:
             raise refused(call) from None
         self.fails = True
