@@ -168,6 +168,8 @@ def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
         gt.export(lambda x: x if x[0] > 0 else -x, x, path=path)
     with pytest.raises(ArgumentError, match="draws random numbers"):
         gt.export(lambda x: x + np.random.normal(), x, path=path)
+    with pytest.raises(ArgumentError, match="bool describes no argument"):
+        gt.export(lambda x, b: x * b, x, bool, path=path)
     with pytest.raises(ArgumentError, match="returns a str"):
         gt.export(lambda x: (x, "text"), x, path=path)
     state = gt.Variable(1.0)

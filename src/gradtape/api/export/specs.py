@@ -15,7 +15,7 @@ from gradtape.trace.jit.dims import Dim
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import tree_map
 
-NUMBERS: Final = {float: 1.0, int: 1, bool: False, complex: 1.0 + 0.0j}
+NUMBERS: Final = {float: 1.0, int: 1, complex: 1.0 + 0.0j}
 """Python's types, which describe its numbers."""
 
 
@@ -95,6 +95,13 @@ def examples(tree: Any) -> tuple[Any, bool]:
 
     def example(leaf: Any) -> Any:
         nonlocal found
+        if leaf is bool:
+            raise ArgumentError(
+                "bool describes no argument: True and False of Python's are static",
+                where=user_site(),
+                why="another one compiles another program",
+                remedy="give True or False, or gt.spec((), bool) for a number of NumPy's",
+            )
         if isinstance(leaf, type) and leaf in NUMBERS:
             found = True
             return NUMBERS[leaf]
@@ -197,7 +204,7 @@ def _parsed(text: str, dims: dict[str, Dim]) -> list[Any]:
         name, extents = match.groups()
         at = match.end() + 1
         if extents is None:
-            python = next((kind for kind in NUMBERS if kind.__name__ == name), None)
+            python = next((kind for kind in (*NUMBERS, bool) if kind.__name__ == name), None)
             if python is None:
                 raise _unreadable(text, match.start())
             specs.append(python)
