@@ -22,6 +22,7 @@ from tests.support.registry_cases import (
     cases,
     elementwise_rows,
     evaluate,
+    fits,
     graph_of,
     inputs_like,
     or_zeros,
@@ -241,6 +242,81 @@ def test_second_derivative_is_the_difference_of_the_first(case: Case) -> None:
     expected = difference(weighted, arrays, directions)
     error = difference_error(case)
     np.testing.assert_allclose(actual, expected, rtol=1e-7 + error, atol=1e-8 + error, err_msg=str(case))
+
+
+SPECIAL = (0.0, 1.0, -1.0, 0.5, 2.0)
+
+NOT_CURVED = {
+    "tklmbda": "SciPy's values are those of the logistic function for powers below 1e-4",
+    "ellipkinc": "at pi / 2 the derivative of R_D in its first argument overflows before it meets a cosine of 6e-17",
+    "ellipeinc": "as for ellipkinc",
+    "huber": "its values jump at a delta of 0",
+    "_beta_pdf": "at an end of the support it is differentiated as 0 for all shapes",
+    "lpmv": "at -1 and 1 there are first derivatives alone",
+    "mathieu_modcem2_value": "at q = 0 it is 1e300 in SciPy",
+    "mathieu_modsem2_value": "as for mathieu_modcem2",
+}
+"""Rows whose second derivatives at special points are no differences of the first ones."""
+
+
+def special_points(case: Case) -> list[Any]:
+    """Return the finite edges of a row, the points of its stated slopes, and some small numbers, equal and different ones."""
+    arity = case.row.arity
+    points = {*case.row.edges, *[point for point, _ in case.row.slopes]}
+    points |= {(number,) * arity for number in SPECIAL}
+    points |= {tuple(float(k == place) for k in range(arity)) for place in range(arity)}
+    if arity == 2:
+        points |= {(number, 0.0) for number in SPECIAL} | {(2.0, 1.0), (1.0, 2.0), (2.0, 0.5)}
+    kept = [
+        point
+        for point in points
+        if all(x == 0 or 1e-3 < abs(x) < 50 for x in point) and all(map(fits, point, case.dtypes))
+    ]
+    return [
+        np.array(column, dtype)
+        for column, dtype in zip(zip(*sorted(kept), strict=True), case.dtypes, strict=True)
+    ]
+
+
+@differenced
+def test_second_derivatives_hold_at_special_points(case: Case) -> None:
+    """Where the first derivative is smooth: a branch for one point can be right there, while its own derivative is not."""
+    name = case.row.name
+    if (
+        name in FIRST_ONLY or name in NOT_CURVED or name.endswith("_sample")
+    ):  # a sample moves with its parameters
+        return
+    if "_cv_" in name:  # SciPy takes the characteristic value that belongs to the other arguments
+        return
+    arrays, step = special_points(case), 1e-5
+    if name.endswith(("_ppf", "_isf", "_pmf")):  # what is infinite is an error
+        inside = [k for k, point in enumerate(zip(*arrays, strict=True)) if not {0.0, 1.0} & set(point)]
+        arrays = [array[inside] for array in arrays]
+    inputs = inputs_like(arrays)
+    one = np.ones(len(arrays[0]))
+    positions = case.smooth_positions()
+    first = gradient(case, inputs, constant(one))
+    for along in positions:
+        second = or_zeros(jvp(first, [inputs[along]], [constant(one)], nowhere), first)
+        actual = evaluate(second, inputs, arrays)
+        moved = [
+            evaluate(first, inputs, [x + count * step if k == along else x for k, x in enumerate(arrays)])
+            for count in (-2, -1, 0, 1, 2)
+        ]
+        for position, found, (far_left, left, here, right, far_right) in zip(
+            positions, actual, zip(*moved, strict=True), strict=True
+        ):
+            with np.errstate(all="ignore"):
+                slope = (right - left) / (2 * step)
+                allowed = 1e-3 * (1 + np.abs(slope)) + 1e-9 * np.abs(here) / step
+                bends = [right - 2 * here + left, far_right - 2 * right + here, far_left - 2 * left + here]
+                smooth = np.isfinite(slope) & (np.max(np.abs(bends), axis=0) < step * allowed)
+                wrong = smooth & (np.abs(found - slope) > 2 * allowed)
+            wheres = [tuple(float(x[k]) for x in arrays) for k in np.flatnonzero(wrong)]
+            assert not wheres, (
+                f"{case}: the derivative in {position} and then in {along} at {wheres} is {found[wrong]}, "
+                f"the difference {slope[wrong]}"
+            )
 
 
 REFUSED = [

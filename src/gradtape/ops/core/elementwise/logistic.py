@@ -10,6 +10,7 @@ from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise, elementwise
 from gradtape.ops.core.elementwise.exponential import LN2, exp, exp2
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
+from gradtape.ops.core.elementwise.floats import isinf
 from gradtape.ops.core.elementwise.inverse import LOG2E, log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater_equal
 from gradtape.ops.core.elementwise.select import where
@@ -47,8 +48,11 @@ expit: Elementwise = elementwise(
 
 
 def _share(x: Value, y: Value) -> Value:
-    """Return exp(x - logaddexp(x, y)): never an overflow, and one half on ties, even at infinity."""
-    return where(equal(x, y), 0.5, expit(x - y))
+    """Return exp(x - logaddexp(x, y)): never an overflow, and one half on ties, even at infinity.
+
+    At finite ties it is a function of the difference as elsewhere, which second derivatives need.
+    """
+    return where(equal(x, y) & isinf(x) & isinf(y), 0.5, expit(x - y))
 
 
 def _logaddexp_body(x: Value, y: Value) -> Value:
@@ -89,7 +93,7 @@ logaddexp = elementwise(
 
 
 def _share2(x: Value, y: Value) -> Value:
-    return where(equal(x, y), 0.5, expit(LN2 * (x - y)))
+    return where(equal(x, y) & isinf(x) & isinf(y), 0.5, expit(LN2 * (x - y)))
 
 
 def _logaddexp2_body(x: Value, y: Value) -> Value:

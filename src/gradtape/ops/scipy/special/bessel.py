@@ -14,7 +14,7 @@ from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise, Rule, SciPy, elementwise
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.floats import trunc
-from gradtape.ops.core.elementwise.logic import equal, greater, less
+from gradtape.ops.core.elementwise.logic import greater, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs, sign
 from gradtape.ops.scipy.special.orders import ive_in_order, jv_in_order, kve_in_order, yv_in_order
@@ -22,6 +22,18 @@ from gradtape.ops.scipy.special.rows import refused, result, special
 
 inf, nan = np.inf, np.nan
 WHOLE = "the order is a whole number"
+
+
+def _over_argument(z: Value, x: Value, sign: float, scale: Value | float = 1.0) -> Value:
+    """Return a function of order 1 over its argument, near 0 by its power series, the derivatives of which are right there as well."""
+    near = less(fabs(x), 0.02)
+    inner, far = where(near, x, 0.0), where(near, 1.0, x)
+    square = sign * (0.25 * inner * inner)
+    series: Value | float = 0.0
+    for k in reversed(range(6)):
+        series = 0.5 / (math.factorial(k) * math.factorial(k + 1)) + square * series
+    return where(near, scale * series, z / far)
+
 
 i0 = elementwise(
     "i0",
@@ -36,7 +48,7 @@ i1: Elementwise = elementwise(
     "i1",
     "scipy.special:i1",
     body=SciPy("i1"),
-    partials=(lambda z, x: where(equal(x, 0.0), 0.5, i0(x) - z / x),),
+    partials=(lambda z, x: i0(x) - _over_argument(z, x, 1.0),),
     edges=((0.0,), (8.0,), (-30.0,), (nan,)),
     slopes=(((0.0,), (0.5,)), ((1e-200,), (0.5,))),
     dtype_samples="df",
@@ -56,7 +68,7 @@ j1: Elementwise = elementwise(
     "j1",
     "scipy.special:j1",
     body=SciPy("j1"),
-    partials=(lambda z, x: where(equal(x, 0.0), 0.5, j0(x) - z / where(equal(x, 0.0), 1.0, x)),),
+    partials=(lambda z, x: j0(x) - _over_argument(z, x, -1.0),),
     domain=((-6.0, 6.0),),
     edges=((0.0,), (1.0,), (nan,), (30.0,)),
     slopes=(((0.0,), (0.5,)),),
@@ -82,7 +94,7 @@ i0e: Elementwise = special(
 )
 i1e: Elementwise = special(
     "i1e",
-    lambda z, x: where(equal(x, 0.0), 0.5, i0e(x) - z / where(equal(x, 0.0), 1.0, x) - sign(x) * z),
+    lambda z, x: i0e(x) - _over_argument(z, x, 1.0, exp(-fabs(x))) - sign(x) * z,
     domain=((0.2, 6.0),),
     edges=(*AT, (0.0,), (-1.0,)),
     slopes=(((0.0,), (0.5,)),),
@@ -151,11 +163,14 @@ yve: Elementwise = special(
 
 def _ive_in_order(v: Value, x: Value) -> Value:
     """For negative orders by ``I(-v) = I(v) + 2 / pi sin(pi v) K(v)``."""
-    size = fabs(v)
+    negative = less(v, 0.0)
+    size = where(
+        negative, -v, v
+    )  # not the absolute value: at 0 the second derivative is that of positive orders
     turn = math.pi * size
     decaying = cos(turn) * kve(size, x) + sin(turn) * kve_in_order(size, x) / math.pi
     slope = ive_in_order(size, x)
-    return where(less(v, 0.0), -slope - 2.0 * exp(-2.0 * x) * decaying, slope)
+    return where(negative, -slope - 2.0 * exp(-2.0 * x) * decaying, slope)
 
 
 iv: Elementwise = special(

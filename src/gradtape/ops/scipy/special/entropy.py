@@ -127,7 +127,7 @@ rel_entr = elementwise(
 kl_div = special(
     "kl_div",
     lambda z, x, y: where(equal(x, 0.0) & equal(y, 0.0), 0.0, _log_ratio(x, y)),
-    lambda z, x, y: where(equal(x, 0.0), 1.0, 1.0 - x / y),
+    lambda z, x, y: 1.0 - where(equal(x, 0.0) & equal(y, 0.0), 0.0, x / y),
     domain=((0.2, 4.0), (0.2, 4.0)),
     edges=((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, -1.0), (nan, 1.0), (1.0, 1.0)),
     slopes=(((0.0, 1.0), (-inf, 1.0)), ((2.0, 2.0), (0.0, 0.0))),
@@ -218,10 +218,17 @@ boxcox1p = special(
 
 
 def _from_power(y: Value, power: Value) -> Value:
-    """Return the logarithm of the inverse transform, ``log(1 + power * y) / power``."""
-    zero = equal(power, 0.0)
-    inner = where(zero, 1.0, power)
-    return where(zero, y, log1p(inner * y) / inner)
+    """Return the logarithm of the inverse transform, ``log(1 + power * y) / power``.
+
+    For small products by the power series: its derivatives are right where the power is 0, too.
+    """
+    product = power * y
+    near = less(fabs(product), 0.02)
+    inner, divisor = where(near, product, 0.0), where(near, 1.0, power)
+    series: Value | float = 0.0
+    for k in reversed(range(10)):
+        series = (-1.0) ** k / (k + 1.0) + inner * series
+    return where(near, y * series, log1p(divisor * where(near, 0.0, y)) / divisor)
 
 
 TRANSFORMED = ((0.1, 2.0), (0.1, 1.5))

@@ -13,6 +13,7 @@ from gradtape.ops.core.elementwise.floats import trunc
 from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.scipy.special.rows import NO_FORMULA, refused, result, several, special
 
 inf, nan = np.inf, np.nan
@@ -104,9 +105,22 @@ chi = result(
 several("sici", si, ci)
 several("shichi", shi, chi)
 
+
+def _spence_slope(x: Value) -> Value:
+    """Return ``log(x) / (1 - x)``, near 1 by its power series, the derivatives of which are right there as well."""
+    past = x - 1.0
+    near = less(fabs(past), 0.02)
+    inner = where(near, past, 0.0)
+    series: Value | float = 0.0
+    for k in reversed(range(10)):
+        series = (-1.0) ** (k + 1) / (k + 1.0) + inner * series
+    far = where(near, 2.0, x)
+    return where(near, series, log(far) / (1.0 - far))
+
+
 spence = special(
     "spence",
-    lambda z, x: where(equal(x, 1.0), -1.0, log(x) / (1.0 - x)),
+    lambda z, x: _spence_slope(x),
     domain=((0.2, 3.0),),
     edges=((0.0,), (1.0,), (-1.0,), (inf,), (nan,)),
     slopes=(((1.0,), (-1.0,)), ((0.0,), (-inf,)), ((2.0,), (-math.log(2.0),))),

@@ -180,12 +180,12 @@ def _is_pole(x: Value) -> Value:
 
 
 def rgamma_slope(z: Value, x: Value) -> Value:
-    """At the zeros 0, -1, -2, ... the derivative is ``(-1)**n n!``."""
+    """Left of 1/2 by reflection, ``sin(pi x) gamma(1 - x) / pi``: all its derivatives are right at the zeros 0, -1, -2, ... as well."""
     if x.dtype.kind == "c":
         return -psi(x) * z
-    pole = _is_pole(x)
-    inner = where(pole, 1.0, x)
-    return where(pole, cos(math.pi * x) * gamma(1.0 - x), -psi(inner) * z)
+    left = less(x, 0.5)
+    inner, mirrored = where(left, 1.0, x), where(left, 1.0 - x, 1.0)
+    return where(left, cos(math.pi * x) * gamma(mirrored) - z * psi(mirrored), -z * psi(inner))
 
 
 rgamma = special(
@@ -218,9 +218,11 @@ def _poch_in_first(z: Value, a: Value, m: Value) -> Value:
     pole, both = _is_pole(a), _is_pole(a) & _is_pole(a + m)
     first = where(both, 1.0 - a - m, where(pole, 1.0, a))
     last = where(both, 1.0 - a, where(pole, 1.0, a + m))
-    at_zero = gamma(where(both, 1.0, a + m)) * rgamma_slope(0.0 * a, where(pole, a, 0.0))
     plain = z * (psi(last) - psi(first))
-    return where(pole & ~both, at_zero, where(both, -plain, plain))
+    left = less(a, 0.5) & ~both & ~_is_pole(a + m)
+    inner, end = where(left, a, 0.25), where(left, a + m, 1.0)
+    by_products = gamma(end) * (psi(end) * rgamma(inner) + rgamma_slope(rgamma(inner), inner))
+    return where(left, by_products, where(both, -plain, plain))
 
 
 poch = special(
@@ -241,16 +243,16 @@ poch = special(
 
 
 def _binom_slope(z: Value, n: Value, k: Value, in_n: bool) -> Value:
-    """Where a coefficient is zero, k is larger than n and 1 / gamma(n - k + 1) has a zero, or k < 0 and 1 / gamma(k + 1) has one."""
+    """Zeros are those of 1 / gamma(n - k + 1), for k > n, and of 1 / gamma(k + 1), for k < 0: there the factors are differentiated."""
     rest, own = n - k + 1.0, k + 1.0
-    pole, negative = _is_pole(rest), _is_pole(own)
-    inner = where(pole, 1.0, rest)
-    at_zero = gamma(n + 1.0) * rgamma(own) * rgamma_slope(rgamma(rest), rest)
+    plain = greater(rest, 0.5) & greater(own, 0.5)
+    right, left = where(plain, rest, 1.0), where(plain, 1.0, rest)
+    above, below = where(plain, own, 1.0), where(plain, 1.0, own)
+    whole, one, other = gamma(where(plain, 1.0, n + 1.0)), rgamma(below), rgamma(left)
+    in_rest = whole * one * rgamma_slope(other, left)
     if in_n:
-        return where(pole, at_zero, z * (psi(n + 1.0) - psi(inner)))
-    plain = z * (psi(inner) - psi(where(negative, 1.0, own)))
-    at_negative = gamma(n + 1.0) * rgamma(rest) * rgamma_slope(0.0 * own, where(negative, own, 0.0))
-    return where(negative, at_negative, where(pole, -at_zero, plain))
+        return where(plain, z * (psi(n + 1.0) - psi(right)), z * psi(n + 1.0) + in_rest)
+    return where(plain, z * (psi(right) - psi(above)), whole * other * rgamma_slope(one, below) - in_rest)
 
 
 binom = special(

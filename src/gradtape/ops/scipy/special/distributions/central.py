@@ -236,7 +236,7 @@ def _f(dfn: Value, dfd: Value, x: Value) -> tuple[Value, ...]:
     return (
         0.5 * beta_in_first(a, b, share, rest) + density / dfn,
         0.5 * beta_in_second(a, b, share, rest) - density / dfd,
-        density / where(equal(x, 0.0), 1.0, x),
+        beta_density(a, b, share, rest) * rest * dfn / total,
     )
 
 
@@ -252,8 +252,16 @@ def _student(df: Value, t: Value) -> tuple[Value, ...]:
     total = df + t * t
     share, rest = t * t / total, df / total
     density = exp(0.5 * (df + 1.0) * log(rest) - 0.5 * log(df)) / beta(0.5 * df, 0.5 + 0.0 * df)
-    in_df = 0.25 * sign(t) * beta_in_second(0.5 + 0.0 * df, 0.5 * df, share, rest) - 0.5 * t / df * density
-    return in_df, density
+    # Near 0 the power series, whose derivatives are right at 0 too, where the share is the square of t.
+    near = less(share, 1e-8)
+    highest = exp(-0.5 * log(df)) / beta(0.5 * df, 0.5 + 0.0 * df)
+    growth = 0.5 * (psi(0.5 * (df + 1.0)) - psi(0.5 * df) - 1.0 / df)
+    small = where(near, t, 0.0)
+    bend = (1.0 / (df * df) - (df + 1.0) / df * growth) / 6.0
+    series = highest * small * (growth + bend * (small * small))
+    far = where(near, 0.5, share), where(near, 0.5, rest)
+    in_df = 0.25 * sign(t) * beta_in_second(0.5 + 0.0 * df, 0.5 * df, *far) - 0.5 * t / df * density
+    return where(near, series, in_df), density
 
 
 distribution(
