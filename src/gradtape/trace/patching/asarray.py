@@ -26,7 +26,14 @@ from gradtape.trace.patching.callers import called_directly, calling_frame
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.contexts import scopes
-from gradtape.trace.source.sites import READERS, asking_package, converts_for_followed, is_user_file
+from gradtape.trace.source.sites import (
+    READERS,
+    asking_package,
+    converting_frame,
+    gives_to_compiled,
+    is_followed_frame,
+    is_user_file,
+)
 
 _frame = sys._getframe
 
@@ -131,9 +138,9 @@ def _is_followed_copy(array: Handle, frame: FrameType, function: Any) -> bool:
     """Return whether followed code calls ``np.asarray(x)`` with a traced array, rather than compiled code that needs the numbers. An array
     of a trace has no numbers."""
     if trace_of(array.value) is not None:
-        return converts_for_followed(calling_frame(frame)[0])
+        return is_followed_frame(converting_frame(calling_frame(frame)[0]))
     followed = is_followed(array) or (bool(scopes()) and not _is_constant(array))
-    return followed and called_directly(frame, function) and converts_for_followed(frame)
+    return followed and called_directly(frame, function) and not gives_to_compiled(converting_frame(frame))
 
 
 def _is_constant(array: Handle) -> bool:

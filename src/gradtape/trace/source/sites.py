@@ -101,18 +101,22 @@ def is_followed_file(filename: str) -> bool:
 
 def is_followed_frame(frame: FrameType) -> bool:
     """Return whether the code of a frame is traced, which is a question of its file but for functions that fit by compiled code."""
+    return is_followed_file(frame.f_code.co_filename) and not gives_to_compiled(frame)
+
+
+def gives_to_compiled(frame: FrameType) -> bool:
+    """Return whether a frame is of a followed package, and gives its arrays to compiled code."""
     code = frame.f_code
-    return is_followed_file(code.co_filename) and not (
-        code.co_name.startswith("fit") and any(path in code.co_filename for path in COMPILED_FITS)
-    )
+    paths = (*COMPILED, *COMPILED_FITS) if code.co_name.startswith("fit") else COMPILED
+    return any(path in code.co_filename for path in paths)
 
 
-def converts_for_followed(frame: FrameType) -> bool:
-    """Return whether a frame that converts an array is of followed code, or does so for followed code."""
+def converting_frame(frame: FrameType) -> FrameType:
+    """Return the frame for which another one converts an array: the first one that does not only validate arguments."""
     current: FrameType | None = frame
     while current is not None and _is_validation(current.f_code.co_filename):
         current = current.f_back
-    return current is None or is_followed_frame(current)
+    return current or frame
 
 
 @functools.lru_cache(maxsize=4096)
