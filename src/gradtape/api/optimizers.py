@@ -63,7 +63,8 @@ class Optimizer(ABC):
         return vars(self) | {"_slots": self._owned()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
         self._slots = {owner.serial: (ref(owner), slots) for owner, slots in state["_slots"]}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
