@@ -1,4 +1,8 @@
-"""Lowering for lengths that vary: what is only faster for some lengths is left out, so that programs differ in numbers alone."""
+"""Lowering for lengths that vary: programs that differ in lengths are to differ in numbers alone.
+
+For exports, which are one program for all lengths, what is only faster for some lengths is left out. Symbolic kernels keep it, since each of
+their programs is compared; they leave out what costs a kernel of its own and gains next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["lengths_vary", "varying_lengths"]
+__all__ = ["code_is_shared", "lengths_vary", "shared_code", "varying_lengths"]
 
 
 class _State(threading.local):
     vary = False
+    shared = False
 
 
 _state: Final = _State()
@@ -30,3 +35,18 @@ def varying_lengths() -> Iterator[None]:
         yield
     finally:
         _state.vary = before
+
+
+def code_is_shared() -> bool:
+    """Return whether this thread lowers a program whose machine code other lengths may use."""
+    return _state.shared or _state.vary
+
+
+@contextmanager
+def shared_code() -> Iterator[None]:
+    """Lower programs of symbolic kernels inside of this context."""
+    before, _state.shared = _state.shared, True
+    try:
+        yield
+    finally:
+        _state.shared = before

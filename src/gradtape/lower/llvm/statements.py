@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gradtape.ir.varying import code_is_shared
 from gradtape.kinds.elementwise import Instruction, Libm, SciPy
 from gradtape.loops.ir import Assign, Compute, Declare, Dtype, For, Guard, Load, Store, Wrap
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter
@@ -146,9 +147,8 @@ def _metadata(function: FunctionEmitter, loop: For) -> str:
     if loop.lanes and not _calls_scalars(loop):
         return f"!llvm.loop !{function.module.loop_metadata(loop.trip_count)}"
     nested = len(function.positions) > 1 or any(isinstance(inner, For) for inner in loop.body)
-    return (
-        f"!llvm.loop !{function.module.loop_metadata(0)}" if nested and loop.trip_count >= ONE_VECTOR else ""
-    )
+    is_long = loop.trip_count >= ONE_VECTOR or code_is_shared()
+    return f"!llvm.loop !{function.module.loop_metadata(0)}" if nested and is_long else ""
 
 
 def _calls_scalars(loop: For) -> bool:

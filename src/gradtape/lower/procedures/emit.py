@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil, log
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from gradtape.config import config
 from gradtape.ir.graph import Value, number_of
+from gradtape.ir.varying import code_is_shared
 from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.instructions import memory_type, register_type
 from gradtape.lower.llvm.writer import ITSELF, UNLIKELY
@@ -112,7 +114,7 @@ def _allocate(function: ProcedureEmitter, statement: Allocate) -> None:
     if statement in plan.results:
         pointer = f"%r{plan.results[statement]}"
     elif statement in plan.in_frame:
-        pointer = function.slot(f"[{plan.in_frame[statement]} x i8]", 64)
+        pointer = function.slot(f"[{_room(plan.in_frame[statement])} x i8]", 64)
     size = function.operand(statement.size)
     bytes_ = function.let(f"mul nsw i64 {size}, {dtype.itemsize}")
     if statement not in plan.results and statement not in plan.in_frame:
@@ -121,6 +123,11 @@ def _allocate(function: ProcedureEmitter, statement: Allocate) -> None:
         some = function.call("i64", "llvm.smax.i64", f"i64 {bytes_}", "i64 0")
         function.call("void", "llvm.memset.p0.i64", f"ptr {pointer}", "i8 0", f"i64 {some}", "i1 false")
     function.set_operand(statement.out, pointer)
+
+
+def _room(size: int) -> int:
+    """Return the bytes of memory in the frame for so many: other lengths take as many, where they share the code."""
+    return 4 ** ceil(log(max(size, 64), 4)) if code_is_shared() else size
 
 
 def _check(function: ProcedureEmitter, statement: Check) -> None:
@@ -149,7 +156,7 @@ def _apply(function: ProcedureEmitter, statement: Apply) -> None:
         mark = _place_in_arena(function)
         tables.append(function.allocate(str(workspace)))
     else:
-        tables.append(function.slot(f"[{max(workspace, 8)} x i8]", 64))
+        tables.append(function.slot(f"[{_room(max(workspace, 8))} x i8]", 64))
     status = function.let(f"call i32 @{symbol}({', '.join([f'ptr {table}' for table in tables])})")
     function.leave_unless_zero(status)
     _rewind(function, mark)

@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.ir.graph import Graph, Literal, Node, Value, literal, number_of
 from gradtape.ir.op import Op
 from gradtape.ir.types import Shape
-from gradtape.ir.varying import lengths_vary
+from gradtape.ir.varying import code_is_shared
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import repeated_number
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
@@ -107,7 +107,7 @@ def _multiply(node: Node, inputs: tuple[Value, ...]) -> Value | None:
 def _divide(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     x, y = inputs
     number = number_of(y)
-    if isinstance(number, float) and number != 0 and np.isfinite(number) and not lengths_vary():
+    if isinstance(number, float) and number != 0 and np.isfinite(number) and not code_is_shared():
         mantissa, exponent = np.frexp(number)
         if abs(mantissa) == 0.5 and abs(exponent) < 100:
             return multiply(x, literal(1.0 / number, y.dtype))

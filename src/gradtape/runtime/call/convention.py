@@ -22,6 +22,9 @@ ENTRY: Final = "entry"
 ENTRY_DRAIN: Final = "entry.drain"
 """The function of a module that frees the workspace which a state keeps between calls."""
 
+HEAVY: Final = "%heavy"
+"""The register of an entry for several lengths which says whether other threads may run meanwhile: it is compared, and never a constant."""
+
 WORKSPACE_WORD: Final = 0
 ACTIVE_WORD: Final = 1
 CONSTANT_WORD: Final = 2

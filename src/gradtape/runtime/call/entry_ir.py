@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradtape.ir.varying import code_is_shared
 from gradtape.lower.llvm.counters import ENTRIES, ENTRY_TICKS, add
 from gradtape.lower.llvm.writer import KERNEL, LIKELY, FunctionWriter, ModuleWriter
 from gradtape.lower.resident.interrupts import INTERRUPTED
@@ -39,6 +40,8 @@ from gradtape.runtime.call.convention import (
     CONSTANT_WORD,
     ENTRY,
     ENTRY_DRAIN,
+    HEAVY,
+    STACK_WORKSPACE,
     WORKSPACE_WORD,
     ArraySpec,
     ScalarSpec,
@@ -217,25 +220,52 @@ class _EntryWriter(FunctionWriter):
         size = self.signature.workspace
         block = workspace = "null"
         if size and not self.signature.keeps_workspace:
-            # A power of 2, so that the entries of programs that differ in lengths have the same text.
-            workspace = self.slot(f"[{1 << (size - 1).bit_length()} x i8]", align=64)
+            # The entries of programs that differ in lengths have the same text.
+            size = STACK_WORKSPACE if code_is_shared() else size
+            workspace = self.slot(f"[{size} x i8]", align=64)
         elif size:
             block = self.take_workspace(size + 64)
             address = self.let(f"ptrtoint ptr {block} to i64")
             padding = self.let(f"and i64 {self.let(f'sub i64 0, {address}')}, 63")
             workspace = self.let(f"getelementptr i8, ptr {block}, i64 {padding}")
-        thread = self.call_c("PyEval_SaveThread") if self.signature.release_gil else ""
+        thread = self.release_gil()
         before = self.let("call i64 @now()") if self.profiled else ""
         status = self.let(f"call i32 @{KERNEL}(ptr {inputs}, ptr {outputs}, ptr {workspace})")
         if self.profiled:
             after = self.let("call i64 @now()")
             self.ticks = self.let(f"sub i64 {after}, {before}")
         if thread:
-            self.call_c("PyEval_RestoreThread", thread)
+            self.take_gil(thread)
         if block != "null":
             self.return_workspace(block)
         self.status = status
         self.require(self.let(f"icmp eq i32 {status}, 0"), otherwise="missed")
+
+    def release_gil(self) -> str:
+        """Let other threads run, if that pays; return their state, or nothing if this code never does so."""
+        if not code_is_shared():
+            return self.call_c("PyEval_SaveThread") if self.signature.release_gil else ""
+        release, run = self.new_label(), self.new_label()
+        self.emit(f"{HEAVY} = icmp ne i32 {int(self.signature.release_gil)}, 0")
+        before = self.label
+        self.emit(f"br i1 {HEAVY}, label %{release}, label %{run}")
+        self.start_block(release)
+        saved = self.call_c("PyEval_SaveThread")
+        self.emit(f"br label %{run}")
+        self.start_block(run)
+        return self.let(f"phi ptr [{saved}, %{release}], [null, %{before}]")
+
+    def take_gil(self, thread: str) -> None:
+        """Wait for the other threads that were let run."""
+        if not code_is_shared():
+            self.call_c("PyEval_RestoreThread", thread)
+            return
+        restore, go_on = self.new_label(), self.new_label()
+        self.emit(f"br i1 {HEAVY}, label %{restore}, label %{go_on}")
+        self.start_block(restore)
+        self.call_c("PyEval_RestoreThread", thread)
+        self.emit(f"br label %{go_on}")
+        self.start_block(go_on)
 
     def take_workspace(self, size: int) -> str:
         """Take the block that is kept between calls, or allocate one for a concurrent call."""

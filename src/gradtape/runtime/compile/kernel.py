@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,6 +15,7 @@ from gradtape.errors import CompileWarning, GradtapeError, LoweringError, warn
 from gradtape.ir.body import bodies_of
 from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Node
+from gradtape.ir.varying import shared_code
 from gradtape.kinds.routines.callback import calls_locally
 from gradtape.lower.llvm.writer import KERNEL
 from gradtape.lower.target.symbols import addresses_of
@@ -237,9 +239,11 @@ def compile_graph(graph: Graph, form: CallForm | None, *, symbolic: bool = False
         notes.extend(kernel.notes)
         return symbol, kernel.workspace
 
-    lowered = lower(graph, kernel_of)
-    facts = _facts(lowered, lowered.estimated_cost > GIL_SECONDS, loops, notes)
-    text = add_entry(lowered.ir_text, facts.signature(form, graph))
+    with shared_code() if symbolic else nullcontext():
+        # The kernel of a loop is one for any trip count, and not for any length of what it carries.
+        lowered = lower(graph, None if symbolic else kernel_of)
+        facts = _facts(lowered, lowered.estimated_cost > GIL_SECONDS, loops, notes)
+        text = add_entry(lowered.ir_text, facts.signature(form, graph))
 
     def compile_(text: str) -> bytes:
         return compile_object(text, KERNEL, unroll=lowered.unrolls)

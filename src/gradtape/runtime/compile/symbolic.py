@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from gradtape.config import config
 from gradtape.locks import Rank, new_lock
 from gradtape.lru import LRU
+from gradtape.runtime.call.convention import HEAVY
 from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
 
 __all__ = [
@@ -56,10 +57,14 @@ _NUMBER: Final = re.compile(_LITERAL)
 _POINTED: Final = re.compile(r"@(int|trip_count)\.-?\d+ = internal constant ")
 _BOUND: Final = re.compile(r" dereferenceable\((\d+)\)")
 _SHAPE: Final = re.compile(r"(@entry\.shape\d+ = private constant \[\d+ x i64\] )\[([^\]]*)\]$")
+_SPLAT: Final = re.compile(rf"<(?P<type>{_TYPE}) (?P<number>{_LITERAL})(?:, (?P=type) (?P=number))+>")
+_LANES: Final = re.compile(r"<(\d+) times (\w+) ([^>]*)>")
+_FLAG: Final = re.compile(rf"  {HEAVY} = icmp ne i32 ([01]), 0")
 _HOLE: Final = re.compile("\x00(.)")
-_LOADED: Final = re.compile(r"%size\.(\d+)\b")
+_LOADED: Final = re.compile(r"%size\.(\d+)\b(?:\.x(\d+))?")
 _CODES: Final = {"i64": "q", "i32": "i", "double": "d", "float": "f", "int": "I", "trip_count": "Q"}
 _TYPES: Final = {"q": "i64", "i": "i32", "d": "double", "f": "float"}
+FLAG: Final = "F"
 DROPPED: Final = "b"
 SHAPE: Final = "s"
 
@@ -97,6 +102,10 @@ def parse(text: str) -> Parsed:
     def plain(type_: str, text: str) -> str:
         return hole(_CODES[type_], text) if _NUMBER.fullmatch(text) else text
 
+    def splat(match: re.Match[str]) -> str:
+        lanes = match[0].count(",") + 1
+        return f"<{lanes} times {match['type']} {hole(_CODES[match['type']], match['number'])}>"
+
     def operand(match: re.Match[str]) -> str:
         if match["type"] is None:
             return f"ptr {hole(_CODES[match['kind']], match['pointed'])}"
@@ -111,10 +120,12 @@ def parse(text: str) -> Parsed:
                 if _POINTED.match(line):
                     continue
                 line = _SHAPE.sub(lambda match: match[1] + hole(SHAPE, match[2]), line)
-        elif "<" in line or line.startswith(
-            "  switch "
-        ):  # the numbers of vectors and of cases have to be constants
+        elif "shufflevector" in line or line.startswith("  switch "):  # the numbers have to be constants
             pass
+        elif "<" in line:  # of vectors, those of one number
+            line = _SPLAT.sub(splat, line)
+        elif flag := _FLAG.fullmatch(line):
+            line = f"  {HEAVY} = icmp ne i32 {hole(FLAG, flag[1])}, 0"
         elif binary := _BINARY.fullmatch(line):
             type_ = binary["type"]
             left, right = plain(type_, binary["left"]), plain(type_, binary["right"])
@@ -162,7 +173,7 @@ class Template:
             code = match[1]
             column = tuple([sample[position] for sample in samples])
             number = column[0]
-            if len(set(column)) == 1:
+            if len(set(column)) == 1 and code != FLAG:
                 self._constants[position] = number
                 return _literal(code, number, pointed)
             if code == DROPPED:
@@ -171,13 +182,14 @@ class Template:
             if slot is None:
                 count = len(number.split(",")) if code == SHAPE else 1
                 is_size = code in "qiQI" and all(int(given) > 0 for given in column)
-                slot = _Slot(code.lower(), self.size, is_size, [])
+                kind = "i" if code == FLAG else code.lower()
+                slot = _Slot(kind, self.size, is_size, [])
                 slots[code.lower(), column] = slot
                 self.size += count
             slot.positions.append(position)
             return slot.operand(code)
 
-        text = _with_shapes(_HOLE.sub(fill, form))
+        text = _LANES.sub(_splat, _with_shapes(_HOLE.sub(fill, form)))
         self._slots = list(slots.values())
         loaded = {str(slot.place): slot for slot in self._slots}
         head, *functions = text.split("\ndefine ")
@@ -231,6 +243,15 @@ class _Slot(NamedTuple):
         if self.is_size:
             bounds = f", !range !{{{_TYPES[self.code]} 1, {_TYPES[self.code]} {2**63 - 1 if self.code == 'q' else 2**31 - 1}}}"
         return f"  %size.{self.place} = load {_TYPES[self.code]}, ptr {_address(self.place)}{bounds}"
+
+    def vector(self, lanes: str) -> str:
+        """Return the instructions that make a vector of it."""
+        type_, name = f"<{lanes} x {_TYPES[self.code]}>", f"%size.{self.place}"
+        first = f"  {name}.first{lanes} = insertelement {type_} poison, {_TYPES[self.code]} {name}, i64 0\n"
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return (
+            f"{first}  {name}.x{lanes} = shufflevector {type_} {name}.first{lanes}, {type_} poison, {zeros}\n"
+        )
 
     def words(self, number: str) -> list[int]:
         """Return the words of the table for its value."""
@@ -286,13 +307,22 @@ _SHAPE_NAME: Final = re.compile(r"@entry\.shape\d+")
 _BEGIN: Final = re.compile(r"\{\n(?:[\w.]+:\n)?")
 
 
+def _splat(match: re.Match[str]) -> str:
+    """Return a vector of one number."""
+    lanes, type_, number = match.groups()
+    if number.startswith("%"):
+        return f"{number}.x{lanes}"
+    return f"<{', '.join([f'{type_} {number}'] * int(lanes))}>"
+
+
 def _with_loads(function: str, slots: dict[str, _Slot]) -> str:
     """Return the text of a function with the loads of its numbers at its begin."""
-    places = dict.fromkeys(_LOADED.findall(function))
-    if not places:
+    found = dict.fromkeys(_LOADED.findall(function))
+    if not found:
         return function
     begin = _BEGIN.search(function).end()  # type: ignore[union-attr]  # a function has a body
-    loads = "".join([f"{slots[place].load()}\n" for place in places])
+    loads = "".join([f"{slots[place].load()}\n" for place in dict.fromkeys(place for place, _ in found)])
+    loads += "".join([slots[place].vector(lanes) for place, lanes in found if lanes])
     return function[:begin] + loads + function[begin:]
 
 
