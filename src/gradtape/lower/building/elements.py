@@ -11,7 +11,7 @@ from gradtape.errors import InternalError
 from gradtape.ir.budget import spend
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract
 from gradtape.ir.types import BOOL, INT64, aval
-from gradtape.ir.varying import lengths_vary
+from gradtape.ir.varying import is_varying, lengths_vary
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.loops.affine import Position, Var, affine, flat
 from gradtape.loops.ir import (
@@ -287,7 +287,7 @@ class ElementBuilder(ElementInterpreter[Number]):
         if not shape:
             store(before)
             return
-        if prod(shape) <= (1 if lengths_vary() else UNROLLED):
+        if prod(shape) <= (1 if lengths_vary() or any(map(is_varying, shape)) else UNROLLED):
             for index in product(*map(range, shape)):
                 store((*before, *index))
             return

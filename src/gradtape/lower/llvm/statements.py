@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gradtape.ir.varying import code_is_shared
+from gradtape.ir.varying import code_is_shared, is_varying
 from gradtape.kinds.elementwise import Instruction, Libm, SciPy
 from gradtape.loops.ir import Assign, Compute, Declare, Dtype, For, Guard, Load, Store, Wrap
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter
@@ -147,7 +147,9 @@ def _metadata(function: FunctionEmitter, loop: For) -> str:
     if loop.lanes and not _calls_scalars(loop):
         return f"!llvm.loop !{function.module.loop_metadata(loop.trip_count)}"
     nested = len(function.positions) > 1 or any(isinstance(inner, For) for inner in loop.body)
-    is_long = loop.trip_count >= ONE_VECTOR or code_is_shared()
+    # What is left after the blocks may be of any length, where other lengths share the code.
+    is_rest = loop.var.low > 0 and code_is_shared()
+    is_long = loop.trip_count >= ONE_VECTOR or is_rest or is_varying(loop.trip_count)
     return f"!llvm.loop !{function.module.loop_metadata(0)}" if nested and is_long else ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from gradtape.ir.varying import is_varying
 from gradtape.kinds.elementwise import Instruction, Intrinsic, Libm
 from gradtape.loops.affine import Affine, Position, Var, substitute
 from gradtape.loops.ir import (
@@ -78,6 +79,8 @@ def plan_vectors(loop: For) -> VectorPlan | None:
     """Return the plan of a loop; None for one that is too long, or whose iterations are not independent or have no vector form."""
     trip_count = loop.trip_count
     if trip_count < 2 or loop.lanes or loop.private is not None or trip_count > REGISTERS * _lanes():
+        return None
+    if is_varying(trip_count):
         return None
     if not all(isinstance(statement, Load | Store | Compute | Assign) for statement in loop.body):
         return None

@@ -25,7 +25,7 @@ from gradtape.runtime.call.entry_ir import add_entry
 from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
 from gradtape.runtime.compile.engine import compile_object
 from gradtape.runtime.compile.loader import LoadedModule
-from gradtape.runtime.compile.symbolic import SIZES, symbolic_code
+from gradtape.runtime.compile.symbolic import SIZES, note_lengths, symbolic_code
 
 if TYPE_CHECKING:
     from gradtape.lower.pipeline import LoweredProgram
@@ -239,7 +239,8 @@ def compile_graph(graph: Graph, form: CallForm | None, *, symbolic: bool = False
         notes.extend(kernel.notes)
         return symbol, kernel.workspace
 
-    with shared_code() if symbolic else nullcontext():
+    lengths = note_lengths(graph)
+    with shared_code(*lengths) if symbolic else nullcontext():
         # The kernel of a loop is one for any trip count, and not for any length of what it carries.
         lowered = lower(graph, None if symbolic else kernel_of)
         facts = _facts(lowered, lowered.estimated_cost > GIL_SECONDS, loops, notes)

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from gradtape.config import config
+from gradtape.ir.graph import Graph
 from gradtape.locks import Rank, new_lock
 from gradtape.lru import LRU
 from gradtape.runtime.call.convention import HEAVY
@@ -29,6 +30,7 @@ __all__ = [
     "SymbolicCode",
     "Template",
     "families",
+    "note_lengths",
     "parse",
     "symbolic_code",
     "symbolic_codes",
@@ -332,6 +334,26 @@ class _Family:
 
     samples: list[tuple[str, ...]] = field(default_factory=list)
     templates: list[Template] = field(default_factory=list)
+
+
+_arguments: Final[LRU[Any, list[tuple[tuple[int, ...], ...]]]] = LRU(lambda: config.memory_cache)
+"""By the name of a function and the dtypes and ranks of its arguments: two of the shapes that it was compiled for."""
+
+
+def note_lengths(graph: Graph) -> tuple[set[int], set[int]]:
+    """Return which lengths of a graph's arguments vary, as far as has been seen, and the other ones. It is a hint: nothing but how much
+    machine code is shared depends on it."""
+    shapes = tuple([value.shape for value in graph.inputs])
+    key = graph.name, tuple([(value.dtype, len(value.shape)) for value in graph.inputs])
+    seen = _arguments.get(key) or []
+    if not seen or (len(seen) == 1 and shapes != seen[0]):
+        _arguments[key] = seen = [*seen, shapes]
+    varying: set[int] = set()
+    fixed: set[int] = set()
+    for shape, *others in zip(shapes, *seen, strict=True):
+        for length, *known in zip(shape, *others, strict=True):
+            (fixed if len({length, *known}) == 1 else varying).add(length)
+    return varying, fixed
 
 
 class SymbolicCode(NamedTuple):
