@@ -121,6 +121,7 @@ def test_views_have_the_same_dtype():
     view = x.view()
     view[0] = 5.0
     assert float(x.view(np.float64)[0]) == 5.0
+    assert float(x.view(np.ndarray)[0]) == 5.0  # the class without those derived from it
     for dtype in (np.int64, complex):
         with pytest.raises(gt.errors.DtypeError, match="no bytes"):
             x.view(dtype)

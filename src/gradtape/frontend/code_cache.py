@@ -34,9 +34,19 @@ def code_key(code: types.CodeType) -> str:
     found = importlib.util.find_spec("numba")
     origin = "" if found is None or found.origin is None else found.origin
     stamp = f"{origin} {os.stat(origin).st_mtime_ns}" if origin else ""
-    data = marshal.dumps(code, 2)  # later versions depend on reference counts
+    data = marshal.dumps(_content(code), 2)  # later versions depend on reference counts
     digest: str = hashlib.blake2b(data + stamp.encode(), digest_size=20).hexdigest()
     return f"code {FORMAT} {digest}"
+
+
+def _content(thing: Any) -> Any:
+    """Return code or a constant in a form that version 2 of `marshal` takes: slices, constants since Python 3.14, are lists."""
+    if isinstance(thing, types.CodeType):
+        consts = thing.co_consts
+        return [thing.replace(co_consts=(None,) * len(consts)), [_content(constant) for constant in consts]]
+    if isinstance(thing, tuple):
+        return tuple([_content(item) for item in thing])
+    return [thing.start, thing.stop, thing.step] if isinstance(thing, slice) else thing
 
 
 def to_bytes(code: Code) -> bytes:

@@ -45,6 +45,7 @@ def _interpreter_class() -> Any:
         "op_LOAD_CLOSURE": _load_closure,
         "op_LOAD_DEREF": _load_shared,
         "op_LOAD_FAST": _load_local,
+        "op_LOAD_FAST_BORROW": _load_local,
         "op_MAKE_FUNCTION": _make_function,
         "op_UNPACK_SEQUENCE": _unpack,
         "_remove_unused_temporaries": _remove_unused,

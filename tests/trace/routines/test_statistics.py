@@ -60,8 +60,11 @@ def test_repeated_medians() -> None:
 
         np.testing.assert_allclose(gt.jit(line)(x, y), line(x, y), rtol=1e-12)
     x[3] = x[1]
-    with pytest.raises(gt.errors.UnsupportedFunctionError, match="same x"):
-        gt.jit(line)(x, y)
+    if hasattr(st._stats_mstats_common, "siegelslopes_pythran"):  # compiled before SciPy 1.18
+        with pytest.raises(gt.errors.UnsupportedFunctionError, match="same x"):
+            gt.jit(line)(x, y)
+    else:
+        np.testing.assert_allclose(gt.jit(line)(x, y), line(x, y), rtol=1e-12)
 
 
 def test_statistics_of_ranks_are_constants() -> None:
@@ -89,10 +92,7 @@ def test_the_likelihood_of_a_transformation_with_a_number_at_the_mean() -> None:
 
 
 def test_clipping_follows_the_standard() -> None:
-    clip = (
-        st._stats_py.xp_capabilities
-        and __import__("scipy._lib.array_api_compat.numpy", fromlist=["clip"]).clip
-    )
+    clip = st._stats_py.array_namespace(np.zeros(1)).clip
     x = np.array([-2.0, 0.5, np.nan, 3.0])
     for low, high in ((0.0, 1.0), (None, 1.0), (np.nan, None), (np.array([0, 1, 2, 3.5]), None)):
         np.testing.assert_array_equal(gt.jit(lambda x: clip(x, low, high))(x), clip(x, low, high))  # noqa: B023

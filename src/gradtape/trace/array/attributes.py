@@ -71,7 +71,7 @@ class Attributes:
     def view(self: Any, dtype: Any = None) -> Any:
         """Return the array as a view. With another dtype it is a copy, of complex numbers as pairs or the reverse, for packages that only
         read it."""
-        wanted = self.dtype if dtype is None else np.dtype(dtype)
+        wanted = self.dtype if dtype is None or dtype is np.ndarray else np.dtype(dtype)
         if wanted == self.dtype:
             return self[...]
         if self.ndim and not is_user_file(sys._getframe(1).f_code.co_filename):

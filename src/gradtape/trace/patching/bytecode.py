@@ -8,7 +8,7 @@ from __future__ import annotations
 import dis
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise, permutations
@@ -167,8 +167,25 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def constants_of(code: CodeType) -> tuple[Any, ...]:
-    """Return the constants in the source of a function."""
-    return code.co_consts
+    """Return the constants in the source of a function, and the numbers in its constant slices.
+
+    Since Python 3.14 small integers are operands of instructions, and slices of constants are constants.
+
+    Examples
+    --------
+    >>> 3 in constants_of(compile("x[3:]", "<code>", "eval"))
+    True
+    """
+    small = (one.arg for one in dis.get_instructions(code) if one.opname == "LOAD_SMALL_INT")
+    return (*code.co_consts, *small, *_within_slices(code.co_consts))
+
+
+def _within_slices(constants: Iterable[Any]) -> Iterator[Any]:
+    for constant in constants:
+        if isinstance(constant, slice):
+            yield from (constant.start, constant.stop, constant.step)
+        elif isinstance(constant, tuple):
+            yield from _within_slices(constant)
 
 
 def local_names(function: Any) -> tuple[str, ...] | None:
@@ -209,7 +226,8 @@ def numbers_of(function: Any) -> set[int]:
             continue
         seen.add(id(one))
         if isinstance(one, CodeType):
-            numbers = [abs(int(x)) for x in one.co_consts if type(x) in (int, float) and x == x // 1]
+            whole = [x for x in constants_of(one) if type(x) in (int, float) and x == x // 1]
+            numbers = [*dict.fromkeys(abs(int(x)) for x in whole)]
             found.update(dict.fromkeys(numbers))
             for a, b in permutations(numbers, 2):
                 found.update(dict.fromkeys((a * b, a // max(b, 1), a + b, a - b)))

@@ -13,6 +13,7 @@ declare ptr @PyDict_GetItem(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyObject_VectorcallDict(ptr, ptr, i64, ptr)
 declare void @Py_DecRef(ptr)
+$declarations
 declare ptr @PyThreadState_Get()
 declare ptr @_PyObject_MakeTpCall(ptr, ptr, ptr, i64, ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -20,7 +21,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 ; Whether an object is one of those that the hook follows, or a list or tuple with one inside.
 define internal i1 @follows(ptr %object, i64 %depth) nounwind {
 start:
-  %type_at = getelementptr i8, ptr %object, i64 8
+  %type_at = getelementptr i8, ptr %object, i64 $type
   %type = load ptr, ptr %type_at
   %a = icmp eq ptr %type, @followed0
   %b = icmp eq ptr %type, @followed1
@@ -38,27 +39,54 @@ yes:
 ; Whether an object is a list or tuple with one inside.
 define internal i1 @holds(ptr %object, i64 %depth) nounwind {
 start:
-  %type_at = getelementptr i8, ptr %object, i64 8
+  %type_at = getelementptr i8, ptr %object, i64 $type
   %type = load ptr, ptr %type_at
-  %head = getelementptr i8, ptr %object, i64 24
   %is_tuple = icmp eq ptr %type, @tuple
-  br i1 %is_tuple, label %open, label %other
-other:
   %is_list = icmp eq ptr %type, @list
-  br i1 %is_list, label %list, label %no
-list:
-  %block = load ptr, ptr %head
-  br label %open
-open:
-  %items = phi ptr [ %head, %start ], [ %block, %list ]
-  %deep = icmp eq i64 %depth, 0
-  br i1 %deep, label %no, label %within
-within:
-  %size_at = getelementptr i8, ptr %object, i64 16
-  %size = load i64, ptr %size_at
+  %is_sequence = or i1 %is_tuple, %is_list
+  %deep = icmp ne i64 %depth, 0
+  %open = and i1 %is_sequence, %deep
   %less = sub i64 %depth, 1
+  br i1 %open, label %within, label %no
+within:
+  br i1 %is_tuple, label %tuple, label %list
+tuple:
+  %items = getelementptr i8, ptr %object, i64 $tuple_items
+  %size = call i64 @size(ptr %object)
   %any = call i1 @any_follows(ptr %items, i64 %size, i64 %less)
   ret i1 %any
+list:
+  %any_item = call i1 @list_holds(ptr %object, i64 %less, i1 false)
+  ret i1 %any_item
+no:
+  ret i1 false
+}
+
+; Whether an item of a list is followed or holds one, or, with %inside, whether one holds one.
+define internal i1 @list_holds(ptr %list, i64 %depth, i1 %inside) nounwind {
+start:
+  br label %next
+next:
+  %k = phi i64 [ 0, %start ], [ %more, %looked ]
+  %more = add i64 %k, 1
+  %size = call i64 @size(ptr %list)
+  %done = icmp sge i64 %k, %size
+  br i1 %done, label %no, label %look
+look:
+  $item
+  br i1 %inside, label %look_inside, label %look_at
+look_at:
+  %follows = call i1 @follows(ptr %item, i64 %depth)
+  br label %looked
+look_inside:
+  %holds = call i1 @holds(ptr %item, i64 %depth)
+  br label %looked
+looked:
+  %found = phi i1 [ %follows, %look_at ], [ %holds, %look_inside ]
+  $looked
+  br i1 %found, label %yes, label %next
+yes:
+  ret i1 true
 no:
   ret i1 false
 }
@@ -94,7 +122,7 @@ start:
   br i1 %single, label %look, label %yes
 look:
   %arg = load ptr, ptr %args
-  %type_at = getelementptr i8, ptr %arg, i64 8
+  %type_at = getelementptr i8, ptr %arg, i64 $type
   %type = load ptr, ptr %type_at
   %differs = icmp ne ptr %type, @array
   ret i1 %differs
@@ -140,22 +168,21 @@ next:
 look:
   %at = getelementptr ptr, ptr %args, i64 %k
   %arg = load ptr, ptr %at
-  %type_at = getelementptr i8, ptr %arg, i64 8
+  %type_at = getelementptr i8, ptr %arg, i64 $type
   %type = load ptr, ptr %type_at
-  %head = getelementptr i8, ptr %arg, i64 24
   %is_tuple = icmp eq ptr %type, @tuple
-  br i1 %is_tuple, label %open, label %other
+  br i1 %is_tuple, label %tuple, label %other
 other:
   %is_list = icmp eq ptr %type, @list
   br i1 %is_list, label %list, label %go
-list:
-  %block = load ptr, ptr %head
-  br label %open
-open:
-  %items = phi ptr [ %head, %look ], [ %block, %list ]
+tuple:
+  %items = getelementptr i8, ptr %arg, i64 $tuple_items
   %size = call i64 @size(ptr %arg)
-  %found = call i1 @nested(ptr %items, i64 %size)
-  br i1 %found, label %yes, label %go
+  %in_tuple = call i1 @nested(ptr %items, i64 %size)
+  br i1 %in_tuple, label %yes, label %go
+list:
+  %in_list = call i1 @list_holds(ptr %arg, i64 32, i1 true)
+  br i1 %in_list, label %yes, label %go
 go:
   %more = add i64 %k, 1
   br label %next
@@ -210,14 +237,15 @@ start:
   ret ptr %result
 }
 
-define internal i64 @size(ptr %tuple) nounwind {
+; The length of a tuple or list; 0 for a null pointer.
+define internal i64 @size(ptr %sequence) nounwind {
 start:
-  %null = icmp eq ptr %tuple, null
+  %null = icmp eq ptr %sequence, null
   br i1 %null, label %none, label %some
 none:
   ret i64 0
 some:
-  %at = getelementptr i8, ptr %tuple, i64 16
+  %at = getelementptr i8, ptr %sequence, i64 $size
   %size = load i64, ptr %at
   ret i64 %size
 }

@@ -16,7 +16,6 @@ import ctypes
 import enum
 import functools
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -27,21 +26,22 @@ from gradtape.lower.llvm.writer import read_ll
 from gradtape.lower.resident.routine import load_resident
 from gradtape.lower.target.host import python_function
 from gradtape.reference_counts import keep_for_ever
+from gradtape.runtime.call.capi import FREE_THREADED, HEAD, LIST_ITEMS, TUPLE_ITEMS, TYPE, WORD
 from gradtape.trace.patching.recorders import COUNT, RECORDERS, before_recording
 
 Hook = Callable[..., Any]
 
 _POINTER: Final = ctypes.c_void_p
-_VECTORCALL_OFFSET: Final = 56
+_VECTORCALL_OFFSET: Final = HEAD + 5 * WORD
 _VECTORCALL_FLAG: Final = 1 << 11
-_DEFINITION: Final = {"builtin_function_or_method": 16, "method_descriptor": 40}
+_DEFINITION: Final = {"builtin_function_or_method": HEAD, "method_descriptor": HEAD + 3 * WORD}
 """Offsets of the address of the `PyMethodDef` in these objects."""
 
-_DISPATCHER: Final = 32
-_IMPLEMENTATION: Final = 40
+_DISPATCHER: Final = HEAD + 2 * WORD
+_IMPLEMENTATION: Final = HEAD + 3 * WORD
 """Offsets of the dispatcher and the implementation in a dispatched function of NumPy's."""
 
-_NEW: Final = 312
+_NEW: Final = HEAD + 37 * WORD
 _NEW_SLOT: Final = 65
 
 _VARARGS, _KEYWORDS, _NONE, _ONE, _FAST = 0x1, 0x2, 0x4, 0x8, 0x80
@@ -61,8 +61,8 @@ _COUNTED: Final = """%named = call i64 @size(ptr %names)
   %all = add i64 %count, %named"""
 _NO_NAMES: Final = """%named = add i64 0, 0
   %all = add i64 %count, 0"""
-_OF_TUPLE: Final = """%count = call i64 @size(ptr %given)
-  %args = getelementptr i8, ptr %given, i64 24
+_OF_TUPLE: Final = f"""%count = call i64 @size(ptr %given)
+  %args = getelementptr i8, ptr %given, i64 {TUPLE_ITEMS}
   """
 _FORMS: Final = {
     "call": (
@@ -83,6 +83,29 @@ _FORMS: Final = {
     "new": ("ptr %self, ptr %given, ptr %keywords", _OF_TUPLE + _NO_NAMES),
 }
 """The parameters of each kind of C function, and the code that computes %args, %count, %named and %all from them."""
+
+_LIST_ITEM: Final = {
+    "item": f"""%items_at = getelementptr i8, ptr %list, i64 {LIST_ITEMS}
+  %items = load ptr, ptr %items_at
+  %at = getelementptr ptr, ptr %items, i64 %k
+  %item = load ptr, ptr %at""",
+    "looked": "",
+    "declarations": "",
+}
+"""The code that reads item number %k of %list, and what follows when it has been looked at."""
+
+_SHARED_LIST_ITEM: Final = {
+    "item": """%item = call ptr @PyList_GetItemRef(ptr %list, i64 %k)
+  %gone = icmp eq ptr %item, null
+  br i1 %gone, label %shortened, label %held
+shortened:
+  call void @PyErr_Clear()
+  ret i1 false
+held:""",
+    "looked": "call void @Py_DecRef(ptr %item)",
+    "declarations": "declare ptr @PyList_GetItemRef(ptr, i64)\ndeclare void @PyErr_Clear()",
+}
+"""The same in a Python without its lock, where another thread may change the list meanwhile."""
 
 
 _BY_TYPE: Final = 0
@@ -253,7 +276,10 @@ def install() -> None:
     shared: dict[tuple[str, int], int] = {}
     owners: list[FunctionPointer] = []
     forms: set[str] = set()
-    text = [read_ll(__package__, "interpose.ll")]
+    lists = _SHARED_LIST_ITEM if FREE_THREADED else _LIST_ITEM
+    text = [
+        read_ll(__package__, "interpose.ll", type=TYPE, size=HEAD, tuple_items=TUPLE_ITEMS, **lists),
+    ]
     for place, mode in _pending:
         # All ufuncs are called by one C function, and so are all dispatched functions.
         known = shared.get((mode, place.original)) if place.form == "call" else None
@@ -339,9 +365,9 @@ def _refuse(why: str) -> None:
 def _can_install() -> bool:
     """Return whether the objects of this Python have the expected layout; where they have not, warn once."""
     why = ""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        why = "that needs CPython with its lock"
-    elif ctypes.sizeof(_POINTER) != 8 or object.__basicsize__ != 16:
+    if sys.implementation.name != "cpython":
+        why = "that needs CPython"
+    elif ctypes.sizeof(_POINTER) != WORD or (32 if FREE_THREADED else 16) != HEAD:
         why = "that needs a Python of 64 bits, without debugging"
     elif ctypes.c_ssize_t.from_address(id(_PROBE) + COUNT - id(RECORDERS)).value != len(_PROBE):
         why = "its sets have another layout"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable
@@ -165,7 +166,7 @@ def _cubic_refusal() -> UnsupportedFunctionError:
 
 
 @stands_for("scipy.interpolate._ndgriddata.NDInterpolatorBase.__call__")
-def linear_interpolation(self: Any, *args: Any) -> Any:
+def linear_interpolation(self: Any, *args: Any, simplex_tolerance: float = 1.0) -> Any:
     """Interpolate by barycentric coordinates in the simplex of each point, which has no derivative."""
     if type(self).__name__ != "LinearNDInterpolator":
         raise _cubic_refusal()
@@ -180,7 +181,10 @@ def linear_interpolation(self: Any, *args: Any) -> Any:
     points = points.reshape(-1, ndim)
     if self.scale is not None:
         points = (points - self.offset) / self.scale
-    simplices = computed(self.tri.find_simplex, np.zeros(len(points), np.int32), points)
+    find = self.tri.find_simplex
+    if simplex_tolerance != 1.0:
+        find = functools.partial(find, tol=100 * np.finfo(np.float64).eps * simplex_tolerance)
+    simplices = computed(find, np.zeros(len(points), np.int32), points)
     transforms = lookup(self.tri.transform, simplices)
     inner = np.sum(transforms[:, :ndim] * (points - transforms[:, ndim])[:, None], axis=2)
     weights = np.concatenate([inner, 1 - np.sum(inner, axis=1, keepdims=True)], axis=1)

@@ -5,6 +5,7 @@ Ranks are functions of the order of numbers, which compiled programs sort too. T
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import sys
 from collections.abc import Callable
@@ -18,8 +19,21 @@ from gradtape.trace.routines.registry import refused, stands_for
 
 
 @stands_for("scipy.stats._stats_py._rankdata")
-def rankdata(x: Any, method: str, return_ties: bool = False, xp: Any = None) -> Any:
+def rankdata(x: Any, method: str, *flags: Any, **options: Any) -> Any:
     """Follow the private function: the ranks along the last axis, and how often each number occurs, at its first place in the order.
+
+    Since SciPy 1.18 it returns the ordered numbers as well, and ranks that are floating-point numbers.
+    """
+    routine = sys.modules["scipy.stats._stats_py"]._rankdata
+    given = inspect.signature(routine).bind(x, method, *flags, **options).arguments
+    ranks, ordered, ties = _ranks(x, method)
+    if "return_sorted" in inspect.signature(routine).parameters:
+        return ranks.astype(x.dtype if x.dtype.kind == "f" else np.float64), ordered, ties
+    return (ranks, ties) if given.get("return_ties") and method != "ordinal" else ranks
+
+
+def _ranks(x: Any, method: str) -> tuple[Any, Any, Any]:
+    """Return the ranks, the ordered numbers, and how often each occurs.
 
     The positions in the order that equal numbers share run from the last start of such a group to the next end of one.
     """
@@ -28,7 +42,7 @@ def rankdata(x: Any, method: str, return_ties: bool = False, xp: Any = None) -> 
     place = np.argsort(order, axis=-1, stable=True)
     positions = np.broadcast_to(np.arange(count), x.shape)
     if method == "ordinal":
-        return place + 1
+        return place + 1, None, None
     ordered = np.take_along_axis(x, order, axis=-1)
     edge = np.ones((*x.shape[:-1], 1), np.bool_)
     changes = ordered[..., 1:] != ordered[..., :-1]
@@ -43,7 +57,7 @@ def rankdata(x: Any, method: str, return_ties: bool = False, xp: Any = None) -> 
     else:
         ranks = {"min": first, "max": last, "average": (first + last) / 2}[method] + 1
     ranks = np.take_along_axis(ranks, place, axis=-1)
-    return (ranks, np.where(starts, last - first + 1, 0) * 1.0) if return_ties else ranks
+    return ranks, ordered, np.where(starts, last - first + 1, 0) * 1.0
 
 
 @stands_for("scipy.stats._morestats._log_var")

@@ -34,6 +34,8 @@ FOLLOWED: Final = tuple(
         "numpy._core._asarray",
         "numpy.lib",
         "numpy.polynomial",
+        "scipy._external.array_api_compat",
+        "scipy._external.array_api_extra",
         "scipy._lib",
         "scipy.cluster",
         "scipy.fft",
