@@ -335,7 +335,7 @@ def keyword(error: TypeError, name: str) -> TypeError | None:
     _, found, rest = str(error).partition("got an unexpected keyword argument ")
     if not found:
         return None
-    given = rest.strip("'")
+    given = rest.split("'")[1]  # Python proposes a name behind it
     answer = KEYWORDS.get(given)
     return TypeError(
         f"{name}() got an unexpected keyword argument {given!r}" + (f": NumPy has {answer}" if answer else "")

@@ -28,31 +28,33 @@ class Rank(IntEnum):
     """A profile begins."""
     TRACE = 2
     """One function is traced at a time."""
-    VARIABLE = 3
+    DRAWS = 3
+    """Random numbers are drawn, where the generator has no lock that a thread may take again."""
+    VARIABLE = 4
     """The next content of a variable is made of the present one; several are taken in ascending order of their numbers."""
-    PENDING = 4
+    PENDING = 5
     """Pending values are planned, and their results stored; not held while machine code runs."""
-    READS = 5
+    READS = 6
     """Reads of variables are recorded or counted."""
-    CALL_TRACE = 6
+    CALL_TRACE = 7
     """A call trace is replayed."""
-    PROFILED_KERNEL = 7
+    PROFILED_KERNEL = 8
     """A profiled kernel is built."""
-    PROGRAM = 8
+    PROGRAM = 9
     """One program is built; the kernels of its loops are built meanwhile, each under a lock of the same rank."""
-    PROGRAMS = 9
+    PROGRAMS = 10
     """The table of programs."""
-    PATCHES = 10
+    PATCHES = 11
     """The hooks of NumPy's functions are installed."""
-    COMPILER = 11
+    COMPILER = 12
     """A module is compiled."""
-    LINKERS = 12
+    LINKERS = 13
     """A linker is handed out."""
-    EXTENSIONS = 13
+    EXTENSIONS = 14
     """A compiled module of SciPy is loaded."""
-    LLVMLITE = 14
+    LLVMLITE = 15
     """llvmlite's own lock, around each of its functions."""
-    LEAF = 15
+    LEAF = 16
     """Tables, under whose locks no other one is taken: types, native entries, records of a profile."""
 
 

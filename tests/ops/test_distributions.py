@@ -142,9 +142,15 @@ def test_distributions_of_compiled_code(name: str) -> None:
         check(getattr(getattr(st, name), method), args, list(range(len(args))))
 
 
+GONE = {"scipy.stats._discrete_distns.binom_gen._entropy"}
+"""Methods that SciPy 1.18 has no longer."""
+
+
 def test_rules_stand_on_methods_that_exist() -> None:
     """A rule on an inherited method would hold for all classes that inherit it, so it is not applied."""
     for name in (name for name in BORROWED if name.startswith("scipy.stats.") and ":" not in name):
+        if name in GONE and scipy.__version__ >= "1.18":
+            continue
         home: Any = None
         found: Any = st
         for part in name.split(".")[2:]:

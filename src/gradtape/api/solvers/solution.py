@@ -52,12 +52,24 @@ class SolverCall:
         self.name, self.plain = name, plain
         module, _, function = name.rpartition(".")
         home: Any = importlib.import_module(module)
-        bound = inspect.signature(getattr(home, function)).bind(*args, **kwargs)
+        signature = inspect.signature(getattr(home, function))
+        bound = signature.bind(*args, **kwargs)
         self._explicit = [*bound.arguments]
         bound.apply_defaults()
         self.given: dict[str, Any] = dict(bound.arguments)
+        if "args" in self.given and "kwargs" in signature.parameters:
+            self._name_arguments(next(iter(self.given)))
         self.values = [handle.value for handle in traced_parts((args, kwargs))]
         self.is_compiled = any(abstracting_trace(value) is not None for value in self.values)
+
+    def _name_arguments(self, function: str) -> None:
+        """Give the user's function its named arguments, which SciPy takes since version 1.18, as further arguments by position."""
+        called, named, count = self.given[function], self.given["kwargs"] or {}, len(self.extra())
+        if named:
+            self.given["args"] = (*self.extra(), *named.values())
+            self.given[function] = lambda x, *given: called(
+                x, *given[:count], **dict(zip(named, given[count:], strict=True))
+            )
 
     def extra(self, name: str = "args") -> tuple[Any, ...]:
         """Return the further arguments of the user's function."""

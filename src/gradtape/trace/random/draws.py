@@ -22,6 +22,7 @@ from gradtape.errors import GradtapeWarning, warn
 from gradtape.ir.graph import Graph, TraceTag, Value, constant, extract, next_serial
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import aval, is_inexact
+from gradtape.locks import Rank, new_lock
 from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.ops.core.indexing import getitem
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
@@ -670,9 +671,15 @@ def _generator_of(
 
 
 def _lock_of(generator: Any) -> Any:
-    """Return the lock under which a generator draws, which a thread may take again."""
+    """Return the lock under which a generator draws, which a thread may take again.
+
+    Before NumPy 2.4 it may not: one lock for all generators stands in, which keeps compiled functions on other threads from drawing.
+    """
     bits = generator.bit_generator if isinstance(generator, np.random.Generator) else generator._bit_generator
-    return bits.lock
+    return bits.lock if hasattr(bits.lock, "_is_owned") else _draws
+
+
+_draws: Final = new_lock(Rank.DRAWS)
 
 
 def warn_of_constant(method: str, where: Any) -> Callable[[], None]:

@@ -348,15 +348,15 @@ def logarithm_of_entropy_of_mixture(self: Any, *, method: Any = None) -> Any:
 @stands_for(f"{PLACE}.UnivariateDistribution._mode_optimization")
 def mode(self: Any, xatol: Any = None, **params: Any) -> Any:
     """Follow the private method: where the density is largest, which may be an end of the support."""
-    home: Any = sys.modules[PLACE]
     low, high = self._support(**params)
 
-    def less(x: Any, **params: Any) -> Any:
-        return -self._pxf_dispatch(x, **params)
+    def function(x: Any, *args: Any) -> Any:
+        return -self._pxf_dispatch(x, **dict(zip(params, args, strict=True)))
 
-    function, args = home._kwargs2args(less, args=(), kwargs=params)
-    around = home._bracket_minimum(function, self._median_dispatch(**params), xmin=low, xmax=high, args=args)
-    found = home._chandrupatla_minimize(function, around.xl, around.xm, around.xr, args=args, xatol=xatol)
+    brackets, minima = (sys.modules[f"scipy.optimize.{name}"] for name in ("_bracket", "_chandrupatla"))
+    args, start = tuple(params.values()), self._median_dispatch(**params)
+    around = brackets._bracket_minimum(function, start, xmin=low, xmax=high, args=args)
+    found = minima._chandrupatla_minimize(function, around.xl, around.xm, around.xr, args=args, xatol=xatol)
     # where the search runs into an end, the slope is not zero
     at_low, at_high = [
         np.isfinite(end) & (np.abs(found.x - end) <= 1e-8 * np.maximum(np.abs(end), 1.0))
