@@ -14,6 +14,7 @@ import pytest
 import gradtape as gt
 from gradtape.api.inspect.report import FunctionFigures, KernelFigures
 from gradtape.api.inspect.text import bar, duration, percent, size
+from gradtape.runtime.call.capi import FREE_THREADED
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.runtime.profile.profiled_kernel import profiled_objects
 
@@ -81,7 +82,8 @@ def test_guards_that_are_missed_are_counted() -> None:
     assert figures.calls == 31 and figures.traces == 0
     runs, missed = sum(kernel.runs for kernel in figures.kernels), figures.misses
     assert runs - missed == 31
-    assert missed == 21  # one in Python, and 20 of the newest trace, which machine code tries first
+    # one in Python, and 20 of the newest trace, which machine code tries first; without the lock, Python tries the first trace
+    assert missed == (11 if FREE_THREADED else 21)
 
 
 def test_nested_arguments_and_keywords_are_counted_once() -> None:
@@ -302,6 +304,7 @@ def test_functions_that_cannot_be_compiled_are_shown() -> None:
 # On and off
 
 
+@pytest.mark.skipif(FREE_THREADED, reason="Python checks what the function reads")
 def test_off_means_off() -> None:
     before = profiled_objects.misses
     f = gt.jit(lambda x: np.sum(np.log1p(x)))

@@ -210,6 +210,10 @@ def cross(a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, axisc: Any = -1, axi
 def linalg_cross(x1: Any, x2: Any, /, *, axis: Any = -1) -> Value:
     """Follow `numpy.linalg.cross`."""
     left, right = as_array(x1), as_array(x2)
+    if 2 not in CROSSED:
+        axis = -1 if axis is None else axis
+        if not (left.ndim and right.ndim):
+            raise ValueError("At least one array has zero dimension")
     if left.shape[axis] != 3 or right.shape[axis] != 3:
         raise ValueError(
             f"Both input arrays must be 3-dimensional vectors, but they have {left.shape[axis]} and "

@@ -7,6 +7,7 @@ M. Unser, A. Aldroubi and M. Eden, "Fast B-spline transforms for continuous imag
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -108,18 +109,27 @@ def _mirroring(n: int, z: float) -> tuple[NDArray, NDArray]:
 def _reflecting(n: int, z: float) -> tuple[NDArray, NDArray]:
     """For (d c b a | a b c d | d c b a)."""
     powers = z ** np.arange(n)
-    # As SciPy has it: the last summand has the sum so far in place of the first sample.
-    inner = np.concatenate([[0.0], powers[1:-1], [0.0]])
-    before = inner + z**n * inner[::-1]
-    before[0] += 1
-    before[-1] += z**n
-    sums = before * (1 + powers[-1] * z**n)
-    sums[-1] += powers[-1]
+    sums = powers + z**n * powers[::-1]
+    if not _reflects_exactly():  # the last summand has the sum so far in place of the first sample
+        inner = np.concatenate([[0.0], powers[1:-1], [0.0]])
+        before = inner + z**n * inner[::-1]
+        before[0] += 1
+        before[-1] += z**n
+        sums = before * (1 + powers[-1] * z**n)
+        sums[-1] += powers[-1]
     first = sums * z / (1 - z ** (2 * n))
     first[0] += 1
     last = np.zeros(n)
     last[-1] = z / (z - 1)
     return first, last
+
+
+@functools.cache
+def _reflects_exactly() -> bool:
+    """Return whether SciPy does: since version 1.18."""
+    import scipy
+
+    return np.lib.NumpyVersion(scipy.__version__) >= "1.18.0"
 
 
 def _wrapping(n: int, z: float) -> tuple[NDArray, NDArray]:
