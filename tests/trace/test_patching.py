@@ -601,7 +601,7 @@ def test_threads_that_record_nothing_get_ndarrays_while_others_record():
 
 
 def test_a_python_with_other_objects_is_left_alone(monkeypatch):
-    monkeypatch.setattr(interpose, "sysconfig", types.SimpleNamespace(get_config_var=lambda name: 1))
+    monkeypatch.setattr(interpose, "HEAD", 24)
     interpose._can_install.cache_clear()
     try:
         with pytest.warns(gt.errors.GradtapeWarning, match="what to do: write np.zeros"):
