@@ -261,6 +261,18 @@ def test_second_derivatives_of_compiled_functions():
     np.testing.assert_allclose(gt.grad(slope)(0.0), difference_around(slope, 0.0), rtol=1e-5)
 
 
+@pytest.mark.parametrize("shapes", [(), (1.0,), (0.3,)], ids=str)
+def test_second_derivatives_of_logistic_densities_hold_at_the_location(shapes):
+    """SciPy writes them by the absolute value of the point."""
+    density = st.genlogistic if shapes else st.logistic
+    (c,) = shapes or (1.0,)
+    points = np.array([-800.0, -1.0, 0.0, 1e-9, 800.0, np.inf, -np.inf])
+    found = gt.jit(lambda x: density.logpdf(x, *shapes))(points)
+    np.testing.assert_allclose(found, density.logpdf(points, *shapes), rtol=1e-15)
+    bend = gt.grad(gt.grad(lambda x: density.logpdf(x, *shapes, loc=0.5)))(0.5)
+    np.testing.assert_allclose(bend, -(c + 1) / 4, rtol=1e-14)
+
+
 def test_the_ends_of_supports():
     np.testing.assert_array_equal(gt.jit(st.genpareto.logpdf)(np.ones(1), -1.0), [0.0])
     np.testing.assert_array_equal(gt.jit(st.genextreme.logpdf)(np.array([1.0, 2.0]), 1.0), [0.0, -np.inf])

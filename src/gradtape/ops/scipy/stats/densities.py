@@ -23,6 +23,7 @@ from gradtape.ops.core.elementwise.exponential import cos, exp, expm1, sin
 from gradtape.ops.core.elementwise.floats import floor
 from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal
+from gradtape.ops.core.elementwise.logistic import logaddexp
 from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
@@ -163,6 +164,24 @@ def geninvgauss(self: Any, x: Any, p: Any, b: Any) -> Any:
     x, p, b = map(as_array, (x, p, b))
     norm = math.log(2.0) + log(special("kve", p, b)) - b
     return (p - 1.0) * log(x) - 0.5 * b * (x + 1.0 / x) - norm
+
+
+@private_rule("logistic_gen._logpdf")
+def logistic(self: Any, x: Any) -> Value:
+    """Follow the method, as for the generalised distribution."""
+    return _log_logistic(as_array(x), 1.0)
+
+
+@private_rule("genlogistic_gen._logpdf")
+def generalized_logistic(self: Any, x: Any, c: Any) -> Value:
+    """Follow the method without the absolute value, which hides second derivatives at 0."""
+    c = as_array(c)
+    return log(c) + _log_logistic(as_array(x), c)
+
+
+def _log_logistic(x: Value, c: Value | float) -> Value:
+    left, right = c * x - (c + 1.0) * logaddexp(0.0, x), -x - (c + 1.0) * logaddexp(0.0, -x)
+    return where(less(x, 0.0), left, right)
 
 
 @private_rule("gausshyper_gen._pdf")
