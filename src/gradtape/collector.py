@@ -151,7 +151,8 @@ def _variables() -> list[Any]:
         frame: FrameType | None = around
         while frame is not None:
             if frame.f_globals is not own:
-                found += [frame.f_locals, frame.f_globals]
+                # a copy: since Python 3.13 the mapping of a function's variables is a proxy, which the collector does not look into
+                found += [dict(frame.f_locals), frame.f_globals]
             frame = frame.f_back
     del around  # the frame of this call: it would hold itself, and through its callers what they found
     return found
