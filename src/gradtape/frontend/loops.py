@@ -32,7 +32,7 @@ from gradtape.frontend.values import (
     shown,
 )
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Value, literal
+from gradtape.ir.graph import Value, literal, next_serial
 from gradtape.ir.types import BOOL, INT64, aval
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
@@ -43,6 +43,9 @@ from gradtape.records import record
 
 MOST_UNROLLED: Final = 512
 """Iterations up to which a loop is unrolled that has to be."""
+
+MOST_VALUES: Final = 8192
+"""Values that the iterations of an unrolled loop may compute: the time to differentiate and compile so much code grows with its square."""
 
 MOST_SMALL: Final = 16
 """Iterations up to which a loop is unrolled that indexes tuples of numbers."""
@@ -188,7 +191,12 @@ def unroll(self: Interpreter, node: ForLoop, rows: Sequence, first: int = 0) -> 
     """Interpret the body once for each item."""
     if not isinstance(rows.count, int):
         raise NeedsStaticError("the trip count of a loop over a tuple follows from data", where=here.site)
+    begin = next_serial()
     for k in range(first, rows.count):
+        if next_serial() - begin > MOST_VALUES:
+            refuse(
+                f"a loop over different types, or one that changes them, has {rows.count} iterations: too many to write them all out"
+            )
         with self.inside(id(node), k):
             self.bind(node.item, rows.item(k))
             self.run(node.body)
