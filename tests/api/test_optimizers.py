@@ -298,3 +298,18 @@ def test_a_copy_of_the_optimiser_alone_is_for_the_same_variables() -> None:
     w.assign(start)
     other.minimize(lambda: bowl(w), [w])
     np.testing.assert_array_equal(w, expected)
+
+
+def test_what_a_schedule_reads_is_looked_at_in_each_call() -> None:
+    scale = {"now": 1.0}
+    optimizer = gt.optimizers.GradientDescent(lambda step: 0.1 * scale["now"])
+    w = gt.Variable(np.array([1.0]))
+
+    @gt.jit
+    def train() -> None:
+        optimizer.apply_gradients([(w * 2.0, w)])
+
+    for scale["now"] in (1.0, 2.0):
+        w.assign([1.0])
+        train()
+        np.testing.assert_allclose(w.numpy(), [1.0 - 0.2 * scale["now"]])

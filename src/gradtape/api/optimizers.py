@@ -94,6 +94,11 @@ class Optimizer(ABC):
     # On variables
 
     @property
+    def _functions_called(self) -> tuple[str, ...]:
+        """The attributes that are functions of the user's: what they read from outside is looked at in each call of a jitted function."""
+        return () if isinstance(self._rate, float | Variable) else ("_rate",)
+
+    @property
     def learning_rate(self) -> Any:
         """The factor of a step. It can be set to another number, which compiled steps see."""
         return self._rate

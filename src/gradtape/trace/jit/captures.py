@@ -678,7 +678,11 @@ class CaptureWalk:
     def _content(self, thing: Any, at: Place, step: int, name: str) -> None:
         """Check by value the content of an object that is not copied: arrays, functions, what code reads, all of user objects."""
         cls = type(thing)
-        if isinstance(thing, enum.Enum) or cls.__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
+        home = cls.__module__.partition(".")[0]
+        if home == PACKAGE:
+            for key in getattr(thing, "_functions_called", ()):
+                self.visit(getattr(thing, key), Source.ATTRIBUTE, step, key, f"{key} of {name}", False)
+        if isinstance(thing, enum.Enum) or home in ("numpy", "builtins", PACKAGE):
             return
         users = is_user_class(cls)
         if users:
