@@ -13,7 +13,7 @@ from gradtape.ops.core.elementwise.floats import trunc
 from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.elementwise.signs import fabs
+from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.scipy.special.rows import NO_FORMULA, refused, result, several, special
 
 inf, nan = np.inf, np.nan
@@ -109,7 +109,7 @@ several("shichi", shi, chi)
 def _spence_slope(x: Value) -> Value:
     """Return ``log(x) / (1 - x)``, near 1 by its power series, the derivatives of which are right there as well."""
     past = x - 1.0
-    near = less(fabs(past), 0.02)
+    near = less(absolute(past), 0.02)
     inner = where(near, past, 0.0)
     series: Value | float = 0.0
     for k in reversed(range(10)):
