@@ -102,9 +102,7 @@ class Placement(NamedTuple):
 
         try:
             answers = self.client.sync(answered)
-        except (
-            Exception
-        ):  # a scheduler may refuse messages that are no tasks ("distributed.scheduler.blocked-handlers")
+        except Exception:  # "distributed.scheduler.blocked-handlers" may forbid such messages
             return None
         results: dict[int, Any] = {}
         for answer in answers.values():
