@@ -158,6 +158,25 @@ def test_rules_stand_on_methods_that_exist() -> None:
         assert not isinstance(home, type) or vars(home)[found.__name__] is found, name
 
 
+AROUND_ZERO = [
+    name
+    for name, shapes in SHAPES.items()
+    if getattr(st, name).support(*shapes)[0] < 0 < getattr(st, name).support(*shapes)[1]
+    # infinite or without a derivative at 0, searched, or slow
+    and name not in ("dgamma", "dweibull", "levy_stable", "studentized_range", "dpareto_lognorm")
+]
+
+
+@pytest.mark.parametrize("name", AROUND_ZERO)
+def test_probabilities_at_zero_have_the_density_as_their_slope(name: str) -> None:
+    """Where formulas change sides, and integrals are divided."""
+    distribution, shapes = getattr(st, name), SHAPES[name]
+    slope = distribution.pdf(0.0, *shapes)
+    for method, sign in (("cdf", 1), ("sf", -1)):
+        found = gt.grad(lambda x, method=method: getattr(distribution, method)(x, *shapes))(0.0)
+        np.testing.assert_allclose(found, sign * slope, rtol=1e-6, err_msg=method)
+
+
 def test_what_has_no_derivative_says_so() -> None:
     with pytest.raises(gt.errors.NotDifferentiableError, match=r"kstwo\.pdf has no derivative in its point"):
         gt.grad(lambda x: st.kstwo.pdf(x, 10))(0.3)

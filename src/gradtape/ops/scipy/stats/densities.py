@@ -27,6 +27,7 @@ from gradtape.ops.core.elementwise.logistic import logaddexp
 from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.scipy.special.distributions.normal import log_ndtr, ndtr
 from gradtape.ops.scipy.stats.implicit import (
@@ -182,6 +183,16 @@ def generalized_logistic(self: Any, x: Any, c: Any) -> Value:
 def _log_logistic(x: Value, c: Value | float) -> Value:
     left, right = c * x - (c + 1.0) * logaddexp(0.0, x), -x - (c + 1.0) * logaddexp(0.0, -x)
     return where(less(x, 0.0), left, right)
+
+
+@private_rule("gennorm_gen._cdf")
+def generalized_normal_below(self: Any, x: Any, beta: Any) -> Value:
+    """Follow the method, at 0 by the tangent, where the power of the absolute value hides the derivative."""
+    x, beta = as_array(x), as_array(beta)
+    zero, inverse = equal(x, 0.0), 1.0 / beta
+    tail = 0.5 * special("gammaincc", inverse, power(where(zero, 1.0, fabs(x)), beta))
+    tangent = 0.5 + 0.5 * beta * special("rgamma", inverse) * x
+    return where(zero, tangent, where(less(x, 0.0), tail, 1.0 - tail))
 
 
 @private_rule("gausshyper_gen._pdf")

@@ -186,7 +186,8 @@ def _mass(distribution: Any, low: Any, high: Any, shapes: tuple[Any, ...]) -> Va
     rank = rank_of(low, high, *shapes)
     if distribution.a >= 0 or distribution.b <= 0:
         return integral(density, low, high, rank)
-    middle = where(as_array(low) > 0.0, low, where(as_array(high) < 0.0, high, 0.0))
+    # An end that is 0 itself is the middle, which then moves with it.
+    middle = where(as_array(low) >= 0.0, low, where(as_array(high) <= 0.0, high, 0.0))
     return integral(density, low, middle, rank) + integral(density, middle, high, rank)
 
 

@@ -23,7 +23,7 @@ from gradtape.kinds.operands import broadcast_shapes
 from gradtape.kinds.registry import HOOKS, borrows
 from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.ops.core.elementwise.floats import isfinite, isinf
-from gradtape.ops.core.elementwise.logic import greater, not_equal
+from gradtape.ops.core.elementwise.logic import equal, greater, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.indexing import getitem
@@ -88,7 +88,10 @@ def integral(
     """
     x, weights = _nodes(low, high, rank)
     values = as_array(function(x)) * weights
-    terms = where(isfinite(values) & not_equal(values, 0.0), values, 0.0)
+    # Far out a zero is an underflow, whose derivative may be no number. At inner nodes, and where the bounds are equal, it is a zero.
+    has_no_width = equal(getitem(weights, (weights.shape[0] // 2,)), 0.0)
+    counts = not_equal(values, 0.0) | _inner_nodes(values) | has_no_width
+    terms = where(isfinite(values) & counts, values, 0.0)
     every_second = np.zeros(terms.shape[0])
     every_second[::2] = 2.0
     total = STEP * reduce_sum(terms, axes=(0,))
@@ -98,6 +101,13 @@ def integral(
     middle = getitem(values, (len(every_second) // 2,))  # at an inner point a function has a value
     accurate = accurate & isfinite(middle)
     return known_where(accurate, total)
+
+
+def _inner_nodes(values: Value) -> Value:
+    """Return which values, by the first axis, are at inner nodes: on half a line those between 0.44 and 2.3."""
+    count = values.shape[0]
+    inner = np.abs(np.arange(count) - count // 2) * STEP <= 0.5
+    return along_first_axis(inner, values.ndim - 1)
 
 
 def known_where(accurate: Value, value: Value) -> Value:
