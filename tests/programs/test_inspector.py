@@ -93,6 +93,12 @@ def choose_program(page: Page, name: str) -> None:
     page.locator("#program").select_option(option.get_attribute("value"))
 
 
+def double_click(page: Page, box: Any) -> None:
+    """Double-click a box of the graph when it is drawn: boxes are found by their place, and drawn in the frame after a change."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    box.dblclick()
+
+
 def of_line(page: Page, text: str) -> Any:
     return page.locator("#lines tr.made", has_text=text).first
 
@@ -180,7 +186,7 @@ def test_loops_open_and_problems_lead_to_their_nodes(browser: Browser, address: 
     page, troubles = opened(browser, address)
     choose_program(page, "simulate")
     page.locator("#grouping").select_option("node")
-    page.locator(".box", has_text="scan").first.dblclick()
+    double_click(page, page.locator(".box", has_text="scan").first)
     expect(page.locator(".box text", has_text=re.compile("^sin$"))).to_have_count(1)
     assert page.locator("#way button").count() == 2
     page.locator("#canvas").focus()
@@ -204,9 +210,9 @@ def test_loops_from_code_open_down_to_their_lines(browser: Browser, tmp_path: Pa
     assert page.locator("#loop .chosen", has_text="0.5").count() >= 1
     assert page.locator("#llvm .chosen").count() >= 1 and page.locator("#assembly .chosen").count() >= 1
     page.locator("#grouping").select_option("node")
-    page.locator(".box", has_text="procedure_vjp").first.dblclick()
+    double_click(page, page.locator(".box", has_text="procedure_vjp").first)
     expect(page.locator("#way")).to_contain_text("procedure_vjp")
-    page.locator(".box.chosen-box", has_text="for").first.dblclick()
+    double_click(page, page.locator(".box.chosen-box", has_text="for").first)
     expect(page.locator(".box", has_text="multiply").first).to_be_visible()
     of_line(page, "for i in range").click()
     assert "for" in page.locator("#details").inner_text()
