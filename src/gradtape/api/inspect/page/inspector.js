@@ -839,16 +839,21 @@
     grip = { x: event.clientX, y: event.clientY, moved: true };
     draw();
   });
-  canvas.addEventListener("pointerup", (event) => {
-    const moved = grip?.moved;
+  let dragged = false;
+  canvas.addEventListener("pointerup", () => {
+    dragged = Boolean(grip?.moved);
     grip = null;
     canvas.classList.remove("moving");
-    if (moved) return;
-    const box = boxAt(event);
-    if (box) chooseBox(box); else clear();
+  });
+  // What the first click shows may resize the graph: the second one of a double click means the same box, wherever that is by then.
+  let clicked = null;
+  canvas.addEventListener("click", (event) => {
+    if (dragged || event.detail > 1) return;
+    clicked = boxAt(event);
+    if (clicked) chooseBox(clicked); else clear();
   });
   canvas.addEventListener("pointercancel", () => { grip = null; canvas.classList.remove("moving"); });
-  canvas.addEventListener("dblclick", (event) => { const box = boxAt(event); if (box) open(box); });
+  canvas.addEventListener("dblclick", () => { if (clicked) open(clicked); });
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
     const { left, top } = canvas.getBoundingClientRect();
