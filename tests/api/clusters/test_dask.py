@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -404,6 +405,27 @@ def test_short_steps_are_made_without_tasks(client: Client, monkeypatch: pytest.
     assert both(w, other)[0] == pytest.approx(np.sum(np.tanh(2 * X @ w) ** 2))
     assert both(w, held)[0] == expected
     assert pickle.loads(cloudpickle.dumps(both))(w, held)[0] == expected
+
+
+def test_threads_make_steps_over_different_blocks(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gets the results of its own, also if both submit their tasks before they gather."""
+    w, both = W["w"], gt.dask.value_and_grad(lambda w, x: np.sum(np.tanh(x @ w)))
+    few, many = (da.from_array(X, chunks=(rows, 3)).persist() for rows in (50, 10))
+    wait([few, many])
+    expected = [both(w, few), both(w, many)]
+    together, gather = threading.Barrier(2, timeout=60), Client.gather
+
+    def gather_together(self: Client, futures: Any) -> Any:
+        together.wait()
+        return gather(self, futures)
+
+    monkeypatch.setattr(reduction, "SHORT_STEP", -1.0)
+    monkeypatch.setattr(Client, "gather", gather_together)
+    with ThreadPoolExecutor(2) as executor:
+        found = list(executor.map(lambda data: both(w, data), (few, many)))
+    for (value, gradient), (own_value, own_gradient) in zip(found, expected, strict=True):
+        assert value == own_value
+        assert_array_equal(gradient, own_gradient)
 
 
 def test_workers_that_do_not_know_their_shares_get_tasks(client: Client) -> None:

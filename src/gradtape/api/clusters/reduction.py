@@ -146,9 +146,11 @@ class Distributed:
         )
         # The futures of the step before are let go while the workers compute. A client waits 10 ms after a message before it sends the
         # next one: that these results are needed no longer would hold up the tasks of the next step.
-        self._last = Step(held, forms, futures, math.inf)
+        self._last = step = Step(
+            held, forms, futures, math.inf
+        )  # other threads may make steps over other blocks meanwhile
         results = held.client.gather(futures)  # all at once: each request takes a turn of the network
-        return self._parts(self._last, results)
+        return self._parts(step, results)
 
     def _parts(self, step: Step, made: Sequence[tuple[float, list[Any]]]) -> list[Any]:
         """Return what the blocks give, in their order, and keep what the next step needs to know of this one."""
