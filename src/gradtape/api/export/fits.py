@@ -196,7 +196,7 @@ class Fitter:
             That of floats: what formulas make of them is rounded to it.
         """
         if not isinstance(column[0], float):
-            return self.whole(column)  # type: ignore[arg-type]
+            return self.whole(column)  # type: ignore[arg-type] # all are whole, as the first one is
         key = (dtype, *column)
         if key not in self._known:
             self._known[key] = self._polynomial(column) or self._real(column, dtype)

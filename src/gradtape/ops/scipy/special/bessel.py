@@ -164,9 +164,7 @@ yve: Elementwise = special(
 def _ive_in_order(v: Value, x: Value) -> Value:
     """For negative orders by ``I(-v) = I(v) + 2 / pi sin(pi v) K(v)``."""
     negative = less(v, 0.0)
-    size = where(
-        negative, -v, v
-    )  # not the absolute value: at 0 the second derivative is that of positive orders
+    size = where(negative, -v, v)  # the absolute value has no slope at 0, where that of positive orders holds
     turn = math.pi * size
     decaying = cos(turn) * kve(size, x) + sin(turn) * kve_in_order(size, x) / math.pi
     slope = ive_in_order(size, x)

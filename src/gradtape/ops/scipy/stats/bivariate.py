@@ -22,7 +22,7 @@ from gradtape.ops.scipy.special.distributions.normal import ndtr
 def _evaluate(x: NDArray, y: NDArray, r: NDArray) -> NDArray:
     import scipy.stats  # late: compiled programs without such calls do without it
 
-    routines: Any = scipy.stats._qmvnt  # type: ignore[attr-defined]
+    routines: Any = scipy.stats._qmvnt  # type: ignore[attr-defined] # private, and not in the stubs
     return np.asarray(routines._bvnu(float(x), float(y), float(r)), x.dtype)
 
 
