@@ -214,7 +214,15 @@ class UnsupportedCodeError(GradtapeError, TypeError):
 
 
 class ConcretizationError(GradtapeError, TypeError):
-    """A traced value was asked for its number inside a jitted function."""
+    """A traced value was asked for its number inside a jitted function.
+
+    Attributes
+    ----------
+    op_by_op : bool
+        Whether the call of the jitted function runs op by op instead, in which the error does not occur.
+    """
+
+    op_by_op = False
 
 
 class InPlaceError(GradtapeError, ValueError):

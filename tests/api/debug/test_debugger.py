@@ -165,18 +165,194 @@ def test_machine_code_answers_again_afterwards() -> None:
     assert np.array_equal(doubled(PAIR), 2 * PAIR)
 
 
-def test_identifying_inside_a_compiled_function() -> None:
+def identifying(debugger: Any, x: Any) -> Any:
+    y = np.tanh(x)
+    return np.sum(2 * debugger.identify_gradient(y, name="t") ** 2 + 5 * y)
+
+
+def watching(debugger: Any, x: Any) -> Any:
+    y = gt.name(np.tanh(x), "t")
+    debugger.watch_gradients_by_tensors(None, y)
+    return np.sum(2 * y**2 + 5 * y)
+
+
+def watching_names(debugger: Any, x: Any) -> Any:
+    y = gt.name(np.tanh(x), "t")
+    debugger.watch_gradients_by_tensor_names(None, "t")
+    return np.sum(2 * y**2 + 5 * y)
+
+
+def gradient_at(loss: Any, x: Any) -> Any:
+    """The gradient at `t` in one of these functions."""
+    return 4 * np.tanh(x) + (0 if loss is identifying else 5)
+
+
+def slope_of(x: Any) -> Any:
+    return (4 * np.tanh(x) + 5) * (1 - np.tanh(x) ** 2)
+
+
+LOSSES = [identifying, watching, watching_names]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        gt.grad,
+        lambda loss: gt.jit(gt.grad(loss)),
+        lambda loss: gt.grad(gt.jit(loss)),
+        lambda loss: lambda x: gt.vjp(loss, x)[1](1.0)[0],
+        lambda loss: lambda x: gt.value_and_grad(loss)(x)[1],
+        lambda loss: gt.jit(lambda x: gt.gradients(loss(x), x)[0]),
+        lambda loss: gt.grad(lambda x: gt.checkpoint(loss)(x)),
+    ],
+    ids=["grad", "jit of grad", "grad of jit", "vjp", "value_and_grad", "gradients", "checkpoint"],
+)
+def test_a_debugger_from_outside_in_a_compiled_function(loss: Any, wrap: Any) -> None:
+    debugger = GradientsDebugger()
+    slope = wrap(lambda x: loss(debugger, x))
+    for x in (PAIR, 2 * PAIR, 3 * PAIR):
+        assert np.allclose(slope(x), slope_of(x))
+        assert np.allclose(debugger.gradient_tensor("t"), gradient_at(loss, x))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_debugger_of_a_compiled_function_is_compiled(loss: Any) -> None:
+    @gt.jit
+    def both(x: Any) -> Any:
+        debugger = GradientsDebugger()
+        slope = gt.gradients(loss(debugger, x), x)[0]
+        return slope, debugger.gradient_tensor("t"), debugger.gradient_tensors()["t"]
+
+    for x in (PAIR, 2 * PAIR, 3 * PAIR):
+        slope, kept, same = both(x)
+        assert np.allclose(slope, slope_of(x))
+        assert np.allclose(kept, gradient_at(loss, x)) and np.array_equal(kept, same)
+    assert both.entry != 0 and both.site.traces == 1
+    batch = np.linspace(0.1, 0.9, 6).reshape(3, 2)
+    slopes, kept, _ = gt.vmap(both)(batch)
+    assert np.allclose(slopes, slope_of(batch)) and np.allclose(kept, gradient_at(loss, batch))
+    curvature = gt.grad(lambda x: np.sum(both(x)[1]))(PAIR)
+    assert np.allclose(curvature, 4 * (1 - np.tanh(PAIR) ** 2))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_debugger_on_a_tape_in_a_compiled_function(loss: Any) -> None:
+    @gt.jit
+    def both(x: Any) -> Any:
+        with gt.GradientTape() as tape, GradientsDebugger() as debugger:
+            tape.watch(x)
+            y = loss(debugger, x)
+            slope = tape.gradient(y, x)
+        return slope, debugger.gradient_tensor("t")
+
+    slope, kept = both(PAIR)
+    assert np.allclose(slope, slope_of(PAIR)) and np.allclose(kept, gradient_at(loss, PAIR))
+    assert both.entry != 0
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_debugger_that_outlives_its_trace_has_numbers(loss: Any) -> None:
+    kept: list[Any] = []
+
+    @gt.grad
+    def slope(x: Any) -> Any:
+        kept.append(GradientsDebugger())
+        return loss(kept[-1], x)
+
+    for count in (1, 2):
+        assert np.allclose(slope(PAIR), slope_of(PAIR))
+        assert len(kept) == count
+        assert np.allclose(kept[-1].gradient_tensor("t").numpy(), gradient_at(loss, PAIR))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_side_effects_of_functions_with_debuggers_happen_once(loss: Any) -> None:
+    debugger, log = GradientsDebugger(), []
+
+    def logged(x: Any) -> Any:
+        log.append("called")
+        return loss(debugger, x)
+
+    slope = gt.grad(logged)
+    for count in (1, 2, 3):
+        slope(PAIR)
+        assert len(log) == count
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("jitted", [False, True], ids=["", "jit"])
+def test_gradients_inside_a_mapped_function(loss: Any, jitted: bool) -> None:
+    debugger = GradientsDebugger()
+    slopes = gt.vmap(gt.grad(lambda x: loss(debugger, x)))
+    batch = np.linspace(0.1, 0.9, 6).reshape(3, 2)
+    assert np.allclose((gt.jit(slopes) if jitted else slopes)(batch), slope_of(batch))
+    assert np.allclose(debugger.gradient_tensor("t"), gradient_at(loss, batch))
+    gt.vmap(gt.vmap(gt.grad(lambda x: loss(debugger, x))))(batch)
+    assert np.allclose(debugger.gradient_tensor("t"), gradient_at(loss, batch))
+
+
+def test_equal_gradients_of_all_mapped_elements_have_their_shape() -> None:
+    debugger = GradientsDebugger()
+    gt.vmap(gt.grad(lambda x: 3.0 * debugger.identify_gradient(x * x, name="y")))(PAIR)
+    assert np.array_equal(debugger.gradient_tensor("y"), [3.0, 3.0])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_gradients_of_a_mapped_function(loss: Any) -> None:
+    debugger = GradientsDebugger()
+    batch = np.linspace(0.1, 0.9, 6).reshape(3, 2)
+    slope = gt.grad(lambda x: np.sum(gt.vmap(lambda row: loss(debugger, row))(x)))
+    assert np.allclose(slope(batch), slope_of(batch))
+    assert np.allclose(debugger.gradient_tensor("t"), gradient_at(loss, batch))
+
+
+def test_a_compiled_function_with_a_debugger_is_refused_ahead_of_time() -> None:
+    debugger = GradientsDebugger()
+    slope = gt.grad(lambda x: identifying(debugger, x))
+    with pytest.raises(ConcretizationError, match="identify_gradient uses a debugger"):
+        slope.lower(PAIR)
+    assert np.allclose(slope(PAIR), slope_of(PAIR))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda debugger, x: debugger.gradient_tensor("t"),
+        lambda debugger, x: debugger.gradient_tensors()["t"],
+        lambda debugger, x: gt.debug.gradient_values_from_dump(debugger, "t")[0],
+    ],
+)
+def test_reads_of_a_debugger_are_not_frozen_in_a_trace(read: Any) -> None:
+    debugger = GradientsDebugger()
+    slope = gt.grad(lambda x: identifying(debugger, x))
+    scaled = gt.jit(lambda x: x * read(debugger, x))
+    for x in (PAIR, 2 * PAIR):
+        slope(x)
+        assert np.allclose(scaled(x), x * gradient_at(identifying, x))
+
+
+def test_numbers_of_gradients_inside_a_compiled_function() -> None:
+    @gt.jit
+    def numbers(x: Any) -> Any:
+        debugger = GradientsDebugger()
+        gt.gradients(identifying(debugger, x), x)
+        return gt.debug.gradient_values_from_dump(debugger, "t")[0]
+
+    assert np.allclose(numbers(PAIR), gradient_at(identifying, PAIR))
+
+
+def test_registering_in_a_compiled_function_happens_at_each_call() -> None:
     debugger = GradientsDebugger()
 
-    def loss(x: Any) -> Any:
-        return np.sum(debugger.identify_gradient(np.tanh(x), name="t") ** 2)
+    @gt.jit
+    def doubled(x: Any) -> Any:
+        debugger.register_gradient_tensor("x", x)
+        return x * 2.0
 
-    slope = gt.grad(loss)
-    with pytest.raises(ConcretizationError, match="with debugger"):
-        slope(PAIR)
-    with debugger:
-        slope(PAIR)
-    assert np.allclose(debugger.gradient_tensor("t"), 2 * np.tanh(PAIR))
+    for x in (PAIR, 2 * PAIR):
+        doubled(x)
+        assert np.array_equal(debugger.gradient_tensor("x"), x)
 
 
 def test_values_of_one_name_are_numbered_in_order() -> None:
@@ -490,10 +666,60 @@ def test_variables_are_identified() -> None:
     assert np.array_equal(debugger.gradient_tensor(w).numpy(), 2 * PAIR)
 
 
-def test_identifying_in_a_body_says_what_to_do() -> None:
-    debugger = GradientsDebugger()
-    with pytest.raises(ConcretizationError, match=r"gt\.name\(x, .hidden.\)"):
-        gt.scan(lambda c, x: (debugger.identify_gradient(c), None), 0.0, PAIR)
+BODIES: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
+    "scan": (
+        lambda watch, x: gt.scan(lambda c, v: (watch(c * v) * 2.0, None), x[0], x)[0],
+        [8.0, 2.0],
+    ),
+    "fori_loop": (lambda watch, x: gt.fori_loop(0, 3, lambda i, c: watch(c * x[1]), x[0]), [4.0, 2.0, 1.0]),
+    "cond": (lambda watch, x: gt.cond(x[0] > 0, lambda: np.sum(watch(x * x)), lambda: x[1]), [1.0]),
+}
+
+
+@pytest.mark.parametrize("way", ["identify", "watch"])
+@pytest.mark.parametrize("jitted", [False, True], ids=["from outside", "made inside"])
+@pytest.mark.parametrize("body", BODIES)
+def test_identifying_and_watching_in_a_body(way: str, jitted: bool, body: str) -> None:
+    function, expected = BODIES[body]
+
+    def loss(debugger: Any, x: Any) -> Any:
+        def watch(y: Any) -> Any:
+            if way == "identify":
+                return debugger.identify_gradient(y, name="y")
+            gt.name(y, "y")
+            debugger.watch_gradients_by_tensors(y)
+            return y
+
+        return function(watch, x)
+
+    def made_inside(x: Any) -> Any:
+        debugger = GradientsDebugger()
+        gt.gradients(loss(debugger, x), x)
+        return debugger.gradient_tensors()
+
+    x = np.array([0.5, 2.0])
+    outside = GradientsDebugger()
+    if jitted:
+        found = gt.jit(made_inside)(x)
+    else:
+        gt.grad(lambda x: loss(outside, x))(x)
+        found = outside.gradient_tensors()
+    assert list(found) == ["y", "y_1", "y_2"][: len(expected)]
+    assert [float(np.ravel(g)[0]) for g in found.values()] == expected
+
+
+def test_a_debugger_made_in_a_body() -> None:
+    @gt.jit
+    def recurrent(x: Any) -> Any:
+        def body(c: Any, v: Any) -> Any:
+            debugger = GradientsDebugger()
+            y = debugger.identify_gradient(c * v, name="y")
+            return debugger.gradient_tensor("y") if gt.gradients(y * y, c) else c, y
+
+        return gt.scan(body, x[0], x)
+
+    last, ys = recurrent(np.array([1.0, 2.0]))
+    assert last == 8.0 and np.array_equal(ys, [1.0, 4.0])
 
 
 def test_traces_take_no_notice_of_debuggers() -> None:

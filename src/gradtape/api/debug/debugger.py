@@ -21,13 +21,14 @@ from gradtape.api.transforms.jit import running_recorded
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, UnknownGradientError
 from gradtape.ir.body import bodies_of
 from gradtape.ir.builder import at, emit, here
-from gradtape.ir.graph import Node, Value
+from gradtape.ir.graph import Node, TraceTag, Value
 from gradtape.kinds.control import Custom
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.guards import abstract_of, trace_of
+from gradtape.trace.jit.guards import Mapped, Trace, abstract_of, mapped_by
+from gradtape.trace.source.contexts import bodies_around, compiled_trace, contexts
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.transforms.observers import OBSERVERS, Observer, Sweep
@@ -58,9 +59,10 @@ class GradientsDebugger(Observer):
     `identify_gradient` returns a copy of the value; the gradient at the copy is the sum over the paths through the copy.
 
     A debugger observes the gradients of tapes as long as it is alive, except while another one is entered. If it is entered
-    (``with debugger:``), it observes compiled functions as well: these run op by op until the block ends. Loops with watched names
-    inside run again for it, iteration by iteration. Jacobians of more than one row have no single gradient at a value, and are not
-    observed. The interface is that of TensorFlow's debugger of the same name.
+    (``with debugger:``), it observes compiled functions as well: these run op by op until the block ends. A compiled function that calls
+    methods of a debugger runs op by op, unless it made the debugger itself: then the gradients are part of the compiled program. Loops with
+    watched names inside run again for it, iteration by iteration. Jacobians of more than one row have no single gradient at a value, and
+    are not observed. The interface is that of TensorFlow's debugger of the same name.
 
     Examples
     --------
@@ -83,6 +85,7 @@ class GradientsDebugger(Observer):
         self._stack = ExitStack()
         self._watched: WeakKeyDictionary[Value, str] = WeakKeyDictionary()
         self._identified: WeakKeyDictionary[Value, str] = WeakKeyDictionary()
+        self._names_inside: set[str] = set()
         self._variables: dict[int, tuple[weakref.ref[Variable], str]] = {}
         self._patterns: list[re.Pattern[str]] = []
         self._gradients: dict[str, Array] = {}
@@ -90,6 +93,10 @@ class GradientsDebugger(Observer):
         self._sweeps = 0
         self._kept_in: dict[str, int] = {}
         self._kept_as: WeakKeyDictionary[Value, tuple[str, int]] = WeakKeyDictionary()
+        self._home = compiled_trace()
+        self._homes = {context for context in contexts.stack if isinstance(context, Trace)}
+        if self._home is not None:
+            self._home.temporary.append(weakref.ref(self))
         OBSERVERS.add(self)
 
     @property
@@ -107,6 +114,7 @@ class GradientsDebugger(Observer):
         return f"<GradientsDebugger: {state}, gradients of {', '.join(self._gradients) or 'nothing yet'}>"
 
     def __enter__(self) -> GradientsDebugger:
+        self._check_is_local("with debugger:")
         OBSERVERS.add(self)
         self._stack.enter_context(running_recorded())
         self._entered += 1
@@ -154,24 +162,9 @@ class GradientsDebugger(Observer):
         >>> debugger.gradient_tensor("y")
         Array(2.)
         """
-        value = as_handle(input_tensor, "identify_gradient").value
         here.site = user_site()
-        abstract = abstract_of(value)
-        if abstract is not None:
-            raise ConcretizationError(
-                f"identify_gradient in {abstract.described}",
-                where=here.site,
-                why=f"no single gradient arrives there: {abstract.why}",
-                remedy='identify what goes in or what comes out; or name the value, gt.name(x, "hidden"), and watch the name: '
-                "its gradient is kept for each iteration",
-            )
-        if trace_of(value) is not None:
-            raise ConcretizationError(
-                "identify_gradient in a jitted function that is being compiled",
-                where=here.site,
-                why="machine code keeps no gradients on the way",
-                remedy="call the compiled function inside `with debugger:`; it then runs op by op",
-            )
+        self._check_is_local("identify_gradient")
+        value = as_handle(input_tensor, "identify_gradient").value
         if value in self._identified:
             raise ArgumentError(
                 f"this debugger has identified the value already, as {self._identified[value]!r}",
@@ -184,6 +177,7 @@ class GradientsDebugger(Observer):
         copy.name = chosen
         self._identified[value] = chosen
         self._watched[copy] = chosen
+        self._watch_copies(copy, chosen)
         return Array(copy)
 
     def watch_gradients_by_tensors(self, graph: Any = _MISSING, tensors: Any = _MISSING) -> GradientsDebugger:
@@ -201,6 +195,7 @@ class GradientsDebugger(Observer):
         GradientsDebugger
             Itself.
         """
+        self._check_is_local("watch_gradients_by_tensors")
         graph, tensors = _graph_and(graph, tensors, "watch_gradients_by_tensors", "tensors")
         handles = [as_handle(x, "watch_gradients_by_tensors") for x in flatten_with_none(tensors)[0]]
         self._take_graph(graph)
@@ -209,8 +204,15 @@ class GradientsDebugger(Observer):
                 name = handle.name or self._free_name("variable")
                 self._variables.setdefault(handle.serial, (weakref.ref(handle), name))
             elif handle.value not in self._watched:
-                self._watched[handle.value] = self._default_name(handle.value)
+                chosen = self._watched[handle.value] = self._default_name(handle.value)
+                self._watch_copies(handle.value, chosen)
         return self
+
+    def _watch_copies(self, value: Value, name: str) -> None:
+        """Watch the copies of a value that are differentiated in its place: those of iterations, or of all mapped elements."""
+        if abstract_of(value) is not None or bodies_around():
+            value.name = name
+            self._names_inside.add(name)
 
     def watch_gradients_by_tensor_names(
         self, graph: Any = _MISSING, tensor_name_regex: Any = _MISSING
@@ -235,6 +237,7 @@ class GradientsDebugger(Observer):
         Several values of one name in one gradient are kept as ``name``, ``name_1``, ``name_2``, in the order of their computation. So
         are those of the iterations of a `gradtape.scan` or another loop.
         """
+        self._check_is_local("watch_gradients_by_tensor_names")
         graph, tensor_name_regex = _graph_and(
             graph, tensor_name_regex, "watch_gradients_by_tensor_names", "tensor_name_regex"
         )
@@ -285,6 +288,7 @@ class GradientsDebugger(Observer):
 
     def _key_of(self, x_tensor: Any, caller: str) -> str:
         """Return the name of the gradient at a value; raise an error where there is none."""
+        self._check_is_local(caller)
         if isinstance(x_tensor, Variable):
             watched = self._variables.get(x_tensor.serial)
             names = [name for value in x_tensor.reads() if (name := self._name_of(value))]
@@ -313,6 +317,7 @@ class GradientsDebugger(Observer):
 
     def gradient_tensors(self) -> dict[str, Array]:
         """Return all gradients by name: of each name the last one."""
+        self._check_is_local("gradient_tensors")
         return dict(self._gradients)
 
     def register_gradient_tensor(self, x_tensor_name: str, gradient_tensor: Any) -> None:
@@ -325,6 +330,8 @@ class GradientsDebugger(Observer):
         gradient_tensor : Array
             The gradient that `gradient_tensor` is to return.
         """
+        if compiled_trace() is not None:  # which other debuggers are alive may differ in the next call
+            raise _op_by_op("register_gradient_tensor")
         checked_name(x_tensor_name, "register_gradient_tensor")
         value = as_handle(gradient_tensor, "register_gradient_tensor").value
         if self._entered or list(debuggers()) == [self]:
@@ -334,41 +341,80 @@ class GradientsDebugger(Observer):
         """Keep the gradients of a sweep at watched values."""
         if not self._listens() or (self._y is not None and self._y not in sweep.targets):
             return
-        if any(trace_of(cotangent.value) is not None for _, cotangent in sweep.arrived()):
+        traces = {tag for _, cotangent in sweep.arrived() for tag in cotangent.value.tags if _records(tag)}
+        if any(tag not in self._homes and not isinstance(tag, Mapped) for tag in traces):
             return
         self._sweeps += 1
         reads = self._reads()
+        found: dict[str, Array] = {}
         sums: dict[str, Array] = {}
+        values: dict[str, Array] = {}
         taken: dict[str, int] = {}
         inside: list[Value] = []
         groups: dict[str, list[str]] = {}
-        for arrival in arrivals(sweep, self._is_watched_inside):
+        for arrival in arrivals(sweep, self._unrolls):
             value, cotangent = arrival.value, arrival.cotangent
             if value in reads:
                 name, gradient = reads[value], _kept(value, cotangent)
                 sums[name] = sums[name] + gradient if name in sums else gradient
+                values[name] = Array(value)
             elif (watched := self._wanted(value)) is not None:
                 count = taken[watched] = taken.get(watched, -1) + 1
                 name = f"{watched}_{count}" if count else watched
-                kept = self._keep(value, name, cotangent)
+                found[name], values[name] = _kept(value, cotangent), Array(value)
+                self._note_kept(value, name)
                 groups.setdefault(watched, []).append(name)
                 if arrival.iterations:
-                    inside.append(kept.value)
+                    inside.append(found[name].value)
         compute_op_by_op(
             inside
         )  # so that unrolled iterations are not compiled with the values that are read next
-        self._gradients.update(sums)
-        self._groups.update(groups)
+        self._take({**found, **sums}, values, groups)
 
-    def _keep(self, value: Value, name: str, cotangent: Cotangent) -> Array:
-        kept = self._gradients[name] = _kept(value, cotangent)
+    def _take(self, found: dict[str, Array], values: dict[str, Array], groups: dict[str, list[str]]) -> None:
+        """Keep gradients; those of one element of a mapped axis until those of all elements are known."""
+        self._gradients.update(found)
+        self._groups.update(groups)
+        singles = [*found.values(), *[values[name] for name in found]]
+        mapped = [tag for array in singles if (tag := mapped_by(array.value)) is not None]
+        if not mapped:
+            return
+
+        def take_all(wholes: list[Value]) -> None:
+            arrays = list(map(Array, wholes))
+            whole_values = dict(zip(found, arrays[len(found) :], strict=True))
+            gradients: dict[str, Any] = {
+                name: array
+                if array.ndim >= whole_values[name].ndim
+                else np.broadcast_to(array, whole_values[name].shape)
+                for name, array in zip(found, arrays[: len(found)], strict=True)
+            }
+            self._take(gradients, whole_values, groups)
+
+        innermost = max(mapped, key=lambda tag: tag.depth)
+        innermost.deferred.append(([array.value for array in singles], take_all))
+
+    def _note_kept(self, value: Value, name: str) -> None:
         self._kept_in[name] = self._sweeps
         self._kept_as[value] = name, self._sweeps
         if value.node is not None and value.node.op is identity:
             (original,) = value.node.inputs
             if original in self._identified and original not in self._watched:
                 self._kept_as[original] = name, self._sweeps
-        return kept
+
+    def _unrolls(self, node: Node) -> bool:
+        """Return whether a loop or branch runs again for its gradients inside; in a trace there are no numbers for that."""
+        if not self._is_watched_inside(node):
+            return False
+        if self._home is not None and any(self._home in operand.tags for operand in node.inputs):
+            raise _op_by_op("a gradient in a loop or branch")
+        return True
+
+    def _check_is_local(self, caller: str) -> None:
+        """Have the jitted function that is being traced run op by op, unless this debugger is its own."""
+        trace = compiled_trace()
+        if trace is not None and trace is not self._home:
+            raise _op_by_op(caller)
 
     def _name_of(self, value: Value) -> str:
         """Return the name of the gradient of a value; empty where a later gradient has replaced it."""
@@ -393,6 +439,8 @@ class GradientsDebugger(Observer):
         if value in self._watched:
             return self._watched[value]
         name = value.name
+        if name in self._names_inside:
+            return name
         if name is not None and any(
             pattern.match(spelling) for pattern in self._patterns for spelling in (name, f"{name}:0")
         ):
@@ -434,6 +482,22 @@ class GradientsDebugger(Observer):
                 remedy="make a debugger per graph, or pass None",
             )
         self._graph = graph
+
+
+def _op_by_op(caller: str) -> ConcretizationError:
+    """Return the error by which a jitted function stops being traced and runs op by op; shown where a trace is all that is wanted."""
+    error = ConcretizationError(
+        f"{caller} uses a debugger in a jitted function that is being compiled",
+        where=user_site(3),
+        why="machine code keeps no gradients at intermediate values",
+        remedy="call the function instead of compiling it ahead of time: it then runs op by op",
+    )
+    error.op_by_op = True
+    return error
+
+
+def _records(tag: TraceTag) -> bool:
+    return isinstance(tag, Trace) and tag.recording
 
 
 def _graph_and(graph: Any, watched: Any, caller: str, argument: str) -> tuple[Any, Any]:
@@ -507,6 +571,8 @@ def gradient_values_from_dump(grad_debugger: GradientsDebugger, x_tensor: Any, d
             where=user_site(),
             remedy="pass a gt.debug.GradientsDebugger",
         )
+    if compiled_trace() is not None:  # there are no numbers
+        raise _op_by_op("gradient_values_from_dump")
     if dump is None:
         dump = grad_debugger.gradient_tensors()
     if not isinstance(dump, Mapping):

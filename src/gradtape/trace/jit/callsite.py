@@ -189,6 +189,8 @@ class CallSite:
                 return self.run_recorded(call, keep_arrays=call.arrays)
             captures, hidden, generators = found
         try:
+            if captures.op_by_op:
+                return self.run_recorded(call, keep_arrays=call.arrays)
             if captures.may_draw and running_trace()[0] is not None:  # the trace repeats its draws
                 return self.run_recorded(call, keep_arrays=True)
             return self._answer(call, captures, hidden, generators)
@@ -206,6 +208,12 @@ class CallSite:
         try:
             return self._computed(call, captures, hidden, generators)
         except OutcomeFailed:
+            return self.run_recorded(call, keep_arrays=call.arrays)
+        except ConcretizationError as error:
+            if not error.op_by_op:
+                raise
+            captures.op_by_op = True
+            self._note("limit", f"{error.what}: its calls run op by op", site=error.where)
             return self.run_recorded(call, keep_arrays=call.arrays)
         except LeakedValueError:
             if not contexts.rules:
@@ -508,7 +516,7 @@ class CallSite:
 
     def _reason_to_translate(self, error: BaseException) -> str | None:
         """Return why functions are to be translated, if an error that ended a trace says so."""
-        if self.translates is not None or config.loops == "trace":
+        if self.translates is not None or config.loops == "trace" or _runs_op_by_op(error):
             return None
         if isinstance(error, TranslationWanted):
             return error.reason
@@ -534,6 +542,7 @@ class CallSite:
         except BaseException as error:
             again = (
                 isinstance(error, OutcomeFailed)
+                or _runs_op_by_op(error)
                 or _may_retry(error, captures)
                 or self._reason_to_translate(error) is not None
             )
@@ -578,6 +587,8 @@ class CallSite:
         with inside(trace, Scope()), collector_paused(), traced, profiled, looked_at, inner:
             try:
                 specialisation = self._specialise(call, walk, copy, leaves)
+                if any_alive(trace.temporary):
+                    raise _outlives(self.name)
                 made = variables_made(trace)
             finally:
                 trace.finish()
@@ -785,6 +796,8 @@ def _may_retry(error: BaseException, captures: CaptureSet) -> bool:
     """
     if not isinstance(error, Exception) or not captures.substitutes or not captures.inputs:
         return False
+    if _runs_op_by_op(error):
+        return False
     if isinstance(error, GradtapeError | TypeError | ValueError | AssertionError | AttributeError):
         return True
     last = error.__traceback__
@@ -793,6 +806,21 @@ def _may_retry(error: BaseException, captures: CaptureSet) -> bool:
     if last is None or not is_user_file(last.tb_frame.f_code.co_filename):
         return True
     return not raises_explicitly(last)
+
+
+def _runs_op_by_op(error: BaseException) -> bool:
+    return isinstance(error, ConcretizationError) and error.op_by_op
+
+
+def _outlives(name: str) -> ConcretizationError:
+    error = ConcretizationError(
+        f"{name} keeps a debugger that it makes",
+        where=user_site(),
+        why="the gradients of a compiled function have no numbers while it is traced",
+        remedy="return debugger.gradient_tensors(), or call the function inside `with debugger:`",
+    )
+    error.op_by_op = True
+    return error
 
 
 def _is_traced(leaves: list[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,8 @@ class Trace(TraceTag):
         What became of functions that were to be translated.
     draws : Draws or None
         The calls of random number generators, in the trace of a jitted function.
+    temporary : list of weakref.ref
+        Objects that the function made and that hold traced values: they must not outlive the trace.
     """
 
     __slots__ = (
@@ -66,6 +69,7 @@ class Trace(TraceTag):
         "pinned",
         "remedy",
         "sites",
+        "temporary",
         "translates",
         "translations",
         "ways",
@@ -90,6 +94,7 @@ class Trace(TraceTag):
         self.declined: list[Declined] = []
         self.contents: dict[int, Content] = {}
         self.draws: Any = None
+        self.temporary: list[weakref.ref[Any]] = []
         self._seen: dict[Value, int] = {}
 
     def guard(self, value: Value, expected: int, site: Any) -> int:

@@ -354,6 +354,8 @@ class CaptureSet:
         Whether arrays and numbers become hidden inputs; else everything is checked by value.
     in_python : bool
         Whether calls that belong to a recording run the function itself: as a trace, it is an error.
+    op_by_op : bool
+        Whether all calls run the function itself, for a debugger that it uses.
     """
 
     __slots__ = (
@@ -362,6 +364,7 @@ class CaptureSet:
         "in_python",
         "inputs",
         "may_draw",
+        "op_by_op",
         "steps",
         "substitutes",
         "tree",
@@ -371,7 +374,7 @@ class CaptureSet:
     def __init__(self, walk: CaptureWalk, copy: Any, leaves: list[Any]) -> None:
         self.substitutes = walk.substitutes
         self.tree = GuardTree()
-        self.in_python = False
+        self.in_python = self.op_by_op = False
         self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
         self.take(walk, copy, leaves)
 

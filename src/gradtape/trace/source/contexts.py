@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradtape.ir.graph import TraceTag, Value
-from gradtape.trace.jit.guards import InBody, Trace, trace_of
+from gradtape.trace.jit.guards import Abstract, InBody, Trace, trace_of
 from gradtape.trace.patching import recorders
 from gradtape.trace.variables.content import Content
 
@@ -192,6 +192,13 @@ def scopes() -> list[Scope]:
 def running_trace() -> tuple[Trace | None, int]:
     """Return the innermost trace of this thread, and the number of contexts around it."""
     return trace_below(len(contexts.stack))
+
+
+def compiled_trace() -> Trace | None:
+    """Return the innermost trace of a jitted function on this thread; bodies of loops and mapped functions are parts of one."""
+    return next(
+        (c for c in reversed(contexts.stack) if isinstance(c, Trace) and not isinstance(c, Abstract)), None
+    )
 
 
 def trace_below(depth: int) -> tuple[Trace | None, int]:
