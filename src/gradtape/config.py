@@ -83,6 +83,15 @@ def _compile_when(name: str) -> None:
         raise ValueError
 
 
+def _memory_share(part: int) -> int:
+    """Return so many bytes that there are `part` such shares in the machine's memory; at least 256 MB."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows
+        total = 0
+    return max(2**28, total // part)
+
+
 _SETTINGS: Final[Mapping[str, _Setting]] = {
     "jit": _Setting(True, "compile; when False everything runs on the NumPy interpreter"),
     "eager": _Setting(False, "compute each operation at once, for a debugger"),
@@ -145,7 +154,12 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "num_threads": _Setting(1, "threads that one kernel may use", minimum=1),
     "progress": _Setting(True, "show progress bars"),
     "full_traceback": _Setting(False, "keep the frames of gradtape itself in tracebacks"),
-    "result_pool": _Setting(2**28, "bytes of freed large results kept for the next call", minimum=0),
+    "memory_pool": _Setting(
+        _memory_share(8),
+        "bytes of freed results and scratch memory kept for the next call, in blocks of 256 KB and more; by default an eighth of the "
+        "machine's memory",
+        minimum=0,
+    ),
     "verify": _Setting(
         False, "check graphs and loops after every pass of the compiler, for finding its defects"
     ),
@@ -192,7 +206,7 @@ class Config:
     jacobian_memory: int
     num_threads: int
     progress: bool
-    result_pool: int
+    memory_pool: int
     verify: bool
     memory_cache: int
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradtape.lower.resident.memory import kept_bytes
 from gradtape.runtime.call import entry
 from gradtape.runtime.call.callable import FastCallable
 from gradtape.runtime.call.capi import supports_dtype
 from gradtape.runtime.call.convention import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
-from gradtape.runtime.call.entry import arena_bytes, bind, load, trim
+from gradtape.runtime.call.entry import bind, kept_workspaces, load, trim
 from gradtape.runtime.call.entry_ir import add_entry
 from gradtape.runtime.compile.engine import compile_object
 from tests.support.kernels import (
@@ -302,24 +303,36 @@ def stamping(size: int) -> Any:
     return native(STAMPS.replace("SIZE", str(size - 1)), Signature((), (ADDRESS,), 0, workspace=size))
 
 
-@pytest.mark.parametrize("size", [1, 8, 2048, 2049, 100_000])
+@pytest.mark.parametrize("size", [1, 8, 2048, 2049, 100_000, 1_000_000])
 def test_workspaces_are_aligned(size: int) -> None:
     assert stamping(size)() % 64 == 0
 
 
 def test_the_workspace_stays_until_it_is_trimmed() -> None:
     trim()
-    function = stamping(1_000_000)
+    function = stamping(100_000)
     first = function()
     assert function() == first
-    assert arena_bytes() == 1_000_000
+    assert kept_workspaces() == 100_000
     trim()
-    assert arena_bytes() == 0
+    assert kept_workspaces() == 0
     function()
-    assert arena_bytes() == 1_000_000
+    assert kept_workspaces() == 100_000
     del function
     gc.collect()
-    assert arena_bytes() == 0
+    assert kept_workspaces() == 0
+
+
+def test_large_workspaces_are_those_of_the_pool() -> None:
+    trim()
+    function, other = stamping(1_000_000), stamping(1_000_000)
+    page = function() // 4096
+    kept = kept_bytes()
+    assert other() // 4096 == page and kept == kept_bytes() >= 1_000_000
+    assert kept_workspaces() == 0
+    del function, other
+    gc.collect()
+    assert kept_bytes() == 0
 
 
 # Threads
@@ -371,7 +384,7 @@ def test_concurrent_calls_have_workspaces_of_their_own() -> None:
             assert function(100 * number + repeat) == 100 * number + repeat
 
     in_threads(work, 6)
-    assert arena_bytes() >= 4096
+    assert kept_workspaces() >= 4096
 
 
 @pytest.mark.skipif(os.name != "posix", reason="calls usleep")

@@ -17,7 +17,6 @@ from gradtape.ir.templates import placeholder, template_of
 from gradtape.ir.types import FLOAT64, aval
 from gradtape.kinds.registry import TRIALS
 from gradtape.runtime.compile.program import Program, tape_program
-from gradtape.runtime.memory import scratch
 from gradtape.trace.lazy import force
 from gradtape.trace.lazy.pending import live_arrays
 from tests.support.numpy_calls import TOLERANCE, Call, flatten, title
@@ -364,16 +363,6 @@ def test_a_node_is_put_together_once_and_keeps_its_place():
     first.node = None
     assert not first.is_made
     assert first.node is None
-
-
-def test_scratch_memory_is_shared_and_limited():
-    scratch.trim()
-    blocks = [scratch.take(1000) for _ in range(2 * scratch.MAX_FREE_BLOCKS)]
-    assert len({block.ctypes.data for block in blocks}) == len(blocks)
-    for block in blocks:
-        scratch.give_back(block)
-    again = [scratch.take(700) for _ in blocks]
-    assert sum(any(one is block for block in blocks) for one in again) == scratch.MAX_FREE_BLOCKS
 
 
 # What it costs

@@ -6,7 +6,7 @@ import pytest
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.allocation import plan_allocations
 from gradtape.lower.procedures.standalone import compile_procedure
-from gradtape.lower.resident.memory import held_bytes, trim_arenas
+from gradtape.lower.resident.memory import kept_bytes, trim_memory
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Allocate, For
@@ -58,9 +58,9 @@ def test_arrays_that_no_later_iteration_reads_are_freed_beside_others(keeps, wit
     assert (loops[-1] in plan.rewound) is not keeps
     inner = [s for s in walk(procedure.body) if isinstance(s, Allocate) and s.out.name == "inner"]
     assert not plan.in_scratch.intersection(inner)
-    trim_arenas()
+    trim_memory()
     (found,) = compile_procedure(procedure)(x)
     # the states of all iterations, and some arrays of one; a new chunk may be as large as all before
-    assert held_bytes() < (2 * TRIPS if keeps else 10) * 8 * N
+    assert kept_bytes() < (2 * TRIPS if keeps else 10) * 8 * N
     (expected,) = run_procedure(procedure, [x])
     assert found == pytest.approx(expected, rel=1e-12)

@@ -10,7 +10,7 @@ import pytest
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.standalone import ProcedureFailed, compile_procedure, procedure_module
-from gradtape.lower.resident.memory import trim_arenas
+from gradtape.lower.resident.memory import trim_memory
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.exponential import sin
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
@@ -366,7 +366,7 @@ def test_calls_at_the_same_time_have_memory_of_their_own():
 
     with ThreadPoolExecutor(24) as pool:  # more than arenas are kept
         assert all(pool.map(check, map(float, range(48))))
-    trim_arenas()
+    trim_memory()
     assert check(1.0)
 
 

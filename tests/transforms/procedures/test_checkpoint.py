@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.lower.resident.memory import held_bytes, trim_arenas
+from gradtape.lower.resident.memory import kept_bytes, trim_memory
 from gradtape.procedures.ir import For, Push
 from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
@@ -162,9 +162,9 @@ def test_memory_of_a_compiled_gradient(function, x, all_, some):
     for policy in (None, "sqrt"):
         with gt.config.override(reroll_checkpoint=policy):
             gradient(x, 0.2)
-            trim_arenas()
+            trim_memory()
             found[policy] = gradient(x, 0.2)
-            assert held_bytes() > all_ if policy is None else held_bytes() < some
+            assert kept_bytes() > all_ if policy is None else kept_bytes() < some
     for ours, theirs in zip(found[None], found["sqrt"], strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

@@ -1,7 +1,7 @@
-"""Stacks: memory that grows while a loop runs whose trip count is unknown, and that is kept for the next call.
+"""Stacks: memory that grows while a loop runs whose trip count is unknown.
 
-The block of a stack begins with its capacity in bytes. A kernel takes the blocks out of the module's table at its beginning and puts them
-back at its end; a second call at the same time finds none and allocates others.
+The block of a stack begins with its capacity in bytes. A kernel takes the blocks out of the module's table, or large ones out of the memory
+pool, at its beginning and puts them back at its end; a second call at the same time allocates others.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Final
 
 from gradtape.loops.ir import GrowStack, OpenStack, ReserveStack
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter, KernelModule
-
-RELEASE: Final = "python.PyMem_RawFree"
+from gradtape.lower.resident.memory import LARGE
 
 DRAIN: Final = "drain"
 """The function of a module that frees all blocks."""
@@ -58,7 +57,7 @@ def _set_pointer(
 
 def _make_room(function: FunctionEmitter, entry: str, count: str, size: int, first: bool) -> None:
     """Append instructions that grow a block to `count` entries of `size` bytes; the kernel ends where there is no memory."""
-    symbol = function.module.add_routine("grow_stack", head=HEAD)
+    symbol = function.module.add_routine("stacks", head=HEAD, large=LARGE)
     bytes_ = function.let(f"mul nsw i64 {count}, {size}")
     name = function.new_label()
     block = function.load("ptr", entry)
@@ -78,28 +77,29 @@ def _make_room(function: FunctionEmitter, entry: str, count: str, size: int, fir
 def add_stacks(module: KernelModule, kernel: str, program: str) -> None:
     """Add the kernel that passes the module's stacks to the function `program`, and the function that frees them."""
     count = len(module.stacks)
-    module.bind(RELEASE)
+    module.add_routine("stacks", head=HEAD, large=LARGE)
     module.declare(
-        f'declare void @"{RELEASE}"(ptr)', f"@stacks.kept = internal global [{count} x ptr] zeroinitializer"
+        f"@stacks.kept = internal global [{count} x ptr] zeroinitializer",
+        f"@stacks.usual = internal global [{count} x i64] zeroinitializer",
     )
     lend = [f"  %stacks = alloca [{count} x ptr]"]
     take_back, drain = [], []
     for k in range(count):
-        take = [
+        places = [
             f"  %kept{k} = getelementptr inbounds ptr, ptr @stacks.kept, i64 {k}",
-            f"  %block{k} = atomicrmw xchg ptr %kept{k}, ptr null acq_rel",
+            f"  %usual{k} = getelementptr inbounds i64, ptr @stacks.usual, i64 {k}",
         ]
         lend += [
-            *take,
+            *places,
+            f"  %block{k} = call ptr @lend_stack(ptr %kept{k}, ptr %usual{k})",
             f"  %lent{k} = getelementptr inbounds ptr, ptr %stacks, i64 {k}",
             f"  store ptr %block{k}, ptr %lent{k}",
         ]
         take_back += [
             f"  %after{k} = load ptr, ptr %lent{k}",
-            f"  %other{k} = atomicrmw xchg ptr %kept{k}, ptr %after{k} acq_rel",
-            f'  call void @"{RELEASE}"(ptr %other{k})',
+            f"  call void @return_stack(ptr %kept{k}, ptr %usual{k}, ptr %after{k})",
         ]
-        drain += [*take, f'  call void @"{RELEASE}"(ptr %block{k})']
+        drain += [*places, f"  call void @drain_stack(ptr %kept{k}, ptr %usual{k})"]
     parameters = "ptr noalias %inputs, ptr noalias %outputs, ptr noalias %workspace"
     call = f"  %status = call i32 @{program}(ptr %inputs, ptr %outputs, ptr %workspace, ptr %stacks)"
     kernel_lines = [f"define i32 @{kernel}({parameters}) nounwind {{", *lend, call, *take_back]

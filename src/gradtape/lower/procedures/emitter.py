@@ -14,7 +14,7 @@ from gradtape.lower.procedures.allocation import IN_FRAME, Allocations, plan_all
 from gradtape.lower.procedures.expressions import ScalarEmitter, exact_integers, free_sums
 from gradtape.lower.procedures.independence import independent_loops
 from gradtape.lower.procedures.poll import plan_polls
-from gradtape.lower.resident.memory import PREFIX
+from gradtape.lower.resident.memory import ARENA
 from gradtape.procedures.ir import (
     Apply,
     Check,
@@ -258,7 +258,7 @@ class ProcedureEmitter(ScalarEmitter):
 
     def arena_call(self, result: str, routine: str, *operands: str, facts: str = "") -> str:
         """Return the call of a routine of the arena, and declare it."""
-        symbol = f"{PREFIX}{routine}"
+        symbol = f"{ARENA}{routine}"
         self.module.bind(symbol)
         types = ", ".join([operand.split()[0] for operand in operands])
         self.module.declare(f'declare {result} @"{symbol}"({types}) nounwind')

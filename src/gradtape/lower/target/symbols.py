@@ -16,7 +16,7 @@ from gradtape.lower.resident.blas_threads import GET, SET, WANTED, blas_addresse
 from gradtape.lower.resident.callbacks import CALL_PYTHON, call_python_address
 from gradtape.lower.resident.errors import RAISED, raised_address
 from gradtape.lower.resident.interrupts import POLL, RAISE, poll_address, raise_address
-from gradtape.lower.resident.memory import PREFIX, arena_address
+from gradtape.lower.resident.memory import ARENA, POOL, memory_address
 from gradtape.lower.resident.threads import RUN_BLOCKS, run_blocks_address
 from gradtape.lower.target.extensions import compiled_module
 from gradtape.lower.target.host import python_function
@@ -46,8 +46,8 @@ def address_of(symbol: str) -> int:
         return call_python_address()
     if symbol == RUN_BLOCKS:
         return run_blocks_address()
-    if symbol.startswith(PREFIX):
-        return arena_address(symbol)
+    if symbol.startswith((ARENA, POOL)):
+        return memory_address(symbol)
     if symbol in (GET, SET, WANTED):
         return blas_addresses(compiled_module("scipy.linalg.cython_blas").__file__ or "")[symbol]
     if symbol.startswith(LOOPS):

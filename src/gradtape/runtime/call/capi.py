@@ -59,8 +59,13 @@ _NUMPY_FUNCTIONS: Final = {
 """Functions that a native entry calls, with their types in LLVM's notation; NumPy's with their indices into its C API table, which its
 ABI fixes."""
 
-_OTHER_FUNCTIONS: Final = {"allocate": "ptr (ptr, i64)", "raise": "ptr ()"}
-"""A type's own function that makes objects, and the routine of `gradtape.lower.resident.interrupts`."""
+_OTHER_FUNCTIONS: Final = {
+    "allocate": "ptr (ptr, i64)",
+    "raise": "ptr ()",
+    "pool_allocate": "ptr (i64)",
+    "pool_release": "void (ptr)",
+}
+"""A type's own function that makes objects, and routines of `gradtape.lower.resident`."""
 
 _OBJECTS: Final = {
     "PyComplex_Type": complex,

@@ -14,6 +14,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from gradtape.lower.resident.memory import LARGE
+
 __all__ = ["ArraySpec", "CallForm", "ScalarSpec", "Signature", "StaticSpec", "Structure"]
 
 ENTRY: Final = "entry"
@@ -31,7 +33,8 @@ CONSTANT_WORD: Final = 2
 """Words of the state: scratch memory, calls under way, then the addresses of captured arrays and of static arguments."""
 
 STACK_WORKSPACE: Final = 2048
-"""Workspaces up to this many bytes are on the stack, larger ones stay from call to call."""
+"""Workspaces up to this many bytes are on the stack. Larger ones stay with the function from call to call, and large ones come from the
+memory pool, which all functions share."""
 
 Structure: TypeAlias = "int | tuple[Structure, ...] | list[Structure] | None"
 """How outputs are handed back: the number of an output, or tuples and lists of such, or None."""
@@ -137,11 +140,16 @@ class Signature(CallForm):
 
     @property
     def keeps_workspace(self) -> bool:
-        """Whether the workspace is memory that stays from call to call, rather than the stack's.
+        """Whether the function keeps its workspace between calls: it is too large for the stack, and too small for the memory pool.
 
         Examples
         --------
-        >>> Signature((), (), None, workspace=64).keeps_workspace, Signature((), (), None, workspace=2**20).keeps_workspace
-        (False, True)
+        >>> [Signature((), (), None, workspace=size).keeps_workspace for size in (64, 2**14, 2**20)]
+        [False, True, False]
         """
-        return self.workspace > STACK_WORKSPACE
+        return STACK_WORKSPACE < self.workspace < LARGE
+
+    @property
+    def pools_workspace(self) -> bool:
+        """Whether each call takes its workspace from the memory pool."""
+        return self.workspace >= LARGE

@@ -1,8 +1,8 @@
 """Native functions: loaded machine code, bound to a fallback and to captured arrays.
 
 One loaded module may be bound many times. What differs between two bindings, the addresses of the
-captured arrays among it, is in a block of words that belongs to the binding; so is the scratch memory,
-which stays from call to call, because fresh memory costs a page fault for every 4 KB.
+captured arrays among it, is in a block of words that belongs to the binding; so is the address of its scratch memory,
+which stays from call to call, because fresh memory costs a page fault for every 4 KB. Large scratch memory comes from the memory pool.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gradtape.locks import Rank, new_lock
 from gradtape.lower.llvm.writer import KERNEL
-from gradtape.lower.resident.memory import trim_arenas
+from gradtape.lower.resident.memory import POOL, forget, memory_address, trim_memory
 from gradtape.runtime.call.callable import NativeHead, vectorcalled
 from gradtape.runtime.call.capi import addresses, array_type
 from gradtape.runtime.call.convention import (
@@ -31,9 +31,9 @@ from gradtape.runtime.call.convention import (
     Signature,
 )
 from gradtape.runtime.compile.loader import LoadedModule, drain_all
-from gradtape.runtime.memory.result_pool import is_pooled, result_handler, trim_results
+from gradtape.runtime.memory.pool import is_pooled, result_handler
 
-__all__ = ["NativeFunction", "arena_bytes", "bind", "load", "trim"]
+__all__ = ["NativeFunction", "bind", "kept_workspaces", "load", "trim"]
 
 _DRAIN = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 _FREE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("PyMem_RawFree", ctypes.pythonapi))
@@ -46,7 +46,7 @@ class _Resources:
     words: Any
     loaded: LoadedModule
     drain: Callable[[int], None] | None
-    arena: int
+    workspace: int
     kept: tuple[object, ...]
 
     def drop_workspace(self) -> None:
@@ -55,6 +55,7 @@ class _Resources:
 
     def free_workspace(self) -> None:
         """Free the workspace of a binding that is never called again; the cycle collector may have unmapped the machine code before."""
+        forget(self.workspace)
         block = self.words[WORKSPACE_WORD]
         self.words[WORKSPACE_WORD] = None
         _FREE(block)
@@ -100,6 +101,8 @@ def load(
     named = {f"gt.{name}": address for name, address in found.items()} | dict(imports or {})
     if any(is_pooled(spec) for spec in signature.outputs):
         named["gt.result_handler"] = id(result_handler())
+    if signature.pools_workspace:
+        named |= {f"gt.pool_{name}": memory_address(f"{POOL}{name}") for name in ("allocate", "release")}
     exports = (ENTRY, ENTRY_DRAIN) if signature.keeps_workspace else (ENTRY,)
     return LoadedModule(object_code, KERNEL, exports=exports, imports=named, drain=drain, needs=needs)
 
@@ -240,27 +243,26 @@ def _free_resources() -> None:
             resources.free_workspace()
 
 
-def arena_bytes() -> int:
-    """Bytes of scratch memory that compiled functions keep for their next call.
+def kept_workspaces() -> int:
+    """Bytes of the workspaces that compiled functions keep for their next call; those in the memory pool do not count.
 
     Examples
     --------
-    >>> arena_bytes() >= 0
+    >>> kept_workspaces() >= 0
     True
     """
     with _lock:
         living = [native._resources for native in _living]
-    return sum(resources.arena for resources in living if resources.words[WORKSPACE_WORD])
+    return sum(resources.workspace for resources in living if resources.words[WORKSPACE_WORD])
 
 
 def trim() -> None:
-    """Give the scratch memory of all compiled functions back, and that of results that are gone; a later
-    call allocates it anew.
+    """Give the memory that compiled functions and freed results have left back to the system; a later call allocates it anew.
 
     Examples
     --------
     >>> trim()
-    >>> arena_bytes()
+    >>> kept_workspaces()
     0
     """
     _free_resources()
@@ -268,6 +270,5 @@ def trim() -> None:
         living = [native._resources for native in _living]
     for resources in living:
         resources.drop_workspace()
-    trim_results()
-    trim_arenas()
     drain_all()
+    trim_memory()

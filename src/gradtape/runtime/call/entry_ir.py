@@ -49,7 +49,7 @@ from gradtape.runtime.call.convention import (
     StaticSpec,
     Structure,
 )
-from gradtape.runtime.memory.result_pool import is_pooled
+from gradtape.runtime.memory.pool import is_pooled
 
 __all__ = ["add_entry"]
 
@@ -219,7 +219,10 @@ class _EntryWriter(FunctionWriter):
         inputs, outputs = self.pointer_list(sources), self.pointer_list(targets)
         size = self.signature.workspace
         block = workspace = "null"
-        if size and not self.signature.keeps_workspace:
+        if self.signature.pools_workspace:
+            block = workspace = self.call_c("pool_allocate", str(size))
+            self.require(self.let(f"icmp ne ptr {block}, null"), otherwise="nomemory")
+        elif size and not self.signature.keeps_workspace:
             # The entries of programs that differ in lengths have the same text.
             size = STACK_WORKSPACE if code_is_shared() else size
             workspace = self.slot(f"[{size} x i8]", align=64)
@@ -236,7 +239,9 @@ class _EntryWriter(FunctionWriter):
             self.ticks = self.let(f"sub i64 {after}, {before}")
         if thread:
             self.take_gil(thread)
-        if block != "null":
+        if self.signature.pools_workspace:
+            self.call_c("pool_release", block)
+        elif block != "null":
             self.return_workspace(block)
         self.status = status
         self.require(self.let(f"icmp eq i32 {status}, 0"), otherwise="missed")

@@ -35,8 +35,7 @@ from gradtape.runtime.compile.kernel import (
 )
 from gradtape.runtime.compile.loader import KernelCode, LoadedModule, call_flat
 from gradtape.runtime.interpret import missed_guards
-from gradtape.runtime.memory.result_pool import empty_results
-from gradtape.runtime.memory.scratch import give_back, take
+from gradtape.runtime.memory.pool import empty_results, empty_workspace
 from gradtape.transforms.call import without_data
 from gradtape.transforms.procedures.ops import ProcedureOp
 from gradtape.transforms.reroll.roll import without_data_rolled
@@ -236,14 +235,14 @@ class Program:
         if loaded is None:
             return self._interpret(arrays)
         outputs = empty_results(self._results)
-        scratch = take(kernel.workspace)
+        workspace = empty_workspace(kernel.workspace)
         if len(arrays) != len(self.graph.inputs):
             raise InternalError(f"a program of {len(self.graph.inputs)} arrays was given {len(arrays)}")
         # What the interpreter computed may be a view.
         inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
-        status = call_flat(loaded, [*inputs, *self._constants], outputs, scratch)
-        missed = int(scratch[:8].view(np.int64)[0]) if status > 0 else 0
-        give_back(scratch)
+        status = call_flat(loaded, [*inputs, *self._constants], outputs, workspace)
+        missed = int(workspace[:8].view(np.int64)[0]) if status > 0 else 0
+        del workspace  # the interpreter may need the memory
         if status == INTERRUPTED:
             raise_interruption()
         if status > 0:

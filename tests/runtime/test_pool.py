@@ -1,7 +1,8 @@
-"""Large results: their memory stays, within bounds, and they are arrays like any other."""
+"""The memory pool: what results and scratch memory leave is kept, within bounds, and results are arrays like any other."""
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.lower.resident import memory
 from gradtape.runtime.call.entry import trim
-from gradtape.runtime.memory import result_pool
+from gradtape.runtime.memory import pool as pool
 from tests.support.processes import run_python
 
-SIZE = result_pool.LARGE // 8
-BLOCK = 2 * result_pool.LARGE
+SIZE = memory.LARGE // 8
+BLOCK = 2 * memory.LARGE
 POSIX = pytest.mark.skipif(os.name != "posix", reason="the pool needs posix_memalign")
 
 pytestmark = POSIX
@@ -59,13 +61,13 @@ def test_numpys_allocator_is_back_after_an_interruption(monkeypatch: pytest.Monk
     """A signal's handler may raise its error as soon as the allocator is set."""
 
     def interrupted(specs: object) -> None:
-        pool = result_pool._pool()
-        pool.set_handler(pool.handler)
+        allocator = pool._allocator()
+        allocator.set_handler(allocator.handler)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(result_pool, "_pooled", interrupted)
+    monkeypatch.setattr(pool, "_pooled", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        result_pool.empty_results([((SIZE,), np.dtype(float))])
+        pool.empty_results([((SIZE,), np.dtype(float))])
     assert np._core.multiarray.get_handler_name() == "default_allocator"
 
 
@@ -74,10 +76,10 @@ def test_the_memory_of_a_freed_result_is_that_of_the_next_one() -> None:
     first = doubled(x)
     page = first.ctypes.data // 4096
     del first
-    assert 0 < result_pool.kept_bytes() <= BLOCK
+    assert 0 < memory.kept_bytes() <= BLOCK
     again = doubled(x)
     assert again.ctypes.data // 4096 == page
-    assert result_pool.kept_bytes() == 0
+    assert memory.kept_bytes() == 0
 
 
 def test_results_that_live_never_share_memory() -> None:
@@ -98,37 +100,37 @@ def test_results_of_one_call_begin_at_different_cache_lines() -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     x = np.ones(SIZE)
-    with gt.config.override(result_pool=3 * BLOCK):
+    with gt.config.override(memory_pool=3 * BLOCK):
         alive = [doubled(x) for _ in range(10)]
         del alive
-        assert result_pool.LARGE <= result_pool.kept_bytes() <= 3 * BLOCK
-    with gt.config.override(result_pool=0):
-        assert result_pool.kept_bytes() == 0
+        assert memory.LARGE <= memory.kept_bytes() <= 3 * BLOCK
+    with gt.config.override(memory_pool=0):
+        assert memory.kept_bytes() == 0
         del x
         result = doubled(np.ones(SIZE))
         del result
-        assert result_pool.kept_bytes() == 0
+        assert memory.kept_bytes() == 0
 
 
 def test_a_lower_limit_gives_memory_back_at_once() -> None:
     alive = [doubled(np.ones(SIZE)) for _ in range(4)]
     del alive
-    held = result_pool.kept_bytes()
-    with gt.config.override(result_pool=held // 2):
-        assert result_pool.kept_bytes() <= held // 2
+    held = memory.kept_bytes()
+    with gt.config.override(memory_pool=held // 2):
+        assert memory.kept_bytes() <= held // 2
 
 
 def test_many_small_blocks_are_bounded_in_number() -> None:
     x = np.ones(SIZE)
     alive = [doubled(x) for _ in range(200)]
     del alive
-    assert result_pool.kept_bytes() <= 64 * BLOCK
+    assert memory.kept_bytes() <= 64 * BLOCK
 
 
 def test_the_oldest_sizes_go_first() -> None:
     results = [doubled(np.ones(SIZE * k)) for k in (1, 2, 3)]
     last = results[-1].ctypes.data // 4096
-    with gt.config.override(result_pool=4 * BLOCK):
+    with gt.config.override(memory_pool=4 * BLOCK):
         while results:
             del results[0]
         assert doubled(np.ones(3 * SIZE)).ctypes.data // 4096 == last
@@ -195,3 +197,79 @@ def test_repeated_calls_fault_no_new_pages() -> None:
     for _ in range(20):
         both(x)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < x.nbytes / 4096
+
+
+# Scratch memory
+
+STEPS = 20
+
+
+def waves(frequency: float):
+    def total(x):
+        y = x
+        for _ in range(STEPS):
+            y = np.sin(y) + frequency * x
+        return np.sum(y)
+
+    return gt.grad(total)
+
+
+def test_functions_share_the_memory_of_their_records_and_give_it_back() -> None:
+    x = np.linspace(0.0, 1.0, SIZE)
+    functions = [waves(float(k)) for k in range(4)]
+    kept = []
+    for function in functions:
+        for _ in range(3):
+            function(x)
+        kept.append(memory.kept_bytes())
+    assert STEPS * x.nbytes <= kept[0] <= 2 * STEPS * x.nbytes
+    assert len(set(kept)) == 1
+    del functions, function
+    gc.collect()
+    assert memory.kept_bytes() <= 2 * BLOCK  # results
+
+
+def test_scratch_memory_is_bounded() -> None:
+    x, function = np.linspace(0.0, 1.0, SIZE), waves(1.0)
+    with gt.config.override(memory_pool=BLOCK):
+        for _ in range(3):
+            function(x)
+        assert memory.kept_bytes() <= BLOCK
+
+
+def converge(x):
+    def improved(y):
+        return (y + x / y) / 2
+
+    return np.sum(gt.while_loop(lambda y: np.any(np.abs(y * y - x) > 1e-9), improved, x))
+
+
+def test_records_of_unknown_number_are_in_the_pool() -> None:
+    small, large = np.linspace(1.0, 4.0, 3), np.linspace(1.0, 4.0, SIZE)
+    gradient = gt.grad(converge)
+    for x in (small, large):
+        for _ in range(3):
+            np.testing.assert_allclose(gradient(x), 0.5 / np.sqrt(x), rtol=1e-9)
+    kept = memory.kept_bytes()
+    assert kept >= large.nbytes
+    trim()
+    assert memory.kept_bytes() == 0
+    for x in (large, small, large):
+        np.testing.assert_allclose(gradient(x), 0.5 / np.sqrt(x), rtol=1e-9)
+
+
+def test_concurrent_calls_have_scratch_memory_of_their_own() -> None:
+    function = waves(0.5)
+    inputs = [np.linspace(0.0, 1.0 + k, SIZE) for k in range(4)]
+    expected = [function(x) for x in inputs]
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        wrong.extend(k for _ in range(20) if not np.array_equal(function(inputs[k]), expected[k]))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

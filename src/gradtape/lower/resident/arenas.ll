@@ -1,19 +1,18 @@
 ; Memory of procedures. An arena is a tape, which grows in one piece, and a list of chunks, from which arrays are taken one after the other.
 ; Between calls arenas stand in the slots of a table: to take one is to exchange it for a null pointer.
 ;
-; An arena: the tape's begin and end, the present chunk, the next free byte in it, its end, the first chunk, all bytes.
-; A chunk begins with the address of the next one and that of its own end.
-%arena = type { ptr, ptr, ptr, ptr, ptr, ptr, i64 }
+; An arena: the tape's begin and end, the present chunk, the next free byte in it, its end, the first chunk, the bytes of all chunks,
+; and the bytes of the last large tape. A chunk begins with the address of the next one and that of its own end.
+; Tapes and chunks are blocks of the memory pool. Large ones go back to it at the end of a call, small ones stay in the arena.
+%arena = type { ptr, ptr, ptr, ptr, ptr, ptr, i64, i64 }
 @slots = internal global [$slots x ptr] zeroinitializer
-@limit = global i64 $limit
-declare ptr @PyMem_RawRealloc(ptr, i64)
-declare ptr @PyMem_RawMalloc(i64)
 declare ptr @PyMem_RawCalloc(i64, i64)
 declare void @PyMem_RawFree(ptr)
 declare ptr @llvm.ptrmask.p0.i64(ptr, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 
 ; Returns an arena; null where there is no memory.
-define ptr @take() nounwind {
+define ptr @take_arena() nounwind {
 entry:
   br label %look
 look:
@@ -37,26 +36,16 @@ new:
   ret ptr %made
 }
 
-; Takes an arena back, and frees what it holds if that is too much.
-define void @give(ptr %arena) nounwind {
+; Takes an arena back.
+define void @give_arena(ptr %arena) nounwind {
 entry:
-  %bytes.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 6
-  %bytes = load i64, ptr %bytes.at
-  %most = load i64, ptr @limit
-  %large = icmp ugt i64 %bytes, %most
-  br i1 %large, label %empty, label %rewind
-empty:
-  call void @clear(ptr %arena)
-  br label %keep
-rewind:
+  call void @return_large(ptr %arena)
   %first.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 5
   %first = load ptr, ptr %first.at
   call void @enter(ptr %arena, ptr %first)
-  br label %keep
-keep:
   br label %look
 look:
-  %k = phi i64 [ 0, %keep ], [ %next, %full ]
+  %k = phi i64 [ 0, %entry ], [ %next, %full ]
   %slot = getelementptr inbounds ptr, ptr @slots, i64 %k
   %pair = cmpxchg ptr %slot, ptr null, ptr %arena acq_rel monotonic
   %done = extractvalue { ptr, i1 } %pair, 1
@@ -97,7 +86,7 @@ some:
 }
 
 ; Frees the arrays that were allocated since `chunk` was the present chunk and `free` the next byte.
-define void @release(ptr %arena, ptr %chunk, ptr %free) nounwind {
+define void @rewind(ptr %arena, ptr %chunk, ptr %free) nounwind {
   %none = icmp eq ptr %chunk, null
   br i1 %none, label %all, label %some
 all:
@@ -116,7 +105,7 @@ some:
 define internal void @clear(ptr %arena) nounwind {
 entry:
   %tape = load ptr, ptr %arena
-  call void @PyMem_RawFree(ptr %tape)
+  call void @release(ptr %tape)
   %first.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 5
   %first = load ptr, ptr %first.at
   br label %test
@@ -126,15 +115,64 @@ test:
   br i1 %some, label %body, label %end
 body:
   %after = load ptr, ptr %chunk
-  call void @PyMem_RawFree(ptr %chunk)
+  call void @release(ptr %chunk)
   br label %test
 end:
   store %arena zeroinitializer, ptr %arena
   ret void
 }
 
+; Returns large tapes and chunks to the pool. The next call takes the same ones: it asks for the same sizes.
+define internal void @return_large(ptr %arena) nounwind {
+entry:
+  %end.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 1
+  %first.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 5
+  %bytes.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 6
+  %hint.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 7
+  %tape.block = load ptr, ptr %arena
+  %tape.end = load ptr, ptr %end.at
+  %tape.from = ptrtoint ptr %tape.block to i64
+  %tape.to = ptrtoint ptr %tape.end to i64
+  %tape.size = sub i64 %tape.to, %tape.from
+  %tape.large = icmp uge i64 %tape.size, $large
+  br i1 %tape.large, label %return.tape, label %chunks
+return.tape:
+  call void @release(ptr %tape.block)
+  store ptr null, ptr %arena
+  store ptr null, ptr %end.at
+  store i64 %tape.size, ptr %hint.at
+  br label %chunks
+chunks:
+  br label %test
+test:
+  ; The word that points to the chunk that is looked at.
+  %link = phi ptr [ %first.at, %chunks ], [ %link, %return.chunk ], [ %chunk, %keep ]
+  %chunk = load ptr, ptr %link
+  %last = icmp eq ptr %chunk, null
+  br i1 %last, label %over, label %look
+look:
+  %chunk.end.at = getelementptr inbounds i8, ptr %chunk, i64 8
+  %chunk.end = load i64, ptr %chunk.end.at
+  %chunk.from = ptrtoint ptr %chunk to i64
+  %chunk.size = sub i64 %chunk.end, %chunk.from
+  %chunk.large = icmp uge i64 %chunk.size, $large
+  br i1 %chunk.large, label %return.chunk, label %keep
+keep:
+  br label %test
+return.chunk:
+  %after = load ptr, ptr %chunk
+  store ptr %after, ptr %link
+  call void @release(ptr %chunk)
+  %all = load i64, ptr %bytes.at
+  %less = sub i64 %all, %chunk.size
+  store i64 %less, ptr %bytes.at
+  br label %test
+over:
+  ret void
+}
+
 ; Frees what no call uses.
-define void @trim() nounwind {
+define void @trim_arenas() nounwind {
 entry:
   br label %look
 look:
@@ -168,9 +206,14 @@ look:
   br i1 %some, label %count, label %done
 count:
   %bytes.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 6
-  %bytes = load i64, ptr %bytes.at
+  %chunks = load i64, ptr %bytes.at
+  %tape = load i64, ptr %arena
+  %end.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 1
+  %end = load i64, ptr %end.at
+  %length = sub i64 %end, %tape
+  %bytes = add i64 %chunks, %length
   %more = add i64 %sum, %bytes
-  call void @give(ptr %arena)
+  call void @give_arena(ptr %arena)
   br label %done
 done:
   %total = phi i64 [ %sum, %look ], [ %more, %count ]
@@ -182,7 +225,7 @@ over:
 }
 
 ; Returns memory for so many bytes, on a 64-byte boundary; null where there is none.
-define ptr @allocate(ptr %arena, i64 %bytes) nounwind {
+define ptr @allocate_array(ptr %arena, i64 %bytes) nounwind {
 entry:
   %free.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 3
   %end.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 4
@@ -245,7 +288,7 @@ new:
   %tiny = icmp ult i64 %half, $chunk
   %room = select i1 %tiny, i64 $chunk, i64 %half
   %size = add i64 %room, $head
-  %raw = call ptr @PyMem_RawMalloc(i64 %size)
+  %raw = call ptr @allocate(i64 %size)
   %failed = icmp eq ptr %raw, null
   br i1 %failed, label %over, label %made
 made:
@@ -263,10 +306,9 @@ over:
 }
 
 ; Makes room for so many bytes behind a place on the tape, and returns where that place is now; null where there is no memory.
-define ptr @extend(ptr %arena, ptr %top, i64 %bytes) noinline cold nounwind {
+define ptr @extend_tape(ptr %arena, ptr %top, i64 %bytes) noinline cold nounwind {
 entry:
   %end.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 1
-  %bytes.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 6
   %tape = load ptr, ptr %arena
   %end = load ptr, ptr %end.at
   %from = ptrtoint ptr %tape to i64
@@ -281,19 +323,20 @@ size:
   %twice = shl i64 %had, 1
   %larger = icmp ugt i64 %twice, %needed
   %wanted = select i1 %larger, i64 %twice, i64 %needed
-  %tiny = icmp ult i64 %wanted, $chunk
-  %room = select i1 %tiny, i64 $chunk, i64 %wanted
-  %new = call ptr @PyMem_RawRealloc(ptr %tape, i64 %room)
+  ; As large at once as the tape that this arena had last.
+  %hint.at = getelementptr inbounds %arena, ptr %arena, i64 0, i32 7
+  %hint = load i64, ptr %hint.at
+  %usual = call i64 @llvm.umax.i64(i64 %hint, i64 $chunk)
+  %room = call i64 @llvm.umax.i64(i64 %usual, i64 %wanted)
+  %new = call ptr @allocate(i64 %room)
   %none = icmp eq ptr %new, null
   br i1 %none, label %failed, label %made
 made:
+  call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %tape, i64 %used, i1 false)
+  call void @discard(ptr %tape)
   store ptr %new, ptr %arena
   %new.end = getelementptr inbounds i8, ptr %new, i64 %room
   store ptr %new.end, ptr %end.at
-  %all = load i64, ptr %bytes.at
-  %added = sub i64 %room, %had
-  %sum = add i64 %all, %added
-  store i64 %sum, ptr %bytes.at
   %now = getelementptr inbounds i8, ptr %new, i64 %used
   ret ptr %now
 failed:

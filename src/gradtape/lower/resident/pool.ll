@@ -1,6 +1,8 @@
+; The memory pool: large blocks that were freed, kept for whoever next needs their size, up to a limit in bytes for all of them.
+; Results, workspaces, stacks and arenas take their blocks from it. A small block is the C library's own.
 @handler = global { [127 x i8], i8, ptr, ptr, ptr, ptr, ptr } {
-  [127 x i8] c"$name", i8 1, ptr null, ptr @allocate, ptr @allocate_zeros, ptr @move, ptr @release }
-@limit = global i64 0
+  [127 x i8] c"$name", i8 1, ptr null, ptr @allocate_result, ptr @allocate_zeros, ptr @move, ptr @release_result }
+@limit = global i64 $limit
 @kept = global i64 0
 @count = internal global i64 0
 @lock = internal global i32 0
@@ -8,9 +10,6 @@
 @blocks = internal global [$slots x ptr] zeroinitializer
 @sizes = internal global [$slots x i64] zeroinitializer
 
-declare i32 @posix_memalign(ptr, i64, i64)
-declare i32 @madvise(ptr, i64, i32)
-declare void @free(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
@@ -67,7 +66,7 @@ next:
   br i1 %go, label %drop, label %end
 drop:
   %block = call ptr @remove(i64 0)
-  call void @free(ptr %block)
+  call void @heap_free(ptr %block)
   br label %next
 end:
   ret void
@@ -102,13 +101,21 @@ nothing:
   ret ptr null
 }
 
-; Starts differ by some cache lines: arrays that begin at the same place of a page get in each other's way. They
+; Returns memory on a 64-byte boundary; null where there is none.
+; Starts differ by some cache lines: arrays that begin at the same offset of a page get in each other's way. They
 ; lie before the end of a page: a result that began a few lines further into a page than what it is made of would
-; have each load wait for a store to the same place of another page.
+; have each load wait for a store to the same offset of another page.
 ; In front of the data stand the block and its size.
-define internal ptr @allocate(ptr %context, i64 %bytes) nounwind {
+define ptr @allocate(i64 %bytes) nounwind {
 entry:
-  %place = alloca ptr
+  %small = icmp ult i64 %bytes, $large
+  br i1 %small, label %little, label %round
+little:
+  %padded = add i64 %bytes, 64
+  %small.block = call ptr @heap_allocate(i64 64, i64 %padded)
+  %made.small = icmp ne ptr %small.block, null
+  br i1 %made.small, label %fill, label %none
+round:
   %more = add i64 %bytes, 8191
   %size = and i64 %more, -4096
   %sane = icmp ugt i64 %size, %bytes
@@ -120,30 +127,39 @@ look:
 fresh:
   %huge = icmp uge i64 %size, $huge
   %align = select i1 %huge, i64 2097152, i64 4096
-  %status = call i32 @posix_memalign(ptr %place, i64 %align, i64 %size)
-  %made = icmp eq i32 %status, 0
+  %new = call ptr @heap_allocate(i64 %align, i64 %size)
+  %made = icmp ne ptr %new, null
   br i1 %made, label %check, label %none
 check:
-  %new = load ptr, ptr %place
   %advised = and i1 %huge, $advise
   br i1 %advised, label %advise, label %ready
 advise:
-  call i32 @madvise(ptr %new, i64 %size, i32 14)
+  call void @request_huge_pages(ptr %new, i64 %size)
   br label %ready
 ready:
-  %block = phi ptr [ %free, %look ], [ %new, %check ], [ %new, %advise ]
+  %kept.block = phi ptr [ %free, %look ], [ %new, %check ], [ %new, %advise ]
   %colour = atomicrmw add ptr @colour, i64 1 monotonic
   %line = urem i64 %colour, 6
   %step = mul i64 %line, 320
-  %skip = sub i64 4032, %step
+  %offset = sub i64 4032, %step
+  br label %fill
+fill:
+  %block = phi ptr [ %small.block, %little ], [ %kept.block, %ready ]
+  %skip = phi i64 [ 64, %little ], [ %offset, %ready ]
+  %length = phi i64 [ %padded, %little ], [ %size, %ready ]
   %data = getelementptr i8, ptr %block, i64 %skip
   %block_at = getelementptr i8, ptr %data, i64 -16
   store ptr %block, ptr %block_at
   %size_at = getelementptr i8, ptr %data, i64 -8
-  store i64 %size, ptr %size_at
+  store i64 %length, ptr %size_at
   ret ptr %data
 none:
   ret ptr null
+}
+
+define internal ptr @allocate_result(ptr %context, i64 %bytes) nounwind {
+  %data = call ptr @allocate(i64 %bytes)
+  ret ptr %data
 }
 
 define internal ptr @allocate_zeros(ptr %context, i64 %count, i64 %each) nounwind {
@@ -153,7 +169,7 @@ entry:
   %much = extractvalue {i64, i1} %product, 1
   br i1 %much, label %none, label %make
 make:
-  %data = call ptr @allocate(ptr null, i64 %bytes)
+  %data = call ptr @allocate(i64 %bytes)
   %failed = icmp eq ptr %data, null
   br i1 %failed, label %none, label %clear
 clear:
@@ -165,7 +181,7 @@ none:
 
 define internal ptr @move(ptr %context, ptr %old, i64 %bytes) nounwind {
 entry:
-  %new = call ptr @allocate(ptr null, i64 %bytes)
+  %new = call ptr @allocate(i64 %bytes)
   %failed = icmp eq ptr %new, null
   %first = icmp eq ptr %old, null
   %over = or i1 %failed, %first
@@ -181,13 +197,19 @@ copy:
   %held = sub i64 %size, %skipped
   %common = call i64 @llvm.umin.i64(i64 %held, i64 %bytes)
   call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %old, i64 %common, i1 false)
-  call void @release(ptr null, ptr %old, i64 0)
+  call void @release(ptr %old)
   ret ptr %new
 end:
   ret ptr %new
 }
 
-define internal void @release(ptr %context, ptr %data, i64 %unused) nounwind {
+define internal void @release_result(ptr %context, ptr %data, i64 %unused) nounwind {
+  call void @release(ptr %data)
+  ret void
+}
+
+; Takes memory back: a large block is kept for the next that needs its size, if the limit allows that.
+define void @release(ptr %data) nounwind {
 entry:
   %nothing = icmp eq ptr %data, null
   br i1 %nothing, label %end, label %read
@@ -198,7 +220,9 @@ read:
   %size = load i64, ptr %size_at
   %limit = load i64, ptr @limit
   %fits = icmp ule i64 %size, %limit
-  br i1 %fits, label %ask, label %drop
+  %large = icmp uge i64 %size, $pooled
+  %keeps = and i1 %fits, %large
+  br i1 %keeps, label %ask, label %drop
 ask:
   %mine = call i1 @try_lock()
   br i1 %mine, label %keep, label %drop
@@ -217,7 +241,7 @@ keep:
   call void @unlock()
   ret void
 drop:
-  call void @free(ptr %block)
+  call void @heap_free(ptr %block)
   ret void
 end:
   ret void
@@ -231,6 +255,37 @@ go:
   call void @make_room(i64 0, i64 $slots)
   call void @unlock()
   ret void
+end:
+  ret void
+}
+
+; Gives the memory of a large block back to the system: nothing else will need its size.
+define void @discard(ptr %data) nounwind {
+entry:
+  %nothing = icmp eq ptr %data, null
+  br i1 %nothing, label %end, label %drop
+drop:
+  %block_at = getelementptr i8, ptr %data, i64 -16
+  %block = load ptr, ptr %block_at
+  call void @heap_free(ptr %block)
+  ret void
+end:
+  ret void
+}
+
+; Frees the kept blocks that @allocate would take for so many bytes.
+define void @forget(i64 %bytes) nounwind {
+entry:
+  %more = add i64 %bytes, 8191
+  %size = and i64 %more, -4096
+  br label %next
+next:
+  %block = call ptr @take(i64 %size)
+  %none = icmp eq ptr %block, null
+  br i1 %none, label %end, label %drop
+drop:
+  call void @heap_free(ptr %block)
+  br label %next
 end:
   ret void
 }
