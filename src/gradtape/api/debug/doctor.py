@@ -20,6 +20,7 @@ from gradtape.api.transforms.vmap import vmap
 from gradtape.config import config
 from gradtape.lower.target.host import cpu_name, vector_bytes, vector_functions
 from gradtape.runtime.compile.cache import cache_info, cache_path
+from gradtape.trace.patching.scipy import missing_names, replaced_names
 
 PACKAGES: Final = ("gradtape", "numpy", "scipy", "numba", "llvmlite", "optree", "opt_einsum")
 
@@ -54,6 +55,7 @@ def doctor() -> bool:
         "BLAS": f"{_blas('numpy')} (NumPy), {_blas('scipy')} (SciPy)",
         "threads": f"{config.num_threads} per kernel",
         "cache folder": _folder(),
+        "replaced names": _replaced_names(),
     }
     for name, value in rows.items():
         print(f"{name + ':':<14} {value}")
@@ -132,6 +134,18 @@ def _blas(name: str) -> str:
     module: Any = importlib.import_module(name)
     built = module.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return f"{built['name']} {built['version']}"
+
+
+def _replaced_names() -> str:
+    """Return whether SciPy has the functions, many of them private, that gradtape replaces."""
+    missing, count = missing_names(), len(replaced_names())
+    if not missing:
+        return f"all {count} exist"
+    modules = sorted({name.partition(":")[0].rpartition(".")[0] or name for name in missing})
+    return (
+        f"{len(missing)} of {count} do not exist in the installed SciPy {_version('scipy')}, in {', '.join(modules)}: functions that call "
+        "them may stop at a traced array"
+    )
 
 
 def _folder() -> str:

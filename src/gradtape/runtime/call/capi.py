@@ -37,6 +37,63 @@ ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMENSIONS, ARRAY_DESCR, ARRAY_FLAGS = (
 C_CONTIGUOUS, ALIGNED = 0x0001, 0x0100
 """Bits of an ndarray's flags."""
 
+
+def unexpected_fields(array: np.ndarray[Any, Any]) -> list[str]:
+    """Return the names of the fields of an ndarray that are not at the offsets from which native code reads them.
+
+    Examples
+    --------
+    >>> unexpected_fields(np.zeros((3, 5))[:, ::2])
+    []
+    """
+    start = id(array)
+    dimensions = _word(start + ARRAY_DIMENSIONS)
+    layout = C_CONTIGUOUS * array.flags.c_contiguous | ALIGNED * array.flags.aligned
+    fields = {
+        "data": (_word(start + ARRAY_DATA), array.ctypes.data),
+        "ndim": (_int(start + ARRAY_NDIM), array.ndim),
+        "descr": (_word(start + ARRAY_DESCR), id(array.dtype)),
+        "flags": (_int(start + ARRAY_FLAGS) & (C_CONTIGUOUS | ALIGNED), layout),
+    }
+    unexpected = [name for name, (read, actual) in fields.items() if read != actual]
+    if "ndim" not in unexpected:  # otherwise this may not be a pointer
+        extents = tuple(_word(dimensions + WORD * axis) for axis in range(array.ndim))
+        unexpected += ["dimensions"] * (extents != array.shape)
+    return unexpected
+
+
+def _word(address: int) -> int:
+    return ctypes.c_size_t.from_address(address).value
+
+
+def _int(address: int) -> int:
+    return ctypes.c_int.from_address(address).value
+
+
+def _check_layout() -> None:
+    """Check all fields that native code reads by their offsets.
+
+    Raises
+    ------
+    ImportError
+        Where this NumPy or this Python has another layout.
+    """
+    matrix = np.zeros((3, 5), np.int16)
+    unaligned = np.zeros(17, np.uint8)[1:].view(np.float64)
+    unexpected = {name for array in (matrix, matrix[:, ::2], unaligned) for name in unexpected_fields(array)}
+    if unexpected:
+        fields = ", ".join(sorted(unexpected))
+        raise ImportError(f"gradtape does not know the layout of arrays in NumPy {np.__version__}: {fields}")
+    pair, items = (matrix, unaligned), [matrix, unaligned]
+    addresses_of_items = [id(matrix), id(unaligned)]
+    in_tuple = [_word(id(pair) + TUPLE_ITEMS + WORD * k) for k in range(2)]
+    start = _word(id(items) + LIST_ITEMS)
+    if in_tuple != addresses_of_items or [_word(start), _word(start + WORD)] != addresses_of_items:
+        raise ImportError(f"gradtape does not know the layout of tuples and lists in Python {sys.version}")
+
+
+_check_layout()
+
 _PYTHON_FUNCTIONS: Final = {
     "PyErr_NoMemory": "ptr ()",
     "PyEval_RestoreThread": "void (ptr)",

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from gradtape.locks import Rank, new_lock
@@ -187,13 +186,3 @@ def call_flat(
     scratch = None if workspace is None else read(id(workspace) + offset).value
     status: int = loaded._call(sources, targets, scratch)
     return status
-
-
-def _check_layout() -> None:
-    """Check that the first field of an ndarray after the object's head is its data pointer."""
-    probe = np.zeros(1)
-    if ctypes.c_void_p.from_address(id(probe) + ARRAY_DATA).value != probe.ctypes.data:
-        raise ImportError("gradtape does not know the layout of this NumPy's arrays")
-
-
-_check_layout()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from gradtape.ir.builder import here
 from gradtape.ir.types import aval
-from gradtape.kinds.registry import BORROWED, BORROWED_OUTPUTS
+from gradtape.kinds.registry import BORROWED, BORROWED_OUTPUTS, OPAQUE, SOLVERS
 from gradtape.trace.array.array import wrap
 from gradtape.trace.array.masked import without_selections
 from gradtape.trace.array.preallocated import (
@@ -185,13 +186,19 @@ def _backend(plain: Function) -> Function:
     return call
 
 
+def _lookup(module: ModuleType, name: str) -> tuple[Any, Any]:
+    """Return an attribute of a module by its full name, and what it is an attribute of; None where there is none."""
+    owner: Any = None
+    attribute: Any = module
+    for part in name[len(module.__name__) + 1 :].split("."):
+        owner = attribute
+        attribute = getattr(owner, part, None)
+    return owner, attribute
+
+
 def _hook(module: ModuleType, name: str, rule: Function) -> None:
     """Hook a function of a module, or a method of an object in it."""
-    home: Any = None
-    found: Any = module
-    for part in name[len(module.__name__) + 1 :].split("."):
-        home = found
-        found = getattr(home, part, None)
+    home, found = _lookup(module, name)
     if isinstance(home, type) and isinstance(found, FunctionType):
         own: FunctionType = found
         if (
@@ -289,6 +296,37 @@ def _forwarding(found: Any, handler: Function) -> Function:
         return (handler if RECORDERS else found)(*args, **kwargs)
 
     return call
+
+
+def replaced_names() -> list[str]:
+    """Return the names of all functions that gradtape replaces or refuses; a colon follows the module whose import is awaited."""
+    opaque = [f"{module}:{name}" for module, (functions, _) in OPAQUE.items() for name in functions]
+    return [*BORROWED, *ROUTINES, *SOLVERS, *opaque]
+
+
+def missing_names() -> list[str]:
+    """Return the names of functions that gradtape replaces, and that the installed versions of SciPy and of other packages do not have.
+
+    Where a private function has been renamed, its replacement is never called, and code that calls it may stop at a traced array. All
+    packages with such names are imported.
+    """
+    names = replaced_names()
+    installed = {
+        root: importlib.util.find_spec(root) is not None for root in {name.split(".")[0] for name in names}
+    }
+    return [
+        name
+        for name in names
+        if installed[name.split(".")[0]] and not any(_exists(present) for present in _present_names(name))
+    ]
+
+
+def _exists(name: str) -> bool:
+    try:
+        module = importlib.import_module(_awaited(name))
+    except ImportError:
+        return False
+    return _lookup(module, name.replace(":", "."))[1] is not None
 
 
 def _replace_when_imported(name: str, replacement: Function) -> None:
