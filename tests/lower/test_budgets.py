@@ -142,3 +142,37 @@ def test_a_sum_of_gathers_is_computed_once_for_all_scatters_of_its_gradient():
     x, points = np.linspace(0.0, 1.0, 50), np.linspace(0.0, 40.0, 20_000)
     gradient = gt.value_and_grad(lambda x: np.sum(interpolated(x, points) ** 2))
     assert str(gt.inspect.loops(gradient, x)).count("wrap(") <= 8
+
+
+def shifted(y):
+    y[1:] = y[:-1]
+
+
+def scaled(y):
+    y[2:5] = 2.0 * y[2:5]
+
+
+def halves(y):
+    y[:8] = np.sin(y[8:])
+
+
+def turned(y):
+    y[::-1] = y
+
+
+@pytest.mark.parametrize(
+    "write, nests, scratch", [(scaled, 2, 64), (halves, 3, 128), (shifted, 2, 192), (turned, 3, 192)]
+)
+def test_an_assignment_in_place_stores_what_it_would_overwrite_and_no_more(write, nests, scratch):
+    def function(x):
+        y = np.exp(x)
+        write(y)
+        return y
+
+    jitted = gt.jit(function)
+    x = np.linspace(0.0, 1.0, 16)
+    np.testing.assert_allclose(jitted(x), function(x.copy()))
+    (branches,) = jitted.site.signatures.values()
+    program, _ = build_loops(branches.all()[0].graph)
+    assert sum(isinstance(s, For) for s in program.body) <= nests
+    assert plan_memory(program)[1] <= scratch

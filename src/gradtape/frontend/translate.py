@@ -25,11 +25,11 @@ from gradtape.frontend.values import (
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.site import Site
-from gradtape.ir.types import Aval, aval
+from gradtape.ir.types import Aval, Shape, aval
 from gradtape.kinds.operands import as_value, check_dtype
 from gradtape.procedures.arrays.nests import store
 from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
-from gradtape.procedures.ir import Allocate, Content, Memory, Pointer, Procedure
+from gradtape.procedures.ir import Allocate, Content, Memory, Pointer, Procedure, Statement
 from gradtape.procedures.traversal import stored, walk
 from gradtape.trees import TreeSpec, flatten, unflatten
 
@@ -103,7 +103,12 @@ def translate(
     return translate_leaves(function, *flatten((tuple(arguments), keywords or {})))
 
 
-def translate_leaves(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) -> Translation:
+def translate_leaves(
+    function: Callable[..., Any],
+    leaves: Sequence[Any],
+    spec: TreeSpec,
+    strides: Sequence[Shape | None] | None = None,
+) -> Translation:
     """Translate a function to a procedure, as `translate` does, for arguments that are flattened already.
 
     Objects of the user's classes are containers because they hold arrays: with `Aval` in them they would be leaves.
@@ -116,10 +121,20 @@ def translate_leaves(function: Callable[..., Any], leaves: Sequence[Any], spec: 
         The leaves of ``(arguments, keywords)``. Those that are `Aval` are not known.
     spec : TreeSpec
         The structure.
+    strides : sequence of tuple of int or None, optional
+        For each leaf the strides, in elements, of an array that is not C-contiguous: they decide which reshapes are views.
     """
     before = here.site
+    strides = [None] * len(leaves) if strides is None else strides
     try:
-        return _Translator(function).translate(leaves, spec)
+        translator = _Translator(function, [None] * len(leaves))
+        translation = translator.translate(leaves, spec)
+        build = translator.build
+        if build.reads_order and (build.loses_order or any(own is not None for own in strides)):
+            translator = _Translator(function, strides)
+            translator.build.keeps_order = True
+            translation = translator.translate(leaves, spec)
+        return translation
     except RecursionError:
         name = getattr(function, "__name__", "the function")
         raise UnsupportedCodeError(
@@ -132,7 +147,8 @@ def translate_leaves(function: Callable[..., Any], leaves: Sequence[Any], spec: 
 class _Translator:
     """The state of one translation."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, strides: Sequence[Shape | None]) -> None:
+        self.strides = strides
         python = getattr(function, "py_func", function)
         code = getattr(python, "__code__", None)
         name = getattr(python, "__name__", "f")
@@ -152,7 +168,11 @@ class _Translator:
 
     def translate(self, leaves: Sequence[Any], spec: TreeSpec) -> Translation:
         positions = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Aval)]
-        parameters = {place: self.parameter(f"x{place}", leaves[place]) for place in positions}
+        parameters = {
+            place: self.laid_out(self.parameter(f"x{place}", leaves[place]), self.strides[place])
+            for place in positions
+        }
+        entered = list(self.build.start)
         given = [parameters.get(place, leaf) for place, leaf in enumerate(leaves)]
         args, kwargs = unflatten(spec, given)
         abstract = tuple(map(self.interpreter_value, args))
@@ -161,7 +181,7 @@ class _Translator:
         if result is MISSING or isinstance(result, Conflict):
             refuse("the function does not return the same kind of thing on all ways")
         result = self.result(self.interpreter.plain(result, by_item=True))
-        mutated = self.mutated(parameters)
+        mutated = self.mutated(parameters, entered)
         self.copy_written()
         procedure = self.build.finish(self.results, self.types)
         return Translation(
@@ -195,6 +215,19 @@ class _Translator:
         pointer = build.array(name, type_.shape, type_.dtype)
         view = ArrayView.of_pointer(build, pointer, type_.shape)
         self.views.append(view)
+        return view
+
+    def laid_out(self, parameter: Any, strides: Shape | None) -> Any:
+        """Return an array argument in memory that has the strides of the argument; the parameter itself is C-contiguous."""
+        if strides is None or not isinstance(parameter, ArrayView):
+            return parameter
+        reach = [stride * (extent - 1) for stride, extent in zip(strides, parameter.aval.shape, strict=True)]
+        first = -sum([far for far in reach if far < 0])
+        with self.build.at_start():
+            size = sum(map(abs, reach)) + 1 if parameter.aval.size else 0
+            pointer = self.build.allocate(parameter.pointer.name, size, parameter.dtype)
+            view = ArrayView(self.build, pointer, first, parameter.shape, strides)
+            store(view, parameter)
         return view
 
     def capture(self, array: Any, name: str) -> Any:
@@ -264,13 +297,14 @@ class _Translator:
                 return size is not None and int(size) == array.aval.size
         return False
 
-    def mutated(self, parameters: dict[int, Any]) -> dict[int, int]:
-        """Add the new contents of arguments that are written to the results."""
-        written = {pointer.memory for pointer in stored((*self.build.start, *self.build.body))}
+    def mutated(self, parameters: dict[int, Any], entered: Sequence[Statement]) -> dict[int, int]:
+        """Add the new contents of arguments that are written, other than on entry, to the results."""
+        later = [statement for statement in self.build.start if statement not in entered]
+        written = {pointer.memory for pointer in stored((*later, *self.build.body))}
         found = {}
         for place, view in parameters.items():
             if isinstance(view, ArrayView) and view.pointer.memory in written:
-                copy = ArrayView.of_pointer(self.build, view.pointer, view.shape)
+                copy = ArrayView(self.build, view.pointer, view.offset, view.shape, view.strides)
                 found[place] = self.add_copy(copy)
         return found
 

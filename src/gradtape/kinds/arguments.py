@@ -145,3 +145,26 @@ def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
 def lookup(namespace: Any, name: str) -> Any:
     """Return a function of NumPy, or None where the NumPy at hand lacks it."""
     return getattr(namespace, name, None)
+
+
+def iteration_order(ndim: int, strides: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return the axes from the slowest to the fastest, sorted by insertion as `numpy.nditer` sorts them: C order wins where operands
+    disagree or do not tell."""
+    order = list(range(ndim))[::-1]  # the fastest first
+    for place in range(1, ndim):
+        moving = order[place]
+        goal = place
+        for before in range(place - 1, -1, -1):
+            ambiguous, swap = True, False
+            for own in strides:
+                slow, fast = abs(own[moving]), abs(own[order[before]])
+                if slow and fast:
+                    swap = swap if not ambiguous and fast > slow else fast > slow
+                    ambiguous = False
+            if ambiguous:
+                continue
+            if not swap:
+                break
+            goal = before
+        order.insert(goal, order.pop(place))
+    return tuple(order[::-1])

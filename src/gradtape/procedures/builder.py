@@ -77,6 +77,12 @@ class ProcedureBuilder:
         self.start: list[Statement] = []
         self.mask_places: dict[Any, Any] = {}
         """The indices at which masks hold, as found before."""
+        self.keeps_order = False
+        """Whether new arrays are laid out as NumPy lays them out; else in C order, which is faster to return."""
+        self.loses_order = False
+        """Whether NumPy would have laid out an array in another order than this procedure does."""
+        self.reads_order = False
+        """Whether the order of elements in memory has decided between a view and a copy."""
         self._open = [self.body]
         self._names = dict.fromkeys(names, 0)
 

@@ -14,6 +14,7 @@ from gradtape.kinds.refusals import refusal
 from gradtape.ops.core.elementwise import cast
 from gradtape.trace.array.array import Array, wrap_value
 from gradtape.trace.array.handle import Handle, unwrap
+from gradtape.trace.array.layout import layout_of
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import user_site
@@ -102,7 +103,10 @@ def constant(a: Any, dtype: Any = None) -> Array:
     array = np.array(a, wanted)
     if array.dtype == object and not isinstance(a, np.ndarray | list | tuple):
         raise refusal(a, "a")
-    return Array(_leaf(as_value(array, "a")))
+    made = Array(_leaf(as_value(array, "a")))
+    if array.ndim > 1:
+        made._contiguous = layout_of(array)
+    return made
 
 
 @overload

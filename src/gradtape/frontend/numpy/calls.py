@@ -6,6 +6,7 @@ elementwise result is a `Deferred`: the interpreter stores it (`nests.materialis
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any, Final
 
@@ -47,13 +48,19 @@ def _is_nested(x: Any) -> bool:
     return isinstance(x, list) and any(isinstance(item, Expression) or _is_nested(item) for item in x)
 
 
-def without_ignored(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments without those that change no value; elements stand in row-major order."""
+def without_ignored(kwargs: dict[str, Any], replacement: Any) -> dict[str, Any]:
+    """Return keyword arguments without those that change no value, such as a memory order for a replacement that keeps none."""
+    ordered = "order" not in kwargs or (replacement is not None and "order" in _parameters(replacement))
     return {
         name: value
         for name, value in kwargs.items()
-        if name not in IGNORED_KEYWORDS and not (name == "order" and value in ("C", "K", "A"))
+        if name not in IGNORED_KEYWORDS and (name != "order" or ordered or value not in ("C", "K", "A"))
     }
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -64,8 +71,8 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
     UnsupportedFunctionError
         For a function without an implementation.
     """
-    kwargs = without_ignored(kwargs)
     replacement = FUNCTIONS.get(function)
+    kwargs = without_ignored(kwargs, replacement)
     if function not in JOINING and (replacement is not None or isinstance(function, np.ufunc)):
         args = tuple([creation.array(build, x) if _is_nested(x) else x for x in args])
     if replacement is not None and not takes(replacement, args, kwargs):
@@ -210,7 +217,7 @@ def call_method(
             where=here.site,
             remedy=REFUSED_METHODS.get(name, "write it with functions of NumPy"),
         )
-    kwargs = without_ignored(kwargs)
+    kwargs = without_ignored(kwargs, replacement)
     out = kwargs.pop("out", None)
     return delivered(build, replacement(build, as_operand(build, x), *args, **kwargs), out, name)
 

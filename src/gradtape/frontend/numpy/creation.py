@@ -10,39 +10,58 @@ from gradtape.frontend.numpy.registry import implements, implements_method
 from gradtape.kinds.operands import as_value, conform
 from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.ops.core.elementwise.cast import convert
-from gradtape.procedures.arrays import creation
+from gradtape.procedures.arrays import creation, shapes
 from gradtape.procedures.arrays.graphs import apply_graph
-from gradtape.procedures.arrays.nests import check_same_kind, materialise, store
+from gradtape.procedures.arrays.nests import check_same_kind, materialise, memory_order, store
 from gradtape.procedures.arrays.view import ArrayView, Expression, apply, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
+
+
+def _axes(shape: Any, order: str) -> range:
+    ndim = len(creation.as_shape(shape))
+    return range(ndim)[::-1] if order == "F" else range(ndim)
 
 
 @implements(np.zeros)
 def zeros(
     build: ProcedureBuilder, shape: Any, dtype: Any = float, order: str = "C", *, like: Any = None
 ) -> Any:
-    return creation.zeros(build, shape, float if dtype is None else dtype)
+    return creation.zeros(build, shape, float if dtype is None else dtype, _axes(shape, order))
 
 
 @implements(np.empty, np.ndarray)
 def empty(
     build: ProcedureBuilder, shape: Any, dtype: Any = float, order: str = "C", *, like: Any = None
 ) -> Any:
-    return creation.empty(build, shape, float if dtype is None else dtype)
+    return creation.empty(build, shape, float if dtype is None else dtype, _axes(shape, order))
 
 
 @implements(np.ones)
-def ones(build: ProcedureBuilder, shape: Any, dtype: Any = float, *, like: Any = None) -> Any:
-    return creation.full(build, shape, 1, float if dtype is None else dtype)
+def ones(
+    build: ProcedureBuilder, shape: Any, dtype: Any = float, order: str = "C", *, like: Any = None
+) -> Any:
+    return creation.full(build, shape, 1, float if dtype is None else dtype, _axes(shape, order))
 
 
 @implements(np.full)
-def full(build: ProcedureBuilder, shape: Any, fill_value: Any, dtype: Any = None, *, like: Any = None) -> Any:
-    return creation.full(build, shape, fill_value, dtype)
+def full(
+    build: ProcedureBuilder,
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "C",
+    *,
+    like: Any = None,
+) -> Any:
+    return creation.full(build, shape, fill_value, dtype, _axes(shape, order))
 
 
-def _like(x: Any, dtype: Any, shape: Any) -> tuple[Any, Any]:
-    return (x.shape if shape is None else shape), (x.dtype if dtype is None else dtype)
+def _like(x: Any, dtype: Any, shape: Any) -> tuple[Any, Any, Any]:
+    """Return shape, dtype and axes of a new array like another one."""
+    dtype = x.dtype if dtype is None else dtype
+    if shape is not None or not isinstance(x, Expression):
+        return (x.shape if shape is None else shape), dtype, None
+    return x.shape, dtype, memory_order(x, "K")
 
 
 @implements(np.zeros_like)
@@ -57,14 +76,13 @@ def empty_like(build: ProcedureBuilder, prototype: Any, dtype: Any = None, shape
 
 @implements(np.ones_like)
 def ones_like(build: ProcedureBuilder, a: Any, dtype: Any = None, shape: Any = None) -> Any:
-    shape, dtype = _like(as_operand(build, a), dtype, shape)
-    return creation.full(build, shape, 1, dtype)
+    return full_like(build, a, 1, dtype, shape)
 
 
 @implements(np.full_like)
 def full_like(build: ProcedureBuilder, a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
-    shape, dtype = _like(as_operand(build, a), dtype, shape)
-    return creation.full(build, shape, fill_value, dtype)
+    shape, dtype, axes = _like(as_operand(build, a), dtype, shape)
+    return creation.full(build, shape, fill_value, dtype, axes)
 
 
 @implements(np.eye)
@@ -103,15 +121,36 @@ def array(build: ProcedureBuilder, object: Any, dtype: Any = None, copy: Any = T
     return creation.array(build, object, dtype, copy is True)
 
 
-@implements(np.asarray, np.ascontiguousarray, np.asanyarray, np.asfortranarray)
+@implements(np.asarray, np.asanyarray)
 def asarray(build: ProcedureBuilder, a: Any, dtype: Any = None, copy: Any = None) -> Any:
     return creation.array(build, a, dtype, copy is True)
 
 
-@implements(np.copy, method="copy")
-def copy(build: ProcedureBuilder, a: Any) -> Any:
+@implements(np.ascontiguousarray)
+def ascontiguousarray(build: ProcedureBuilder, a: Any, dtype: Any = None) -> Any:
+    made = creation.array(build, a, dtype, False)
+    build.reads_order = True
+    return materialise(made, order="C") if isinstance(made, ArrayView) and not made.is_contiguous else made
+
+
+@implements(np.asfortranarray)
+def asfortranarray(build: ProcedureBuilder, a: Any, dtype: Any = None) -> Any:
+    made = creation.array(build, a, dtype, False)
+    build.reads_order = True
+    if not isinstance(made, ArrayView) or shapes.transpose(made).is_contiguous:
+        return made
+    return materialise(made, order="F")
+
+
+@implements(np.copy)
+def copy(build: ProcedureBuilder, a: Any, order: str = "K") -> Any:
     a = as_operand(build, a)
-    return materialise(a) if isinstance(a, Expression) else a
+    return materialise(a, order=order) if isinstance(a, Expression) else a
+
+
+@implements_method("copy")
+def copy_method(build: ProcedureBuilder, a: Any, order: str = "C") -> Any:
+    return copy(build, a, order)
 
 
 @implements(np.astype, method="astype")

@@ -178,7 +178,8 @@ def tril(build: ProcedureBuilder, m: Any, k: Any = 0) -> Any:
 def meshgrid(
     build: ProcedureBuilder, *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> Any:
-    parts = [shapes.ravel(as_expression(build, x)) for x in xi]
+    build.reads_order = True
+    parts = [shapes.reshape(as_expression(build, x), -1) for x in xi]
     order = list(range(len(parts)))
     if indexing == "xy" and len(parts) > 1:
         order[0], order[1] = 1, 0

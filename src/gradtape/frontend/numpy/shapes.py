@@ -13,7 +13,7 @@ from gradtape.ir.graph import Value
 from gradtape.procedures.arrays import creation, shapes
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.indexing import getitem
-from gradtape.procedures.arrays.nests import materialise
+from gradtape.procedures.arrays.nests import as_view, materialise, memory_order
 from gradtape.procedures.arrays.view import ArrayView, Expression, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
@@ -86,22 +86,35 @@ def squeeze(build: ProcedureBuilder, a: Any, axis: Any = None) -> Any:
 
 
 @implements(np.reshape)
-def reshape(build: ProcedureBuilder, a: Any, shape: Any) -> Any:
-    return shapes.reshape(as_expression(build, a), shape)
+def reshape(build: ProcedureBuilder, a: Any, shape: Any, order: str = "C") -> Any:
+    build.reads_order = True
+    x = as_view(build, as_expression(build, a), temporary=False)
+    if order == "A":
+        order = "F" if shapes.transpose(x).is_contiguous and not x.is_contiguous else "C"
+    if order == "C":
+        return shapes.reshape(x, shape)
+    extents = tuple(shape)[::-1] if isinstance(shape, tuple | list) else shape
+    return shapes.transpose(shapes.reshape(shapes.transpose(x), extents))
 
 
 @implements_method("reshape")
-def reshape_method(build: ProcedureBuilder, a: Any, *shape: Any) -> Any:
-    return shapes.reshape(a, shape[0] if len(shape) == 1 else shape)
+def reshape_method(build: ProcedureBuilder, a: Any, *shape: Any, order: str = "C") -> Any:
+    return reshape(build, a, shape[0] if len(shape) == 1 else shape, order)
 
 
 @implements(np.ravel, method="ravel")
-def ravel(build: ProcedureBuilder, a: Any) -> Any:
-    return shapes.ravel(as_expression(build, a))
+def ravel(build: ProcedureBuilder, a: Any, order: str = "C") -> Any:
+    build.reads_order = True
+    view = as_view(build, as_expression(build, a), temporary=False)
+    if order != "C":
+        view = shapes.transpose(view, memory_order(view, order))
+    return shapes.ravel(view if view.is_contiguous else materialise(view, order="C"))
 
 
 @implements_method("flatten")
-def flatten(build: ProcedureBuilder, a: Any) -> Any:
+def flatten(build: ProcedureBuilder, a: Any, order: str = "C") -> Any:
+    if order != "C":
+        return materialise(ravel(build, a, order))
     flat = shapes.ravel(a)
     return materialise(flat) if isinstance(a, ArrayView) and flat.pointer is a.pointer else flat
 

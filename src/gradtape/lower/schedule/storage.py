@@ -177,11 +177,13 @@ class StorageAssignment:
                 continue
             assert nest.node is not None
             access = self._accesses[nest]
-            if nest.node.inputs[1] not in self._by_value and access.reads[base] - {
-                access.base_index,
-                access.target,
-            }:
+            if not access.reads[base] - {access.base_index, access.target}:
+                continue
+            operand = self._by_value.get(nest.node.inputs[1])
+            if operand is None:
                 found.append(nest)
+            elif operand is base:  # it is stored already, in the memory that would be overwritten
+                del self.in_place[nest]
         return found
 
     # Memory

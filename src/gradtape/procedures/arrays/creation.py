@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,20 +35,27 @@ def as_shape(shape: Any) -> tuple[Extent, ...]:
     return tuple([ix.extent(one) for one in (shape if isinstance(shape, tuple | list) else (shape,))])
 
 
-def zeros(build: ProcedureBuilder, shape: Any, dtype: Any = float) -> ArrayView:
+Axes: TypeAlias = Sequence[int] | None
+"""The axes of a new array from the slowest to the fastest in memory; None for C order."""
+
+
+def zeros(build: ProcedureBuilder, shape: Any, dtype: Any = float, axes: Axes = None) -> ArrayView:
     """Return a new array of zeros."""
-    return new_array(build, as_shape(shape), np.dtype(dtype), zero=True)
+    return new_array(build, as_shape(shape), np.dtype(dtype), zero=True, axes=axes)
 
 
-def empty(build: ProcedureBuilder, shape: Any, dtype: Any = float) -> ArrayView:
+def empty(build: ProcedureBuilder, shape: Any, dtype: Any = float, axes: Axes = None) -> ArrayView:
     """Return a new array that is not initialised."""
-    return new_array(build, as_shape(shape), np.dtype(dtype))
+    return new_array(build, as_shape(shape), np.dtype(dtype), axes=axes)
 
 
-def full(build: ProcedureBuilder, shape: Any, fill_value: Any, dtype: Any = None) -> ArrayView:
+def full(
+    build: ProcedureBuilder, shape: Any, fill_value: Any, dtype: Any = None, axes: Axes = None
+) -> ArrayView:
     """Return a new array of one number."""
     fill = as_operand(build, fill_value)
-    target = new_array(build, as_shape(shape), fill.dtype if dtype is None else np.dtype(dtype))
+    dtype = fill.dtype if dtype is None else np.dtype(dtype)
+    target = new_array(build, as_shape(shape), dtype, axes=axes)
     store(target, fill)
     return target
 

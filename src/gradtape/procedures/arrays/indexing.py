@@ -18,7 +18,6 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.nests import (
-    as_view,
     check_writable,
     element,
     materialise,
@@ -487,7 +486,7 @@ def store_selected(x: ArrayView, mask: Expression, value: Any) -> None:
             where=here.site,
             remedy="assign a number, or use x[:] = np.where(mask, values, x)",
         )
-    source = as_view(build, value) if x.pointer.memory in memories([value]) else value
+    source = materialise(value, temporary=True) if x.pointer.memory in memories([value]) else value
     count = build.variable("count", 0, INT64)
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from gradtape.errors import InPlaceError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
+from gradtape.kinds.arguments import iteration_order
 from gradtape.kinds.operands import as_value
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
@@ -195,9 +196,19 @@ def new_array(
     zero: bool = False,
     name: str = "array",
     temporary: bool = False,
+    axes: Sequence[int] | None = None,
 ) -> ArrayView:
-    """Return a new array. A temporary one of a static shape is made once, before all loops."""
+    """Return a new array. A temporary one of a static shape is made once, before all loops.
+
+    `axes` are its axes from the slowest to the fastest in memory. Another order than C only shows where an array is reshaped, and is
+    kept if the builder is told to.
+    """
     extents = tuple([ix.extent(one) for one in shape])
+    if axes is not None and list(axes) != list(range(len(extents))):
+        if build.keeps_order:
+            made = new_array(build, [extents[axis] for axis in axes], dtype, zero, name, temporary)
+            return made.remapped(extents, [Place(0, axis) for axis in axes])
+        build.loses_order = True
     size = ix.product(extents)
     if temporary and not zero and isinstance(size, int):
         with build.at_start():
@@ -207,13 +218,39 @@ def new_array(
     return ArrayView.of_pointer(build, pointer, extents)
 
 
-def materialise(source: Any, temporary: bool = False, dtype: Any = None) -> ArrayView:
-    """Return a new array with the elements of an expression; a view is copied."""
+def materialise(source: Any, temporary: bool = False, dtype: Any = None, order: str = "K") -> ArrayView:
+    """Return a new array with the elements of an expression; a view is copied.
+
+    The order of its elements in memory is C or F, or that of NumPy's result (K), which only shows where an array is reshaped.
+    """
     target = new_array(
-        source.build, source.shape, source.dtype if dtype is None else dtype, temporary=temporary
+        source.build,
+        source.shape,
+        source.dtype if dtype is None else dtype,
+        temporary=temporary,
+        axes=memory_order(source, order),
     )
     store(target, source)
     return target
+
+
+def memory_order(source: Expression, order: str) -> Sequence[int]:
+    """Return the axes of a new array, from the slowest to the fastest, in order C or F, or in that of NumPy's result of an elementwise
+    expression (K). The latter is C order for dynamic shapes; that of arrays that are F-contiguous only (A) is F."""
+    if order == "A":
+        own = memory_order(source, "K")
+        return own if list(own) == list(range(source.ndim))[::-1] else range(source.ndim)
+    if order != "K":
+        return range(source.ndim)[:: -1 if order == "F" else 1]
+    strides = [
+        [0 if extent == 1 else stride for stride, extent in zip(view.strides, view.shape, strict=True)]
+        for view in source.views()
+        if isinstance(view, ArrayView) and view.ndim == source.ndim
+    ]
+    static = all(isinstance(stride, int) for own in strides for stride in own)
+    if source.ndim < 2 or not static or ix.static_shape(source.shape) is None:
+        return range(source.ndim)
+    return iteration_order(source.ndim, strides)  # type: ignore[arg-type] # none is a Value
 
 
 def as_view(build: ProcedureBuilder, operand: Any, temporary: bool = True) -> ArrayView:
@@ -230,7 +267,7 @@ def as_view(build: ProcedureBuilder, operand: Any, temporary: bool = True) -> Ar
 
 def as_contiguous(view: ArrayView) -> ArrayView:
     """Return an array whose elements stand one after the other in row-major order, a copy if need be."""
-    return view if view.is_contiguous else materialise(view)
+    return view if view.is_contiguous else materialise(view, order="C")
 
 
 def update(function: Any, target: ArrayView, source: Any) -> None:

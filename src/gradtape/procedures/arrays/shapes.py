@@ -14,7 +14,7 @@ from gradtape.kinds.operands import as_value
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.nests import as_view, materialise, new_array, store
-from gradtape.procedures.arrays.view import ArrayView, Expression, Place, as_expression
+from gradtape.procedures.arrays.view import ArrayView, Expression, Place, Shape, as_expression
 from gradtape.procedures.builder import ProcedureBuilder
 
 
@@ -109,11 +109,26 @@ def reshape(x: Expression, shape: Any) -> ArrayView:
             as_value(ix.is_equal(size, new)), "ValueError", "cannot reshape an array into this shape"
         )
     view = as_view(x.build, x, temporary=False)
-    if not view.is_contiguous:
-        view = materialise(view)
-    out = ArrayView.of_pointer(x.build, view.pointer, tuple(wanted), view.writable)
-    out.offset = view.offset
-    return out
+    strides = _reshaped_strides(view, wanted)
+    if strides is None:
+        view, strides = materialise(view, order="C"), ix.row_major(tuple(wanted))
+    return ArrayView(x.build, view.pointer, view.offset, tuple(wanted), strides, view.writable)
+
+
+def _reshaped_strides(view: ArrayView, shape: Sequence[Extent]) -> Shape | None:
+    """Return the strides of a view in another shape; None where NumPy copies."""
+    if view.is_contiguous:
+        return ix.row_major(tuple(shape))
+    own, strides, new = map(ix.static_shape, (view.shape, view.strides, tuple(shape)))
+    if own is None or strides is None or new is None:
+        return None
+    shadow = np.lib.stride_tricks.as_strided(
+        np.empty(1, np.int8), own, strides
+    )  # whose elements are not read
+    try:
+        return shadow.reshape(new, copy=False).strides
+    except ValueError:
+        return None
 
 
 def _quotient(size: Extent, rest: Extent) -> Extent:
@@ -127,7 +142,7 @@ def _quotient(size: Extent, rest: Extent) -> Extent:
 
 
 def ravel(x: Expression) -> ArrayView:
-    """Return the elements as a 1-D array: a view of a contiguous array, otherwise a copy."""
+    """Return the elements as a 1-D array to be read: a view where one axis has them all, otherwise a copy."""
     return reshape(x, -1) if x.ndim != 1 else as_view(x.build, x, temporary=False)
 
 

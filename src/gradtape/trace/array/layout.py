@@ -8,7 +8,7 @@ and strides without content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape
+from gradtape.kinds.arguments import iteration_order
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.views import Uncertain
 
@@ -73,13 +74,6 @@ def layout_of_operand(operand: Any) -> Layout:
     return argument_layout(operand) if isinstance(operand, np.ndarray | np.generic) else True
 
 
-def layout_of_copy(array: Any) -> Layout:
-    """Return the layout of a copy of an ndarray or a number that is laid out like it."""
-    if not issubclass(type(array), np.ndarray):
-        return True
-    return layout_of_result(array.shape, (array,)) if array.ndim > 1 else array.ndim > 0
-
-
 def fortran(ndim: int) -> Layout:
     """Return the layout of Fortran-ordered arrays."""
     return True if ndim < 2 else tuple(range(ndim))[::-1]
@@ -127,6 +121,24 @@ def shadow_of(operand: Any) -> NDArray | None:
     return numbers if issubclass(type(numbers), np.ndarray) else None
 
 
+def strides_of(operand: Any) -> Shape | None:
+    """Return the strides, in elements, of an array that is not C-contiguous; None for others, and where they are not known.
+
+    An array with repeated elements has gaps instead, which NumPy's reshapes treat alike: they copy.
+    """
+    seen = shadow_of(operand)
+    if seen is None or seen.flags.c_contiguous:
+        return None
+    if 0 in seen.strides:
+        step, strides = 2, []
+        for extent in reversed(seen.shape):
+            strides.append(step)
+            step *= 2 * max(extent, 1)
+        return tuple(strides[::-1])
+    simple = _simplest(seen)
+    return tuple([stride // seen.itemsize for stride in simple])
+
+
 def layout_of_result(shape: Shape, operands: Iterable[Any]) -> Layout:
     """Return the layout of a new array of a shape that NumPy's iterators fill from operands (``order="K"``)."""
     if len(shape) < 2:
@@ -141,31 +153,8 @@ def layout_of_result(shape: Shape, operands: Iterable[Any]) -> Layout:
         missing = len(shape) - seen.ndim
         own = [0 if extent == 1 else stride for extent, stride in zip(seen.shape, seen.strides, strict=True)]
         strides.append([0] * missing + own)
-    order = _axis_order(len(shape), strides)
+    order = iteration_order(len(shape), strides)
     return True if order == tuple(range(len(shape))) else order
-
-
-def _axis_order(ndim: int, strides: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return the axes from the slowest to the fastest, sorted by insertion as `numpy.nditer` sorts them: C order wins where operands
-    disagree or do not tell."""
-    order = list(range(ndim))[::-1]  # the fastest first
-    for place in range(1, ndim):
-        moving = order[place]
-        goal = place
-        for before in range(place - 1, -1, -1):
-            ambiguous, swap = True, False
-            for own in strides:
-                slow, fast = abs(own[moving]), abs(own[order[before]])
-                if slow and fast:
-                    swap = swap if not ambiguous and fast > slow else fast > slow
-                    ambiguous = False
-            if ambiguous:
-                continue
-            if not swap:
-                break
-            goal = before
-        order.insert(goal, order.pop(place))
-    return tuple(order[::-1])
 
 
 def with_layout_of(made: Any, operands: Iterable[Any]) -> Any:

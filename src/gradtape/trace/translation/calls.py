@@ -14,12 +14,13 @@ import numpy as np
 from gradtape.errors import UnsupportedCodeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
-from gradtape.ir.types import aval
+from gradtape.ir.types import Shape, aval
 from gradtape.kinds.operands import as_value, conform
 from gradtape.lru import LRU
 from gradtape.runtime.compile.cache import CachedObject, cached_object
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
+from gradtape.trace.array.layout import strides_of
 from gradtape.trace.array.preallocated import is_traced, unwrap_preallocated
 from gradtape.trace.jit.guards import Trace, abstract_of
 from gradtape.trace.lazy.force import force
@@ -111,7 +112,8 @@ class TranslatedCall:
         given = [_number_of(leaf) if static and _is_integer(leaf) else leaf for leaf in self.seen]
         values = [_value_of(leaf) for leaf in given]
         types = [leaf if value is None else value.aval for leaf, value in zip(given, values, strict=True)]
-        return *translated(self.function, self.spec, types), values
+        strides = [strides_of(leaf) for leaf in self.seen]
+        return *translated(self.function, self.spec, types, strides), values
 
     def answer(self) -> Any:
         """Return the result."""
@@ -194,10 +196,18 @@ MUTABLE: Final = (list, dict, set, bytearray)
 
 
 def translated(
-    function: Callable[..., Any], spec: TreeSpec, types: Sequence[Any]
+    function: Callable[..., Any],
+    spec: TreeSpec,
+    types: Sequence[Any],
+    strides: Sequence[Shape | None] | None = None,
 ) -> tuple[Translation, ProcedureReference]:
-    """Return the translation of a function for arguments of these types, and the reference to its procedure."""
-    key = function, spec, tuple([(type(each), each) for each in types])
+    """Return the translation of a function for arguments of these types and strides, and the reference to its procedure."""
+    key = (
+        function,
+        spec,
+        tuple([(type(each), each) for each in types]),
+        None if strides is None else tuple(strides),
+    )
     own = trace_around()
     is_numbas = hasattr(function, "py_func")
     table: Any = TRANSLATIONS if is_numbas or own is None else own.translations
@@ -211,7 +221,7 @@ def translated(
     keep_code_in(_kept)
 
     with with_own_code():
-        translation = translate_leaves(function, types, spec)
+        translation = translate_leaves(function, types, spec, strides)
     found = translation, reference_to(translation.procedure)
     reads_mutable = any(isinstance(value, MUTABLE) for _, _, value in translation.notes)
     if table is not TRANSLATIONS or not (translation.captured or (reads_mutable and not is_numbas)):

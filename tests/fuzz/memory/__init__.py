@@ -1,0 +1,1 @@
+"""Random programs about arrays in memory: overlapping assignments, layouts, and what NumPy refuses."""
