@@ -141,7 +141,7 @@ def test_importing_leaves_the_cycle_collector_on():
 
 GLOSSARY = Path(__file__).parents[1] / "docs" / "glossary.md"
 PLAIN = """
-and attribute check class config content context convention copy core cost counter create creation custom debug debugger disk
+and attribute check class config content context convention copy core cost counter create creation custom debug debugger determinants disk
 event
 edit equal error evaluate explain explanation finding habit init inside inspect iterator key list loader lock main
 method mixed more name naming nested number object operator minimize order origin out part per picture plan problem product progress

@@ -14,9 +14,10 @@ from gradtape.ir.types import FLOAT64, INTP, Shape
 from gradtape.kinds.arguments import NO_VALUE, as_array, known, lookup, promoted
 from gradtape.kinds.operands import broadcast_shapes, broadcast_to
 from gradtape.kinds.registry import FUNCTIONS, implements, sample
+from gradtape.ops.core.determinants import determinant_of
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
-from gradtape.ops.core.elementwise.exponential import cos, exp, sin
+from gradtape.ops.core.elementwise.exponential import cos, sin
 from gradtape.ops.core.elementwise.logic import equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, sign
@@ -192,8 +193,7 @@ def det(a: Any) -> Value:
     x = square(inexact(a))
     n = x.shape[-1]
     if n > EXPLICIT:
-        phase, size = _sign_and_log(x)
-        return phase * convert(exp(size), x.dtype)
+        return determinant_of(x)
     if n == 0:
         return broadcast_to(literal(1, x.dtype), x.shape[:-2])
 
