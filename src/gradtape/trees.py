@@ -1,15 +1,21 @@
 """Nested containers, by optree: dicts, lists, tuples, named tuples and registered classes; None is an empty node.
 
 Objects of the user's classes that hold arrays (dataclasses, attrs classes, plain objects) are containers without being registered: their
-classes are entered, for gradtape alone, when one is met.
+classes are entered, for gradtape alone, when one is met. The same holds for subclasses of dict, list and tuple.
+
+optree sorts the keys of a dict, and its structures are equal whatever the order of the keys. Code sees the order, so a key of a cache
+contains `structure_key`, which also distinguishes keys that are equal but of different types (1 and True).
 """
 
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, Final
 
+import numpy as np
 import optree
 
 from gradtape.errors import StructureError
@@ -17,6 +23,13 @@ from gradtape.errors import StructureError
 TreeSpec = optree.PyTreeSpec
 
 NAMESPACE: Final = "gradtape"
+ARGUMENTS: Final = "gradtape.arguments"
+"""The namespace of optree in which objects of the user's classes are leaves."""
+ORDERED: Final = "gradtape.ordered"
+"""The same, with the keys of dicts in their own order."""
+
+_KEEPS_ORDER: Final = optree.dict_insertion_ordered(True, namespace=ORDERED)
+_KEEPS_ORDER.__enter__()  # for as long as the process runs
 
 
 class _Hooks:
@@ -54,16 +67,17 @@ class _Rest:
             return False
         if self.others.keys() != other.others.keys():
             return False
-        return all(
-            mine is other.others[name] or bool(mine == other.others[name])
-            for name, mine in self.others.items()
-        )
+        return all(_is_equal(mine, other.others[name]) for name, mine in self.others.items())
 
     def __hash__(self) -> int:
         return hash((self.kind, self.names))
 
     def __repr__(self) -> str:
         return self.kind.__name__
+
+
+def _is_equal(mine: Any, theirs: Any) -> bool:
+    return mine is theirs or (type(mine) is type(theirs) and bool(exact_key(mine) == exact_key(theirs)))
 
 
 def _flatten_object(thing: Any) -> tuple[tuple[Any, ...], _Rest, tuple[str, ...]]:
@@ -85,9 +99,92 @@ def _unflatten_object(rest: Any, children: Any) -> Any:
     return made
 
 
+_BASES: Final = (OrderedDict, defaultdict, dict, list, tuple)
+"""The classes of containers that may be subclassed, the more special ones first."""
+
+_containers: Final[weakref.WeakSet[type]] = weakref.WeakSet()
+_others: Final[weakref.WeakSet[type]] = weakref.WeakSet()
+"""Subclasses of dict, list and tuple that are containers, and those that are leaves."""
+
+
+class _Shape:
+    """What an object of a subclass of dict, list or tuple holds besides its items."""
+
+    __slots__ = ("factory", "key", "keys", "kind", "names")
+
+    def __init__(self, kind: type, keys: tuple[Any, ...], names: tuple[str, ...], factory: Any) -> None:
+        self.kind, self.keys, self.names, self.factory = kind, keys, names, factory
+        self.key = kind, tuple(map(exact_key, keys)), names, factory
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shape) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return f"{self.kind.__name__}({', '.join(map(repr, self.keys))})"
+
+
+def _flatten_subclass(thing: Any) -> tuple[tuple[Any, ...], _Shape, tuple[Any, ...]]:
+    fields = getattr(thing, "__dict__", {})
+    names = tuple([name for name in fields if type(thing).__dict__.get(name) is None])
+    if isinstance(thing, dict):
+        keys: tuple[Any, ...] = tuple(dict.keys(thing))
+        items = [dict.__getitem__(thing, key) for key in keys]
+    else:
+        items = list(list.__iter__(thing) if isinstance(thing, list) else tuple.__iter__(thing))
+        keys = tuple(range(len(items)))
+    shape = _Shape(type(thing), keys, names, getattr(thing, "default_factory", None))
+    return (*items, *[fields[name] for name in names]), shape, (*keys, *names)
+
+
+def _unflatten_subclass(shape: Any, children: Any) -> Any:
+    items, fields = children[: len(shape.keys)], children[len(shape.keys) :]
+    base: Any = next(base for base in _BASES if issubclass(shape.kind, base))
+    made: Any = tuple.__new__(shape.kind, items) if base is tuple else base.__new__(shape.kind)
+    if base is list:
+        list.extend(made, items)
+    elif base is not tuple:
+        for key, item in zip(shape.keys, items, strict=True):
+            base.__setitem__(made, key, item)
+        if base is defaultdict:
+            made.default_factory = shape.factory
+    for name, content in zip(shape.names, fields, strict=True):
+        made.__dict__[name] = content
+    return made
+
+
+def _is_container_class(kind: type) -> bool:
+    """Return whether a class is a subclass of dict, list or tuple whose objects are their items and their attributes."""
+    if not issubclass(kind, dict | list | tuple) or kind in _BASES or hasattr(kind, "_fields"):
+        return False
+    if any(hasattr(kind, name) for name in ("__array__", "__array_ufunc__", "__array_function__")):
+        return False
+    slots = [vars(owner).get("__slots__", ()) for owner in kind.__mro__ if owner not in _BASES]
+    return not any(name not in ("__dict__", "__weakref__") for each in slots for name in (each,) if each)
+
+
+def _enter_containers(leaves: Sequence[Any]) -> bool:
+    """Enter the classes of leaves that are objects of subclasses of dict, list and tuple; return whether there are any."""
+    found = False
+    for leaf in leaves:
+        kind = type(leaf)
+        if kind in LEAVES or kind in _others or not isinstance(leaf, dict | list | tuple):
+            continue
+        if not _is_container_class(kind):
+            _others.add(kind)
+        elif kind not in _containers:
+            for namespace in (NAMESPACE, ARGUMENTS, ORDERED):
+                optree.register_pytree_node(kind, _flatten_subclass, _unflatten_subclass, namespace=namespace)
+            _containers.add(kind)
+            found = True
+    return found
+
+
 def _enter_classes(leaves: list[Any], tables: bool = True) -> bool:
     """Enter the classes of leaves that are objects with arrays; return whether there are any. Tables become their values."""
-    found = False
+    found = _enter_containers(leaves)
     for place, leaf in enumerate(leaves):
         kind = type(leaf)
         if kind in LEAVES or kind in _entered or HOOKS.fields is None:
@@ -110,13 +207,68 @@ def flatten(tree: Any, *, tables: bool = True) -> tuple[list[Any], TreeSpec]:
     return flatten(tree, tables=tables) if _enter_classes(leaves, tables) else (leaves, spec)
 
 
-def flatten_arguments(tree: Any) -> tuple[list[Any], TreeSpec]:
-    """Return what `flatten` returns, but with objects of the user's classes as leaves, unless their classes are registered by the user."""
-    leaves, spec = optree.tree_flatten(tree)
-    for place, leaf in enumerate(leaves):
-        if type(leaf) not in LEAVES and HOOKS.table is not None:
-            leaves[place] = HOOKS.table(leaf)
+def flatten_arguments(tree: Any, namespace: str = ARGUMENTS) -> tuple[list[Any], TreeSpec]:
+    """Return what `flatten` returns, but with objects of the user's classes as leaves, unless their classes are registered by the user.
+
+    In the namespace `ORDERED` the keys of dicts are in their own order.
+    """
+    leaves, spec = optree.tree_flatten(tree, namespace=namespace)
+    if LEAVES.issuperset(map(type, leaves)):
+        return leaves, spec
+    if _enter_containers(leaves):
+        return flatten_arguments(tree, namespace)
+    if HOOKS.table is not None:
+        leaves = [leaf if type(leaf) in LEAVES else HOOKS.table(leaf) for leaf in leaves]
     return leaves, spec
+
+
+_USUAL_KEYS: Final = frozenset({str, int})
+
+
+def structure_key(tree: Any) -> Any:
+    """Return all of a structure that code can see: the containers with their keys in order, and the types of the keys.
+
+    Examples
+    --------
+    >>> structure_key({"a": 1, "b": 2}) == structure_key({"b": 1, "a": 2})
+    False
+    >>> structure_key({1: 1}) == structure_key({True: 1})
+    False
+    """
+    leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=ORDERED)
+    if _enter_containers(leaves):
+        return structure_key(tree)
+    return spec, types_of_keys(spec)
+
+
+def types_of_keys(spec: TreeSpec) -> Any:
+    """Return what distinguishes the keys of dicts in a structure from equal ones; None if all of them are of the types str and int."""
+    paths = spec.paths()
+    if _USUAL_KEYS.issuperset(map(type, chain.from_iterable(paths))):
+        return None
+    return tuple([tuple(map(exact_key, path)) for path in paths])
+
+
+def exact_key(thing: Any) -> Any:
+    """Return a key of an immutable object that is equal for objects of equal content and type alone.
+
+    Examples
+    --------
+    >>> [exact_key(a) == exact_key(b) for a, b in (((1, 2), (True, 2)), (0.0, -0.0), (1, 1), ("a", "a"))]
+    [False, False, True, True]
+    """
+    kind = type(thing)
+    if kind is str or kind is int:
+        return thing if kind is str else (kind, thing)
+    if issubclass(kind, np.generic):
+        return kind, thing.dtype.str, thing.tobytes()
+    if kind is float or kind is complex:
+        return kind, repr(thing)  # of -0.0 another one than of 0.0
+    if issubclass(kind, tuple):
+        return kind, tuple(map(exact_key, thing)), thing
+    if kind is frozenset:
+        return kind, frozenset(map(exact_key, thing))
+    return kind, thing
 
 
 def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:

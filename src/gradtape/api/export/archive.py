@@ -16,7 +16,14 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.export.cells import Cell
-from gradtape.api.export.closed import Traceable, TracedCall, closed_graph, parameter_places, trace_call
+from gradtape.api.export.closed import (
+    Traceable,
+    TracedCall,
+    closed_graph,
+    parameter_places,
+    refuse_other_order,
+    trace_call,
+)
 from gradtape.api.export.encoding import Decoder, Encoder, Unreadable
 from gradtape.api.export.fits import Point, evaluated
 from gradtape.api.export.specs import Spec
@@ -77,6 +84,7 @@ class Loaded:
         self._arguments = decoder.value(header["arguments"])
         self._results = decoder.value(header["results"])
         self._places: list[str] = header["places"]
+        self._made_for = CallArguments(*self._arguments)
         self._leaves, self._spec = flatten_arguments(self._arguments)
         self._result_spec = flatten_arguments(self._results)[1]
         dynamic = [leaf for leaf in self._leaves if _is_slot(leaf)]
@@ -162,6 +170,7 @@ class Loaded:
                 where=user_site(),
                 remedy="pass the same containers",
             )
+        refuse_other_order(self.__name__, call, self._made_for)
         given: list[Any] = []
         lengths: dict[str, int] = {}
         for leaf, wanted in zip(call.leaves, self._leaves, strict=True):

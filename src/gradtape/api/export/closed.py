@@ -11,7 +11,7 @@ import optree
 
 from gradtape.api.export.specs import examples
 from gradtape.api.transforms.pickling import Call
-from gradtape.errors import ArgumentError, kind_of
+from gradtape.errors import ArgumentError, StructureError, kind_of
 from gradtape.ir.graph import Graph, constant
 from gradtape.ir.op import NDArray
 from gradtape.records import record
@@ -133,16 +133,40 @@ def closed_graph(traced: TracedCall) -> Graph:
     return Graph(graph.inputs, graph.nodes, outputs, graph.name, graph.guards)
 
 
+def refuse_other_order(name: str, call: CallArguments, made_for: CallArguments) -> None:
+    """Raise StructureError where the dicts of a call have their keys in another order, which the function may have read."""
+    if call.structure == made_for.structure:
+        return
+    raise StructureError(
+        f"{name} was compiled for dicts whose keys are in another order, or of other types",
+        where=user_site(),
+        why="a function can read the order of the keys, and its result may depend on it",
+        remedy="build the dicts in the order of the arguments for which it was compiled: "
+        f"{_keys_of(made_for)}",
+    )
+
+
+def _keys_of(call: CallArguments) -> str:
+    """Return the containers of the arguments of a call, with the keys in order and * for the leaves."""
+    return repr(call.spec.unflatten([_Star()] * call.spec.num_leaves))
+
+
+class _Star:
+    """Stands for a leaf in a message."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
 # Names
 
 
 def argument_places(traced: TracedCall) -> list[str]:
     """Return what each leaf of the arguments is, as one would write it: ``params['w']``."""
-    args, kwargs = traced.call.with_leaves(traced.call.leaves)
+    args, _ = traced.call.with_leaves(traced.call.leaves)
     names = argument_names(traced.function, len(args))
     places = []
-    arguments: Any = (args, kwargs)
-    for path in optree.tree_paths(arguments):
+    for path in optree.treespec_paths(traced.call.spec):
         kind, key, *rest = path
         places.append(place_of(names[key] if kind == 0 else str(key), rest))
     return places

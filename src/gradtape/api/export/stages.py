@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NoReturn
 import numpy as np
 
 from gradtape.api.export.archive import pickled_trace
-from gradtape.api.export.closed import Traceable, TracedCall, argument_places, trace_call
+from gradtape.api.export.closed import Traceable, TracedCall, argument_places, refuse_other_order, trace_call
 from gradtape.api.export.specs import NUMBERS, Spec
 from gradtape.api.type_variables import P, R_co
 from gradtape.errors import ArgumentError, LoweringError, StructureError
@@ -169,6 +169,7 @@ class Compiled(Generic[P, R_co]):
                 where=user_site(),
                 remedy="pass the same containers, or lower it for these",
             )
+        refuse_other_order(self._traced.name, call, made_for)
         places = argument_places(self._traced)
         for place, given, wanted in zip(places, call.objects, made_for.objects, strict=True):
             if isinstance(given, Handle) and is_followed(given):

@@ -17,7 +17,7 @@ from gradtape.errors import ArgumentError, DtypeError, kind_of
 from gradtape.lru import LRU
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
-from gradtape.trees import TreeSpec, flatten, spread_prefix, unflatten
+from gradtape.trees import TreeSpec, flatten, spread_prefix, structure_key, unflatten
 
 Sparse: TypeAlias = Literal["auto"] | bool
 Function = Callable[..., Any]
@@ -47,10 +47,13 @@ class Unknowns:
         The shapes of the leaves.
     spec : TreeSpec
         The containers.
+    structure : object
+        Their keys in order; see `structure_key`.
     """
 
     def __init__(self, x0: Any, caller: str) -> None:
         leaves, self.spec = flatten(x0)
+        self.structure = structure_key(x0)
         arrays: list[Any] = [leaf if isinstance(leaf, Handle) else np.asarray(leaf) for leaf in leaves]
         for array in arrays:
             if array.dtype.kind not in "fiu":
@@ -150,7 +153,7 @@ class Program:
         unknowns = self._unknowns
         key: Any
         try:
-            key = (self._function, self._flat, transform, unknowns.shapes, unknowns.spec)
+            key = (self._function, self._flat, transform, unknowns.shapes, unknowns.spec, unknowns.structure)
             made = _programs.get(key)
         except TypeError:  # a callable that cannot be hashed
             key = made = None

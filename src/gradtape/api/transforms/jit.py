@@ -248,7 +248,8 @@ class Jitted(_Callable[P, R_co]):
             nested.clear()
         bound = _bound(self.site, specialisation, _missed)
         if bound is not None:
-            nested[arguments] = NestedEntry(bound, results)
+            structure, entry = NestedEntry.of(bound, arguments, results)
+            nested[structure] = entry
 
     def _link(self) -> None:
         fallback: Any = self._answer

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import islice, takewhile
+from operator import itemgetter
 from types import CodeType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -74,7 +75,7 @@ from gradtape.trace.source.sites import Site, is_user_file, user_site
 from gradtape.trace.translation.mode import inner_codes, run_function, translating
 from gradtape.trace.translation.trace_budget import TranslationWanted, watched
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import Leaves, TreeSpec, flatten, flatten_arguments
+from gradtape.trees import ORDERED, Leaves, TreeSpec, flatten, flatten_arguments, types_of_keys
 
 _tracing: Final = new_lock(Rank.TRACE)
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
@@ -128,10 +129,32 @@ class Event(NamedTuple):
 
 
 class NestedEntry(NamedTuple):
-    """A native entry that takes the leaves of nested arguments, and the structure of its results."""
+    """A native entry that takes the leaves of nested arguments, which are found by their structure with the keys in order.
+
+    Attributes
+    ----------
+    native : callable
+        Takes the leaves, with the keys of dicts sorted.
+    results : TreeSpec
+        The structure of its results.
+    order : callable or None
+        Sorts the leaves of arguments whose keys are in another order.
+    types : object
+        What `types_of_keys` returns for the arguments.
+    """
 
     native: Callable[..., Any]
     results: TreeSpec
+    order: Callable[[list[Any]], Sequence[Any]] | None
+    types: Any
+
+    @classmethod
+    def of(cls, native: Callable[..., Any], arguments: TreeSpec, results: TreeSpec) -> tuple[TreeSpec, Self]:
+        """Return the entry for arguments of a structure, and that structure with the keys in order."""
+        numbers, spec = flatten_arguments(arguments.unflatten(range(arguments.num_leaves)), ORDERED)
+        places = sorted(range(len(numbers)), key=numbers.__getitem__)
+        order = None if places == sorted(places) else itemgetter(*places)
+        return spec, cls(native, results, order, types_of_keys(spec))
 
 
 class CallSite:
@@ -175,10 +198,12 @@ class CallSite:
         if self.shapes.declared is not None:
             self.shapes.check(self.name, self.function, args, kwargs)
         if self.nested and config.jit and not (config.eager or RECORDING.tools):
-            leaves, spec = flatten_arguments(self.static.mark(args, kwargs))
+            leaves, spec = flatten_arguments(self.static.mark(args, kwargs), ORDERED)
             entry = self.nested.get(spec)
-            if entry is not None and (results := entry.native(*leaves)) is not MISSED:
-                return entry.results.unflatten(results)
+            if entry is not None and (entry.types is None or entry.types == types_of_keys(spec)):
+                results = entry.native(*leaves) if entry.order is None else entry.native(*entry.order(leaves))
+                if results is not MISSED:
+                    return entry.results.unflatten(results)
         here.site = user_site()
         call = CallArguments(args, kwargs, self.static)
         if self.inline or not config.jit or config.eager or RECORDING.tools or _is_traced(call.leaves):

@@ -14,7 +14,7 @@ from gradtape.ir.graph import Graph, Node, Value
 from gradtape.trace.jit.guards import Guard
 from gradtape.trace.patching.bytecode import has_other_exit
 from gradtape.trace.source.sites import Site
-from gradtape.trees import TreeSpec
+from gradtape.trees import TreeSpec, structure_key
 
 LEAST_GUARDS: Final = 4
 """The number of guards of one line from which it may be the condition of a loop."""
@@ -59,7 +59,15 @@ def dynamic_loop_key(
         constants.update(b"?" if value.data is None else np.ascontiguousarray(value.data).tobytes())
     results = tuple([output if isinstance(output, int) else _result_key(output()) for output in outputs])
     looks = tuple([(repr(guard.site), guard.expected) for guard in guards])
-    return fingerprint(_without_trip_limits(graph)), constants.digest(), spec, results, looks, repr(state)
+    structure = spec, structure_key(spec.unflatten(range(spec.num_leaves)))
+    return (
+        fingerprint(_without_trip_limits(graph)),
+        constants.digest(),
+        structure,
+        results,
+        looks,
+        repr(state),
+    )
 
 
 def _result_key(leaf: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import ItemsView, KeysView, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,16 @@ from gradtape.trace.jit.objects import is_generator, is_plain_object
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import Leaves, TreeSpec, flatten_arguments, place_of_leaf
+from gradtape.trees import Leaves, TreeSpec, exact_key, flatten_arguments, place_of_leaf, structure_key
 
 _REFUSED = (KeysView, ValuesView, ItemsView, array, memoryview, bytearray)
 """Types that hold numbers, but are neither arrays nor containers."""
+
+_EXACT: Final = frozenset({bool, str, bytes, type(None)})
+"""Types whose equal objects cannot be told apart."""
+
+_OUTER_NODES: Final = 3
+"""The pair of arguments and keywords, the tuple of arguments, and the dict of keywords."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +96,19 @@ class CallArguments(Leaves):
         """The signature: equal for calls that have the same specialisations, if the captures are the same."""
         if self._key is None:
             try:
-                self._key = ((self.spec, trace_settings()), *map(leaf_key, self.leaves))
+                self._key = ((self.spec, self.structure, trace_settings()), *map(leaf_key, self.leaves))
             except DtypeError:
                 args, kwargs, static = self._given
                 _refuse_by_name(*static.mark(args, kwargs))
                 raise
         return self._key
+
+    @property
+    def structure(self) -> Any:
+        """What code sees of the containers of the arguments beyond `spec`: the order of keys. None where no argument is a container."""
+        args, kwargs, static = self._given
+        plain = self.spec.num_nodes == len(self.leaves) + _OUTER_NODES and len(kwargs) < 2
+        return None if plain else structure_key(static.mark(args, kwargs))
 
     def dynamic(self) -> list[NDArray]:
         """Return the inputs of the kernel among the leaves, as it takes them; see `as_input`."""
@@ -203,7 +216,7 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
             if isinstance(leaf, set)
             else "pass a hashable object (a tuple, a frozen dataclass), or register the class with optree as a container",
         ) from None
-    return (kind, leaf)
+    return (kind, leaf) if kind in _EXACT else (kind, leaf, exact_key(leaf))
 
 
 class NativeCall(NamedTuple):
@@ -322,10 +335,8 @@ def describe_key(key: Any) -> str:
     for leaf in key[1:]:
         if isinstance(leaf, type):
             parts.append(f"Python {leaf.__name__}")
-        elif isinstance(leaf[1], tuple):
-            parts.append(f"{leaf[0]}{list(leaf[1])}")
-        elif leaf[1] == "scalar":
-            parts.append(f"{leaf[0]} scalar")
+        elif isinstance(leaf[0], np.dtype):
+            parts.append(f"{leaf[0]} scalar" if leaf[1] == "scalar" else f"{leaf[0]}{list(leaf[1])}")
         else:
             parts.append("a variable" if issubclass(leaf[0], Variable) else f"static {leaf[1]!r}")
     return f"({', '.join(parts)})"

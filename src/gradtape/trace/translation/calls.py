@@ -29,7 +29,7 @@ from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.procedures.ops import procedure
 from gradtape.transforms.procedures.reference import ProcedureReference, reference_to
-from gradtape.trees import TreeSpec, flatten
+from gradtape.trees import TreeSpec, exact_key, flatten, structure_key
 
 if TYPE_CHECKING:
     from gradtape.frontend.translate import Translation
@@ -89,7 +89,9 @@ class TranslatedCall:
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function = function
-        self.leaves, self.spec = flatten(_arguments(function, args, kwargs), tables=False)
+        arguments = _arguments(function, args, kwargs)
+        self.leaves, self.spec = flatten(arguments, tables=False)
+        self.structure = structure_key(arguments)
         self.seen = [leaf if is_traced(leaf) else unwrap_preallocated(leaf) for leaf in self.leaves]
         self.has_integers = any(map(_is_integer, self.seen))
 
@@ -113,7 +115,7 @@ class TranslatedCall:
         values = [_value_of(leaf) for leaf in given]
         types = [leaf if value is None else value.aval for leaf, value in zip(given, values, strict=True)]
         strides = [strides_of(leaf) for leaf in self.seen]
-        return *translated(self.function, self.spec, types, strides), values
+        return *translated(self.function, self.spec, types, strides, self.structure), values
 
     def answer(self) -> Any:
         """Return the result."""
@@ -200,12 +202,17 @@ def translated(
     spec: TreeSpec,
     types: Sequence[Any],
     strides: Sequence[Shape | None] | None = None,
+    structure: Any = None,
 ) -> tuple[Translation, ProcedureReference]:
-    """Return the translation of a function for arguments of these types and strides, and the reference to its procedure."""
+    """Return the translation of a function for arguments of these types and strides, and the reference to its procedure.
+
+    `structure` is the key of the containers of the arguments; see `structure_key`.
+    """
     key = (
         function,
         spec,
-        tuple([(type(each), each) for each in types]),
+        structure,
+        tuple(map(exact_key, types)),
         None if strides is None else tuple(strides),
     )
     own = trace_around()
