@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Literal, Node, Value, extract, literal
-from gradtape.ir.types import BOOL, aval, carries_derivatives
+from gradtape.ir.types import BOOL, Shape, aval, carries_derivatives
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
@@ -118,7 +118,8 @@ def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) 
         assert cotangent is not None
         back.elements.append(LoopOperand(cotangent.value, seed))
         if cotangent.mask is not None:
-            back.elements.append(LoopOperand(cotangent.mask, body.y_masks[place]))
+            mask = _spread(cotangent.mask, cotangent.value.shape)
+            back.elements.append(LoopOperand(mask, body.y_masks[place]))
     return _emit_backward(draft, body, back, more, carries, wanted)
 
 
@@ -298,7 +299,7 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> 
     }
     inners = [carry.inner for carry in draft.carries]
     init_masks = {
-        inner: cotangent.mask
+        inner: _spread(cotangent.mask, inner.shape)
         for inner, cotangent in zip(inners, carries, strict=True)
         if inner in carry_seeds and cotangent is not None and cotangent.mask is not None
     }
@@ -339,10 +340,10 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> 
         end = arrived.get(inner)
         if end is not None:
             pulled[inner] = _convert_like(end.value, inner)
-        next_carry = everywhere if end is None or end.mask is None else end.mask
+        next_carry = everywhere if end is None or end.mask is None else _spread(end.mask, inner.shape)
         carried[inner] = Carry(init_masks.get(inner, everywhere), mask, next_carry)
     contribution_masks = {
-        given.inner: end.mask
+        given.inner: _spread(end.mask, given.inner.shape)
         for given in (*draft.consts, *draft.elements)
         if given.outer.dtype.kind != "O"
         and (end := arrived.get(given.inner)) is not None
@@ -350,6 +351,11 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> 
         and given.inner in pulled
     }
     return _BodyVjp(carry_seeds, y_seeds, y_masks, pulled, carried, contribution_masks)
+
+
+def _spread(mask: Value, shape: Shape) -> Value:
+    """Return a mask as a loop carries it: a literal, from a condition that is known, is spread over the shape of the cotangent."""
+    return expand(mask, shape, ()) if isinstance(mask, Literal) and shape else mask
 
 
 def _differentiable_inputs(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
