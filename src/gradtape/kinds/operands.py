@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from gradtape.kinds.refusals import is_table, refusal, values_of, wrong_dtype
 
 COMPACT: dict[type, Callable[[Any], Value]] = {}
 """Types that stand for an array in another form, with what makes the array of an instance."""
+
+HELD: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
+"""By the ids of ndarrays: the objects that hold them and have a value for their content, `value`, which is the same at each read."""
 
 
 def as_value(operand: Any, argument: str = "operand") -> Value:
@@ -35,9 +39,17 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
         if type(operand) is int and not -(2**63) <= operand < 2**63:
             raise OverflowError(f"Python integer {operand} does not fit 64 bits")
         return literal(operand)
-    if isinstance(operand, np.generic):
+    if issubclass(type(operand), np.generic):
         return literal(operand, check_dtype(operand.dtype, argument))
     if issubclass(type(operand), np.ndarray):
+        if (
+            HELD
+            and operand.ndim
+            and (holder := HELD.get(id(operand))) is not None
+            and holder.numbers is operand
+        ):
+            known: Value = holder.value
+            return known
         check_plain(operand, argument)
         native = check_dtype(operand.dtype, argument)
         copy = np.array(operand, native, order="C", copy=True)

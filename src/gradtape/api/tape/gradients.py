@@ -29,6 +29,7 @@ from gradtape.ops.core.shape import reshape
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices
+from gradtape.trace.array.preallocated import Preallocated, ndarray_or_none
 from gradtape.trace.jit.bodies import refuse_outside_derivative
 from gradtape.trace.jit.guards import InBody
 from gradtape.trace.lazy.gradient_cache import one_like
@@ -252,6 +253,13 @@ def _pulled(
 def _source(leaf: Handle) -> Source:
     """Return what stands for an array, or for a variable: all that was read of it in the functions around."""
     if not isinstance(leaf, Variable):
+        if isinstance(leaf, Preallocated) and ndarray_or_none(leaf) is not None and leaf._base.is_read:
+            raise ArgumentError(
+                "an array of xs was made by NumPy, and NumPy has computed with it or taken a view of it",
+                where=here.site,
+                why="what NumPy computes from constants is not recorded, so the gradient would lack those terms",
+                remedy="make it a recorded constant: c = gt.constant(np.ones(2))",
+            )
         values: tuple[Value, ...] = (leaf.value,)
     else:
         read = [value for scope in scopes() for value in scope.reads.get(leaf.serial, ())]

@@ -21,7 +21,7 @@ from gradtape.habits import ARRAY as ARRAY_HABITS
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import aval
-from gradtape.kinds.operands import COMPACT
+from gradtape.kinds.operands import COMPACT, HELD
 from gradtape.kinds.registry import out_place
 from gradtape.ops.core.join import full
 from gradtape.reference_counts import reference_count
@@ -56,16 +56,31 @@ class Memory:
         For a view: the function from the traced array of the parent to that of the view.
     root : Memory
         The last parent, which owns the memory.
+    is_read : bool
+        Whether NumPy has computed floating-point numbers from the data, or a view of it was used, which no derivative would follow.
     traced : Array or None
         The array after a traced write.
     views : set or None
         Of a root: the views of it that the user holds.
     """
 
-    __slots__ = ("__weakref__", "_root", "numbers", "parent", "traced", "view_function", "views")
+    __slots__ = (
+        "__weakref__",
+        "_constant",
+        "_root",
+        "is_read",
+        "numbers",
+        "parent",
+        "traced",
+        "view_function",
+        "views",
+    )
 
     def __init__(self, numbers: NDArray, parent: Memory | None, view_function: ViewFunction) -> None:
         self.numbers = numbers
+        self._constant: Value | None = None
+        self.is_read = False
+        HELD[id(numbers)] = self
         self.parent = parent
         self.view_function = view_function
         self.traced: Any = None
@@ -83,6 +98,12 @@ class Memory:
     def is_untraced(self) -> bool:
         """Return whether no traced value was written, through any view."""
         return self.root.traced is None
+
+    def note_read(self) -> None:
+        """Note that something was computed from the data, also from that of the memory of which this is a view."""
+        self.is_read = True
+        if self.parent is not None:
+            self.parent.note_read()
 
     def add_view(self, view: Memory) -> None:
         """Register a view."""
@@ -121,8 +142,15 @@ class Memory:
 
     @property
     def value(self) -> Value:
-        """The current content."""
-        return constant_copy(self.numbers) if self.is_untraced() else self.traced_array().value
+        """The current content: one constant until another number is written, so that derivatives with respect to it find its uses."""
+        if not self.is_untraced():
+            return self.traced_array().value
+        if self.parent is not None:
+            self.parent.note_read()
+        known = self._constant
+        if known is None or not _is_content(known.data, self.numbers):
+            known = self._constant = constant_copy(self.numbers)
+        return known
 
     def rebind(self, value: Value) -> None:
         """Replace the content by a traced value."""
@@ -146,6 +174,15 @@ class _WholeView:
 
 
 WHOLE_VIEW: Final = _WholeView()
+
+
+def _is_content(data: Any, numbers: NDArray) -> bool:
+    """Return whether an array holds these numbers, bit by bit."""
+    if data is None:
+        return False
+    if numbers.flags.c_contiguous:
+        return bool(np.array_equal(data.reshape(-1).view(np.uint8), numbers.reshape(-1).view(np.uint8)))
+    return bool(data.tobytes() == numbers.tobytes())
 
 
 def constant_copy(numbers: NDArray) -> Value:
@@ -188,6 +225,9 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         call = getattr(ufunc, method)
         targets = (inputs[0],) if method == "at" else kwargs.get("out", ())
         result = _compute(call, inputs, kwargs, targets)
+        for operand in inputs:
+            if type(operand) is Preallocated:
+                note_read(operand, result)
         return result if kwargs or method != "__call__" else _preallocate_result(result, sys._getframe(1))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -249,6 +289,7 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
                 return again(self)
             result = getattr(seen, name)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
             if name in COPYING_METHODS:
+                note_read(self, result)
                 return _preallocate_result(result, sys._getframe(1))
             return _as_view(self, result, again)
 
@@ -378,12 +419,21 @@ def _as_view(array: Preallocated, result: Any, view_function: ViewFunction) -> A
         return type(result)(
             [_as_view(array, item, _view_of_item(view_function, place)) for place, item in enumerate(result)]
         )
-    if type(result) is not np.ndarray or type(array) is not Preallocated:
+    if type(array) is not Preallocated:
         return result
     memory: Any = array._base
     if result is memory.numbers:
         return array
-    return preallocated(result, memory, view_function) if result.base is memory.root.numbers else result
+    if type(result) is np.ndarray and result.base is memory.root.numbers:
+        return preallocated(result, memory, view_function)
+    note_read(array, result)
+    return result
+
+
+def note_read(array: Any, result: Any) -> None:
+    """Note that NumPy has computed a result from the numbers of a preallocated array."""
+    if issubclass(type(result), np.ndarray | np.generic) and result.dtype.kind in "fc":
+        array._base.note_read()
 
 
 def _view_of_item(view_function: ViewFunction, place: int) -> ViewFunction:
