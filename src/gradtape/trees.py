@@ -102,19 +102,24 @@ def _unflatten_object(rest: Any, children: Any) -> Any:
 _BASES: Final = (OrderedDict, defaultdict, dict, list, tuple)
 """The classes of containers that may be subclassed, the more special ones first."""
 
+_CONSTANTS: Final = frozenset({str, bytes, bool, type(None)})
+"""Types of attributes that are a part of the structure."""
+
 _containers: Final[weakref.WeakSet[type]] = weakref.WeakSet()
 _others: Final[weakref.WeakSet[type]] = weakref.WeakSet()
 """Subclasses of dict, list and tuple that are containers, and those that are leaves."""
 
 
 class _Shape:
-    """What an object of a subclass of dict, list or tuple holds besides its items."""
+    """An object of a subclass of dict, list or tuple without its items and without the attributes that may be numbers."""
 
-    __slots__ = ("factory", "key", "keys", "kind", "names")
+    __slots__ = ("factory", "key", "keys", "kind", "names", "others")
 
-    def __init__(self, kind: type, keys: tuple[Any, ...], names: tuple[str, ...], factory: Any) -> None:
-        self.kind, self.keys, self.names, self.factory = kind, keys, names, factory
-        self.key = kind, tuple(map(exact_key, keys)), names, factory
+    def __init__(
+        self, kind: type, keys: tuple[Any, ...], names: tuple[str, ...], others: dict[str, Any], factory: Any
+    ) -> None:
+        self.kind, self.keys, self.names, self.others, self.factory = kind, keys, names, others, factory
+        self.key = kind, tuple(map(exact_key, keys)), names, tuple(others.items()), factory
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Shape) and self.key == other.key
@@ -128,14 +133,15 @@ class _Shape:
 
 def _flatten_subclass(thing: Any) -> tuple[tuple[Any, ...], _Shape, tuple[Any, ...]]:
     fields = getattr(thing, "__dict__", {})
-    names = tuple([name for name in fields if type(thing).__dict__.get(name) is None])
+    others = {name: content for name, content in fields.items() if type(content) in _CONSTANTS}
+    names = tuple([name for name in fields if name not in others])
     if isinstance(thing, dict):
         keys: tuple[Any, ...] = tuple(dict.keys(thing))
         items = [dict.__getitem__(thing, key) for key in keys]
     else:
         items = list(list.__iter__(thing) if isinstance(thing, list) else tuple.__iter__(thing))
         keys = tuple(range(len(items)))
-    shape = _Shape(type(thing), keys, names, getattr(thing, "default_factory", None))
+    shape = _Shape(type(thing), keys, names, others, getattr(thing, "default_factory", None))
     return (*items, *[fields[name] for name in names]), shape, (*keys, *names)
 
 
@@ -150,8 +156,8 @@ def _unflatten_subclass(shape: Any, children: Any) -> Any:
             base.__setitem__(made, key, item)
         if base is defaultdict:
             made.default_factory = shape.factory
-    for name, content in zip(shape.names, fields, strict=True):
-        made.__dict__[name] = content
+    for name, content in (*shape.others.items(), *zip(shape.names, fields, strict=True)):
+        object.__setattr__(made, name, content)
     return made
 
 
@@ -238,15 +244,19 @@ def structure_key(tree: Any) -> Any:
     leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=ORDERED)
     if _enter_containers(leaves):
         return structure_key(tree)
-    return spec, types_of_keys(spec)
-
-
-def types_of_keys(spec: TreeSpec) -> Any:
-    """Return what distinguishes the keys of dicts in a structure from equal ones; None if all of them are of the types str and int."""
     paths = spec.paths()
     if _USUAL_KEYS.issuperset(map(type, chain.from_iterable(paths))):
-        return None
-    return tuple([tuple(map(exact_key, path)) for path in paths])
+        return spec, None
+    return spec, tuple([tuple(map(exact_key, path)) for path in paths])
+
+
+def has_texts_only(tree: Any) -> bool:
+    """Return whether all keys of the dicts in nested containers are of the type str."""
+    if isinstance(tree, dict):
+        return all(type(key) is str for key in tree) and all(map(has_texts_only, dict.values(tree)))
+    if tree is None or isinstance(tree, int):
+        return True
+    return all(map(has_texts_only, optree.tree_flatten_one_level(tree, namespace=ORDERED)[0]))
 
 
 def exact_key(thing: Any) -> Any:

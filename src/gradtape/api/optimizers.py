@@ -40,7 +40,7 @@ class Optimizer(ABC):
 
     def __init__(self, learning_rate: Any) -> None:
         self._rate = _rate(learning_rate, type(self).__name__)
-        self._live = Variable(self._rate, False, "learning_rate") if isinstance(self._rate, float) else None
+        self._live = Variable(self._rate, False, "learning_rate") if type(self._rate) is float else None
         self._steps: Variable | None = None
         self._slots: dict[int, tuple[ref[Variable], tuple[Variable, ...]]] = {}
 
@@ -106,7 +106,7 @@ class Optimizer(ABC):
     @learning_rate.setter
     def learning_rate(self, rate: Any) -> None:
         new = _rate(rate, type(self).__name__)
-        if self._live is None or not isinstance(new, float):
+        if self._live is None or type(new) is not float:
             raise ArgumentError(
                 f"{type(self).__name__}: a learning rate that is no number, or becomes none, stays as it is",
                 where=user_site(),
@@ -594,7 +594,7 @@ def _variables(given: Any, tape: GradientTape | None, caller: str) -> list[Varia
 
 
 def _number(given: Any, argument: str, caller: str) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float | np.floating | np.integer):
+    if isinstance(given, bool) or not issubclass(type(given), int | float | np.floating | np.integer):
         raise DtypeError(
             f"{caller}: {argument} must be a number, got {kind_of(given)}",
             where=user_site(),

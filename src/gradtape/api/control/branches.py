@@ -155,7 +155,7 @@ def switch(index: Any, branches: Sequence[Callable[[*Xs], V]], *operands: *Xs) -
             where=here.site,
             remedy="gt.switch(2, ...), or x.astype(int) for a float; gt.cond chooses by a bool",
         )
-    if isinstance(index, int):
+    if issubclass(type(index), int):
         given = as_value(min(max(index, 0), len(branches)))
     functions = {f"branches[{k}]": function for k, function in enumerate(branches)}
     result: V = _Branches("switch", functions, tuple(functions), operands).run(convert(given, INT64), index)

@@ -134,7 +134,7 @@ def bracket_root(call: SolverCall) -> Any:
     )
     shape = _shape(left, right, low, high, *extra)
     points = [
-        _broadcast(np.asarray(each) if isinstance(each, float | int) else each, shape)
+        _broadcast(np.asarray(each) if issubclass(type(each), float | int) else each, shape)
         for each in (left, right, low, high)
     ]
     found = call.on_host(function, np.zeros(shape), bracket, _types(shape, "xl", "xr", "fl", "fr"), *points)
@@ -182,7 +182,7 @@ def _searched(call: SolverCall, points: list[str], results: tuple[str, ...], opt
     starts = {name: given[name] for name in points if given[name] is not None}
     shape = _shape(*starts.values(), *extra)
     limits = [
-        _broadcast(np.asarray(each) if isinstance(each, float | int) else each, shape)
+        _broadcast(np.asarray(each) if issubclass(type(each), float | int) else each, shape)
         for each in starts.values()
     ]
 

@@ -31,13 +31,17 @@ LOSSES: Final[dict[str, Callable[[Any], Any]]] = {
 def _finite(bounds: Any) -> Any:
     """Return bounds; None if all are infinite."""
     ends = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
-    known = [end for end in ends if isinstance(end, int | float | list | tuple | np.ndarray)]
+    known = [
+        end
+        for end in ends
+        if isinstance(end, list | tuple) or issubclass(type(end), int | float | np.ndarray)
+    ]
     return None if len(known) == 2 and all(_are_infinite(end) for end in known) else Box(*ends)
 
 
 def _are_infinite(end: Any) -> bool:
     parts = end if isinstance(end, list | tuple) else [end]
-    return all(isinstance(part, float | np.ndarray) and np.all(np.isinf(part)) for part in parts)
+    return all(issubclass(type(part), float | np.ndarray) and np.all(np.isinf(part)) for part in parts)
 
 
 METHODS: Final = ("trf", "dogbox", "lm")

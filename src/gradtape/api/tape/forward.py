@@ -141,6 +141,8 @@ class ForwardAccumulator:
     Array([2., 0.])
     """
 
+    reads_records = True
+
     def __init__(self, primals: Any, tangents: Any) -> None:
         here.site = user_site()
         leaves, spec = flatten(primals)

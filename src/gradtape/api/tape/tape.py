@@ -99,6 +99,8 @@ class GradientTape(Jacobians):
     Array([2., 4.])
     """
 
+    reads_records = True
+
     _record: Record | None = None  # also of a tape that could not be made
     _listed = False  # whether it was given a list of numbers to watch
     _active = False

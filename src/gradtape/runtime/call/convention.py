@@ -44,7 +44,8 @@ Structure: TypeAlias = "int | tuple[Structure, ...] | list[Structure] | None"
 class ArraySpec:
     """An ndarray of one dtype and shape, C-contiguous, aligned, in native byte order.
 
-    An argument of shape ``()`` may also be a NumPy scalar of that dtype; an output of shape ``()`` is one.
+    An output of shape ``()`` is a NumPy scalar of that dtype. An argument of shape ``()`` is what `kind` says: an ``"array"``, a
+    ``"scalar"``, or ``"either"``.
 
     Examples
     --------
@@ -54,8 +55,12 @@ class ArraySpec:
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    kind: Literal["array", "scalar", "either"]
 
-    def __init__(self, dtype: Any, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, dtype: Any, shape: tuple[int, ...], kind: Literal["array", "scalar", "either"] = "either"
+    ) -> None:
+        object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "dtype", np.dtype(dtype))
         object.__setattr__(self, "shape", tuple(map(int, shape)))
 

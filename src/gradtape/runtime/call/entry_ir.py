@@ -138,9 +138,12 @@ class _EntryWriter(FunctionWriter):
     def check_array(self, spec: ArraySpec, argument: str) -> str:
         kind = self.load("ptr", argument, TYPE)
         is_array = self.let(f"icmp eq ptr {kind}, {self.symbol('PyArray_Type')}")
-        if spec.shape or not scalar_holds_data(spec.dtype):
+        if spec.shape or spec.kind == "array" or not scalar_holds_data(spec.dtype):
             self.require(is_array)
             return self.check_layout(spec, argument)
+        if spec.kind == "scalar":
+            self.require_same(kind, self.symbol(f"scalar.{spec.dtype.name}"))
+            return self.offset(argument, HEAD)
         array, scalar, known = self.new_label(), self.new_label(), self.new_label()
         self.emit(f"br i1 {is_array}, label %{array}, label %{scalar}")
         self.start_block(array)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -60,6 +60,9 @@ from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.translation.trace_budget import watch_store
 
+_CLASSES: Final = {np.dtype(kind).kind: kind for kind in (int, float, complex)}
+"""The classes of Python's numbers, by the kind of their dtype."""
+
 _make = object.__new__
 _reference = weakref.ref
 _frame = sys._getframe
@@ -101,11 +104,21 @@ class Array(Operators, Methods, Attributes, Handle):
     """
 
     __slots__ = ()
-    __class__ = np.ndarray  # type: ignore[assignment] # what isinstance asks: code that takes ndarrays takes these
     __array_priority__ = 5000.0  # above that of tables, whose ufuncs then leave traced arrays to ours
     __pandas_priority__ = 5000  # above its Series and DataFrame, which then leave operators to ours
 
     wrap_value = staticmethod(wrap_value)
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        """The class that ``isinstance`` reads: that of the object which NumPy's code would have here.
+
+        Code that takes ndarrays takes Arrays, and code that tests for a float takes the number of a caller who passed a float.
+        """
+        known = self._current.aval
+        if known.shape or not (known.weak or self.is_scalar):
+            return np.ndarray
+        return _CLASSES.get(known.dtype.kind, known.dtype.type) if known.weak else known.dtype.type
 
     @property
     def name(self) -> str | None:

@@ -415,7 +415,7 @@ def _quotient(a: Any, b: Any) -> Any:
 
 
 def _power(a: Any, b: Any) -> Any:
-    if isinstance(a, IndexedSlices) and isinstance(b, int | float) and b > 0:
+    if isinstance(a, IndexedSlices) and issubclass(type(b), int | float) and b > 0:
         rows = a._summed()
         return rows._with(rows.values**b)
     return None

@@ -59,12 +59,12 @@ def _simplest(array: NDArray) -> Strides:
 
 
 def argument_layout(array: NDArray | np.generic) -> Layout:
-    """Return the layout of an ndarray that is an argument: of rank 0 it is False, since it is not a scalar."""
-    return isinstance(array, np.ndarray) and array.ndim > 0 and layout_of(array)
+    """Return the layout of an argument: of an ndarray of rank 0 it is False, since that is not a scalar; of a scalar it is True."""
+    return layout_of(array) if isinstance(array, np.ndarray) and array.ndim else isinstance(array, np.generic)
 
 
 def layout_of_operand(operand: Any) -> Layout:
-    """Return the layout of the placeholder of an argument: that of the array; of rank 0 False unless it is a Python number."""
+    """Return the layout of the placeholder of an argument: that of the array; of an array of rank 0 False, of a number True."""
     if isinstance(operand, Handle):
         layout: Layout = operand._contiguous
         if operand._base is None:

@@ -75,7 +75,15 @@ from gradtape.trace.source.sites import Site, is_user_file, user_site
 from gradtape.trace.translation.mode import inner_codes, run_function, translating
 from gradtape.trace.translation.trace_budget import TranslationWanted, watched
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import ORDERED, Leaves, TreeSpec, flatten, flatten_arguments, types_of_keys
+from gradtape.trees import (
+    ORDERED,
+    Leaves,
+    TreeSpec,
+    flatten,
+    flatten_arguments,
+    has_texts_only,
+    structure_key,
+)
 
 _tracing: Final = new_lock(Rank.TRACE)
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
@@ -139,22 +147,23 @@ class NestedEntry(NamedTuple):
         The structure of its results.
     order : callable or None
         Sorts the leaves of arguments whose keys are in another order.
-    types : object
-        What `types_of_keys` returns for the arguments.
+    keys : object
+        What `structure_key` returns, if there are dicts with other keys than texts: equal ones may be of other types.
     """
 
     native: Callable[..., Any]
     results: TreeSpec
     order: Callable[[list[Any]], Sequence[Any]] | None
-    types: Any
+    keys: Any
 
     @classmethod
     def of(cls, native: Callable[..., Any], arguments: TreeSpec, results: TreeSpec) -> tuple[TreeSpec, Self]:
         """Return the entry for arguments of a structure, and that structure with the keys in order."""
-        numbers, spec = flatten_arguments(arguments.unflatten(range(arguments.num_leaves)), ORDERED)
+        tree: Any = arguments.unflatten(range(arguments.num_leaves))
+        numbers, spec = flatten_arguments(tree, ORDERED)
         places = sorted(range(len(numbers)), key=numbers.__getitem__)
         order = None if places == sorted(places) else itemgetter(*places)
-        return spec, cls(native, results, order, types_of_keys(spec))
+        return spec, cls(native, results, order, None if has_texts_only(tree) else structure_key(tree))
 
 
 class CallSite:
@@ -190,6 +199,9 @@ class CallSite:
         self._warned = False
         self._told: set[str] = set()
 
+    def _structure(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return structure_key(self.static.mark(args, kwargs))
+
     def _note(self, kind: str, text: str, seconds: float = 0.0, site: Any = None) -> None:
         self.events.append(Event(time.time(), kind, text, seconds, site))
 
@@ -200,7 +212,7 @@ class CallSite:
         if self.nested and config.jit and not (config.eager or RECORDING.tools):
             leaves, spec = flatten_arguments(self.static.mark(args, kwargs), ORDERED)
             entry = self.nested.get(spec)
-            if entry is not None and (entry.types is None or entry.types == types_of_keys(spec)):
+            if entry is not None and (entry.keys is None or entry.keys == self._structure(args, kwargs)):
                 results = entry.native(*leaves) if entry.order is None else entry.native(*entry.order(leaves))
                 if results is not MISSED:
                     return entry.results.unflatten(results)
@@ -695,7 +707,7 @@ class CallSite:
         served = native_call(call, traced, spec, outputs, walk.things) if plain else None
         # Machine code takes C-contiguous arrays, of which views may be other views; the kernel behind it serves both.
         form = None if served is None else served.form
-        native = served if all(map(_is_contiguous, call.leaves)) else None
+        native = served if all(map(_is_contiguous, (*call.leaves, *walk.things))) else None
         return Specialisation(
             graph, seen, spec, outputs, owners, state, native, trace, form, draws, self._kind(call)
         )

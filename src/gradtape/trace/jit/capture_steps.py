@@ -190,7 +190,7 @@ def is_same(value: Any, expected: Any) -> bool:
         return repr(value) == repr(expected)
     if kind is tuple or kind is frozenset:
         return len(value) == len(expected) and all(map(is_same_item, value, expected))
-    if isinstance(value, np.generic):
+    if issubclass(kind, np.generic):
         return bool(value.dtype == expected.dtype and value.tobytes() == expected.tobytes())
     if kind is slice or kind is range:
         return bool(value == expected)
@@ -237,7 +237,7 @@ def type_key(value: Any) -> Any:
         return (value.dtype, value.shape) if plain else (value.dtype, value.shape, layout_of(value))
     if kind is float or kind is complex or kind is int:
         return kind
-    if isinstance(value, np.generic):
+    if issubclass(kind, np.generic):
         return value.dtype, "scalar"
     if isinstance(value, Handle):
         aval = value._current.aval

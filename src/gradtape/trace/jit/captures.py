@@ -77,6 +77,7 @@ MOST_ITEMS: Final = 64
 """The size up to which the numbers in a container become inputs of their own."""
 
 _PLAIN: Final = (int, float, complex, bool, str, bytes, type(None))
+_WRITABLE: Final = (list, dict, set, deque, OrderedDict, defaultdict)
 _UNHASHED: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"})
 
 VARYING_MODULES: Final = frozenset({"datetime", "numpy", "os", "random", "secrets", "time", "uuid"})
@@ -94,6 +95,9 @@ VARYING_FUNCTIONS: Final[dict[Any, str]] = {
     },
 }
 """Functions whose results differ in each call, with the reason why compiled calls do not repeat them."""
+
+ENVIRONMENT: Final = frozenset({"environ", "environb", "expanduser", "expandvars", "getenv", "getenvb"})
+"""Names of the module `os` and of `os.path` by which code reads environment variables."""
 
 _AT_CONSTRUCTION: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__", "__repr__", "__del__"}
@@ -147,6 +151,9 @@ class CaptureWalk:
         self.everything = False
         self.asks_types = False
         self.asks = False
+        self.reads_records = False
+        self.read_attributes: set[str] = set()
+        self.write_only: set[int] = set()
         self._begin()
 
     def _begin(self) -> None:
@@ -164,6 +171,7 @@ class CaptureWalk:
         self.uncopied: list[Any] = []
         self.logs: set[str] = set()
         self._read_names: set[str] = set()
+        self._containers: dict[int, set[str]] = {}
         self._functions: list[tuple[FunctionType, FunctionType]] = []
         self._memo: dict[tuple[int, bool], tuple[Any, Any, int]] = {}
         self._cells: dict[int, tuple[CellType, CellType, str]] = {}
@@ -174,7 +182,7 @@ class CaptureWalk:
     def function(self, function: Callable[..., Any]) -> Any:
         """Walk over a function and the objects among the arguments; return the copy of the function, and the copies of the leaves."""
         while True:
-            known = len(self.attributes), self.everything, self.asks_types, self.asks
+            known = self._reads_so_far()
             self._begin()
             copy = self.visit(function, Source.FIXED, -1, function, "the function")
             leaves = [
@@ -183,11 +191,17 @@ class CaptureWalk:
                 else leaf
                 for number, leaf in enumerate(self.leaves)
             ]
-            if (len(self.attributes), self.everything, self.asks_types, self.asks) == known:
-                self.logs -= self._read_names
+            self.logs -= self._read_names
+            self.write_only |= {number for number, names in self._containers.items() if names <= self.logs}
+            if self._reads_so_far() == known:
                 for each in self.substituted:
                     each.initial = content_of(each.copy)
                 return copy, leaves
+
+    def _reads_so_far(self) -> tuple[Any, ...]:
+        """Return what a pass over the captures has to know beforehand."""
+        attributes = len(self.attributes), len(self.read_attributes), len(self.write_only)
+        return *attributes, self.everything, self.asks_types, self.asks, self.reads_records
 
     # Steps
 
@@ -197,6 +211,7 @@ class CaptureWalk:
 
     def _add_reads(self, reads: Reads) -> None:
         self.attributes |= reads.attributes
+        self.read_attributes |= reads.attributes - reads.appended
         self.asks_types = self.asks_types or reads.asks_types
         self.everything = self.everything or reads.everything
         self.asks = self.asks or reads.asks
@@ -210,13 +225,17 @@ class CaptureWalk:
         copying = copying and self.substitutes
         if kind in _PLAIN or thing is Ellipsis or thing is NotImplemented:
             return self._number(thing, kind, at, name, copying)
+        if kind in _WRITABLE:
+            self._containers.setdefault(id(thing), set()).add(name)
         known = self._memo.get((id(thing), copying))
         if known is not None:
             fixed = source is Source.FIXED
             if not fixed:
                 self._step(*at, Check.AS_STEP, known[2], name)
             return known[1]
-        if isinstance(thing, np.generic):
+        if id(thing) in self.write_only and kind in _WRITABLE and source is not Source.FIXED:
+            return self._written(thing, at, name, copying)
+        if issubclass(kind, np.generic):
             return self._scalar(thing, at, name, copying)
         if issubclass(kind, np.ndarray):
             return self._array(thing, at, name, copying)
@@ -320,7 +339,8 @@ class CaptureWalk:
         return self._remember(thing, thing, step, copying)
 
     def _handle(self, thing: Handle, at: Place, name: str, copying: bool) -> Any:
-        if type(thing) is Array and copying:
+        # What a tape has recorded is known to the arrays themselves, not to others with the same numbers.
+        if type(thing) is Array and copying and not self.reads_records:
             return self._input(thing, at, name)
         return self._by_identity(thing, at, name)
 
@@ -340,6 +360,8 @@ class CaptureWalk:
     def _function(self, thing: FunctionType, at: Place, name: str, copying: bool) -> Any:
         """Check a function by identity and code, and walk over its globals, closure and defaults; return its copy."""
         users = is_user_file(thing.__code__.co_filename)
+        if thing.__module__ in ("os", "posixpath", "ntpath") and thing.__name__ in ENVIRONMENT:
+            self._environment()
         if not users and _encloses_libraries_only(thing):
             return self._by_identity(thing, at, name)
         if at[0] is Source.FIXED:
@@ -396,9 +418,9 @@ class CaptureWalk:
             except ValueError:
                 self._step(Source.CELL, -1, original, Check.ABSENT, None, name)
                 continue
-            own = (
-                thing.__module__.partition(".")[0] == PACKAGE
-            )  # whose closure variables are assigned to once
+            own = (thing.__module__ or "").partition(".")[
+                0
+            ] == PACKAGE  # whose closure variables are assigned to once
             place: Place = (Source.FIXED, -1, content) if own else (Source.CELL, -1, original)
             if not copying:
                 self.visit(content, *place, name, False)
@@ -554,8 +576,22 @@ class CaptureWalk:
         space.attributes(copying)
         return copy
 
+    def _environment(self) -> None:
+        """Check the environment variables by value, all of them: which ones are read is known when the code runs."""
+        variables: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined] # a dict, of which reads run no code
+        if (id(variables), False) in self._memo:
+            return
+        name = "the environment"
+        step = self._step(Source.FIXED, -1, variables, Check.KEYS, (dict, tuple(variables)), name)
+        self._memo[id(variables), False] = variables, variables, step
+        for key, content in list(variables.items()):
+            label = f"the environment variable {os.fsdecode(key)!r}"
+            self._step(Source.ENTRY, step, key, Check.SAME, content, label)
+
     def _note_functions(self, thing: ModuleType) -> None:
-        """Note the functions of a library's module whose results differ in each call."""
+        """Note the functions of a library's module whose results differ in each call, and reads of the environment."""
+        if thing.__name__ in ("os", "posixpath", "ntpath") and self.attributes & ENVIRONMENT:
+            self._environment()
         if thing.__name__ == "numpy" and "random" in self.attributes:
             self._note_functions(np.random)
         if thing.__name__.partition(".")[0] not in VARYING_MODULES:
@@ -608,6 +644,7 @@ class CaptureWalk:
                     check.check, check.expected = Check.SAME, thing
             if self.asks and hasattr(thing, "__dict__"):
                 self._keys(fields, step, name)
+            self._hidden(thing, defined, step, name)
             return self._remember(thing, thing, step, copying)
         if (reads_all or self.asks) and hasattr(thing, "__dict__"):
             self._keys(fields, step, name)
@@ -620,18 +657,15 @@ class CaptureWalk:
             is_field = key in fields
             content = fields[key] if is_field else getattr(thing, key)
             source = Source.FIELD if is_field else Source.ATTRIBUTE
-            made = self.visit(content, source, step, key, f"the attribute {key!r} of {label}", copying)
+            described = f"the attribute {key!r} of {label}"
+            self._note_use(described, not reads_all and key not in self.read_attributes)
+            made = self.visit(content, source, step, key, described, copying)
             if copying and made is not content:
                 if is_field:
                     copy.__dict__[key] = made
                 else:
                     object.__setattr__(copy, key, made)
-        if hasattr(thing, "__dict__"):
-            for key in self.attributes - fields.keys():
-                if key in defined:
-                    self._step(
-                        Source.FIELD, step, key, Check.ABSENT, None, f"the attribute {key!r} of {label}"
-                    )
+        self._hidden(thing, defined, step, label)
         if copying and hasattr(thing, "__dict__"):
             for key in inherited:
                 function = self.visit(defined[key], Source.FIXED, -1, defined[key], f"{cls.__name__}.{key}")
@@ -651,6 +685,13 @@ class CaptureWalk:
             )
         return copy
 
+    def _hidden(self, thing: Any, defined: dict[str, Any], step: int, label: str) -> None:
+        """Check that an object has no attributes of its own which would hide those of its class."""
+        if not hasattr(thing, "__dict__"):
+            return
+        for key in sorted((self.attributes & defined.keys()) - vars(thing).keys()):
+            self._step(Source.FIELD, step, key, Check.ABSENT, None, f"the attribute {key!r} of {label}")
+
     def _opaque(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
         """Check an object of an unknown kind by identity, and the arrays that it holds by content."""
         if isinstance(thing, operator.attrgetter | operator.methodcaller):
@@ -667,6 +708,9 @@ class CaptureWalk:
         elif _is_iterator(thing):
             self.unrepeatable[name] = "an iterator: it gives each item once, to the trace"
         self._note_generator(thing)
+        self.reads_records = self.reads_records or getattr(type(thing), "reads_records", False)
+        if type(thing) is type(os.environ):
+            self._environment()
         if is_labelled(thing):
             return self._remember(thing, thing, self._step(*at, Check.DATA, copy_of(thing), name), copying)
         site = getattr(thing, "site", None)
@@ -682,9 +726,9 @@ class CaptureWalk:
         if home == PACKAGE:
             for key in getattr(thing, "_functions_called", ()):
                 self.visit(getattr(thing, key), Source.ATTRIBUTE, step, key, f"{key} of {name}", False)
-        if isinstance(thing, enum.Enum) or home in ("numpy", "builtins", PACKAGE):
-            return
         users = is_user_class(cls)
+        if isinstance(thing, enum.Enum) or (home in ("numpy", "builtins", PACKAGE) and not users):
+            return
         if users:
             self._check_class(cls, step, whole=False)
         is_operator = cls.__module__ == "scipy.sparse.linalg._interface"  # it computes with all that it holds
@@ -737,6 +781,17 @@ class CaptureWalk:
         return copy
 
     # Containers
+
+    def _written(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        """Check the type alone of a container that the code writes to and never reads: traces differ in what they write."""
+        step = self._step(*at, Check.TYPE, type(thing), name)
+        if not copying or not isinstance(thing, dict | list):
+            self.uncopied.append(thing)
+            return self._remember(thing, thing, step, copying)
+        copy = thing.copy()
+        self._remember(thing, copy, step, copying)
+        self._substitute(thing, copy, name, "the entry {!r} of " + name)
+        return copy
 
     def _dict(self, thing: dict[Any, Any], at: Place, name: str, copying: bool) -> Any:
         kind = type(thing)

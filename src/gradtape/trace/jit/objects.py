@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 import sys
 import weakref
@@ -78,8 +79,10 @@ def is_user_class(cls: type) -> bool:
 
 
 def _is_user_class(cls: type) -> bool:
-    if not cls.__flags__ & _HEAP_TYPE or cls.__module__ in ("builtins", "typing", "abc"):
+    if not cls.__flags__ & _HEAP_TYPE or cls.__module__ in ("typing", "abc"):
         return False
+    if cls.__module__ == "builtins":  # also of a class that `exec` makes in a namespace without a name
+        return vars(builtins).get(cls.__name__) is not cls
     module = sys.modules.get(cls.__module__)
     if module is None:
         return True

@@ -17,6 +17,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import PYTHON_DTYPES, aval
 from gradtape.kinds.operands import check_dtype, check_plain
 from gradtape.kinds.refusals import is_used_up, library_of, refusal
+from gradtape.runtime.call.capi import scalar_holds_data
 from gradtape.runtime.call.convention import ArraySpec, CallForm, ScalarSpec, StaticSpec
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
@@ -183,7 +184,7 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
     if issubclass(type(leaf), np.ndarray):
         check_plain(leaf, argument)
         return (check_dtype(leaf.dtype, argument), leaf.shape)
-    if isinstance(leaf, np.generic):
+    if issubclass(kind, np.generic):
         return (check_dtype(leaf.dtype, argument), "scalar")
     if isinstance(leaf, Handle) and not isinstance(leaf, Variable):
         known = leaf.value.aval
@@ -268,6 +269,9 @@ def native_call(
     """
     if any(isinstance(thing, Handle) for thing in hidden):
         return None
+    numbers = (*call.leaves, *hidden)
+    if any(issubclass(type(leaf), np.generic) and not scalar_holds_data(leaf.dtype) for leaf in numbers):
+        return None  # machine code reads the data of a scalar where it is
     args, kwargs = call.with_leaves(call.leaves)
     structure: Any = spec.unflatten(results)
     nested = None
@@ -300,7 +304,10 @@ def _spec_of(leaf: Any) -> ArraySpec | ScalarSpec:
             else type(leaf).__name__
         )
         return ScalarSpec(kind)
-    return ArraySpec(np.dtype(leaf.dtype.type), leaf.shape)
+    if leaf.shape or isinstance(leaf, Handle):
+        return ArraySpec(np.dtype(leaf.dtype.type), leaf.shape)
+    # Code can tell a scalar from an array of rank 0.
+    return ArraySpec(np.dtype(leaf.dtype.type), (), "array" if isinstance(leaf, np.ndarray) else "scalar")
 
 
 def _plain_structure(structure: Any) -> bool:

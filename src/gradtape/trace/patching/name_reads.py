@@ -60,7 +60,9 @@ class Reads(NamedTuple):
     modules : frozenset of str
         Modules that are imported when the code runs.
     logs : frozenset of str
-        Names, global or of the closure, whose object is only ever appended to.
+        Names, global or of the closure, whose object is only ever written to: items are appended or set, and none is read.
+    appended : frozenset of str
+        Attributes, likewise.
     everything : bool
         Whether attributes may be read whose names are not in the code.
     asks_types : bool
@@ -73,6 +75,7 @@ class Reads(NamedTuple):
     attributes: frozenset[str]
     modules: frozenset[str]
     logs: frozenset[str]
+    appended: frozenset[str]
     everything: bool
     asks_types: bool
     asks: bool
@@ -107,16 +110,18 @@ def _found_in(code: CodeType) -> Reads:
     strings: set[str] = set()
     loaded: set[str] = set()
     read: set[str] = set()
+    appended: set[str] = set()
+    met: set[str] = set()
     for inner in nested_codes(code):
-        before = ""
-        for instruction in dis.get_instructions(inner):
-            if before and instruction.argval not in APPENDING:
-                read.add(before)
-            before = (
-                instruction.argval if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF") else ""
-            )
-            loaded |= {before}
+        instructions = [one for one in dis.get_instructions(inner) if one.opname not in _IDLE]
+        for number, instruction in enumerate(instructions):
             kind, argument = instruction.opname, instruction.argval
+            is_attribute = kind.startswith("LOAD_ATTR")
+            if is_attribute or kind in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+                group, seen = (appended, met) if is_attribute else (loaded, read)
+                group.add(argument)
+                if not _is_written(instructions[number + 1 : number + 3]):
+                    seen.add(argument)
             if kind in ("LOAD_GLOBAL", "LOAD_NAME"):
                 names.add(argument)
             elif kind.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")):
@@ -128,16 +133,29 @@ def _found_in(code: CodeType) -> Reads:
     if used & {"eval", "exec", "globals", "__globals__"}:
         names |= {word for string in strings for word in re.findall(r"[^\W\d]\w*", string)}
     if used & DYNAMIC:
-        attributes |= {string for string in strings if string.isidentifier()}
+        named = {string for string in strings if string.isidentifier()}
+        attributes |= named
+        met |= named
     return Reads(
         frozenset(names),
         frozenset(attributes),
         frozenset(modules),
         frozenset(loaded - read),
+        frozenset(appended - met),
         bool(used & WHOLE) or bool(used & (DYNAMIC - _BY_NAME)) or _computes_names(code, used),
         bool(used & ASKING) and bool(used & KINDS),
         bool(used & (_BY_NAME | {"suppress"})) or _catches(code),
     )
+
+
+def _is_written(following: list[dis.Instruction]) -> bool:
+    """Return whether the object that was loaded before these two instructions is appended to, or gets an item: ``log[key] = ...``."""
+    if not following:
+        return False
+    first, *rest = following
+    if first.argval in APPENDING and first.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")):
+        return True
+    return first.opname.startswith("LOAD_") and bool(rest) and rest[0].opname == "STORE_SUBSCR"
 
 
 def _strings(constant: object) -> Iterator[str]:

@@ -113,7 +113,7 @@ def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _default_rng(function: Any, seed: Any = None) -> Any:
     """Let a traced function make a generator: with a seed it draws the same numbers in each call, without one new ones."""
     trace = _trace_around() if contexts.stack and not is_own_call() else None
-    if isinstance(trace, InBody) and isinstance(seed, int):
+    if isinstance(trace, InBody) and issubclass(type(seed), int):
         with own_calls():
             generator = without_hook(function)(seed)
         trace.draws = trace.draws or Seeded()

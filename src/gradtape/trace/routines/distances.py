@@ -223,7 +223,7 @@ def query_tree(
     make = sys.modules["scipy.spatial"].KDTree
     shape = (
         *x.shape[:-1],
-        *(() if isinstance(k, int) and k == 1 else (k if isinstance(k, int) else len(k),)),
+        *(() if issubclass(type(k), int) and k == 1 else (k if issubclass(type(k), int) else len(k),)),
     )
     kept = make(np.asarray(self.data)) if len(self.data) == len(data) else None
 

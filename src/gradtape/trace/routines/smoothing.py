@@ -370,7 +370,7 @@ def smoothed(
 
 
 def _is_zero(s: Any) -> bool:
-    return isinstance(s, int | float) and s == 0
+    return issubclass(type(s), int | float) and s == 0
 
 
 def _curve(what: str, x: Any, y: Any, w: Any, k: int, s: Any, xb: Any, xe: Any) -> Fit:

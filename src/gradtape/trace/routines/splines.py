@@ -384,7 +384,7 @@ def rectangular_spline(
     maxit: int = 20,
 ) -> None:
     """Follow the constructor of `scipy.interpolate.RectBivariateSpline` for splines that interpolate."""
-    if not (isinstance(s, int | float) and s == 0):
+    if not (issubclass(type(s), int | float) and s == 0):
         raise refused(
             "scipy.interpolate.RectBivariateSpline with s > 0 of traced data",
             "how many knots there are, and where, depends on the numbers",

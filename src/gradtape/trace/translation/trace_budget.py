@@ -151,7 +151,7 @@ def watch_store(key: Any, rank: int) -> None:
 
 def is_index(key: Any) -> bool:
     """Return whether an index is that of one row."""
-    return isinstance(key, int | np.integer)
+    return issubclass(type(key), int | np.integer)
 
 
 def _end(reason: str, loop: FrameType) -> None:
