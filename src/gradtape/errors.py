@@ -32,7 +32,7 @@
     GradtapeWarning (UserWarning)
     ├── TraceLimitWarning                       a call site with too many traces runs on the interpreter
     ├── SideEffectWarning                       a traced function does what its compiled form does not repeat
-    ├── CompileWarning                          a function could not be compiled and runs on the interpreter
+    ├── CompileWarning                          a function, or an operation in it, has no machine code: NumPy computes it
     ├── CacheWarning                            the disk cache cannot be used
     ├── DensifyWarning                          a large array was made of a few rows
     ├── LongLoopWarning                         a tape has recorded a loop that goes on for long
@@ -298,7 +298,7 @@ class SideEffectWarning(GradtapeWarning):
 
 
 class CompileWarning(GradtapeWarning):
-    """A function could not be compiled."""
+    """A function, or an operation in it, could not be compiled."""
 
 
 class CacheWarning(GradtapeWarning):

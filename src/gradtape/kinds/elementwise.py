@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from gradtape.errors import DtypeError, NotDifferentiableError
+from gradtape.errors import DtypeError, LoweringError, NotDifferentiableError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.expressions import LIBRARY
 from gradtape.ir.graph import ARRAYS, NO_PARAMS, Literal, Node, Value, literal, number_of, single
@@ -132,6 +132,57 @@ class UfuncResult(NamedTuple):
         return resolve_ufunc(self.ufunc, types, self.body.output or 0)
 
 
+def _path_in_scipy(function: Any) -> str:
+    """Return where a ufunc is in `scipy.special`, given where it is imported from; empty for others.
+
+    Examples
+    --------
+    >>> _path_in_scipy("scipy.special._ufuncs:_cospi")
+    '_ufuncs._cospi'
+    """
+    module, _, name = function.partition(":") if isinstance(function, str) else ("", "", "")
+    return f"{module}.{name}".removeprefix("scipy.special.") if module.startswith("scipy.special") else ""
+
+
+def _complex_loops(path: str, name: str, function: Any) -> Callable[..., Value | Parts] | None:
+    """Return the formula for complex numbers of a row of SciPy's: the ufunc's own loops for them. None where it has none."""
+    output = function.body.output if isinstance(function, UfuncResult) else None
+    ufunc = function.ufunc if isinstance(function, UfuncResult) else function
+    loops = dict([loop.split("->") for loop in getattr(ufunc, "types", ())])
+    if "D" not in "".join(loops):
+        return None
+
+    def parts(*operands: Value | Parts) -> Value | Parts:
+        kinds = "".join(
+            ["D" if isinstance(x, tuple) else "d" if x.dtype.kind == "f" else x.dtype.char for x in operands]
+        )
+        if kinds not in loops:
+            raise LoweringError(f"scipy.special.{path} has no loop for operands of types {kinds}")
+        numbers = [part for x in operands for part in (x if isinstance(x, tuple) else (x,))]
+        loop = f"{kinds}->{loops[kinds]}"
+        if loops[kinds][output or 0] != "D":
+            return _loop_row(path, name, output, "", loop)(*numbers)
+        return _loop_row(path, name, output, "real", loop)(*numbers), _loop_row(
+            path, name, output, "imag", loop
+        )(*numbers)
+
+    return parts
+
+
+@cache
+def _loop_row(path: str, name: str, output: int | None, part: str, loop: str) -> Elementwise:
+    """Return the row of what kernels compute by a loop for complex numbers; no function is traced as this row."""
+    module, _, own = path.rpartition(".")
+    row = Elementwise(
+        f"{name}.{part or 'value'}",
+        f"scipy.special{module and '.'}{module}:{own}",
+        body=SciPy(path, output, part, loop),
+        domain=((-3.0, 3.0),) * len(loop.partition("->")[0].replace("D", "DD")),
+    )
+    LIBRARY[row.name] = cast(SciPy, row.body).text
+    return row
+
+
 def _joined(x: Any, y: Any) -> Any:
     """Return complex numbers with these parts, which may be infinite."""
     z = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), np.result_type(x, np.complex64))
@@ -180,8 +231,8 @@ class Elementwise(Op):
         What the kernel computes: a primitive, or a formula over other rows.
     complex_body : callable or None
         The formula for complex numbers: it takes complex operands as pairs of real and imaginary part, and returns such a pair, or a
-        value. It agrees with NumPy to rounding, including where a plain formula would overflow. None for rows that only the interpreter
-        applies to complex numbers.
+        value. It agrees with NumPy to rounding, including where a plain formula would overflow. By default the loop for complex numbers of
+        a ufunc of SciPy; kernels call NumPy for rows that have none.
     partials : tuple of callables or None
         Per argument, the partial derivative as a formula of ``(z, *args)``, z the result; `flat` where it is
         zero, None where there is no path at all.
@@ -261,7 +312,8 @@ class Elementwise(Op):
         self._function = function
         self.body = body
         self.is_formula = callable(body)
-        self.complex_body = complex_body
+        self._complex_body = complex_body
+        self._scipy = _path_in_scipy(function) if complex_body is None else ""
         self.partials = partials
         self.tangents = tangents
         self.linear_rules = transpose
@@ -297,6 +349,14 @@ class Elementwise(Op):
             if isinstance(self.body, SciPy) and self.body[1:] != (None, "", ""):
                 self._function = UfuncResult(self._function, self.body)
         return self._function
+
+    @property
+    def complex_body(self) -> Callable[..., Value | Parts] | None:
+        """The formula for complex numbers, which are pairs; None if there is none."""
+        if self._scipy:
+            self._complex_body = _complex_loops(self._scipy, self.name, self.function)
+            self._scipy = ""
+        return self._complex_body
 
     @property
     def differentiable(self) -> bool:

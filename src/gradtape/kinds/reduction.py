@@ -31,6 +31,9 @@ class Reduction(Op):
         ``(z, x, axes) -> linear map of dx``.
     transpose : callable or None
         ``(ct, node) -> Value`` for rows that are linear.
+    of_complex : callable, optional
+        ``(x, axes) -> Value``: the result for complex numbers, by other rows. By default a loop over the elements, of the elementwise row
+        that is called like the monoid.
     shift : callable, optional
         How the result changes when a value is shifted from which x is computed; see `gradtape.ops.core.shift_rules`.
     identity : number or None
@@ -48,6 +51,7 @@ class Reduction(Op):
         identity: float | bool | None,
         tangent: Callable[..., Callable[[Value], Value]] | None = None,
         transpose: Callable[[Value, Node], Value] | None = None,
+        of_complex: Callable[..., Value] | None = None,
         shift: Callable[..., Any] | None = None,
         kinks: str = "",
         finite_derivatives: bool = False,
@@ -63,6 +67,7 @@ class Reduction(Op):
         self.tangent = tangent
         self.transpose_rule = transpose
         self.identity = identity
+        self.of_complex = of_complex
         self.shift = shift
         self.kinks = kinks
         self.finite_derivatives = finite_derivatives

@@ -18,7 +18,7 @@ class Sort(Op):
     """A row of the sort kind: `shape` of the positions, NumPy's way to find them, and `batch`.
 
     The latter is ``(*operands, mapped, size, **params) -> Value``: the positions where the operands flagged by `mapped` have one
-    axis more in front.
+    axis more in front. `of_complex` is ``(*operands, **params) -> Value``: the positions of complex numbers, by rows of real ones.
     """
 
     def __init__(
@@ -28,12 +28,14 @@ class Sort(Op):
         shape: Callable[..., Shape],
         evaluate: Callable[..., NDArray],
         batch: Callable[..., Value],
+        of_complex: Callable[..., Value],
         samples: Sequence[tuple[Any, ...]],
     ) -> None:
         super().__init__(name)
         self.shape_rule = shape
         self.numpy = evaluate
         self.batch_rule = batch
+        self.of_complex = of_complex
         self.samples = samples
 
     def __call__(self, *inputs: Any, **params: Any) -> Value:

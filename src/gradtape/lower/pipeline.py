@@ -26,6 +26,7 @@ from gradtape.lower.llvm.profiled import NestTimer, timed_statements
 from gradtape.lower.llvm.stacks import DRAIN
 from gradtape.lower.llvm.writer import KERNEL
 from gradtape.lower.procedures.attribution import Item
+from gradtape.lower.resident.callbacks import Fallback, fallbacks
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.schedule.order import Schedule, schedule
 from gradtape.lower.schedule.outlined import TRIP_COUNT
@@ -67,6 +68,8 @@ class LoweredProgram:
         Whether LLVM may unroll loops.
     explain : tuple of str
         What was fused and stored, and why.
+    fallbacks : tuple of Fallback
+        The rows that Python computes because there is no code for them.
     """
 
     ir_text: str
@@ -81,6 +84,7 @@ class LoweredProgram:
     polls: bool
     unrolls: bool
     explain: tuple[str, ...]
+    fallbacks: tuple[Fallback, ...]
 
 
 ELEMENTS_PER_SECOND: Final = 1e9
@@ -102,7 +106,7 @@ def lower(graph: Graph, kernels: LoopKernels | None = None) -> LoweredProgram:
     Raises
     ------
     LoweringError
-        For ops and dtypes that kernels do not know; the interpreter runs such graphs.
+        For dtypes that kernels do not know; the interpreter runs such graphs.
     CompileBudgetError
         Where a stage does not come to an end.
     """
@@ -134,6 +138,7 @@ def _lowered(graph: Graph, program: LoopProgram, plan: Schedule) -> LoweredProgr
         RAISE in module.symbols,
         module.unrolls,
         tuple(map(str, plan.explain)),  # without their nodes: caches keep them
+        fallbacks(module.python_calls),
     )
 
 

@@ -12,6 +12,7 @@ from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INT64, Aval, part_dtype
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.routines.callback import PythonCall
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -167,12 +168,12 @@ class _Verifier:
                 known = value in self._known or value.data is not None
                 self._require(known, f"{_shown(value)} is not known")
                 continue
-            scalar = isinstance(node.op, Elementwise) or (
+            scalar = isinstance(node.op, Elementwise | PythonCall) or (
                 isinstance(node.op, IndexMap) and not node.inputs[0].ndim
             )
             self._require(scalar, f"{node.op.name} is not elementwise")
             self._require(
-                value.dtype == node.op.infer([x.aval for x in node.inputs], node.params)[0].dtype,
+                value.dtype == node.op.infer([x.aval for x in node.inputs], node.params)[value.index].dtype,
                 f"{node.op.name} does not make {value.dtype}",
             )
             self._pure[-1].add(value)

@@ -6,14 +6,16 @@ have further axes in front, the same ones, for a stack of problems. Kernels call
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gradtape.errors import NotDifferentiableError, ShapeError
+from gradtape.errors import LoweringError, NotDifferentiableError, ShapeError
 from gradtape.ir.builder import emit_all, here
 from gradtape.ir.graph import Literal, Node, Value, constant
 from gradtape.ir.op import NDArray, Op
@@ -21,6 +23,7 @@ from gradtape.ir.types import Aval, Shape, aval, part_dtype
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import ROWS, register
 from gradtape.kinds.routines.derivatives import Outs, Push, RoutineDerivatives
+from gradtape.kinds.routines.matrix import Matrix
 
 
 class Callback(RoutineDerivatives):
@@ -159,45 +162,66 @@ def callback_row(name: str, **facts: Any) -> Callback:
 
 
 class PythonCall(Op):
-    """The evaluation of a row by Python, as kernels do it: complex numbers are pairs of floats on a last axis.
+    """The evaluation of a row by Python, as kernels do it: complex numbers are pairs of floats on a last axis, single ones are two values.
 
-    Its parameters are the name of the row, the row's parameters as pairs, which inputs are pairs of floats, and the shapes and dtypes of
-    the row's results.
+    Routines of the callback kind are computed like this, and each node for which kernels have no code. Its parameters are the name of the
+    row, the row's parameters as pairs, which of the row's operands are complex arrays (1) or complex numbers (2), and the shapes and dtypes
+    of the row's results.
     """
 
     def __call__(
         self,
         row: Op,
         inputs: Sequence[Value],
-        packed: Sequence[bool],
+        packed: Sequence[int],
         params: dict[str, Any],
         outs: Outs,
     ) -> tuple[Value, ...]:
         types = tuple([(out.shape, out.dtype.char) for out in outs])
         options = tuple(sorted(params.items()))
+        if ROWS.get(row.name) is not row or not _is_text(options):
+            raise LoweringError(
+                f"{row.name} has no kernel, and kernels cannot call it",
+                where=here.site,
+                why="they name a row and its parameters as text",
+            )
         return emit_all(self, inputs, row=row.name, options=options, packed=tuple(packed), types=types)
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
-        types = [(shape, np.dtype(char)) for shape, char in params["types"]]
-        return tuple(
-            [
-                aval((*shape, 2), part_dtype(dtype)) if dtype.kind == "c" else aval(shape, dtype)
-                for shape, dtype in types
-            ]
-        )
+        found: list[Aval] = []
+        for shape, char in params["types"]:
+            dtype = np.dtype(char)
+            if dtype.kind != "c":
+                found.append(aval(shape, dtype))
+            elif shape:
+                found.append(aval((*shape, 2), part_dtype(dtype)))
+            else:
+                found += [aval((), part_dtype(dtype))] * 2
+        return tuple(found)
 
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        given = iter(arrays)
         inputs = [
-            _paired(array) if packed else array
-            for array, packed in zip(arrays, params["packed"], strict=True)
+            _paired(next(given)) if form == 1 else _number(next(given), next(given)) if form else next(given)
+            for form in params["packed"]
         ]
         row, options = ROWS[params["row"]], dict(params["options"])
-        made = (
-            row.run(inputs, options, params["types"])  # infers no types, which takes longer than a short call
-            if isinstance(row, Callback)
-            else row.evaluate(inputs, options)
-        )
-        return tuple([_parted(array) if array.dtype.kind == "c" else array for array in made])
+        made: Sequence[NDArray]
+        if isinstance(row, Callback):
+            made = row.run(
+                inputs, options, params["types"]
+            )  # infers no types, which takes longer than a short call
+        else:
+            with np.errstate(all="ignore"):  # as on the interpreter
+                made = row.evaluate(inputs, options)
+        results: list[NDArray] = []
+        for result, (shape, char) in zip(made, params["types"], strict=True):
+            array = np.asarray(result, char)
+            if array.dtype.kind != "c":
+                results.append(array)
+            else:
+                results += [_parted(array)] if shape else [array.real, array.imag]
+        return tuple(results)
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
         raise NotDifferentiableError(f"{self.name} is part of a kernel", where=node.site)
@@ -211,10 +235,26 @@ class PythonCall(Op):
 python_call = PythonCall("python_call")
 
 
+@lru_cache(maxsize=1024)
+def _is_text(options: tuple[tuple[str, Any], ...]) -> bool:
+    """Return whether the parameters of a row can be read again from their text."""
+    try:
+        return bool(literal_eval(repr(options)) == options)
+    except (ValueError, SyntaxError):
+        return False
+
+
 def _paired(parts: NDArray) -> NDArray:
     """Return complex numbers, given their parts on a last axis."""
     dtype = np.result_type(parts.dtype, np.complex64)
     return np.ascontiguousarray(parts).view(dtype).reshape(parts.shape[:-1])
+
+
+def _number(real: NDArray, imaginary: NDArray) -> NDArray:
+    """Return the complex number with these parts, which may be infinite."""
+    number = np.empty((), np.result_type(real.dtype, np.complex64))
+    number.real, number.imag = real, imaginary
+    return number
 
 
 def _parted(numbers: NDArray) -> NDArray:
@@ -226,6 +266,11 @@ def calls_locally(node: Node) -> bool:
     """Return whether a node calls a function that this process only has."""
     op = ROWS.get(node.params["row"]) if isinstance(node.op, PythonCall) else node.op
     return isinstance(op, Callback) and op.is_local
+
+
+def falls_back(row: Op) -> bool:
+    """Return whether Python computes a row because kernels have no code for its operands: it does so with routines anyway."""
+    return not isinstance(row, Callback | Matrix)
 
 
 def multiplications(node: Node) -> int:

@@ -17,11 +17,14 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.printer import identifier
 from gradtape.ir.types import part_dtype
+from gradtape.loops.ir import RoutineCall
+from gradtape.loops.traversal import walk
 from gradtape.loops.workspace import ALIGNMENT, RESERVED, plan_memory
 from gradtape.lower.c.expressions import c_type, constant_text
-from gradtape.lower.c.printer import print_c
+from gradtape.lower.c.printer import print_c, refused
 from gradtape.lower.c.procedures import print_procedure
 from gradtape.lower.pipeline import schedule_of
+from gradtape.lower.resident.callbacks import site_of_row
 from gradtape.passes.rewrite import closed
 from gradtape.records import value_record
 
@@ -198,6 +201,9 @@ class CModule:
         """Add a function, and return the bytes of workspace that it needs."""
         graph = closed(function.graph)
         program = schedule_of(graph)
+        for call in walk(program.body):
+            if isinstance(call, RoutineCall) and call.library == "python":
+                raise refused(call.function, call.library, site_of_row(graph.nodes, call.function))
         offsets, workspace = plan_memory(program)
         workspace += (ALIGNMENT if offsets else 0) - RESERVED
         captured = [value.data for value in graph.constants() if value.data is not None]

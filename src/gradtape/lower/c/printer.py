@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gradtape.errors import LoweringError
+from gradtape.ir.site import Site
 from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.elementwise import Instruction
 from gradtape.kinds.registry import ROWS
@@ -316,7 +317,7 @@ class _Printer:
             *numbers, side = call.numbers if call.function == "searchsorted" else (*call.numbers, "")
             symbol = self.helper(f"{call.function}{side and '_'}{side}", **places)
             return f"{symbol}({', '.join([*map(self.place, call.operands), *map(str, numbers)])});"
-        raise refused(call)
+        raise refused(call.function, call.library)
 
     def _matrix_routine(self, call: RoutineCall, places: dict[str, str]) -> str:
         row = ROWS[call.function]
@@ -331,7 +332,7 @@ class _Printer:
         try:
             symbol = self.helper(self.routines.get(file, file), **{**options, **places})
         except FileNotFoundError:
-            raise refused(call) from None
+            raise refused(call.function, call.library) from None
         self.fails = True
         extents = map(str, call.numbers[: routine.extents])
         return f"{FAILED} |= {symbol}({', '.join([*map(self.place, call.operands), *extents])});"
@@ -404,12 +405,13 @@ def _pairs_swapped(pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
         yield f"{indent}{following} = {current}_swap;"
 
 
-def refused(call: RoutineCall) -> LoweringError:
+def refused(name: str, library: str, where: Site | None = None) -> LoweringError:
     """Return the error for a routine that there is not in C."""
     what = "it needs LAPACK, of which exported C has no routines for bands"
     return LoweringError(
-        f"{call.function} cannot be exported as C",
-        why="Python computes it" if call.library == "python" else what,
+        f"{name} cannot be exported as C",
+        where=where,
+        why="Python computes it" if library == "python" else what,
         remedy="export a .gradtape file, which gt.load calls from Python, or compute it outside and pass it as an argument",
     )
 

@@ -11,7 +11,9 @@ from gradtape.errors import LoweringError
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Literal, Node, Value, number_of
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.routines.callback import PythonCall
 from gradtape.lower.c.expressions import Helper, c_type, constant_text, operation
+from gradtape.lower.c.printer import refused
 from gradtape.lower.procedures.allocation import IN_FRAME, plan_allocations
 from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.procedures.ir import (
@@ -179,6 +181,8 @@ class _Printer:
 
     def computed(self, node: Node, out: Value) -> str:
         op = node.op
+        if isinstance(op, PythonCall):
+            raise refused(node.params["row"], "python", node.site)
         if not isinstance(op, Elementwise) or op.is_formula:
             raise LoweringError(f"{op.name} is no primitive of procedures", where=node.site)
         dtypes = [x.dtype for x in node.inputs]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,7 +11,6 @@ from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.matrix import emit_matrix_routine
 from gradtape.lower.llvm.writer import UNLIKELY
 from gradtape.lower.procedures.emit import emit_procedure
-from gradtape.lower.resident.callbacks import CALL_PYTHON
 from gradtape.lower.resident.interrupts import INTERRUPTED, RAISE
 
 LEAST_ROWS: Final = 64
@@ -153,19 +151,9 @@ def _procedure(function: FunctionEmitter, call: RoutineCall) -> None:
 
 
 def _python(function: FunctionEmitter, call: RoutineCall) -> None:
-    """Append a call of Python; where it fails, the interpreter raises the error."""
-    module = function.module
-    module.bind(CALL_PYTHON)
+    """Append a call of Python."""
     (text,) = call.numbers
-    data = f"{text}\0".encode()
-    name = f"python.{hashlib.blake2b(data, digest_size=8).hexdigest()}"
-    escaped = "".join([f"\\{byte:02x}" for byte in data])
-    what = module.constant(name, f"[{len(data)} x i8]", f'c"{escaped}"')
-    table = _pointer_table(
-        function, f"%{function.new_label()}.operands", list(map(function.place, call.operands))
-    )
-    status = function.call("i32", f'"{CALL_PYTHON}"', f"ptr {what}", f"ptr {table}")
-    function.note_failure(function.let(f"icmp ne i32 {status}, 0"))
+    function.call_python(text, list(map(function.place, call.operands)))
 
 
 # Outlined loops
@@ -180,17 +168,8 @@ def _outlined_loop(function: FunctionEmitter, call: RoutineCall) -> None:
     pointers = list(map(function.place, call.operands))
     name = function.new_label()
     tables = [
-        _pointer_table(function, f"%{name}.{what}", held)
+        function.pointer_table(f"%{name}.{what}", held)
         for what, held in (("in", [*pointers[:inputs], count]), ("out", pointers[inputs:-1]))
     ]
     status = function.call("i32", f'"{symbol}"', *[f"ptr {pointer}" for pointer in (*tables, pointers[-1])])
     function.return_unless_zero(status, name)
-
-
-def _pointer_table(function: FunctionEmitter, table: str, held: Sequence[str]) -> str:
-    """Append a table of pointers on the stack, and return its address."""
-    function.entry.append(f"  {table} = alloca [{max(len(held), 1)} x ptr]")
-    for place, pointer in enumerate(held):
-        slot = function.let(f"getelementptr inbounds ptr, ptr {table}, i64 {place}")
-        function.store("ptr", pointer, slot)
-    return table

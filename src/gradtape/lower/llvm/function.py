@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ from gradtape.lower.llvm.instructions import constant_text, memory_type, operati
 from gradtape.lower.llvm.special import emit_special
 from gradtape.lower.llvm.vector_plans import Slot
 from gradtape.lower.llvm.writer import ITSELF, PURE, FunctionWriter, ModuleWriter
+from gradtape.lower.resident.callbacks import CALL_PYTHON
 from gradtape.lower.target.vecmath import vector_attribute, vector_lanes
 from gradtape.procedures.ir import Procedure
 from gradtape.procedures.ir import Statement as ProcedureStatement
@@ -39,6 +41,8 @@ class KernelModule(ModuleWriter):
         Adds the kernel of an array computation in a procedure; returns its symbol and the bytes of workspace that it needs.
     bodies : dict of str to (str, int)
         These kernels, by the digests of their graphs.
+    python_calls : dict of str to None
+        What Python is called for, see `gradtape.lower.resident.callbacks.call_text`.
     multiplies : bool
         Whether one of them calls BLAS or LAPACK.
     procedures : list of (Procedure, Procedure)
@@ -61,6 +65,7 @@ class KernelModule(ModuleWriter):
         self.outline = outline
         self.lower_body = lower_body
         self.bodies: dict[str, tuple[str, int]] = {}
+        self.python_calls: dict[str, None] = {}
         self.multiplies = False
         self.procedures: list[tuple[Procedure, Procedure]] = []
         self.scalar_makers: dict[str, tuple[Procedure, dict[str, Node | ProcedureStatement]]] = {}
@@ -147,6 +152,28 @@ class FunctionEmitter(FunctionWriter):
         """Append instructions that mark the run as failed if a condition holds: the interpreter then raises the error."""
         before = self.let("load i1, ptr %bad.slot")
         self.store("i1", self.let(f"or i1 {before}, {failed}"), "%bad.slot")
+
+    def call_python(self, text: str, operands: Sequence[str]) -> None:
+        """Append the evaluation of a row by Python, given the addresses of operands and results; where it fails, the interpreter raises
+        the error."""
+        module = self.module
+        module.bind(CALL_PYTHON)
+        module.python_calls[text] = None
+        data = f"{text}\0".encode()
+        name = f"python.{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+        escaped = "".join([f"\\{byte:02x}" for byte in data])
+        what = module.constant(name, f"[{len(data)} x i8]", f'c"{escaped}"')
+        table = self.pointer_table(f"%{self.new_label()}.operands", operands)
+        status = self.call("i32", f'"{CALL_PYTHON}"', f"ptr {what}", f"ptr {table}")
+        self.note_failure(self.let(f"icmp ne i32 {status}, 0"))
+
+    def pointer_table(self, table: str, held: Sequence[str]) -> str:
+        """Append a table of pointers on the stack, and return its address."""
+        self.entry.append(f"  {table} = alloca [{max(len(held), 1)} x ptr]")
+        for place, pointer in enumerate(held):
+            slot = self.let(f"getelementptr inbounds ptr, ptr {table}, i64 {place}")
+            self.store("ptr", pointer, slot)
+        return table
 
     # Numbers and positions
 

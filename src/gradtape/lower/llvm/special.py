@@ -29,22 +29,27 @@ def emit_special(
     if symbol is not None:
         module.bind(symbol)
         module.declare(f'declare double @"{symbol}"({", ".join(["double"] * len(given))}) #{group}')
-    else:
-        symbol = _add_call_of_loop(module, body, "".join(types))
-        group = module.attribute(f"{PURE} noinline")
-    return f'call double @"{symbol}"({", ".join(given)}) #{group}'
+        return f'call double @"{symbol}"({", ".join(given)}) #{group}'
+    loop = body.loop or find_loop(body.name, "".join(types))
+    symbol, results = _add_call_of_loop(module, body, loop)
+    group = module.attribute(f"{PURE} noinline")
+    found = writer.let(f'call {results} @"{symbol}"({", ".join(given)}) #{group}')
+    before = loop.partition("->")[2][: body.output or 0].replace("D", "DD")
+    return f"extractvalue {results} {found}, {len(before) + (body.part == 'imag')}"
 
 
-def _add_call_of_loop(module: ModuleWriter, body: SciPy, types: str) -> str:
-    """Add a function to a module that runs a ufunc's loop on one element, and return its symbol.
+def _add_call_of_loop(module: ModuleWriter, body: SciPy, loop: str) -> tuple[str, str]:
+    """Add a function to a module that runs a ufunc's loop on one element, and return its symbol and the type of its results.
 
-    The loop has NumPy's signature: ``void (char **args, intp *count, intp *strides, void *data)``.
+    The loop has NumPy's signature: ``void (char **args, intp *count, intp *strides, void *data)``. All results are returned, so that LLVM
+    merges the calls for several of them, or for both parts of one.
     """
-    loop = body.loop or find_loop(body.name, types)
-    symbol = f"special.{body.name}.{loop}.{body.output or 0}{body.part}"
-    if symbol in module.helpers:
-        return symbol
+    symbol = f"special.{body.name}.{loop}"
     kinds, _, results = loop.partition("->")
+    places = [(k, part) for k, kind in enumerate(results) for part in range(2 if kind == "D" else 1)]
+    type_ = f"{{ {', '.join(['double'] * len(places))} }}"
+    if symbol in module.helpers:
+        return symbol, type_
     function, data = f"{LOOPS}{body.name}.{loop}", "null"
     if body.may_raise:
         module.bind(RAISED)
@@ -58,12 +63,12 @@ def _add_call_of_loop(module: ModuleWriter, body: SciPy, types: str) -> str:
     pointers: list[str] = []
     parameters: list[str] = []
     for kind in kinds:
-        type_ = _type(kind)
-        place = writer.slot(f"[2 x {type_}]")
+        operand = _type(kind)
+        place = writer.slot(f"[2 x {operand}]")
         for part in range(2 if kind == "D" else 1):
             name = f"%x{len(parameters)}"
-            writer.store(type_, name, writer.offset(place, 8 * part))
-            parameters.append(f"{type_} {name}")
+            writer.store(operand, name, writer.offset(place, 8 * part))
+            parameters.append(f"{operand} {name}")
         pointers.append(place)
     pointers += [writer.slot("[2 x double]") for _ in results]
     args = writer.slot(f"[{len(pointers)} x ptr]")
@@ -72,11 +77,14 @@ def _add_call_of_loop(module: ModuleWriter, body: SciPy, types: str) -> str:
     count = writer.slot("i64", initial="1")
     strides = writer.slot(f"[{len(pointers)} x i64]", initial="zeroinitializer")
     writer.emit(f'call void @"{function}"(ptr {args}, ptr {count}, ptr {strides}, ptr {data})')
-    result = writer.load("double", pointers[len(kinds) + (body.output or 0)], 8 * (body.part == "imag"))
+    whole = "poison"
+    for number, (k, part) in enumerate(places):
+        result = writer.load("double", pointers[len(kinds) + k], 8 * part)
+        whole = writer.let(f"insertvalue {type_} {whole}, double {result}, {number}")
     group = module.attribute(f"{PURE} noinline")
-    header = f'define internal double @"{symbol}"({", ".join(parameters)}) #{group}'
-    module.helpers[symbol] = writer.text(header, f"  ret double {result}")
-    return symbol
+    header = f'define internal {type_} @"{symbol}"({", ".join(parameters)}) #{group}'
+    module.helpers[symbol] = writer.text(header, f"  ret {type_} {whole}")
+    return symbol, type_
 
 
 def _type(kind: str) -> str:

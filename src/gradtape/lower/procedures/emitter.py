@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from gradtape.ir.graph import Value, number_of
+from gradtape.ir.graph import Value, extract, number_of
+from gradtape.kinds.routines.callback import PythonCall
 from gradtape.loops.ir import Dtype
 from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.instructions import memory_type
@@ -30,7 +31,7 @@ from gradtape.procedures.ir import (
     Variable,
 )
 from gradtape.procedures.tape import match_tape, streamed_loops
-from gradtape.procedures.traversal import blocks, walk
+from gradtape.procedures.traversal import blocks, uses, walk
 from gradtape.records import record
 
 NO_MEMORY: Final = "no_memory"
@@ -60,6 +61,8 @@ class EmissionPlan:
         The loops whose iterations are independent, and the numbers of their access groups.
     bodies : dict of Apply to (str, int)
         The symbols of array computations, and the bytes of workspace that they need.
+    calls_python : bool
+        Whether Python computes numbers, which may fail.
     aliases : dict of Memory to str
         The attachments of loads and stores.
     """
@@ -71,6 +74,7 @@ class EmissionPlan:
     streamed: dict[For, Push | Pop]
     independent: dict[For, int]
     bodies: dict[Apply, tuple[str, int]]
+    calls_python: bool
     aliases: dict[Memory | None, str]
 
 
@@ -86,8 +90,16 @@ def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
         streamed,
         {loop: module.add_metadata("distinct !{}") for loop in independent_loops(procedure, streamed)},
         {s: module.body(s.graph) for s in walk(body) if isinstance(s, Apply)},
+        calls_python(procedure),
         alias_metadata(module, procedure),
     )
+
+
+def calls_python(procedure: Procedure) -> bool:
+    """Return whether Python computes numbers of a procedure."""
+    used = [x for s in walk(procedure.body) for x in uses(s)]
+    nodes, _ = extract([x for x in (*used, *procedure.results) if isinstance(x, Value)])
+    return any(isinstance(node.op, PythonCall) for node in nodes)
 
 
 def is_task(statement: Statement) -> bool:
@@ -148,7 +160,7 @@ class ProcedureEmitter(ScalarEmitter):
         self.may_leave = (
             self.uses_arena or bool(self.polls) or any(isinstance(s, Apply) or is_task(s) for s in inside)
         )
-        self.checks = any(isinstance(s, Check) for s in inside)
+        self.checks = plan.calls_python or any(isinstance(s, Check) for s in inside)
 
     def whole(self, symbol: str, procedure: Procedure) -> str:
         """Return the text of the function of a procedure."""

@@ -9,10 +9,12 @@ from typing import Final
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Literal, Node, Value
 from gradtape.kinds.elementwise import Elementwise, Instruction, Libm
+from gradtape.kinds.routines.callback import PythonCall
 from gradtape.loops.ir import Const, Dtype
 from gradtape.lower.llvm.function import FunctionEmitter, KernelModule
-from gradtape.lower.llvm.instructions import constant_text, conversion
+from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type
 from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar
+from gradtape.lower.resident.callbacks import call_text
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, subtract
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.dataflow import depend_on
@@ -104,6 +106,8 @@ class ScalarEmitter(FunctionEmitter):
     def _computed(self, node: Node, out: Value) -> str:
         """Append what computes a value whose operands are known."""
         op = node.op
+        if isinstance(op, PythonCall):
+            return self._called(node, out)
         if not isinstance(op, Elementwise) or op.is_formula:
             raise LoweringError(f"{op.name} is no primitive of procedures", where=node.site)
         body = op.body
@@ -126,6 +130,22 @@ class ScalarEmitter(FunctionEmitter):
         if out in self.exact:
             text = _INTEGER.sub(r"\1 nsw ", text)
         return self.let(text)
+
+    def _called(self, node: Node, out: Value) -> str:
+        """Append what lets Python compute numbers, which it takes by address."""
+        slots = []
+        for x in node.inputs:
+            slots.append(self.slot(memory_type(x.dtype)))
+            number = self._find(x) or ""
+            if x.dtype.kind == "b":
+                number = self.let(f"zext i1 {number} to i8")
+            self.store(memory_type(x.dtype), number, slots[-1])
+        slots += [self.slot(memory_type(x.dtype)) for x in node.outs]
+        self.call_python(call_text(node), slots)
+        for x, slot in zip(node.outs, slots[len(node.inputs) :], strict=True):
+            name = self.load(memory_type(x.dtype), slot)
+            self.known[-1][x] = self.let(f"icmp ne i8 {name}, 0") if x.dtype.kind == "b" else name
+        return self.known[-1][out]
 
 
 MOST_INLINED: Final = 64

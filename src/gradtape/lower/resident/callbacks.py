@@ -9,16 +9,22 @@ import _thread
 import ast
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from gradtape.ir.graph import Node
+from gradtape.ir.body import bodies_of
+from gradtape.ir.graph import Node, extract
 from gradtape.ir.op import NDArray
-from gradtape.kinds.routines.callback import python_call
+from gradtape.ir.site import Site
+from gradtape.ir.types import whole_dtype
+from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.callback import falls_back, python_call
+from gradtape.procedures.traversal import roots
 from gradtape.reference_counts import keep_for_ever
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 CALL_PYTHON: Final = "gradtape.call_python"
 """The symbol of the routine ``int32_t (const char *call, void **operands)``, which returns 0 if all went well."""
@@ -42,6 +48,52 @@ def call_text(node: Node) -> str:
     """Return what a kernel says of a node that Python computes."""
     types = [[(value.shape, value.dtype.str) for value in values] for values in (node.inputs, node.outs)]
     return repr((node.params, *types))
+
+
+class Fallback(NamedTuple):
+    """A row that a kernel has no code for, and the dtypes of its operands: Python computes it.
+
+    Attributes
+    ----------
+    row : str
+    dtypes : tuple of str
+    """
+
+    row: str
+    dtypes: tuple[str, ...]
+
+
+def fallbacks(calls: Iterable[str]) -> tuple[Fallback, ...]:
+    """Return the rows that kernels call Python for because they have no code, given what `call_text` returned."""
+    found: dict[Fallback, None] = {}
+    for call in calls:
+        params, inputs, _ = _read(call.encode())
+        if not falls_back(ROWS[params["row"]]):
+            continue
+        given = iter(inputs)
+        dtypes = []
+        for form in params["packed"]:
+            dtype = next(given).dtype
+            if form == 2:
+                next(given)
+            dtypes.append(whole_dtype(dtype).name if form else dtype.name)
+        found[Fallback(params["row"], tuple(dtypes))] = None
+    return tuple(found)
+
+
+def site_of_row(nodes: Iterable[Node], row: str, dtypes: tuple[str, ...] | None = None) -> Site | None:
+    """Return the line of the first node of a row, with operands of these dtypes; None where the formula of another row uses it."""
+    for node in nodes:
+        if node.op.name == row and dtypes in (None, tuple([x.dtype.name for x in node.inputs])):
+            return node.site
+        inner = [body.nodes for body in bodies_of(node)]
+        if isinstance(node.op, ProcedureOp):
+            inner.append(extract(roots(node.op.whole(node.params).procedure))[0])
+        for nodes_inside in inner:
+            site = site_of_row(nodes_inside, row, dtypes)
+            if site is not None:
+                return site
+    return None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -402,8 +402,8 @@ def check_dtype(value: Value, node: Node | None = None) -> None:
         raise LoweringError(
             f"kernels do not compute with {value.dtype.name}",
             where=None if node is None else node.site,
-            why="they know booleans, integers, float32 and float64",
-            remedy="nothing need be done: the interpreter runs it",
+            why="they compute with booleans, integers, float32 and float64",
+            remedy="use float32 or float64: x.astype(np.float32)",
         )
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from gradtape.ir.graph import Value
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.kinds.reduction import reduction
+from gradtape.kinds.reduction import Reduction, reduction
 from gradtape.ops.core.cumulative import exclusive_product
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.floats import isnan
 from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import permute, reshape, spread
@@ -82,12 +83,21 @@ reduce_all = reduction(
     "reduce_all", monoid="and", evaluate=lambda x, axis: np.all(x, axis=axis), identity=True
 )
 
+
+def _place_of_extremum(row: Reduction, x: Value, axes: tuple[int, ...]) -> Value:
+    """Return where the first element is that equals the extremum, or the first NaN."""
+    chosen = spread(row(x, axes=axes), x.shape, axes)
+    hit = where(isnan(chosen), isnan(x), equal(x, chosen))
+    return argmax(convert(hit, np.dtype(np.int8)), axes=axes)
+
+
 _SINGLE = (((2, 3), {"axes": (1,)}), ((4,), {"axes": (0,)}), ((2, 3, 2), {"axes": (1,)}))
-argmax = reduction(
+argmax: Reduction = reduction(
     "argmax",
     monoid="argmax",
     evaluate=lambda x, axis: np.argmax(x, axis=axis),
     identity=None,
+    of_complex=lambda x, axes: _place_of_extremum(reduce_max, x, axes),
     samples=_SINGLE,
 )
 argmin = reduction(
@@ -95,6 +105,7 @@ argmin = reduction(
     monoid="argmin",
     evaluate=lambda x, axis: np.argmin(x, axis=axis),
     identity=None,
+    of_complex=lambda x, axes: _place_of_extremum(reduce_min, x, axes),
     samples=_SINGLE,
 )
 

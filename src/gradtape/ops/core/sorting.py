@@ -7,15 +7,39 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Value, literal
+from gradtape.ir.types import INTP
 from gradtape.kinds.batching import all_in_front
 from gradtape.kinds.sort import Sort, sort_row
+from gradtape.ops.core.cumulative import cumsum
+from gradtape.ops.core.elementwise.complex_parts import imag, real
+from gradtape.ops.core.elementwise.floats import isnan
+from gradtape.ops.core.indexing import gather
 from gradtape.ops.core.join import join
-from gradtape.ops.core.shape import reshape, slice_
+from gradtape.ops.core.shape import expand, reshape, slice_
 
 
 def _sort_each(x: Value, *, mapped: Sequence[bool], size: int) -> Value:
     return argsort(x)
+
+
+def _sort_complex(x: Value) -> Value:
+    """Sort stably by one key after the other, the last one first. As in NumPy, numbers with a NaN in the imaginary part alone stand behind
+    those without, and before those with a NaN in the real part."""
+    order = argsort(imag(x))
+    for key in (real(x), isnan(imag(x)) & ~isnan(real(x)) | isnan(real(x))):
+        order = _taken(order, argsort(_taken(key, order)))
+    return order
+
+
+def _taken(x: Value, positions: Value) -> Value:
+    """Return the elements at positions along the last axis."""
+    extent = x.shape[-1]
+    rows = x.size // extent if extent else 0
+    if rows > 1:
+        first = cumsum(expand(literal(extent, INTP), (rows,), ()), axis=0) - extent
+        positions = reshape(positions, (rows, extent)) + expand(first, (rows, extent), (0,))
+    return reshape(gather(reshape(x, (x.size,)), reshape(positions, (x.size,))), x.shape)
 
 
 argsort: Sort = sort_row(
@@ -23,6 +47,7 @@ argsort: Sort = sort_row(
     shape=lambda x: x,
     evaluate=lambda x: np.argsort(x, axis=-1, stable=True),
     batch=_sort_each,
+    of_complex=_sort_complex,
     samples=(((5,), {}), ((3, 4), {}), ((0,), {}), ((2, 0), {})),
 )
 """The stable order along the last axis, NaN at the end."""
@@ -45,11 +70,17 @@ def _search_each(a: Value, v: Value, *, mapped: Sequence[bool], size: int, side:
     return reshape(found - _ranks(flat), v.shape)
 
 
+def _search_complex(a: Value, v: Value, *, side: str) -> Value:
+    stacked = reshape(a, (1, *a.shape)), reshape(v, (1, *v.shape))
+    return reshape(_search_each(*stacked, mapped=(True, True), size=1, side=side), v.shape)
+
+
 searchsorted: Sort = sort_row(
     "searchsorted",
     shape=lambda a, v: v,
     evaluate=lambda a, v, *, side: np.asarray(np.searchsorted(a, v, side=side)),
     batch=_search_each,
+    of_complex=_search_complex,
     samples=(
         ((4,), (3,), {"side": "left"}),
         ((4,), (2, 2), {"side": "right"}),

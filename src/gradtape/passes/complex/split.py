@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.errors import LoweringError
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.builder import at, emit, emit_all
-from gradtape.ir.graph import Graph, Literal, Node, Value, literal
+from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.ir.types import aval, part_dtype
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
@@ -22,10 +22,13 @@ from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.registry import ROWS
 from gradtape.kinds.routines.callback import Callback, python_call
 from gradtape.kinds.routines.matrix import Matrix
+from gradtape.kinds.sort import Sort
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape, slice_
+from gradtape.passes.complex.loops import accumulated, reduced
 from gradtape.passes.complex.products import contracted, four_products
 from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.passes.simplify.inline_calls import inline_calls
@@ -111,12 +114,32 @@ class ComplexSplit:
         if isinstance(node.op, Callback | Matrix):
             self._python_call(node)
             return
-        result = self._result(node)
+        whole = _by_other_rows(node)
+        if whole is not None:
+            self._replaced(node, whole)
+            return
+        try:
+            result = self._result(node)
+        except LoweringError:
+            self._python_call(node)
+            return
         out = node.out
         if isinstance(result, Value):
             self._becomes[out] = _shaped(result, out)
         else:
             self._parts[out] = (_shaped(result[0], out), _shaped(result[1], out))
+
+    def _replaced(self, node: Node, whole: Value) -> None:
+        """Split what a node is computed by."""
+        nodes, _ = extract(
+            [whole], node.inputs, stop=lambda value: value.node is None or value in node.inputs
+        )
+        for inner in nodes:
+            self.node(inner)
+        if is_complex(whole):
+            self._parts[node.out] = self.parts(whole)
+        else:
+            self._becomes[node.out] = self.value(whole)
 
     def _structured(self, node: Node) -> None:
         """Split the bodies of a loop or a branch as well; carries of complex numbers become two carries."""
@@ -178,18 +201,21 @@ class ComplexSplit:
                 self._becomes[out] = next(held)
 
     def _python_call(self, node: Node) -> None:
-        """Let Python compute a routine of complex numbers, which are pairs of floats for it."""
-        packed = list(map(is_complex, node.inputs))
-        inputs = [
-            self.output(value) if flag else self.value(value)
-            for value, flag in zip(node.inputs, packed, strict=True)
-        ]
-        made = python_call(node.op, inputs, packed, node.params, node.outs)
-        for out, value in zip(node.outs, made, strict=True):
-            if is_complex(out):
-                self._parts[out] = (_part(value, 0), _part(value, 1))
+        """Let Python compute a node of complex numbers, which are pairs of floats for it."""
+        inputs: list[Value] = []
+        packed: list[int] = []
+        for value in node.inputs:
+            packed.append(0 if not is_complex(value) else 1 if value.shape else 2)
+            inputs += self.parts(value) if packed[-1] == 2 else [self.output(value)]
+        made = iter(python_call(node.op, inputs, packed, node.params, node.outs))
+        for out in node.outs:
+            if not is_complex(out):
+                self._becomes[out] = next(made)
+            elif out.shape:
+                whole = next(made)
+                self._parts[out] = (_part(whole, 0), _part(whole, 1))
             else:
-                self._becomes[out] = value
+                self._parts[out] = (next(made), next(made))
 
     def _result(self, node: Node) -> Value | Parts:
         op = node.op
@@ -209,10 +235,7 @@ class ComplexSplit:
         if is_sum or isinstance(op, IndexMap | Join | Accumulate):
             return self._one_part(node, 0), self._one_part(node, 1)
         raise LoweringError(
-            f"{op.name} of complex numbers cannot be compiled",
-            where=node.site,
-            why="it has no formula in real and imaginary parts",
-            remedy="nothing need be done: the interpreter runs it",
+            f"{op.name} of complex numbers has no kernel", why="it has no formula in real and imaginary parts"
         )
 
     def _split_param(self, param: Any) -> Any:
@@ -228,6 +251,20 @@ class ComplexSplit:
             self.parts(value)[which] if is_complex(value) else self.value(value) for value in node.inputs
         ]
         return emit(node.op, inputs, **node.params)
+
+
+def _by_other_rows(node: Node) -> Value | None:
+    """Return the result of a node of complex numbers, by rows that have formulas in parts; None if it has one itself."""
+    op = node.op
+    if isinstance(op, Sort):
+        return op.of_complex(*node.inputs, **node.params)
+    if isinstance(op, Reduction) and op.of_complex is not None:
+        return op.of_complex(*node.inputs, **node.params)
+    if isinstance(op, Reduction) and op.transpose_rule is None and op.monoid in ROWS:
+        return reduced(node)
+    if isinstance(op, Cumulative) and (op.transpose_rule is None or len(node.inputs) > 1):
+        return accumulated(node)
+    return None
 
 
 def _part(flat: Value, which: int) -> Value:

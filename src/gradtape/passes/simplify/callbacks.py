@@ -17,4 +17,4 @@ def call_python(graph: Graph) -> Graph:
 def _called(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     if not isinstance(node.op, Callback):
         return None
-    return python_call(node.op, inputs, [False] * len(inputs), node.params, node.outs)
+    return python_call(node.op, inputs, [0] * len(inputs), node.params, node.outs)

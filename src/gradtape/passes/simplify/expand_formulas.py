@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradtape.errors import LoweringError
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.routines.callback import python_call
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.shape import expand
 from gradtape.passes.rewrite import rewrite
 
 
 def expand_formulas(graph: Graph) -> Graph:
-    """Return the graph without elementwise rows that are formulas, so that common subexpressions of primal and derivative show."""
+    """Return the graph without elementwise rows that are formulas, so that common subexpressions of primal and derivative show.
+
+    Where there is no formula for operands of these dtypes, Python computes the row.
+    """
     return rewrite(graph, _expand)
 
 
@@ -20,7 +25,10 @@ def _expand(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     op = node.op
     if not isinstance(op, Elementwise) or not op.is_formula:
         return None
-    return (expand_formula(op, inputs, node),)
+    try:
+        return (expand_formula(op, inputs, node),)
+    except LoweringError:
+        return python_call(op, inputs, [0] * len(inputs), node.params, node.outs)
 
 
 def expand_formula(op: Elementwise, inputs: tuple[Value, ...], node: Node) -> Value:

@@ -18,6 +18,7 @@ from gradtape.ir.graph import Graph, Node
 from gradtape.ir.varying import shared_code
 from gradtape.kinds.routines.callback import calls_locally
 from gradtape.lower.llvm.writer import KERNEL
+from gradtape.lower.resident.callbacks import site_of_row
 from gradtape.lower.target.symbols import addresses_of
 from gradtape.runtime.call.convention import CallForm, Signature
 from gradtape.runtime.call.entry import load
@@ -60,6 +61,8 @@ class Kernel(NamedTuple):
         What to do about that; empty where it is no defect, and no warning is due.
     keys : tuple of str
         What it is kept under on the disk, and the kernels of the loops that it calls.
+    fallbacks : tuple of (str, tuple of str)
+        The rows that Python computes because there is no code for operands of these dtypes.
     """
 
     loaded: LoadedModule | None
@@ -71,6 +74,7 @@ class Kernel(NamedTuple):
     reason: str = ""
     remedy: str = ""
     keys: tuple[str, ...] = ()
+    fallbacks: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 kernels: Final[MemoryCache[Kernel]] = MemoryCache()
@@ -98,6 +102,8 @@ class _Facts(NamedTuple):
         What the scheduler decided, and why.
     table : sequence of int or None
         The numbers that the machine code reads; None for an exact kernel.
+    fallbacks : sequence of (str, sequence of str)
+        The rows that Python computes, with the dtypes of their operands.
     """
 
     workspace: int
@@ -108,6 +114,7 @@ class _Facts(NamedTuple):
     loops: tuple[str, ...]
     notes: tuple[str, ...]
     table: tuple[int, ...] | None = None
+    fallbacks: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def signature(self, form: CallForm | None, graph: Graph) -> Signature | None:
         """Return the signature of the native entry, None if there is no form in which it is called."""
@@ -123,7 +130,16 @@ def _facts(
     loops = tuple(loops)
     symbols = tuple([symbol for symbol in lowered.symbols if symbol not in loops])
     notes = (*lowered.explain, *notes)
-    return _Facts(lowered.workspace_bytes, heavy, lowered.polls, lowered.drain, symbols, loops, notes)
+    return _Facts(
+        lowered.workspace_bytes,
+        heavy,
+        lowered.polls,
+        lowered.drain,
+        symbols,
+        loops,
+        notes,
+        fallbacks=tuple([tuple(fallback) for fallback in lowered.fallbacks]),
+    )
 
 
 def is_local(nodes: Iterable[Node]) -> bool:
@@ -191,14 +207,22 @@ def _by_numba(graph: Graph, form: CallForm | None) -> Kernel:
     return Kernel(loaded, signature, 0, "compiled", time.perf_counter() - begin, facts.notes)
 
 
-def warn_of(kernel: Kernel, name: str) -> None:
-    """Warn if a graph could not be compiled because of a defect."""
-    if kernel.remedy:
+def warn_of(kernel: Kernel, graph: Graph) -> None:
+    """Warn if a graph, or a node of it, could not be compiled."""
+    if kernel.loaded is None and kernel.origin == "interpreter":
         warn(
             CompileWarning,
-            f"{name} could not be compiled and runs on the interpreter",
+            f"{graph.name} could not be compiled and runs on the interpreter",
             why=kernel.reason,
-            remedy=kernel.remedy,
+            remedy=kernel.remedy or "nothing, if the speed does not matter",
+        )
+    for row, dtypes in kernel.fallbacks:
+        warn(
+            CompileWarning,
+            f"{row} of {' and '.join(dict.fromkeys(dtypes))} has no kernel: {graph.name} calls NumPy for it",
+            where=site_of_row(graph.nodes, row, dtypes),
+            why="there is no machine code for this operation and dtype; the rest of the program is compiled",
+            remedy="nothing, if the speed does not matter (a call takes some 10 us); or use another dtype",
         )
 
 
@@ -299,6 +323,7 @@ def _loaded(graph_of: Callable[[], Graph], form: CallForm | None, found: CachedO
     imports = addresses_of(facts.symbols)
     needs: list[LoadedModule] = []
     keys: list[str] = []
+    fallbacks = [(row, tuple(dtypes)) for row, dtypes in facts.fallbacks]
     for symbol in facts.loops:
         loop = _loop_kernel(symbol, partial(_loop_of, graph_of, symbol))
         code = loop.loaded
@@ -306,6 +331,7 @@ def _loaded(graph_of: Callable[[], Graph], form: CallForm | None, found: CachedO
             raise LoweringError("a loop of the program cannot be compiled")
         needs.append(code)
         keys += loop.keys
+        fallbacks += loop.fallbacks
         imports[symbol] = code.address(KERNEL)
     kept: list[object] = [*needs]
     if facts.table is not None:
@@ -313,4 +339,13 @@ def _loaded(graph_of: Callable[[], Graph], form: CallForm | None, found: CachedO
         imports[SIZES] = table.ctypes.data
         kept.append(table)
     loaded = load(found.code, signature, imports=imports, drain=facts.drain, needs=kept)
-    return Kernel(loaded, signature, facts.workspace, "", 0.0, tuple(facts.notes), keys=tuple(keys))
+    return Kernel(
+        loaded,
+        signature,
+        facts.workspace,
+        "",
+        0.0,
+        tuple(facts.notes),
+        keys=tuple(keys),
+        fallbacks=tuple(dict.fromkeys(fallbacks)),
+    )

@@ -174,7 +174,7 @@ class Program:
         if self._is_native:
             self.enter_natively()
         self._notify()
-        warn_of(self._kernel, self.graph.name)
+        warn_of(self._kernel, self.graph)
 
     def _notify(self) -> None:
         while self._when_compiled:
@@ -362,7 +362,7 @@ def _compiled(graph: Graph, form: CallForm | None, key: str, shapes: str) -> Ker
     """Compile or load the kernel of a graph."""
     with collector_paused(), counting(f"compiling {graph.name}", "step", steps_since_now()):
         kernel = _kernel(graph, form, key, shapes)
-    warn_of(kernel, graph.name)
+    warn_of(kernel, graph)
     profiler = ACTIVE.profiler
     if profiler is not None:
         profiler.compiled(kernel.seconds)
