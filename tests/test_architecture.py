@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import gradtape
+from tests.suite.several import several_cases
 from tests.support.processes import words_printed
 
 ROOT = Path(gradtape.__file__).parent
@@ -64,32 +65,33 @@ def floor_of(module):
     return next((FLOORS[part] for part in parts if part in FLOORS), 9)
 
 
+def statements(node, late=False):
+    """Yield (statement, whether it is inside a function) for all statements of a tree."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child, late
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from statements(child, late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
 def imported(path):
     """Yield (module inside gradtape or top-level package, whether it is imported inside a function)."""
-    tree = ast.parse(path.read_text())
-    inside = {
-        node
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for node in ast.walk(function)
-    }
     package = ("gradtape", *path.relative_to(ROOT).parent.parts)
-    for node in ast.walk(tree):
+    for node, late in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield tuple(alias.name.split(".")), node in inside
+                yield tuple(alias.name.split(".")), late
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             module = (*base, *(node.module.split(".") if node.module else ()))
             if module == ("gradtape",) or not node.module:
                 for alias in node.names:
-                    yield (*module, alias.name), node in inside
+                    yield (*module, alias.name), late
             else:
-                yield module, node in inside
+                yield module, late
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_go_down(path):
+def check_imports(path):
     mine = floor_of(("gradtape", *path.relative_to(ROOT).with_suffix("").parts))
     for module, late in imported(path):
         if module[0] == "gradtape":
@@ -108,6 +110,13 @@ def test_imports_go_down(path):
             assert module[0] not in LATE - {"platformdirs", "filelock"}, (
                 f"{path.name} imports {module[0]} at its top"
             )
+
+
+def test_imports_go_down():
+    with several_cases() as case:
+        for path in FILES:
+            with case(path.relative_to(ROOT)):
+                check_imports(path)
 
 
 def test_import_is_light():

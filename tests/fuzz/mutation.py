@@ -1,19 +1,22 @@
-"""Mutation run over the rows of `ops/`: is there a test that fails for each small change of a row?
+"""Mutation run over the source: is there a test that fails for each small change of a function?
 
-    python tests/fuzz/mutation.py --mutants 500 --seed 1 --report survivors.md
-    python tests/fuzz/mutation.py --files numpy/statistics/sort.py,core/elementwise/power.py --mutants 0
+    python -m tests.fuzz.mutation --mutants 300 --seed 1 --report survivors.md
+    python -m tests.fuzz.mutation --paths transforms,trace/jit --mutants 300
+    python -m tests.fuzz.mutation --paths ops/numpy/statistics/sort.py,ops/core/elementwise/power.py --mutants 0
 
-A mutant is a function of `gradtape.ops` with one operator, comparison, constant, condition or argument changed. The tests are
-collected once. Each mutant runs in a fork of that process, in which the code object of the function is exchanged; it is *killed* when
-one of the tests that cover the changed line fails, raises, or does not end in time. What survives is either equivalent (the change has
-no effect that anybody could see) or names a test that is missing. `--mutants 0` takes all of them.
+A mutant is a function of gradtape with one operator, comparison, constant, condition or argument changed. The tests that a plain
+`python -m pytest` runs are collected once. Each mutant runs in a fork of that process, in which the code object of the function is
+exchanged; it is *killed* when one of the tests that cover the changed line fails, raises, or does not end in time. What survives is either
+equivalent (the change has no effect that anybody could see) or names a test that is missing. `--mutants 0` takes all of them.
 
-The first run finds out which tests cover which line and how long they take (coverage.py with one context per test), and keeps that in the
-file given by `--coverage`; tests that the file does not know are added to it.
+The tests of the folder that mirrors the changed file run first, short ones before long ones, up to `--tests` tests and `--seconds` seconds.
+
+The first run records which tests cover which line and how long they take (coverage.py, in `--processes` processes), and stores that in the
+file given by `--coverage`, outside of the repository; tests that the file does not contain are added to it.
 
 No mutant is made of what has no effect by construction: the order of the operands of commutative functions, products for quotients by
-1 or -1, the strictness of `zip` and other assertions, and changes that compile to the same code. Lines that run only while the rows are
-entered (on import) are not counted, since the exchange comes after them: "on import" in the summary.
+1 or -1, the strictness of `zip` and other assertions, and changes that compile to the same code. Lines that run only on
+import are not counted, since the exchange comes after them: "on import" in the summary.
 
 References
 ----------
@@ -36,6 +39,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -45,9 +49,9 @@ from typing import Any, Final
 
 import pytest
 
-import gradtape.ops
+import gradtape
 
-OPS: Final = Path(gradtape.ops.__file__).parent
+ROOT: Final = Path(gradtape.__file__).parent
 TESTS: Final = Path(__file__).parents[1]
 
 DETECTORS: Final = (
@@ -58,7 +62,10 @@ DETECTORS: Final = (
     "test_benchmarks",
     "test_reference",
 )
-"""Test files that are not asked: they take long, and what they would find the tests of the rows have to find."""
+"""Test files that are left out: they take long, and the tests of the folders have to find what they would find."""
+
+PER_FUNCTION: Final = 4
+"""Of each test function, so many cells are stored for a line: the shortest."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +91,13 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """The file's path below `ops/`."""
+        """The file's path below `src/gradtape/`."""
         return name_of(self.file)
 
 
 def name_of(file: Path) -> str:
-    """Return a file's path below `ops/`."""
-    return file.relative_to(OPS).as_posix()
+    """Return a file's path below `src/gradtape/`."""
+    return file.relative_to(ROOT).as_posix()
 
 
 OPERATORS: Final[dict[type, tuple[type, ...]]] = {
@@ -286,50 +293,151 @@ class Session:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         self.items = session.items
-        coverage = Path(self.options.coverage)
-        if not coverage.exists():
-            coverage.write_text('{"lines": {}, "seconds": {}}')
-        known = json.loads(coverage.read_text())
-        if new := [item for item in self.items if item.nodeid not in known["seconds"]]:
-            self._cover(new, known)
-            coverage.write_text(json.dumps(known))
-        run(self.options, known, {item.nodeid: item for item in self.items})
+        file = Path(self.options.coverage)
+        coverage = Coverage.load(file)
+        if new := [item for item in self.items if item.nodeid not in coverage.seconds]:
+            for part in in_forks(new, self.options.processes):
+                coverage.add(part)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            coverage.store(file)
+        if not self.options.only_coverage:
+            run(self.options, coverage, {item.nodeid: item for item in self.items})
         return True
 
-    def _cover(self, items: Sequence[Any], known: dict[str, Any]) -> None:
-        """Run tests once; note which of them cover each line of `ops/`, and how long they take."""
-        from coverage import Coverage  # only needed here
 
-        recorder = Coverage(data_file=None, source=[str(OPS)], messages=False)
-        recorder.start()
-        for item in items:
-            recorder.switch_context(item.nodeid)
-            start = time.perf_counter()
-            _run_item(item)
-            known["seconds"][item.nodeid] = time.perf_counter() - start
-        recorder.stop()
-        data = recorder.get_data()
-        for file in data.measured_files():
-            for line, contexts in data.contexts_by_lineno(file).items():
-                key = f"{name_of(Path(file))}:{line}"
-                known["lines"][key] = sorted({*known["lines"].get(key, ()), *contexts} - {""})
+@dataclass
+class Coverage:
+    """Which tests cover which line, and how long they take.
+
+    Attributes
+    ----------
+    lines : dict of str to list of str
+        Tests that cover a line, by ``"file:line"``; of each test function at most `PER_FUNCTION`.
+    seconds : dict of str to float
+        Seconds of the processor that a test took while it was traced.
+    """
+
+    lines: dict[str, list[str]]
+    seconds: dict[str, float]
+
+    @classmethod
+    def load(cls, file: Path) -> Coverage:
+        """Return what is stored in a file; nothing if there is none."""
+        if not file.exists():
+            return cls({}, {})
+        stored = json.loads(file.read_text())
+        names = list(stored["seconds"])
+        lines = {line: [names[number] for number in tests] for line, tests in stored["lines"].items()}
+        return cls(lines, stored["seconds"])
+
+    def store(self, file: Path) -> None:
+        """Write it to a file, tests as numbers."""
+        numbers = {name: number for number, name in enumerate(self.seconds)}
+        lines = {line: [numbers[name] for name in tests] for line, tests in self.lines.items()}
+        file.write_text(json.dumps({"seconds": self.seconds, "lines": lines}))
+
+    def add(self, other: Coverage) -> None:
+        """Add what another process recorded."""
+        self.seconds |= other.seconds
+        for line, tests in other.lines.items():
+            self.lines[line] = self._shortest([*self.lines.get(line, ()), *tests])
+
+    def _shortest(self, tests: Sequence[str]) -> list[str]:
+        by_function: dict[str, list[str]] = {}
+        for name in sorted(tests, key=lambda name: self.seconds[name]):
+            by_function.setdefault(name.partition("[")[0], []).append(name)
+        return [name for names in by_function.values() for name in names[:PER_FUNCTION]]
+
+    def record(self, items: Sequence[Any]) -> None:
+        """Run tests, and note the lines that each covers."""
+        import coverage  # only needed here
+
+        recorder = coverage.Coverage(data_file=None, source=[str(ROOT)], messages=False)
+        recorder.set_option("run:disable_warnings", ["no-data-collected", "trace-changed"])
+        counts: Counter[tuple[str, str]] = Counter()
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            start = time.process_time()
+            recorder.start()
+            failed = _run_item(item, following)
+            recorder.stop()
+            self.seconds[item.nodeid] = time.process_time() - start
+            data = recorder.get_data()
+            if failed:  # also without a mutant: it would kill all of them
+                recorder.erase()
+                continue
+            function = item.nodeid.partition("[")[0]
+            for file in data.measured_files():
+                name = name_of(Path(file))
+                for line in data.lines(file) or ():
+                    key = f"{name}:{line}"
+                    if counts[key, function] < 3 * PER_FUNCTION:
+                        counts[key, function] += 1
+                        self.lines.setdefault(key, []).append(item.nodeid)
+            recorder.erase()
 
 
-def _run_item(item: Any) -> bool:
-    """Run one test; return whether it failed."""
+def in_forks(items: Sequence[Any], processes: int) -> Iterator[Coverage]:
+    """Record the coverage of tests in several forks of this process; tests of one module stay together."""
+    modules: dict[str, list[Any]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    shares: list[list[Any]] = [[] for _ in range(processes)]
+    for module in sorted(modules.values(), key=len, reverse=True):
+        min(shares, key=len).extend(module)
+    folder = Path(tempfile.mkdtemp())
+    children = []
+    for number, share in enumerate(shares):
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.environ["GRADTAPE_CACHE_DIR"] = gradtape.config.cache_dir = str(folder / f"cache{number}")
+                own = Coverage({}, {})
+                own.record(share)
+                own.store(folder / f"{number}.json")
+                code = 0
+            except BaseException:
+                sys.__stderr__.write(traceback.format_exc())
+                sys.__stderr__.flush()
+            finally:
+                os._exit(code)
+        children.append(child)
+    for number, child in enumerate(children):
+        _, status = os.waitpid(child, 0)
+        if status:
+            raise RuntimeError("a process that recorded coverage has failed")
+        yield Coverage.load(folder / f"{number}.json")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_item(item: Any, following: Any = None) -> bool:
+    """Run one test, and leave what the following one needs; return whether it failed."""
     from _pytest.runner import runtestprotocol
 
-    return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
+    return any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
 
 
-def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any]) -> None:
+def _one_fails(items: Sequence[Any]) -> bool:
+    """Run tests up to the first one that fails; return whether there is one."""
+    return any(_run_item(item, following) for item, following in zip(items, [*items[1:], None], strict=True))
+
+
+def files_of(paths: str) -> list[Path]:
+    """Return the source files that are named by folders and files, separated by commas."""
+    files = []
+    for name in filter(None, paths.split(",")):
+        path = ROOT / name
+        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    return files
+
+
+def run(options: argparse.Namespace, coverage: Coverage, items: dict[str, Any]) -> None:
     """Try the mutants, and print and write what survived."""
-    names = [name for name in options.files.split(",") if name]
-    files = [OPS / name for name in names] or sorted(OPS.glob("**/*.py"))
-    mutants = [mutant for file in files for mutant in mutants_of(file)]
+    mutants = [mutant for file in files_of(options.paths) for mutant in mutants_of(file)]
     rng = random.Random(options.seed)
     if options.only:
-        # by what stands there: lines move
+        # identified by their text, because lines move
         again = set(re.findall(r"`(\S+):\d+` (.*?): `(.*)` \(", Path(options.only).read_text()))
         mutants = [m for m in mutants if (m.name, m.change, source_of(m)) in again]
     elif options.mutants:
@@ -338,26 +446,21 @@ def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any
     lines = []
     on_import = run_on_import()
     for count, mutant in enumerate(mutants, 1):
-        covering = known["lines"].get(f"{mutant.name}:{mutant.line}")
-        tests = [
-            items[name]
-            for name in chosen(covering or [], known["seconds"], options.tests, rng)
-            if name in items
-        ]
-        if tests:
-            outcome = tried(
-                mutant, tests, 20 + 10 * sum(known["seconds"].get(test.nodeid, 1.0) for test in tests)
-            )
+        covering = [name for name in coverage.lines.get(f"{mutant.name}:{mutant.line}", ()) if name in items]
+        names = chosen(mutant, covering, coverage.seconds, options.tests, options.seconds)
+        if names:
+            limit = 20 + 10 * sum(coverage.seconds[name] for name in names)
+            outcome = tried(mutant, [items[name] for name in names], min(limit, options.limit))
         else:
             outcome = "on import" if f"{mutant.name}:{mutant.line}" in on_import else "not covered"
         outcomes[outcome] += 1
         if outcome in ("survived", "not covered"):
-            source = source_of(mutant)
             lines.append(
-                f"- {outcome}: `{mutant.name}:{mutant.line}` {mutant.change}: `{source}` ({len(tests)} of {len(covering or [])} tests)"
+                f"- {outcome}: `{mutant.name}:{mutant.line}` {mutant.change}: `{source_of(mutant)}` "
+                f"({len(names)} of {len(covering)} tests)"
             )
             sys.__stdout__.write(lines[-1] + "\n")
-        if count % 25 == 0 or count == len(mutants):
+        if count % 10 == 0 or count == len(mutants):
             sys.__stdout__.write(f"{count} of {len(mutants)}: {dict(outcomes)}\n")
         sys.__stdout__.flush()
     tried_ones = sum(outcomes.values()) - sum(
@@ -371,40 +474,44 @@ def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any
 
 
 def run_on_import() -> set[str]:
-    """Return the lines inside of functions of `ops/` that run when it is imported."""
+    """Return the lines inside of functions that run when gradtape is imported."""
     program = f"""
 import sys
 lines = set()
 def trace(frame, event, arg):
-    if frame.f_code.co_filename.startswith({str(OPS)!r}):
+    if frame.f_code.co_filename.startswith({str(ROOT)!r}):
         if frame.f_code.co_name != "<module>":
             lines.add((frame.f_code.co_filename, frame.f_lineno))
         return trace
 sys.settrace(trace)
-import gradtape.ops
+import gradtape
 sys.settrace(None)
 for file, line in lines:
-    print(file.removeprefix({str(OPS) + os.sep!r}) + ":" + str(line))
+    print(file.removeprefix({str(ROOT) + os.sep!r}) + ":" + str(line))
 """
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(out.stdout.split())
 
 
-def chosen(covering: Sequence[str], seconds: dict[str, float], most: int, rng: random.Random) -> list[str]:
-    """Return tests in the order in which they are asked: one of each function first, short ones before long ones."""
-    groups: dict[str, list[str]] = {}
-    for name in sorted(covering, key=lambda name: seconds.get(name, 1.0)):
-        groups.setdefault(name.partition("[")[0], []).append(name)
-    for names in groups.values():
-        head, tail = names[:4], names[4:]
-        rng.shuffle(tail)
-        names[:] = head + tail
-    ordered: list[str] = []
-    place = 0
-    while len(ordered) < most and any(place < len(names) for names in groups.values()):
-        ordered += [names[place] for names in groups.values() if place < len(names)]
-        place += 1
-    return ordered[:most]
+def chosen(
+    mutant: Mutant, covering: Sequence[str], seconds: dict[str, float], most: int, longest: float
+) -> list[str]:
+    """Return tests in the order in which they run: those of the mirroring folder, then one of each function, short ones first."""
+    folder = f"{mutant.name.rpartition('/')[0]}/"
+    rounds: Counter[tuple[bool, str]] = Counter()
+    ordered = []
+    for name in sorted(covering, key=lambda name: seconds[name]):
+        function = name.partition("[")[0]
+        is_far = folder not in function
+        ordered.append((is_far, rounds[is_far, function], seconds[name], name))
+        rounds[is_far, function] += 1
+    names: list[str] = []
+    total = 0.0
+    for _, _, time_of_one, name in sorted(ordered)[:most]:
+        if not names or total + time_of_one <= longest:
+            names.append(name)
+            total += time_of_one
+    return names
 
 
 def tried(mutant: Mutant, tests: Sequence[Any], seconds: float) -> str:
@@ -433,7 +540,7 @@ def tried(mutant: Mutant, tests: Sequence[Any], seconds: float) -> str:
             os.dup2(quiet, 2)
             if not put_in(own, changed):
                 code = 3
-            elif any(_run_item(test) for test in tests):
+            elif _one_fails(tests):
                 code = 1
             else:
                 code = 0
@@ -453,17 +560,37 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--mutants", type=int, default=200, help="how many, drawn at random; 0 for all")
-    parser.add_argument("--files", default="", help="files of ops/, separated by commas; all by default")
+    parser.add_argument(
+        "--paths", default="ops", help="folders and files of src/gradtape, separated by commas"
+    )
     parser.add_argument("--only", default="", help="a report whose mutants are tried again")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--tests", type=int, default=400, help="how many tests at the most are asked for one mutant"
+        "--tests", type=int, default=400, help="how many tests at the most run for one mutant"
     )
-    parser.add_argument("--coverage", default="mutation-coverage.json", help="which test covers which line")
+    parser.add_argument(
+        "--seconds", type=float, default=20, help="how long at the most the tests of a mutant take"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=60, help="seconds of the processor after which a mutant hangs"
+    )
+    parser.add_argument(
+        "--coverage",
+        default=str(Path(tempfile.gettempdir()) / "gradtape-mutation-coverage.json"),
+        help="the file that says which test covers which line",
+    )
+    parser.add_argument(
+        "--test-paths",
+        default="",
+        help="folders and files of tests to use, separated by commas; all by default",
+    )
+    parser.add_argument("--processes", type=int, default=2, help="how many record the coverage")
+    parser.add_argument("--only-coverage", action="store_true", help="record the coverage, try no mutants")
     parser.add_argument("--report", default="", help="a file for what survived")
     options = parser.parse_args()
+    paths = [path for path in options.test_paths.split(",") if path] or [str(TESTS)]
     raise SystemExit(
-        pytest.main(["-q", "-p", "no:cacheprovider", "-s", str(TESTS)], plugins=[Session(options)])
+        pytest.main(["-q", "-p", "no:cacheprovider", "-s", "--sample", *paths], plugins=[Session(options)])
     )
 
 

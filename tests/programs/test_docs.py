@@ -33,7 +33,8 @@ from gradtape.trace.dispatch.dispatch import UFUNC_RULES
 from gradtape.trace.patching import scipy as scipy_patching
 from tests.ops import test_matrices
 from tests.registry import test_elementwise, test_structural
-from tests.support.registry_cases import SHAPES, Case
+from tests.suite.several import several_cases
+from tests.support.registry_cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -176,7 +177,6 @@ def test_the_rows_of_the_guide_have_the_properties_of_every_row(monkeypatch: pyt
     row: Any = ROWS["dilogarithm"]
     known: dict[tuple[str, ...], list[tuple[Any, ...]]] = {
         ("case",): [(Case(row, "d", {}),)],
-        ("case", "shape"): [(Case(row, "d", {}), shape) for shape in SHAPES],
         ("row", "point", "slopes"): [(row, *slope) for slope in row.slopes],
     }
     properties = [member for name, member in vars(test_elementwise).items() if name.startswith("test_")]
@@ -191,8 +191,7 @@ def test_the_rows_of_the_guide_have_the_properties_of_every_row(monkeypatch: pyt
     test_matrices.test_a_row_is_differentiated_in_both_directions("cholesky_solve")
 
 
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def check_links(page: Path) -> None:
     for target in LINK.findall(FENCE.sub("", page.read_text())):
         if target.startswith(("https://", "http://")):
             continue
@@ -203,17 +202,26 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert heading in anchors(file), f"{page.name} links to {target}"
 
 
+def test_links_lead_somewhere() -> None:
+    with several_cases() as case:
+        for page in LINKING:
+            with case(page.relative_to(ROOT)):
+                check_links(page)
+
+
 def test_pages_named_in_the_source_exist() -> None:
     for module in sorted((ROOT / "src").rglob("*.py")):
         for page in re.findall(r"docs/[\w/.-]+\.md", module.read_text()):
             assert (ROOT / page).exists(), f"{module.name} names {page}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_modules_named_in_a_page_exist(page: Path) -> None:
+def test_modules_named_in_a_page_exist() -> None:
     folders = (ROOT, ROOT / "src", ROOT / "src" / "gradtape")
-    for path in re.findall(r"`([\w/]+/\w+\.py)[`:]", FENCE.sub("", page.read_text())):
-        assert any((folder / path).exists() for folder in folders), f"{page.name} names {path}"
+    with several_cases() as case:
+        for page in PAGES:
+            for path in re.findall(r"`([\w/]+/\w+\.py)[`:]", FENCE.sub("", page.read_text())):
+                with case(page.relative_to(ROOT)):
+                    assert any((folder / path).exists() for folder in folders), f"{page.name} names {path}"
 
 
 def anchors(page: Path) -> set[str]:

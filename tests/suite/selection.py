@@ -1,0 +1,199 @@
+"""The sample of the tests that a plain `python -m pytest` runs.
+
+A parametrised test function has one cell for each set of its arguments. A sample runs as many cells of a function as take `BUDGET` seconds
+of a processor, and all functions but slow ones. What must not be missed is added: each op, each NumPy function with samples, each
+page of the documentation and each value of a parameter of a test file has a cell, and each test file has a test.
+
+The choice is the same in each run: it depends on the names of the tests and on `tests/durations.txt` alone, which
+`python -m pytest --all --write-durations` writes. Tests that the file does not contain are taken to be fast.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from gradtape.kinds.registry import ROWS, TRIALS
+
+TESTS: Final = Path(__file__).parents[1]
+DURATIONS: Final = TESTS / "durations.txt"
+
+BUDGET: Final = 0.5
+"""Seconds of a processor for the cells of one function."""
+
+SHARE: Final = 0.08
+"""Of all cells of a function, this part runs besides."""
+
+SLOW: Final = 2.5
+"""Seconds from which on a test is left out, unless nothing else tests the same."""
+
+DEAR: Final = 0.25
+"""Seconds from which on a cell is not added because of a value of a parameter."""
+
+FEW: Final = 40
+"""A parameter with so many values is a list of ways; one with more is a list of cases, of which a part will do."""
+
+USUAL: Final = 0.01
+"""Seconds of a test without an entry in the file."""
+
+LISTED: Final = 0.05
+"""Seconds from which on the file lists a test."""
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Seconds of a processor that tests take.
+
+    Attributes
+    ----------
+    seconds : dict of str to float
+        By the name of a function (the mean of its cells), or of a cell that takes much longer than the others.
+    """
+
+    seconds: dict[str, float]
+
+    @classmethod
+    def load(cls, file: Path = DURATIONS) -> Durations:
+        """Return the content of a file."""
+        lines = file.read_text().splitlines() if file.exists() else []
+        pairs = [line.split(" ", 1) for line in lines if not line.startswith("#")]
+        return cls({name: float(seconds) for seconds, name in pairs})
+
+    def of(self, name: str) -> float:
+        """Return the seconds of a test."""
+        return self.seconds.get(name, self.seconds.get(function_of(name), USUAL))
+
+    @staticmethod
+    def text(measured: dict[str, float]) -> str:
+        """Return the lines of a file for measured tests: means of functions, and cells that take three times as long."""
+        cells: dict[str, list[float]] = defaultdict(list)
+        for name, seconds in measured.items():
+            cells[function_of(name)].append(seconds)
+        means = {name: sum(seconds) / len(seconds) for name, seconds in cells.items()}
+        listed = {name: seconds for name, seconds in means.items() if seconds >= LISTED}
+        listed |= {
+            name: seconds
+            for name, seconds in measured.items()
+            if seconds >= max(3 * means[function_of(name)], 10 * LISTED)
+        }
+        head = "# Seconds of a processor, written by `python -m pytest --all --write-durations`."
+        return "\n".join([head, *(f"{listed[name]:.2g} {name}" for name in sorted(listed)), ""])
+
+
+def function_of(name: str) -> str:
+    """Return the name of a test without the arguments of its cell."""
+    return name.partition("[")[0]
+
+
+def file_of(name: str) -> str:
+    """Return the file of a test."""
+    return name.partition("::")[0]
+
+
+def is_function_key(value: Any) -> bool:
+    """Return whether an argument is a NumPy function with samples, or the name of a ufunc and its method."""
+    try:
+        return value in TRIALS
+    except (TypeError, ValueError):  # not every argument has a hash
+        return False
+
+
+def subjects(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the op, the function and the page that an argument of a test stands for."""
+    row = getattr(value, "row", value)
+    name = row if isinstance(row, str) else getattr(row, "name", None)
+    if isinstance(name, str) and name in ROWS:
+        yield "op", name
+    if isinstance(value, Path):
+        yield "page", value.as_posix()
+    if is_function_key(value):
+        yield (
+            "function",
+            ".".join(value) if isinstance(value, tuple) else f"{value.__module__}.{value.__name__}",
+        )
+
+
+def tested_subjects(items: Iterable[pytest.Item]) -> set[tuple[str, str]]:
+    """Return the ops, functions and pages that are arguments of tests, or parts of the names of their cells."""
+    found: set[tuple[str, str]] = set()
+    for item in items:
+        if callspec := getattr(item, "callspec", None):
+            for argument in [*callspec.params.values(), *callspec.id.split("-")]:
+                found.update(subjects(argument))
+    return found
+
+
+def tested_names(item: pytest.Item) -> set[str]:
+    """Return the names of the ops and functions that are arguments of a test, with and without their modules."""
+    names = {name for kind, name in tested_subjects([item]) if kind != "page"}
+    return names | {name.rpartition(".")[2] for name in names}
+
+
+def values(item: pytest.Item) -> Iterator[tuple[str, str, int]]:
+    """Yield the values of parameters in a cell: the file, the parameter, and the position among its values."""
+    callspec: Any = getattr(item, "callspec", None)
+    for name, place in callspec.indices.items() if callspec is not None else ():
+        yield file_of(item.nodeid), name, place
+
+
+def ways(items: Sequence[pytest.Item]) -> set[Hashable]:
+    """Return the values of the parameters that have few."""
+    values_of: dict[Hashable, set[Hashable]] = defaultdict(set)
+    for item in items:
+        for value in values(item):
+            values_of[value[:2]].add(value)
+    return {value for values in values_of.values() if len(values) <= FEW for value in values}
+
+
+def spread(cells: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the cells of a function in an order in which new values of all parameters come first."""
+    seen: set[Hashable] = set()
+    ranked = []
+    for cell in sorted(cells, key=lambda cell: zlib.crc32(cell.nodeid.encode())):
+        own = set(values(cell))
+        ranked.append((0 if not own & seen else 2 if own <= seen else 1, len(ranked), cell))
+        seen |= own
+    return [cell for _, _, cell in sorted(ranked, key=lambda entry: entry[:2])]
+
+
+def sample(items: Sequence[pytest.Item], durations: Durations) -> list[pytest.Item]:
+    """Return the tests of the sample, in their order."""
+    kept: set[pytest.Item] = set()
+    cells: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        cells[function_of(item.nodeid)].append(item)
+    for group in cells.values():
+        most = BUDGET + SHARE * sum(durations.of(cell.nodeid) for cell in group)
+        total = 0.0
+        for cell in spread(group):
+            seconds = durations.of(cell.nodeid)
+            if total + seconds <= most or (not total and seconds < SLOW):
+                kept.add(cell)
+                total += seconds
+
+    def add(subjects_of: Any, most: float) -> None:
+        touched = {subject for item in kept for subject in subjects_of(item)}
+        for item in sorted(items, key=lambda item: durations.of(item.nodeid)):
+            new = set(subjects_of(item)) - touched
+            if new and durations.of(item.nodeid) <= most:
+                kept.add(item)
+                touched.update(new)
+
+    add(lambda item: tested_subjects([item]), float("inf"))
+    few = ways(items)
+    add(lambda item: few.intersection(values(item)), DEAR)
+    add(lambda item: [file_of(item.nodeid)], float("inf"))
+    return [item for item in items if item in kept]
+
+
+def processor_seconds() -> float:
+    """Return the seconds of a processor that this process and its children have taken."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
