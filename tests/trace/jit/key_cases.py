@@ -437,7 +437,7 @@ G_MODE = "a"
 G_SCALE = 2.0
 G_TABLE: dict[str, Any] = {"mode": "a", "w": 1.0}
 G_ITEMS: list[Any] = [1.0, 2.0]
-G_FLAGS: set[str] = {"a"}
+G_FLAGS: set[Any] = {"a"}
 G_MODEL = Model()
 
 
@@ -511,9 +511,11 @@ def item_of_a_global_list() -> Case:
     def read(x: Any) -> Any:
         return np.sum(x) * weigh(G_ITEMS)
 
+    items = [1.0, 2.0]
+
     def state(last: float) -> tuple[Any, ...]:
-        G_ITEMS[-1] = last
-        return (X,)
+        items[-1] = last
+        return _set_global("G_ITEMS", items)
 
     return read, lambda: state(2.0), lambda: state(5.0)
 
@@ -531,12 +533,22 @@ def content_of_a_global_set() -> Case:
     def read(x: Any) -> Any:
         return np.sum(x) * (2.0 if "a" in G_FLAGS else 3.0)
 
+    flags = {"a"}
+
     def state(flag: str) -> tuple[Any, ...]:
-        G_FLAGS.clear()
-        G_FLAGS.add(flag)
-        return (X,)
+        flags.clear()
+        flags.add(flag)
+        return _set_global("G_FLAGS", flags)
 
     return read, lambda: state("a"), lambda: state("b")
+
+
+@case
+def type_in_a_global_set() -> Case:
+    def read(x: Any) -> Any:
+        return np.sum(x) * sum([5.0 if flag is True else 1.0 for flag in G_FLAGS])
+
+    return read, lambda: _set_global("G_FLAGS", {1, 2}), lambda: _set_global("G_FLAGS", {True, 2})
 
 
 @case

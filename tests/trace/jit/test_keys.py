@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -320,3 +321,14 @@ def test_masks_that_are_literals_pass_through_loops() -> None:
 
     for x in (X, 3.0):
         gt.check_grads(f, (x,))
+
+
+def test_the_page_of_keys_names_every_case() -> None:
+    text = (Path(__file__).parents[3] / "docs/explanation/keys.md").read_text()
+    named = {
+        word
+        for line in text.splitlines()
+        if line.startswith("|")
+        for word in re.findall(r"`(\w+)`", line.rpartition(" | ")[2])
+    }
+    assert named == CASES.keys()

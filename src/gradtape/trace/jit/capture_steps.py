@@ -21,6 +21,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
 from gradtape.trace.jit.signature import as_input, layout_of_input
 from gradtape.trace.patching.copies import ABSENT
+from gradtape.trees import exact_key
 
 
 class Source(IntEnum):
@@ -211,7 +212,7 @@ def equal_plain(value: Any, expected: Any) -> bool:
             map(is_same_item, value.values(), expected.values())
         )
     if isinstance(value, set | frozenset):
-        return bool(value == expected)
+        return frozenset(map(exact_key, value)) == frozenset(map(exact_key, expected))
     return all(map(is_same_item, value, expected))
 
 

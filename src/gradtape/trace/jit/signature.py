@@ -1,4 +1,12 @@
-"""Signatures of calls: the structure of the arguments, their dtypes and shapes, and static values."""
+"""Signatures of calls: the structure of the arguments, their dtypes and shapes, and static values.
+
+Everything that a trace can read is checked by the signature of the call or by a step of its captures (`capture_steps`):
+docs/explanation/keys.md lists what checks what, with a test case for each line.
+
+- `CallArguments.key`: containers with their keys in order (`structure_key`), the settings of traces, and the key of each leaf.
+- `leaf_key`: dtype, shape and layout of an array; the type of a number; the value of a static leaf, with the types of its parts.
+- `CaptureWalk`: globals, closures, defaults, attributes, classes, entries of containers, environment variables.
+"""
 
 from __future__ import annotations
 
