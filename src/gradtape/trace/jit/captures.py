@@ -658,7 +658,8 @@ class CaptureWalk:
             content = fields[key] if is_field else getattr(thing, key)
             source = Source.FIELD if is_field else Source.ATTRIBUTE
             described = f"the attribute {key!r} of {label}"
-            self._note_use(described, not reads_all and key not in self.read_attributes)
+            only_written = key in self.attributes and key not in self.read_attributes
+            self._note_use(described, only_written and not (own or reads_all))
             made = self.visit(content, source, step, key, described, copying)
             if copying and made is not content:
                 if is_field:
