@@ -71,7 +71,7 @@ def test_arrays_are_checked_on_tapes() -> None:
 
 cached = functools.lru_cache(lambda x: x * 2.0)
 ufunc = np.frompyfunc(lambda x: x, 1, 1)
-vectorized = numba.vectorize(lambda x: x + 1.0)
+vectorized = numba.vectorize(lambda x, y: x + y)
 
 FORMAT = "%.3f"
 
@@ -83,7 +83,7 @@ REMEDIES: dict[str, tuple[type[Exception], Function, str]] = {
     "formatting": (errors.ConcretizationError, lambda x: FORMAT % x[0], "gt.print('{:.3f}', x)"),
     "tolist": (errors.ConcretizationError, lambda x: x.tolist(), "list(x)"),
     "frompyfunc": (errors.UnsupportedFunctionError, lambda x: ufunc(x), "np.vectorize(f)(x)"),
-    "numba.vectorize": (errors.UnsupportedFunctionError, lambda x: vectorized(x), "@numba.njit"),
+    "numba.vectorize": (errors.UnsupportedFunctionError, lambda x: vectorized.reduce(x), "@numba.njit"),
     "lru_cache": (TypeError, lambda x: cached(x[0]), "f.__wrapped__(x)"),
     "a set": (TypeError, lambda x: set(x), "np.unique(x)"),
     "a seed": (errors.DtypeError, lambda x: np.random.default_rng(x).normal(), "pass generators"),

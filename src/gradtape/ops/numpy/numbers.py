@@ -40,8 +40,6 @@ for _function in (
     np.savetxt,
     np.savez,
     np.savez_compressed,
-    np.packbits,
-    np.unpackbits,
 ):
     implements(_function)(_by_numpy(_function))
 

@@ -283,14 +283,13 @@ def qualified_name(function: Any) -> str:
 
 
 OTHER_UFUNC: Final = (
-    "it is a ufunc made elsewhere (np.frompyfunc, numba.guvectorize, C), and hides the function that it was made of",
+    "it is a ufunc made elsewhere (np.frompyfunc, C), and hides the function that it was made of",
     "call that function: f(x) where it is NumPy code, np.vectorize(f)(x) for a function of one number, or a function with @numba.njit; "
     "these are followed",
 )
 NUMBA_UFUNC: Final = (
-    "it is a ufunc of numba.vectorize, which hides the function that it was made of",
-    "decorate the function with @numba.njit in place of @numba.vectorize, and write the loop over the elements in it or call it on whole "
-    "arrays; such functions are followed and compiled",
+    "of ufuncs of Numba only calls are supported, not methods such as reduce and accumulate",
+    "call the ufunc itself and reduce its results with NumPy, or write the loop in a function with @numba.njit",
 )
 
 

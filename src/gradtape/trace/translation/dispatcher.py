@@ -13,9 +13,11 @@ import weakref
 from types import ModuleType
 from typing import Any, Final
 
+from gradtape.errors import UnsupportedCodeError
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import is_traced, unwrap_preallocated
 from gradtape.trace.patching.imports import when_imported
+from gradtape.trace.source.sites import user_site
 from gradtape.trace.translation.calls import call_translated
 from gradtape.trees import flatten
 
@@ -34,9 +36,26 @@ def is_dispatcher(thing: Any) -> bool:
 def call_dispatcher(dispatcher: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call such a function with traced arguments; with ndarrays, where none of them is traced."""
     if any(map(is_traced, flatten((args, kwargs))[0])):
+        _refuse_classes(dispatcher.py_func, args)
         return call_translated(dispatcher, args, kwargs, "it is a function of Numba's")
     return dispatcher(
         *map(unwrap_preallocated, args), **{k: unwrap_preallocated(x) for k, x in kwargs.items()}
+    )
+
+
+def _refuse_classes(function: Any, args: tuple[Any, ...]) -> None:
+    """Raise an error for methods and constructors of Numba's classes: Numba makes functions of them that call what it has compiled."""
+    made = function.__globals__.get("__numba_cls_")
+    kind = getattr(type(args[0]), "_numba_type_", None) if args else None
+    if made is None and not hasattr(kind, "jit_methods"):
+        return
+    name = getattr(made, "__name__", None) or type(args[0]).__name__
+    what = "an object" if made is not None else "a method"
+    raise UnsupportedCodeError(
+        f"{what} of the numba jitclass {name} {'is made' if made is not None else 'is called'} with a traced array",
+        where=user_site(),
+        why="attributes of such objects are memory that only Numba's code reads and writes",
+        remedy="write the method as a function with @numba.njit that takes the attributes, f(obj.k, x), or use a class of Python",
     )
 
 

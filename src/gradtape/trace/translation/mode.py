@@ -21,6 +21,7 @@ from gradtape.trace.array.preallocated import is_traced
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.patching.functions import answered_by, functions_of
 from gradtape.trace.source.sites import Site, is_user_file
+from gradtape.trace.translation import ufuncs as ufuncs  # ufuncs of Numba hand over their calls
 from gradtape.trace.translation.calls import TranslatedCall, Way, call_translated, trace_around
 from gradtape.trace.translation.dispatcher import call_dispatcher, is_dispatcher
 from gradtape.trace.translation.trace_budget import TranslationWanted, watched

@@ -1,0 +1,115 @@
+"""Ufuncs and classes of Numba with traced arrays: values as NumPy broadcasts them, and derivatives of their code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from numba.experimental import jitclass
+
+import gradtape as gt
+from gradtape.errors import UnsupportedCodeError, UnsupportedFunctionError
+
+
+@numba.vectorize
+def branching(x: Any, y: Any) -> Any:
+    if x > y:
+        return x * x * y
+    return np.sin(x) * y
+
+
+@numba.vectorize(["float64(float64)"])
+def cube(x: Any) -> Any:
+    return x**3
+
+
+@numba.guvectorize(["void(float64[:],float64,float64[:])"], "(n),()->(n)")
+def scaled(x: Any, k: Any, out: Any) -> None:
+    for i in range(x.shape[0]):
+        out[i] = x[i] * k * k
+
+
+@numba.guvectorize(["void(float64[:],float64[:])"], "(n)->()")
+def length(x: Any, out: Any) -> None:
+    out[0] = 0.0
+    for v in x:
+        out[0] += v * v
+
+
+@numba.guvectorize("(n,m),(m)->(n)")
+def product(a: Any, b: Any, out: Any) -> None:
+    for i in range(a.shape[0]):
+        total = 0.0
+        for j in range(b.shape[0]):
+            total += a[i, j] * b[j]
+        out[i] = total
+
+
+def into(a: Any, b: Any) -> Any:
+    out = np.empty(a.shape[:-1])
+    product(a, b, out)
+    return out
+
+
+X = np.array([0.5, 2.0])
+CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "elements": (branching, (X, X[::-1].copy())),
+    "broadcast": (lambda x, y: branching(x[:, None], y), (X, np.array([0.1, 0.7, 1.5]))),
+    "a number": (branching, (0.7, 0.3)),
+    "a constant": (lambda x: branching(x, 0.3) + cube(np.arange(2)), (X,)),
+    "with signatures": (cube, (X,)),
+    "no elements": (cube, (X[:0],)),
+    "rows": (lambda x: scaled(x, np.array([[2.0], [3.0]])), (X,)),
+    "a number per row": (lambda x: length(x) * length(x[0]), (np.arange(6.0).reshape(2, 3) + 1,)),
+    "an output": (into, (np.arange(12.0).reshape(2, 2, 3), np.arange(3.0))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_derivatives(case: str) -> None:
+    function, args = CASES[case]
+    expected = function(*args)
+    found = gt.jit(function)(*args)
+    assert np.shape(found) == np.shape(expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    gt.check_grads(function, args, order=2)
+    batch = gt.vmap(function)(*[np.stack([np.asarray(x)] * 2) for x in args])
+    np.testing.assert_allclose(batch[1], expected, rtol=1e-14)
+
+
+def test_on_a_tape() -> None:
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        y = cube(x)
+    np.testing.assert_allclose(tape.gradient(y, x), 3 * X**2, rtol=1e-14)
+
+
+def test_integers_are_cast_as_by_the_signature() -> None:
+    found = gt.jit(lambda n: cube(n))(np.arange(3))
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, cube(np.arange(3)))
+
+
+def test_methods_and_keywords_are_refused_with_the_remedy() -> None:
+    for function in (lambda x: branching.reduce(x), lambda x: cube(x, where=x > 1)):
+        with pytest.raises(UnsupportedFunctionError, match="supported"):
+            gt.jit(function)(X)
+
+
+@jitclass([("k", numba.float64)])
+class Spring:
+    def __init__(self, k: Any) -> None:
+        self.k = k
+
+    def energy(self, x: Any) -> Any:
+        return 0.5 * self.k * np.sum(x * x)
+
+
+def test_methods_of_a_jitclass_are_refused_with_the_remedy() -> None:
+    spring = Spring(2.0)
+    for function in (lambda x: spring.energy(x), lambda x: Spring(x[0]).energy(X)):
+        with pytest.raises(UnsupportedCodeError, match=r"jitclass Spring(.|\n)*@numba\.njit"):
+            gt.grad(function)(X)
+    np.testing.assert_array_equal(gt.grad(lambda x: spring.k * np.sum(x))(X), [2.0, 2.0])
