@@ -12,7 +12,7 @@ from gradtape.kinds.reduction import Reduction, reduction
 from gradtape.ops.core.cumulative import exclusive_product
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.floats import isnan
-from gradtape.ops.core.elementwise.logic import equal
+from gradtape.ops.core.elementwise.logic import equal, greater
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import permute, reshape, spread
 from gradtape.ops.core.shift_rules import reduced_extremum, reduced_sum
@@ -38,6 +38,11 @@ def _product_tangent(z: Value, x: Value, axes: tuple[int, ...]) -> Linear:
     flat = reshape(front, (*[x.shape[axis] for axis in kept], int(np.prod([x.shape[axis] for axis in axes]))))
     last = flat.ndim - 1
     others = exclusive_product(flat, last, False) * exclusive_product(flat, last, True)
+    # Another element that is 0 makes 0 of products that overflow.
+    zeros = convert(equal(flat, 0.0), flat.dtype)
+    count = reduce_sum(zeros + flat * 0.0, axes=(last,))
+    vanish = greater(spread(count, flat.shape, (last,)) - zeros, 0.0) & ~equal(others, others)
+    others = where(vanish, 0.0, others)
     factors = permute(reshape(others, front.shape), tuple(int(k) for k in np.argsort((*kept, *axes))))
     return lambda dx: reduce_sum(factors * dx, axes=axes)
 

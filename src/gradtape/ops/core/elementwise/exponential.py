@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.kinds.elementwise import Elementwise, Libm, Parts, elementwise, result_dtype
+from gradtape.ir.op import NDArray
+from gradtape.kinds.elementwise import Elementwise, Libm, Parts, elementwise, resolve_ufunc, result_dtype
 from gradtape.ops.core.elementwise.arithmetic import complex_divide, complex_scaled
 from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.roots import sqrt
@@ -36,7 +37,7 @@ def complex_exp(x: Parts) -> Parts:
     half = exp(a * 0.5)
     vanished = equal(a, -inf)
     real = where(vanished, 0.0, half * cos(b) * half)
-    return real, where(vanished | equal(b, 0.0), b * 0.0, half * sin(b) * half)
+    return real, where(vanished | equal(b, 0.0), copysign(0.0, b), half * sin(b) * half)
 
 
 def _complex_expm1(x: Parts) -> Parts:
@@ -58,6 +59,7 @@ class _Growth:
 
     def sinh(self, wave: Value) -> Value:
         product = (wave * self._sinh) * (2.0 * self._cosh)
+        product = where(equal(self._sinh, 0.0) & ~equal(wave, wave), self._sinh, product)
         return where(equal(wave, 0.0), wave * copysign(1.0, self._sinh), product)
 
     def cosh(self, wave: Value) -> Value:
@@ -93,7 +95,12 @@ def _complex_tanh(x: Parts) -> Parts:
     below = 1.0 + stretch * s * s
     far = greater(fabs(a), FLAT)
     real = where(far, copysign(1.0, a), stretch * sqrt(1.0 + s * s) * s / below)
-    return real, where(far, 4.0 * sin(b) * cos(b) * exp(-2.0 * fabs(a)), t / below)
+    flat = where(
+        equal(fabs(a), inf) & ~less(fabs(b), inf),
+        copysign(0.0, b),
+        4.0 * sin(b) * cos(b) * exp(-2.0 * fabs(a)),
+    )
+    return where(equal(a, 0.0), a, real), where(far, flat, t / below)
 
 
 def _complex_tan(x: Parts) -> Parts:
@@ -114,15 +121,47 @@ exp = elementwise(
     dtype_samples=COMPLEX,
     shift=Exponential(math.e),
 )
-exp2 = elementwise(
+
+
+def _exp2_slope_body(x: Value) -> Value:
+    """Where exp2(x) overflows the derivative is finite for another half of a unit: there by the power series."""
+    top = 128.0 if x.dtype.itemsize == 4 else 1024.0
+    beyond = (x - top) * LN2
+    series: Value | float = 0.0
+    for k in reversed(range(14)):
+        series = 1.0 / math.factorial(k) + beyond * series
+    value = exp2(x)
+    return where(
+        equal(value, inf) & less(x, top + 1.0), (2.0 ** (top - 1.0) * series) * (2.0 * LN2), LN2 * value
+    )
+
+
+def _exp2_slope(x: NDArray) -> NDArray:
+    half = np.exp2(np.fabs(x) * np.copysign(x.dtype.type(0.5), x))
+    result: NDArray = (x.dtype.type(LN2) * half) * half
+    return result
+
+
+exp2_slope = elementwise(
+    "exp2_slope",
+    _exp2_slope,
+    body=_exp2_slope_body,
+    partials=(lambda z, x: LN2 * z,),
+    dtypes=lambda type_: resolve_ufunc(np.tanh, (type_,)),
+    domain=RANGE,
+    edges=((0.0,), (inf,), (-inf,), (nan,), (1024.0,), (1024.6,), (-1050.0,)),
+    slopes=(((0.0,), (LN2 * LN2,)),),
+    dtype_samples="df",
+)
+exp2: Elementwise = elementwise(
     "exp2",
     np.exp2,
     body=Libm("exp2"),
     complex_body=lambda x: complex_exp(complex_scaled(x, LN2)),
-    partials=(lambda z, x: LN2 * z,),
+    partials=(lambda z, x: LN2 * z if x.dtype.kind == "c" else exp2_slope(x),),
     domain=RANGE,
     edges=EXP_EDGES,
-    slopes=(((0.0,), (LN2,)),),
+    slopes=(((0.0,), (LN2,)), ((1024.0,), (LN2 * 2.0**1023 * 2.0,))),
     dtype_samples=COMPLEX,
     shift=Exponential(2.0),
 )
@@ -192,15 +231,42 @@ cosh: Elementwise = elementwise(
     slopes=(((0.0,), (0.0,)), ((-inf,), (-inf,))),
     dtype_samples=COMPLEX,
 )
-tanh = elementwise(
+
+
+def _sech_squared_body(x: Value) -> Value:
+    """By the exponential, which keeps its digits where tanh(x) is 1 but for rounding."""
+    decay = exp(-2.0 * fabs(x))
+    below = 1.0 + decay
+    return 4.0 * decay / (below * below)
+
+
+def _sech_squared(x: NDArray) -> NDArray:
+    decay = np.exp(-2.0 * np.fabs(x))
+    result: NDArray = 4.0 * decay / (1.0 + decay) ** 2
+    return result
+
+
+sech_squared = elementwise(
+    "sech_squared",
+    _sech_squared,
+    body=_sech_squared_body,
+    cost=15.0,
+    partials=(lambda z, x: -2.0 * tanh(x) * z,),
+    dtypes=lambda type_: resolve_ufunc(np.tanh, (type_,)),
+    finite_derivatives=True,
+    edges=HYPERBOLIC,
+    slopes=(((0.0,), (0.0,)), ((20.0,), (-8.0 * math.exp(-40.0),)), ((inf,), (0.0,))),
+    dtype_samples="df",
+)
+tanh: Elementwise = elementwise(
     "tanh",
     np.tanh,
     body=Libm("tanh"),
     complex_body=_complex_tanh,
-    partials=(lambda z, x: 1.0 - z * z,),
+    partials=(lambda z, x: 1.0 - z * z if x.dtype.kind == "c" else sech_squared(x),),
     finite_derivatives=True,
     edges=HYPERBOLIC,
-    slopes=(((0.0,), (1.0,)), ((inf,), (0.0,)), ((-800.0,), (0.0,))),
+    slopes=(((0.0,), (1.0,)), ((inf,), (0.0,)), ((-800.0,), (0.0,)), ((20.0,), (4.0 * math.exp(-40.0),))),
     dtype_samples=COMPLEX,
 )
 

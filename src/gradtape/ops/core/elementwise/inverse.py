@@ -8,18 +8,20 @@ the side of a cut.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.kinds.elementwise import Elementwise, Libm, Parts, elementwise
-from gradtape.ops.core.elementwise.arithmetic import complex_scaled
+from gradtape.ir.op import NDArray
+from gradtape.kinds.elementwise import Elementwise, Libm, Parts, elementwise, resolve_ufunc
+from gradtape.ops.core.elementwise.arithmetic import complex_multiply, complex_scaled
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import isinf
 from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.roots import complex_sqrt, sqrt
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.elementwise.signs import copysign, fabs, hypot
+from gradtape.ops.core.elementwise.signs import copysign, cosine_of_sides, fabs, hypot, sine_of_sides
 from gradtape.ops.core.shift_rules import Logarithm
 
 inf, nan = np.inf, np.nan
@@ -98,14 +100,17 @@ log1p = elementwise(
 def _slope_of_angle(side: Value, y: Value, x: Value) -> Value:
     """Divide twice by the length, which neither overflows nor underflows where its square would."""
     length = hypot(y, x)
-    return where(equal(length, 0.0) | isinf(length), 0.0, (side / length) / length)
+    return where(equal(length, 0.0) | isinf(length), 0.0, side / length)
 
 
 arctan2: Elementwise = elementwise(
     "arctan2",
     np.arctan2,
     body=Libm("atan2", arity=2),
-    partials=(lambda z, y, x: _slope_of_angle(x, y, x), lambda z, y, x: -_slope_of_angle(y, y, x)),
+    partials=(
+        lambda z, y, x: _slope_of_angle(sine_of_sides(y, x), y, x),
+        lambda z, y, x: -_slope_of_angle(cosine_of_sides(y, x), y, x),
+    ),
     domain=((-3.0, 3.0), (0.3, 3.0)),
     edges=(
         (0.0, 0.0),
@@ -135,6 +140,10 @@ arctan2: Elementwise = elementwise(
 )
 
 
+def _as_arctan(type_: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    return resolve_ufunc(np.arctan, (type_,))
+
+
 def _roots(x: Parts) -> tuple[Parts, Parts]:
     """Return the roots of 1 - x and of 1 + x."""
     a, b = x
@@ -147,14 +156,23 @@ def _across(x: Parts, y: Parts) -> Value:
 
 
 def _complex_arcsin(x: Parts) -> Parts:
+    a, b = x
     minus, plus = _roots(x)
     along = minus[0] * plus[0] - minus[1] * plus[1]
-    return arctan2(x[0], along), arcsinh(_across(minus, plus))
+    endless = copysign(where(isinf(b), 0.25 * math.pi, 0.5 * math.pi), a)
+    angle = where(isinf(a) & equal(b, b), endless, arctan2(a, along))
+    return angle, arcsinh(_across(minus, plus))
+
+
+def _angle_at_infinity(x: Parts, angle: Value) -> Value:
+    """Return the angle of an arc cosine; where both parts are infinite, that of a diagonal."""
+    diagonal = where(less(x[0], 0.0), 0.75 * math.pi, 0.25 * math.pi)
+    return where(isinf(x[0]) & isinf(x[1]), diagonal, angle)
 
 
 def _complex_arccos(x: Parts) -> Parts:
     minus, plus = _roots(x)
-    return 2.0 * arctan2(minus[0], plus[0]), arcsinh(_across(plus, minus))
+    return _angle_at_infinity(x, 2.0 * arctan2(minus[0], plus[0])), arcsinh(_across(plus, minus))
 
 
 def _complex_arctan(x: Parts) -> Parts:
@@ -170,7 +188,8 @@ def _complex_arcsinh(x: Parts) -> Parts:
 def _complex_arccosh(x: Parts) -> Parts:
     a, b = x
     minus, plus = complex_sqrt((a - 1.0, b)), complex_sqrt((a + 1.0, b))
-    return arcsinh(minus[0] * plus[0] + minus[1] * plus[1]), 2.0 * arctan2(minus[1], plus[0])
+    size = _angle_at_infinity(x, fabs(2.0 * arctan2(minus[1], plus[0])))
+    return arcsinh(minus[0] * plus[0] + minus[1] * plus[1]), copysign(size, b)
 
 
 def _complex_arctanh(x: Parts) -> Parts:
@@ -181,12 +200,51 @@ def _complex_arctanh(x: Parts) -> Parts:
     growth = where(less(near, 0.5), (log(far) - log(near)) * 0.5, log1p(4.0 * (right / near) / near) * 0.25)
     along = ((1.0 - right) / near) * ((1.0 + right) / far) - (b / near) * (b / far)
     angle = arctan2(2.0 * (b / near) / far, along) * 0.5
+    endless = isinf(x[0]) | isinf(b)
+    growth = where(endless, 0.0, growth)
+    angle = where(endless & equal(b, b), copysign(0.5 * math.pi, b), angle)
     return copysign(growth, x[0]), where(pole, b, angle)
 
 
+one_minus_square: Elementwise = elementwise(
+    "one_minus_square",
+    lambda x: (1 - x) * (1 + x),
+    body=lambda x: (1.0 - x) * (1.0 + x),
+    complex_body=lambda x: complex_multiply((1.0 - x[0], -x[1]), (1.0 + x[0], x[1])),
+    partials=(lambda z, x: -2.0 * x,),
+    dtypes=_as_arctan,
+    finite_derivatives=True,
+    slopes=(((0.0,), (0.0,)), ((1e-200,), (-2e-200,))),
+    dtype_samples="dfD",
+)
+"""Without the cancellation near 1, and with a derivative that does not cancel near 0."""
+
+
 def _half_circle(x: Value) -> Value:
-    """Return sqrt(1 - x * x) without the cancellation near 1."""
-    return sqrt((1.0 - x) * (1.0 + x))
+    """Return sqrt(1 - x * x)."""
+    return sqrt(one_minus_square(x))
+
+
+def _inverse_of_square(x: NDArray) -> NDArray:
+    result: NDArray = 1 / (1 + np.fabs(x) ** 2)
+    return result
+
+
+inverse_of_one_plus_square: Elementwise = elementwise(
+    "inverse_of_one_plus_square",
+    _inverse_of_square,
+    body=lambda x: 1.0 / (1.0 + x * x),
+    partials=(lambda z, x: where(isinf(x), 0.0, -2.0 * ((x * z) * z)),),
+    dtypes=_as_arctan,
+    finite_derivatives=True,
+    edges=(*SPECIAL, (1e5,), (1e155,)),
+    slopes=(((inf,), (0.0,)), ((1e200,), (0.0,)), ((1.0,), (-0.5,))),
+    dtype_samples="df",
+)
+
+
+def _arctan_slope(z: Value, x: Value) -> Value:
+    return 1.0 / (1.0 + x * x) if x.dtype.kind == "c" else inverse_of_one_plus_square(x)
 
 
 arcsin = elementwise(
@@ -218,7 +276,7 @@ arctan = elementwise(
     np.arctan,
     body=Libm("atan"),
     complex_body=_complex_arctan,
-    partials=(lambda z, x: 1.0 / (1.0 + x * x),),
+    partials=(_arctan_slope,),
     finite_derivatives=True,
     edges=(*SPECIAL, (1e5,), (1e200,)),
     slopes=(((inf,), (0.0,)), ((1e200,), (0.0,)), ((1.0,), (0.5,))),
@@ -258,7 +316,7 @@ arctanh = elementwise(
     np.arctanh,
     body=Libm("atanh"),
     complex_body=_complex_arctanh,
-    partials=(lambda z, x: 1.0 / ((1.0 - x) * (1.0 + x)),),
+    partials=(lambda z, x: 1.0 / one_minus_square(x),),
     domain=((-0.8, 0.8),),
     edges=((0.0,), (-0.0,), (1.0,), (-1.0,), (2.0,), (nan,), (1e-200,)),
     slopes=(((0.0,), (1.0,)), ((1.0,), (inf,)), ((-1.0,), (inf,))),

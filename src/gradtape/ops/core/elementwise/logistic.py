@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.kinds.elementwise import Elementwise, elementwise
-from gradtape.ops.core.elementwise.exponential import LN2, exp, exp2
+from gradtape.ir.op import NDArray
+from gradtape.kinds.elementwise import Elementwise, elementwise, resolve_ufunc
+from gradtape.ops.core.elementwise.exponential import LN2, exp, exp2, tanh
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import isinf
 from gradtape.ops.core.elementwise.inverse import LOG2E, log, log1p
@@ -28,11 +29,29 @@ def _expit_body(x: Value) -> Value:
     return where(greater_equal(x, 0.0), 1.0, decay) / (1.0 + decay)
 
 
+def _expit_slope(x: NDArray) -> NDArray:
+    decay = np.exp(-np.fabs(x))
+    result: NDArray = decay / (1.0 + decay) ** 2
+    return result
+
+
+expit_slope = elementwise(
+    "expit_slope",
+    _expit_slope,
+    body=lambda x: expit(x) * expit(-x),
+    partials=(lambda z, x: -tanh(0.5 * x) * z,),
+    dtypes=lambda type_: resolve_ufunc(np.tanh, (type_,)),
+    finite_derivatives=True,
+    domain=RANGE,
+    edges=((0.0,), (inf,), (-inf,), (nan,), (800.0,), (-40.0,)),
+    slopes=(((0.0,), (0.0,)), ((1e-20,), (-1.25e-21,)), ((-inf,), (0.0,))),
+    dtype_samples="df",
+)
 expit: Elementwise = elementwise(
     "expit",
     "scipy.special:expit",
     body=_expit_body,
-    partials=(lambda z, x: z * expit(-x),),
+    partials=(lambda z, x: expit_slope(x),),
     domain=RANGE,
     edges=((0.0,), (inf,), (-inf,), (nan,), (800.0,), (-800.0,), (40.0,), (-40.0,)),
     slopes=(
@@ -152,11 +171,21 @@ def _logit_body(x: Value) -> Value:
     )
 
 
+odds_gap = elementwise(
+    "odds_gap",
+    lambda x: x * (1 - x),
+    body=lambda x: x * (1.0 - x),
+    partials=(lambda z, x: 1.0 - 2.0 * x,),
+    dtypes=lambda type_: resolve_ufunc(np.tanh, (type_,)),
+    domain=((0.05, 0.95),),
+    slopes=(((0.5,), (0.0,)), ((0.75,), (-0.5,))),
+    dtype_samples="df",
+)
 logit = elementwise(
     "logit",
     "scipy.special:logit",
     body=_logit_body,
-    partials=(lambda z, x: 1.0 / (x * (1.0 - x)),),
+    partials=(lambda z, x: 1.0 / odds_gap(x),),
     domain=((0.05, 0.95),),
     edges=((0.0,), (1.0,), (-1.0,), (2.0,), (nan,), (0.5,), (1e-300,), (0.3,), (0.65,), (0.5000001,)),
     slopes=(((0.0,), (inf,)), ((1.0,), (inf,)), ((0.5,), (4.0,))),

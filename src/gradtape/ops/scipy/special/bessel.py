@@ -14,7 +14,7 @@ from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise, Rule, SciPy, elementwise
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.floats import trunc
-from gradtape.ops.core.elementwise.logic import greater, less
+from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs, sign
 from gradtape.ops.scipy.special.orders import ive_in_order, jv_in_order, kve_in_order, yv_in_order
@@ -32,7 +32,7 @@ def _over_argument(z: Value, x: Value, sign: float, scale: Value | float = 1.0) 
     series: Value | float = 0.0
     for k in reversed(range(6)):
         series = 0.5 / (math.factorial(k) * math.factorial(k + 1)) + square * series
-    return where(near, scale * series, z / far)
+    return where(near, scale * series, where(equal(fabs(z), inf), 0.0, z) / far)
 
 
 i0 = elementwise(
@@ -50,7 +50,7 @@ i1: Elementwise = elementwise(
     body=SciPy("i1"),
     partials=(lambda z, x: i0(x) - _over_argument(z, x, 1.0),),
     edges=((0.0,), (8.0,), (-30.0,), (nan,)),
-    slopes=(((0.0,), (0.5,)), ((1e-200,), (0.5,))),
+    slopes=(((0.0,), (0.5,)), ((1e-200,), (0.5,)), ((713.0,), (inf,)), ((-713.0,), (inf,))),
     dtype_samples="df",
 )
 

@@ -254,7 +254,9 @@ def _mean_slopes(z: Value, a: Value, b: Value) -> tuple[Value, Value]:
     k = ellipk(1.0 - ratio * ratio)
     # K' = (K - D) / (2 ratio**2), and dm/db = -2 ratio / a.
     in_b = z / k * (k - elliprd(0.0, ratio * ratio, 1.0) * (1.0 / 3.0)) / (ratio * a)
-    return (z - b * in_b) / a, in_b
+    in_a = (z - b * in_b) / a
+    first, second = equal(a, 0.0) & ~equal(b, 0.0), equal(b, 0.0) & ~equal(a, 0.0)
+    return where(first, inf, where(second, 0.0, in_a)), where(second, inf, where(first, 0.0, in_b))
 
 
 agm = special(
@@ -263,5 +265,6 @@ agm = special(
     lambda z, a, b: _mean_slopes(z, a, b)[1],
     domain=((0.3, 3.0), (0.3, 3.0)),
     edges=((1.0, 1.0), (0.0, 1.0), (nan, 1.0), (-1.0, -2.0)),
-    slopes=(((1.0, 1.0), (0.5, 0.5)),),
+    slopes=(((1.0, 1.0), (0.5, 0.5)), ((0.0, 1.0), (inf, 0.0)), ((2.0, 0.0), (0.0, inf))),
+    kinks="inf in an argument that alone is 0",
 )

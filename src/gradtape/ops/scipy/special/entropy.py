@@ -14,9 +14,8 @@ from gradtape.ops.core.elementwise.floats import isnan
 from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less
 from gradtape.ops.core.elementwise.power import power as raised
-from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.elementwise.signs import fabs
+from gradtape.ops.core.elementwise.signs import fabs, hypot
 from gradtape.ops.scipy.special.rows import special
 
 inf, nan = np.inf, np.nan
@@ -124,10 +123,17 @@ rel_entr = elementwise(
     dtype_samples="df",
 )
 
+
+def _less_ratio(x: Value, y: Value) -> Value:
+    """Return 1 - x / y, without rounding the quotient near 1."""
+    close = less(fabs(y - x), 0.5 * y)
+    return where(close, (y - x) / y, 1.0 - where(equal(x, 0.0) & equal(y, 0.0), 0.0, x / y))
+
+
 kl_div = special(
     "kl_div",
     lambda z, x, y: where(equal(x, 0.0) & equal(y, 0.0), 0.0, _log_ratio(x, y)),
-    lambda z, x, y: 1.0 - where(equal(x, 0.0) & equal(y, 0.0), 0.0, x / y),
+    lambda z, x, y: _less_ratio(x, y),
     domain=((0.2, 4.0), (0.2, 4.0)),
     edges=((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, -1.0), (nan, 1.0), (1.0, 1.0)),
     slopes=(((0.0, 1.0), (-inf, 1.0)), ((2.0, 2.0), (0.0, 0.0))),
@@ -149,19 +155,19 @@ huber = special(
 )
 pseudo_huber = special(
     "pseudo_huber",
-    lambda z, delta, r: delta * _excess(r / delta),
-    lambda z, delta, r: r / sqrt(1.0 + (r / delta) * (r / delta)),
+    lambda z, delta, r: _excess(delta, r),
+    lambda z, delta, r: delta * (r / hypot(delta, r)),
     domain=((0.5, 1.5), (-3.0, 3.0)),
     edges=((1.0, 0.0), (-1.0, 1.0), (nan, 1.0)),
-    slopes=(((1.0, 0.0), (0.0, 0.0)),),
+    slopes=(((1.0, 0.0), (0.0, 0.0)), ((1.0, 1e200), (1e200, 1.0)), ((1e-200, 1.0), (1.0, 1e-200))),
 )
 
 
-def _excess(u: Value) -> Value:
-    """Return ``2 (s - 1) - u**2 / s`` for ``s = sqrt(1 + u**2)``, which is ``(s - 1)**2 / s``."""
-    s = sqrt(1.0 + u * u)
-    excess = u * u / (s + 1.0)
-    return excess * excess / s
+def _excess(delta: Value, r: Value) -> Value:
+    """Return ``(h - delta)**2 / h`` for the length h of both, which squares and subtracts nothing."""
+    h = hypot(delta, r)
+    excess = r * (r / (h + delta))
+    return excess * (excess / h)
 
 
 def _exprel_slope(z: Value, x: Value) -> Value:
@@ -172,7 +178,8 @@ def _exprel_slope(z: Value, x: Value) -> Value:
     for k in reversed(range(18)):
         series = (k + 1.0) / math.factorial(k + 2) + inner * series
     far = where(near, 1.0, x)
-    return where(near, series, (exp(far) - exprel(far)) / far)
+    rate = 1.0 / far
+    return where(near, series, (exp(far) * rate) * (1.0 - rate) + rate * rate)
 
 
 exprel = special(
@@ -251,7 +258,7 @@ inv_boxcox1p = special(
 powm1 = special(
     "powm1",
     lambda z, x, y: y * raised(x, y - 1.0),
-    lambda z, x, y: where(equal(x, 0.0) & greater(y, 0.0), 0.0, (z + 1.0) * log(x)),
+    lambda z, x, y: where(equal(x, 0.0) & greater(y, 0.0), 0.0, raised(x, y) * log(x)),
     domain=((0.3, 3.0), (-2.0, 2.0)),
     edges=((1.0, 2.0), (2.0, 0.0), (nan, 1.0)),
     slopes=(((1.0, 2.0), (2.0, 0.0)), ((0.0, 2.0), (0.0, 0.0))),

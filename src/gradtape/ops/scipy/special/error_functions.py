@@ -9,9 +9,9 @@ import numpy as np
 from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise, Libm, SciPy, elementwise
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
-from gradtape.ops.core.elementwise.logic import greater
+from gradtape.ops.core.elementwise.logic import equal, greater
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.elementwise.signs import fabs
+from gradtape.ops.core.elementwise.signs import fabs, hypot
 from gradtape.ops.scipy.special.rows import joined, result, several, special
 
 inf, nan = np.inf, np.nan
@@ -157,15 +157,24 @@ wofz = elementwise(
 def _voigt(name: str) -> Elementwise:
     def parts(x: Value, sigma: Value, gamma: Value) -> tuple[Value, Value]:
         """Return the derivatives in x and in gamma, where the profile is the real part of ``w((x + i gamma) / (sigma sqrt(2)))``."""
-        scale = 1.0 / (math.sqrt(2.0) * sigma)
+        narrow = equal(sigma, 0.0)
+        scale = 1.0 / (math.sqrt(2.0) * where(narrow, 1.0, sigma))
         u, v = x * scale, gamma * scale
         re, im = _faddeeva_x(wofz_real(u, v), wofz_imag(u, v), u, v)
         factor = scale * scale / SQRT_PI
-        return factor * re, -factor * im
+        # Cauchy's profile, gamma / (pi (x**2 + gamma**2)).
+        length = where(narrow, hypot(x, gamma), 1.0)
+        a, b = x / length, gamma / length
+        cauchy = 1.0 / (math.pi * length * length)
+        return (
+            where(narrow, -2.0 * (a * b) * cauchy, factor * re),
+            where(narrow, (a - b) * (a + b) * cauchy, -factor * im),
+        )
 
     def in_sigma(z: Value, x: Value, sigma: Value, gamma: Value) -> Value:
         along, across = parts(x, sigma, gamma)
-        return -(z + x * along + gamma * across) / sigma
+        narrow = equal(sigma, 0.0)
+        return where(narrow, 0.0, -(z + x * along + gamma * across) / where(narrow, 1.0, sigma))
 
     return special(
         name,
@@ -173,6 +182,7 @@ def _voigt(name: str) -> Elementwise:
         in_sigma,
         lambda z, x, sigma, gamma: parts(x, sigma, gamma)[1],
         domain=((-3.0, 3.0), (0.5, 2.0), (0.2, 2.0)),
+        slopes=(((1.0, 0.0, 2.0), (-4.0 / (25.0 * math.pi), 0.0, -3.0 / (25.0 * math.pi))),),
     )
 
 

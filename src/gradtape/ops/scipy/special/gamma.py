@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from gradtape.kinds.elementwise import Elementwise, SciPy, elementwise, flat, re
 from gradtape.ops.core.elementwise.complex_parts import real
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.floats import floor
-from gradtape.ops.core.elementwise.inverse import log
+from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, less, less_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.scipy.special.rows import special
@@ -149,8 +151,67 @@ gamma = elementwise(
 )
 
 
+STEPS = 10
+"""Terms of a difference of digamma functions that are summed; from there on it is that of an asymptotic series."""
+ASYMPTOTIC = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+"""The Bernoulli numbers B(2k) divided by 2k."""
+
+
+def _step(x: Any, step: Any, logarithm: Callable[[Any], Any]) -> Any:
+    """Return psi(x + step) - psi(x) for positive x and x + step: a sum and a series that have the step as a factor."""
+    total: Any = 0.0
+    for k in range(1, STEPS):
+        total = total + 1.0 / ((x + float(k)) * ((x + step) + float(k)))
+    near, far = x + float(STEPS), (x + step) + float(STEPS)
+    p, q = 1.0 / near, 1.0 / far
+    # With u = p**2 and v = q**2, (u**k - v**k) / (u - v) is the sum of u**i v**(k-1-i).
+    u, v = p * p, q * q
+    power, quotient = u, 1.0
+    series: Any = ASYMPTOTIC[0]
+    for coefficient in ASYMPTOTIC[1:]:
+        quotient = power + v * quotient
+        power = power * u
+        series = series + coefficient * quotient
+    far_part = step * (total + (p * q) * (0.5 + series * (p + q))) + logarithm(step * p)
+    return far_part + (step / (x + step)) / x
+
+
+def _psi_step(x: NDArray, step: NDArray) -> NDArray:
+    from scipy.special import psi as reference
+
+    positive = ~np.signbit(x) & (x > 0) & (x + step > 0)
+    inner, moved = np.where(positive, x, 1.0), np.where(positive, step, 1.0)
+    result: NDArray = np.where(
+        positive, _step(inner, moved, np.log1p), reference(x + step) - reference(x)
+    ).astype(np.result_type(x, step))
+    return result
+
+
+def _psi_step_body(x: Value, step: Value) -> Value:
+    positive = greater(x, 0.0) & greater(x + step, 0.0)
+    inner, moved = where(positive, x, 1.0), where(positive, step, 1.0)
+    return where(positive, _step(inner, moved, log1p), psi(x + step) - psi(x))
+
+
+psi_step: Elementwise = elementwise(
+    "psi_step",
+    _psi_step,
+    body=_psi_step_body,
+    cost=100.0,
+    partials=(
+        lambda z, x, step: polygamma(x + step, order=1) - polygamma(x, order=1),
+        lambda z, x, step: polygamma(x + step, order=1),
+    ),
+    dtypes=lambda x, step: resolve_ufunc(np.hypot, (x, step)),
+    domain=((0.3, 6.0), (0.3, 6.0)),
+    edges=((1.0, 1.0), (100.0, 200.0), (1e16, 2.0), (-0.5, 0.25), (nan, 1.0)),
+    dtype_samples="df",
+)
+"""The difference psi(x + step) - psi(x), of which the two have no digits where the step is small beside x."""
+
+
 def _share(z: Value, own: Value, other: Value) -> Value:
-    return psi(own) - psi(own + other)
+    return -psi_step(own, other)
 
 
 betaln = elementwise(
@@ -218,7 +279,7 @@ def _poch_in_first(z: Value, a: Value, m: Value) -> Value:
     pole, both = _is_pole(a), _is_pole(a) & _is_pole(a + m)
     first = where(both, 1.0 - a - m, where(pole, 1.0, a))
     last = where(both, 1.0 - a, where(pole, 1.0, a + m))
-    plain = z * (psi(last) - psi(first))
+    plain = z * psi_step(first, where(both | pole, last - first, m))
     left = less(a, 0.5) & ~both & ~_is_pole(a + m)
     inner, end = where(left, a, 0.25), where(left, a + m, 1.0)
     by_products = gamma(end) * (psi(end) * rgamma(inner) + rgamma_slope(rgamma(inner), inner))
@@ -251,8 +312,12 @@ def _binom_slope(z: Value, n: Value, k: Value, in_n: bool) -> Value:
     whole, one, other = gamma(where(plain, 1.0, n + 1.0)), rgamma(below), rgamma(left)
     in_rest = whole * one * rgamma_slope(other, left)
     if in_n:
-        return where(plain, z * (psi(n + 1.0) - psi(right)), z * psi(n + 1.0) + in_rest)
-    return where(plain, z * (psi(right) - psi(above)), whole * other * rgamma_slope(one, below) - in_rest)
+        return where(plain, z * psi_step(right, where(plain, k, 0.0)), z * psi(n + 1.0) + in_rest)
+    return where(
+        plain,
+        z * psi_step(above, where(plain, n - 2.0 * k, 0.0)),
+        whole * other * rgamma_slope(one, below) - in_rest,
+    )
 
 
 binom = special(

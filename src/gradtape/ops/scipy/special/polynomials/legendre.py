@@ -28,7 +28,7 @@ from gradtape.ops.core.elementwise.inverse import log1p
 from gradtape.ops.core.elementwise.logic import equal, less
 from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.elementwise.signs import fabs, sign
+from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.core.join import stack
 from gradtape.ops.scipy.special.hypergeometric import hyp2f1
 from gradtape.ops.scipy.special.polynomials.orthogonal import eval_jacobi
@@ -168,7 +168,9 @@ def _associated(n: NDArray, m: NDArray, z: Value, count: int, normal: float | No
 def _spherical(n: NDArray, m: NDArray, theta: Value, count: int) -> list[Value]:
     """Return a spherical function of the angle and its first derivatives in the angle."""
     size, factor = np.abs(m) * 1.0, _factor(n, m, 4.0 * math.pi)
-    s, c, side = fabs(sin(theta)), cos(theta), sign(sin(theta))
+    # At the pole 0 it is the derivative towards positive angles, as in SciPy.
+    side = where(less(sin(theta), 0.0), -1.0, 1.0)
+    s, c = side * sin(theta), cos(theta)
     j = _jacobi(n, m, c, count)
 
     def raised(shift: float, coefficient: NDArray) -> Value:

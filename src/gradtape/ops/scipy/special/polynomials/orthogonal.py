@@ -14,7 +14,7 @@ from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.kinds.elementwise import Elementwise, Refused, Rule
 from gradtape.kinds.operands import broadcast_shapes, broadcast_to
-from gradtape.ops.core.elementwise.logic import greater
+from gradtape.ops.core.elementwise.logic import equal, greater
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import reshape
@@ -151,7 +151,12 @@ eval_gegenbauer: Elementwise = _polynomial(
 )
 eval_jacobi: Elementwise = _polynomial(
     "jacobi",
-    lambda n, a, b, x: 0.5 * (n + a + b + 1.0) * eval_jacobi(n - 1, a + 1.0, b + 1.0, x),
+    # At -1 SciPy's polynomial of degree -1 is NaN.
+    lambda n, a, b, x: where(
+        equal(n, 0),
+        0.0,
+        0.5 * (n + a + b + 1.0) * eval_jacobi(where(equal(n, 0), 0, n - 1), a + 1.0, b + 1.0, x),
+    ),
     -0.9,
     0.9,
     (
