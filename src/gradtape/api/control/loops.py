@@ -355,7 +355,7 @@ class _WhileTracer:
         carries = placeholders(types, tag)
         carry = self._init.with_arrays(carries)
         given = (number, carry) if self._counted else (carry,)
-        return tracing.run(function, self._written[role], tag, [number, *carries], *given)
+        return tracing.run(function, self._written[role], tag, [number, *carries], *given, checks=bool(role))
 
     def _has_iteration(self, failure: Exception) -> bool:
         """Return whether there is a first iteration, for a body that fails while it is traced; in a trace, guarded."""

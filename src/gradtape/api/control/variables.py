@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.trace.jit.bodies import BodyInput
+from gradtape.trace.jit.bodies import BodyInput, Failure
 from gradtape.trace.jit.guards import Trace
+from gradtape.trace.source.contexts import contexts
 from gradtape.trace.variables.variable import Variable
 
 
@@ -41,6 +42,9 @@ def contents(variables: Sequence[Variable], caller: str) -> list[Value]:
 
 
 def carry_on(variables: Sequence[Variable], values: Sequence[Value]) -> None:
-    """Assign the final values of variables after a loop or branch."""
+    """Assign the final values of variables after a loop or branch, and raise the error of a check in it that has failed."""
     for variable, value in zip(variables, values, strict=True):
-        variable.rebind(value)
+        if isinstance(variable, Failure) and variable.depth == len(contexts.stack):
+            variable.verify(value)
+        else:
+            variable.rebind(value)

@@ -15,7 +15,7 @@ from gradtape.ir.graph import Value
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array, wrap
 from gradtape.trace.array.handle import unwrap
-from gradtape.trace.jit.bodies import BodyTracer, apply_graph
+from gradtape.trace.jit.bodies import BodyTracer, Failure, apply_graph
 from gradtape.trace.jit.guards import InBody
 
 
@@ -48,9 +48,11 @@ class ClosedFunction:
         The arrays that it reads from outside.
     body : Body
         Its graph.
+    check : callable
+        ``check(x, *captured)`` raises the error of a check of the function that fails.
     apply, evaluate, compiled : callable
         ``apply(x, *captured)``, traced, and compiled. What `gt.print` prints in the function is printed by `evaluate`, which is traced like
-        `apply`, and by `compiled`; rules of derivatives apply it.
+        `apply`, and by `compiled`, and they raise the errors of its checks; rules of derivatives apply it.
     """
 
     def __init__(self, function: Callable[..., Any], x: Value | Sequence[Value], described: str) -> None:
@@ -64,36 +66,49 @@ class ClosedFunction:
             traced.collect_nodes([result])
             reads = traced.reads
             body = traced.closed([*traced.inputs, *reads], [result], described)
-            prints = PRINTS in traced.assigned
-            shown = (
-                traced.closed([*traced.inputs, *reads, PRINTS], [result, PRINTS], described)
-                if prints
-                else body
-            )
+            prints = any(one is PRINTS for one in traced.assigned)
+            checks = [one for one in traced.assigned if isinstance(one, Failure)]
+            states = [*[PRINTS] * prints, *checks]
+            whole = traced.closed([*traced.inputs, *reads, *states], [result, *states], described)
+            traced.forget_variables()
         self.captured = [operand(place) for place in reads]
         self.body = body
+        self._derived: dict[Any, Callable[..., Any]] = {}
+        zeros = [np.int64(0)] * len(checks)
 
         def run(*arrays: Any) -> Any:
             (made,) = apply_graph(body, [as_value(unwrap(array)) for array in arrays])
             return wrap(made)
 
-        self.apply = run
-        self._derived: dict[Any, Callable[..., Any]] = {}
-
-        def run_with_prints(count: Any, *arrays: Any) -> Any:
-            values = [as_value(unwrap(array)) for array in (*arrays, count)]
-            return tuple(map(wrap, apply_graph(shown, values)))
+        def run_with_states(states: Any, *arrays: Any) -> Any:
+            values = [as_value(unwrap(array)) for array in (*arrays, *states)]
+            return tuple(map(wrap, apply_graph(whole, values)))
 
         def evaluate(*arrays: Any) -> Any:
-            made, count = run_with_prints(PRINTS, *arrays)
-            PRINTS.assign(count)
+            made, *after = run_with_states([*[PRINTS] * prints, *zeros], *arrays)
+            for count in after[:prints]:
+                PRINTS.assign(count)
+            for failed in after[prints:]:
+                traced.verify(unwrap(failed))
             return made
 
-        printing = jit(run_with_prints)
-        self.evaluate = evaluate if prints else run
-        self.compiled: Callable[..., Any] = (
-            (lambda *arrays: printing(np.int64(0), *arrays)[0]) if prints else jit(run)
-        )
+        def check(*arrays: Any) -> None:
+            if zeros:
+                _, *after = run_with_states([*[np.int64(0)] * prints, *zeros], *arrays)
+                for failed in after[prints:]:
+                    traced.verify(unwrap(failed))
+
+        with_states = jit(run_with_states)
+
+        def compiled(*arrays: Any) -> Any:
+            made, *after = with_states([*[np.int64(0)] * prints, *zeros], *arrays)
+            for failed in after[prints:]:
+                if failed:
+                    traced.raise_error(int(failed))
+            return made
+
+        self.apply, self.check = run, check
+        self.evaluate, self.compiled = (evaluate, compiled) if len(whole.outputs) > 1 else (run, jit(run))
 
     def derived(self, transform: Callable[..., Any]) -> Callable[..., Any]:
         """Return a transform of the function in its first argument, compiled once."""

@@ -192,6 +192,7 @@ class _LeibnizRule(ForwardRule):
                 every[place] = part
             return self._closed.apply(x, *every)
 
+        self._closed.check(x, *captured)
         shape = self._closed.body.outputs[0].shape
         slopes = jacobian(of_moving, argnums=tuple(range(len(moving))))(*[captured[k] for k in moving])
         lead = (int(np.prod(shape)),) if shape else ()

@@ -179,6 +179,7 @@ class _Mapping:
         tag.whole, tag.element = _elements_of(substituted, size, tag)
         moment = moment_now()
         try:
+            contexts.mapped.append(tag)
             results = recordable_body(self._function)(*arguments, **keywords)
             outs, out_spec = flatten_with_none(results)
             values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
@@ -188,6 +189,8 @@ class _Mapping:
             values = [None if value is None else next(rolled) for value in values]
             seen = list(rolled)
         finally:
+            if tag in contexts.mapped:
+                contexts.mapped.remove(tag)
             tag.whole = tag.element = None
             tag.finish()
         batched = batch(

@@ -32,6 +32,7 @@ from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.reductions import reduce_all
 from gradtape.ops.core.shape import expand, reshape
 from gradtape.ops.numpy.arrays.select import nonzero
+from gradtape.trace.array.checks import answer_of_check
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.jit.guards import Mapped, Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
@@ -311,6 +312,11 @@ def truth_of(value: Value) -> bool:
             else "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
         )
     if value.tags:
+        if abstract_of(value) is not None and (asking := sys._getframe(1)).f_code.co_name == "__bool__":
+            assert asking.f_back is not None
+            answer = answer_of_check(value, asking.f_back)
+            if answer is not None:
+                return answer
         value = agreed(value, truth)
     trace = trace_of(value)
     (data,) = force([value])

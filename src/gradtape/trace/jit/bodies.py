@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from gradtape.errors import ArgumentError, ConcretizationError, GradtapeError, InPlaceError, TapeError
 from gradtape.ir.body import Body
 from gradtape.ir.builder import emit_all, here, keep_names
 from gradtape.ir.graph import Graph, Literal, Node, Site, Value, extract, next_serial
-from gradtape.ir.types import aval
+from gradtape.ir.types import INT64, aval
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.logic import equal, logical_and, logical_not
+from gradtape.ops.core.elementwise.select import where
+from gradtape.trace.array.checks import first_number, passes
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import Preallocated, ndarray_or_none
 from gradtape.trace.jit.guards import Abstract, InBody
 from gradtape.trace.jit.state import any_alive, variables_made
 from gradtape.trace.patching.copies import outer_variables
-from gradtape.trace.source.contexts import Scope, inside
+from gradtape.trace.source.contexts import Scope, contexts, inside
 from gradtape.trace.source.sites import without_internals
+from gradtape.trace.variables.reads import detached_read
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import tree_map
+from gradtape.trees import flatten, tree_map
 
 BodyInput = Value | Variable
 """An input of a body: an argument, a captured value, or the content of a variable."""
@@ -45,6 +53,7 @@ class BodyTracer:
         tag: Abstract,
         inputs: Sequence[Value],
         *args: Any,
+        checks: bool = True,
     ) -> TracedBody:
         """Trace a call of a function.
 
@@ -60,6 +69,8 @@ class BodyTracer:
             The values of the arrays in the arguments.
         *args : object
             The arguments.
+        checks : bool
+            Whether variables that the function assigns to are outputs, so that it can check conditions.
 
         Raises
         ------
@@ -68,10 +79,10 @@ class BodyTracer:
         InPlaceError
             If it writes to an array from outside.
         """
-        traced = TracedBody(function, definition_site(written), tag, inputs)
+        traced = TracedBody(function, definition_site(written), tag, inputs, args, checks=checks)
         self._runs.append(traced)
         outside = [(name, array, array.value) for name, array in _arrays_named_in(written)]
-        traced.run(*args)
+        traced.run()
         for name, array, before in outside:
             if _is_restored(array, before):
                 raise InPlaceError(
@@ -99,44 +110,104 @@ class TracedBody:
     """
 
     def __init__(
-        self, function: Callable[..., Any], site: Any, tag: Abstract, inputs: Sequence[Value]
+        self,
+        function: Callable[..., Any],
+        site: Any,
+        tag: Abstract,
+        inputs: Sequence[Value],
+        args: tuple[Any, ...],
+        *,
+        checks: bool,
     ) -> None:
         self.site = site
         self.inputs = tuple(inputs)
         self.nodes: list[Node] = []
         self.result: Any = None
         self._function = function
+        self._args = args
+        self._given = [(leaf, leaf.value) for leaf in flatten(args)[0] if isinstance(leaf, Handle)]
         self._tag = tag
+        self._draws = tag.draws
+        self._takes_checks = checks
+        self._checks = 0
+        self._failing = 0
+        self._failure: Failure | None = None
         self._first_serial = 0
         self._captured: list[Value] = []
         self._initial_contents: dict[Variable, Value] = {}
         self._assigned: dict[Variable, Value] = {}
 
-    def run(self, *args: Any) -> None:
-        """Call the function."""
+    def run_body(self) -> Any:
+        """Call the function, and return what it returns, with the contents of variables."""
+        if isinstance(self._tag, InBody) and self._takes_checks:
+            self._tag.check = self._check
+        with inside(self._tag, Scope()):
+            return tree_map(_variable_content, self._function(*self._args))
+
+    def _check(self, ok: Value) -> bool:
+        """Note the number of a check, if it fails and none has failed before, and return whether code goes on as if it had passed."""
+        self._checks += 1
+        if self._checks == self._failing:
+            return False
+        if self._failing:
+            return True
+        if self._failure is None:
+            self._failure = _failure_around(self._tag, self)
+        number = self._failure.value
+        first = logical_and(equal(number, 0), logical_not(ok))
+        self._failure.rebind(convert(where(first, self._checks, number), INT64))
+        return True
+
+    def verify(self, number: Value) -> None:
+        """Raise the error of a check that has failed, in the call of a loop, or of a solver, that has computed the number."""
+        if passes(equal(number, 0)) is False:
+            self.raise_error(first_number(number))
+
+    def raise_error(self, number: int) -> NoReturn:
+        """Call the function again, so that it raises the error of a check that has failed."""
+        tag = self._tag
+        self._checks, self._failing = 0, number
+        tag.recording, tag.over, tag.draws = True, False, self._draws
+        stack, mapped = contexts.stack, contexts.mapped
+        contexts.stack, contexts.mapped = [one for one in stack if not isinstance(one, InBody)], []
+        try:
+            for handle, value in self._given:
+                if handle.value is not value:
+                    handle.rebind(value)
+            self.run_body()
+        finally:
+            contexts.stack, contexts.mapped = stack, mapped
+            self.finish()
+        raise ConcretizationError(
+            f"a check of {tag.described} has failed, and its error was not raised when Python ran it again",
+            where=self.site,
+            why=tag.why,
+        )
+
+    def run(self) -> None:
+        """Trace the function."""
         before = here.site
         self._first_serial = next_serial()
-        with inside(self._tag, Scope()):
-            try:
-                self.result = tree_map(_variable_content, self._function(*args))
-            except ValueError as error:
-                # NumPy hides what float(x) raised behind "setting an array element with a sequence".
-                if isinstance(error.__cause__, ConcretizationError):
-                    raise error.__cause__ from None
+        try:
+            self.result = self.run_body()
+        except ValueError as error:
+            # NumPy hides what float(x) raised behind "setting an array element with a sequence".
+            if isinstance(error.__cause__, ConcretizationError):
+                raise error.__cause__ from None
+            raise
+        except TypeError as error:
+            if isinstance(error, GradtapeError) or ", traced)" not in str(error):
                 raise
-            except TypeError as error:
-                if isinstance(error, GradtapeError) or ", traced)" not in str(error):
-                    raise
-                # NumPy needed an integer and replaces the error.
-                raise ConcretizationError(
-                    f"a function needs a number, and gets an array in {self._tag.described}: {error}",
-                    where=_line_in(error),
-                    why=self._tag.why,
-                    remedy="shapes and other arguments that are part of the program must not depend on an iteration: make the largest "
-                    "array, and select by np.where",
-                ) from error
-            finally:
-                here.site = before
+            # NumPy needed an integer and replaces the error.
+            raise ConcretizationError(
+                f"a function needs a number, and gets an array in {self._tag.described}: {error}",
+                where=_line_in(error),
+                why=self._tag.why,
+                remedy="shapes and other arguments that are part of the program must not depend on an iteration: make the largest "
+                "array, and select by np.where",
+            ) from error
+        finally:
+            here.site = before
         if any_alive(variables_made(self._tag)):
             raise ArgumentError(
                 f"{self._tag.described} makes variables and keeps them",
@@ -153,7 +224,13 @@ class TracedBody:
 
     def finish(self) -> None:
         """End the trace, so that the use of a leaked value is an error."""
+        if isinstance(self._tag, InBody):
+            self._tag.check = None
         self._tag.finish()
+
+    def forget_variables(self) -> None:
+        """Let variables go, which must not outlive the trace around; the function can still be called for an error."""
+        self._failure, self._assigned, self._initial_contents = None, {}, {}
 
     def collect_nodes(self, outputs: Sequence[Value]) -> None:
         """Collect the nodes of these values and of those that were assigned to variables."""
@@ -217,6 +294,37 @@ class TracedBody:
             self._assigned.get(end, contents[end]) if isinstance(end, Variable) else end for end in outputs
         ]
         return Body(own, nodes, [becomes.get(end, end) for end in ends], name)
+
+
+class Failure(Variable):
+    """The number of the first check of a body that failed; 0 if none has."""
+
+    __slots__ = ("_body", "depth")
+
+    def __init__(self, body: TracedBody) -> None:
+        super().__init__(np.int64(0), trainable=False)
+        self.depth = len(contexts.stack)
+        self._body = weakref.ref(body)
+
+    def rebind(self, value: Value) -> None:
+        """Make `value` the content; elements of a mapped axis may have different ones."""
+        self._content_within(len(contexts.stack)).assign(detached_read(value, None))
+
+    def verify(self, value: Value) -> None:
+        """Raise the error of a check that has failed."""
+        body = self._body()
+        assert body is not None
+        body.verify(value)
+
+
+def _failure_around(tag: Abstract, body: TracedBody) -> Failure:
+    """Return a variable that does not belong to a body."""
+    stack, site = contexts.stack, here.site
+    try:
+        contexts.stack = stack[: stack.index(tag)]
+        return Failure(body)
+    finally:
+        contexts.stack, here.site = stack, site
 
 
 def _arrays_named_in(function: Callable[..., Any]) -> list[tuple[str, Handle]]:

@@ -291,6 +291,8 @@ class CallSite:
                 specialisation = self._trace_dynamic(call, captures, missed) or self.trace(call, captures)
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
+            if captures.tree is not tree:  # with other inputs than the traces before
+                tree, missed = captures.tree, None
             if not specialisation.has_dynamic_trips:
                 tree.add(specialisation, missed)
         if specialisation.state.followed():
@@ -351,6 +353,8 @@ class CallSite:
             if specialisation is None:
                 captures.in_python = True
                 return self.run_recorded(call, keep_arrays=True)
+            if captures.tree is not tree:  # with other inputs than the traces before
+                tree, missed = captures.tree, None
             tree.add(specialisation, missed)
             if not specialisation.can_be_recorded:
                 return self.run_recorded(call, keep_arrays=True)
@@ -512,9 +516,9 @@ class CallSite:
                 raise
         if traced is None:
             # A traced array cannot stand for one of the captures: then they are checked by value.
-            captures.substitutes = False
-            captures.take(*self.walk(call, False))
-            traced = self._trace(call, captures, dynamic_trips, keeps)
+            with captures.by_value():
+                captures.take(*self.walk(call, False))
+                traced = self._trace(call, captures, dynamic_trips, keeps)
         specialisation, made = traced
         if any_alive(made):
             if specialisation is not None:
@@ -835,11 +839,13 @@ def _may_retry(error: BaseException, captures: CaptureSet) -> bool:
         return False
     if _runs_op_by_op(error):
         return False
-    if isinstance(error, GradtapeError | TypeError | ValueError | AssertionError | AttributeError):
-        return True
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
+    if last is not None and captures.tree.count and raises_explicitly(last):
+        return False  # a check of the arguments: the function has been traced with these inputs
+    if isinstance(error, GradtapeError | TypeError | ValueError | AssertionError | AttributeError):
+        return True
     if last is None or not is_user_file(last.tb_frame.f_code.co_filename):
         return True
     return not raises_explicitly(last)

@@ -199,9 +199,20 @@ class Mapped(Abstract):
 
 
 class InBody(Abstract):
-    """The tag of values in a function that becomes the body of a loop or a branch."""
+    """The tag of values in a function that becomes the body of a loop or a branch.
 
-    __slots__ = ()
+    Attributes
+    ----------
+    check : callable or None
+        ``(ok) -> bool``: lets the body check a condition, and returns the answer with which Python goes on. None where the body has no
+        place for the outcome.
+    """
+
+    __slots__ = ("check",)
+
+    def __init__(self, described: str, remedy: str = "") -> None:
+        super().__init__(described, remedy)
+        self.check: Callable[[Value], bool] | None = None
 
 
 class InLoop(InBody):

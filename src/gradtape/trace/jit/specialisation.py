@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -383,6 +384,21 @@ class CaptureSet:
         self.steps, self.inputs, self.generators = walk.steps, walk.inputs, walk.generators
         self.may_draw = walk.may_draw
         self.walk: tuple[CaptureWalk, Any, list[Any]] | None = (walk, copy, leaves)
+
+    @contextmanager
+    def by_value(self) -> Iterator[None]:
+        """Take the captures by value from now on, without the specialisations so far; if the trace in this block fails, nothing changes."""
+        before = self.steps, self.inputs, self.generators, self.may_draw, self.tree
+        self.substitutes = False
+        if self.tree.count:
+            self.tree = GuardTree()
+        try:
+            yield
+        except BaseException:
+            if before[-1].count:
+                self.substitutes = True
+                self.steps, self.inputs, self.generators, self.may_draw, self.tree = before
+            raise
 
     def release(self) -> None:
         """Release a walk that no trace has used."""

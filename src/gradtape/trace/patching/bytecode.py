@@ -5,15 +5,17 @@ No other module outside of this folder reads bytecode. Offsets are those of ``fr
 
 from __future__ import annotations
 
+import builtins
 import dis
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from inspect import CO_GENERATOR
 from itertools import pairwise, permutations
 from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from gradtape.lru import LRU
 
@@ -32,10 +34,19 @@ def instruction_span(frame: FrameType) -> tuple[int, int]:
     code, first = frame.f_code.co_code, frame.f_lasti
     while dis.opname[code[first]] == "CACHE":  # where a call of a Python function stands
         first -= 2
+    while dis.opname[code[first]] == "PRECALL" or (
+        first > frame.f_lasti and dis.opname[code[first]] == "CACHE"
+    ):
+        first += 2  # in Python 3.11 a call of a builtin function may stand before its CALL
     last = first
     while last + 2 < len(code) and dis.opname[code[last + 2]] == "CACHE":
         last += 2
     return first, last
+
+
+def qualified_name(frame: FrameType) -> str:
+    """Return the name of the function of a frame, with its module and classes."""
+    return f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
 
 
 def line_at(code: CodeType, offset: int) -> int:
@@ -65,10 +76,14 @@ def callee_names(frame: FrameType) -> tuple[str, ...]:
 
     It is empty where no call is executed. An expression's instructions begin where it begins in the source, and end before the call does.
     """
-    code, here = frame.f_code, frame.f_lasti
+    return _callee_names(frame.f_code, instruction_span(frame)[0])
+
+
+def _callee_names(code: CodeType, here: int) -> tuple[str, ...]:
     positions = list(code.co_positions())
     line, last_line, column, end = positions[here // 2]
-    if line is None or last_line is None or end is None or not instruction_at(frame).startswith("CALL"):
+    is_call = dis.opname[code.co_code[here]].startswith("CALL")
+    if line is None or last_line is None or end is None or not is_call:
         return ()
     parts: dict[tuple[int, int], str] = {}
     for instruction in dis.get_instructions(code):
@@ -95,17 +110,25 @@ def handles_error(frame: FrameType) -> bool:
     return _handles_error(frame.f_code, frame.f_lasti)
 
 
-@lru_cache(maxsize=4096)
 def _handles_error(code: CodeType, offset: int) -> bool:
+    return bool(_handlers(code, offset))
+
+
+@lru_cache(maxsize=4096)
+def _handlers(code: CodeType, offset: int) -> tuple[int, ...]:
+    """Return the offsets of the ``except`` and ``finally`` blocks around an instruction."""
     entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
     targets = {entry.target for entry in entries if entry.start <= offset < entry.end}
     if not targets:
-        return False
+        return ()
     names = [(step.offset, step.opname) for step in dis.get_instructions(code)]
-    for (begin, name), (_, following) in pairwise(names):
-        if begin in targets and name == "PUSH_EXC_INFO" and following != "WITH_EXCEPT_START":
-            return True
-    return False
+    return tuple(
+        [
+            begin
+            for (begin, name), (_, following) in pairwise(names)
+            if begin in targets and name == "PUSH_EXC_INFO" and following != "WITH_EXCEPT_START"
+        ]
+    )
 
 
 def raises_explicitly(trace: TracebackType) -> bool:
@@ -141,6 +164,181 @@ def has_other_exit(code: CodeType, offset: int, conditions: frozenset[int]) -> b
         if conditional and not any(one.offset in conditions for one in before):
             return True
     return False
+
+
+def only_raises(frame: FrameType, answer: bool, is_own: Callable[[FrameType], bool]) -> bool:
+    """Return whether Python raises an error, whatever else it finds, if the truth that a frame asks for has this answer.
+
+    The code is followed from the instruction on, into callers that the answer is returned to. Where a truth is not known, both ways
+    have to end with an error that no function on the way handles.
+
+    Parameters
+    ----------
+    frame : frame
+        Its instruction asks for the truth of an object.
+    answer : bool
+    is_own : callable
+        Whether a frame belongs to the library that runs the code: nothing is known of what it does with a result.
+    """
+    name = instruction_at(frame)
+    offset, last = instruction_span(frame)
+    if not name.startswith("CALL"):
+        return _Paths(frame, is_own).all_raise([(0, offset, answer, frozenset(), True)])
+    callees = callee_names(frame)
+    callee = callees[0] if len(callees) == 1 else ""
+    if (
+        callee in frame.f_code.co_varnames
+        or {"any": True, "all": False, "bool": answer}.get(callee) is not answer
+    ):
+        return False  # another element may decide
+    if frame.f_globals.get(callee) not in (None, getattr(builtins, callee)):
+        return False
+    return _Paths(frame, is_own).all_raise([(0, last + 2, answer, frozenset(), False)])
+
+
+def passes_error_on(frame: FrameType, is_own: Callable[[FrameType], bool]) -> bool:
+    """Return whether an error at a frame's instruction leaves the function, possibly as another error; see `only_raises`."""
+    return all(
+        _Paths(frame, is_own).all_raise([(0, target, None, frozenset(), False)])
+        for target in _handlers(frame.f_code, frame.f_lasti)
+    )
+
+
+_Known: TypeAlias = frozenset[tuple[str, bool]]
+"""Local variables whose truth is known."""
+
+_State: TypeAlias = tuple[int, int, bool | None, _Known, bool]
+"""How many frames up, the offset of the next instruction, the truth of what is on top of the stack, and of local variables; whether the
+truth of the top is that of an object, which the instruction asks for."""
+
+_MOST_STATES: Final = 20_000
+
+_KEEP_TOP: Final = frozenset(
+    {"CACHE", "EXTENDED_ARG", "MAKE_CELL", "NOP", "NOT_TAKEN", "PRECALL", "RESUME", "TO_BOOL"}
+)
+
+
+class _Paths:
+    """What code may do from an instruction on, in a frame and those that called it; None for a function that is not called yet."""
+
+    def __init__(
+        self, frame: FrameType | None, is_own: Callable[[FrameType], bool], code: CodeType | None = None
+    ) -> None:
+        self._frames = [] if frame is None else [frame]
+        self._codes = [code if frame is None else frame.f_code]
+        self._is_own = is_own
+
+    def all_raise(self, pending: list[_State]) -> bool:
+        """Return whether all paths from these states end with an error."""
+        seen: set[_State] = set()
+        while pending:
+            state = pending.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            following = self._after(*state)
+            if following is None or len(seen) > _MOST_STATES:
+                return False
+            pending += following
+        return True
+
+    def _after(
+        self, level: int, offset: int, top: bool | None, known: _Known, asks: bool
+    ) -> list[_State] | None:
+        """Return the states after an instruction: none after an error, None where the code goes on elsewhere."""
+        code = self._codes[level]
+        assert code is not None
+        step, following = _instructions(code)[offset]
+        name = step.opname
+
+        def to(offset: int, top: bool | None = None, known: _Known = known) -> _State:
+            return level, offset, top, known, False
+
+        if name in ("RAISE_VARARGS", "RERAISE"):
+            return [] if name == "RERAISE" else self._raised(level, offset)
+        if name in ("RETURN_VALUE", "RETURN_CONST"):
+            return self._returned(level, top if name == "RETURN_VALUE" else _truth_of(step.argval))
+        if name.startswith("YIELD"):
+            return None
+        if "JUMP" in name or name in ("FOR_ITER", "SEND"):
+            ways = _jumps(step, following, top)
+            return [to(target, left) for target, left in ways]
+        if name.startswith("CALL") and self._never_returns(level, offset):
+            return self._raised(level, offset)
+        if name == "LOAD_CONST":
+            return [to(following, _truth_of(step.argval))]
+        if name.startswith("LOAD_FAST") and isinstance(step.argval, str):
+            return [to(following, dict(known).get(step.argval))]
+        if name.startswith(("STORE_FAST", "DELETE_FAST")):
+            names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+            rest = frozenset((one, truth) for one, truth in known if one not in names)
+            single = name == "STORE_FAST" and top is not None
+            return [to(following, None, rest | {(step.argval, bool(top))} if single else rest)]
+        if name == "UNARY_NOT" and top is not None:
+            return [to(following, not top)]
+        keeps = name in _KEEP_TOP or (name == "COPY" and step.arg == 1)
+        return [to(following, top)] if keeps else None if asks else [to(following)]
+
+    def _raised(self, level: int, offset: int) -> list[_State]:
+        """Return the states of the blocks that handle an error; a ``finally`` raises it again."""
+        code = self._codes[level]
+        assert code is not None
+        return [(level, target, None, frozenset(), False) for target in _handlers(code, offset)]
+
+    def _returned(self, level: int, top: bool | None) -> list[_State] | None:
+        """Return the state of the caller after a return."""
+        if not self._frames:
+            return None
+        frame = self._frames[level]
+        caller = frame.f_back
+        if caller is None or self._is_own(caller) or frame.f_code.co_flags & CO_GENERATOR:
+            return None
+        if not instruction_at(caller).startswith("CALL") or callee_names(caller)[-1:] != (
+            frame.f_code.co_name,
+        ):
+            return None
+        if level + 1 == len(self._frames):
+            self._frames.append(caller)
+            self._codes.append(caller.f_code)
+        return [(level + 1, instruction_span(caller)[1] + 2, top, frozenset(), False)]
+
+    def _never_returns(self, level: int, offset: int) -> bool:
+        """Return whether a call is one of a function that only raises."""
+        code = self._codes[level]
+        names = _callee_names(code, offset)  # type: ignore[arg-type]
+        if len(names) != 1 or not self._frames:
+            return False
+        found = self._frames[level].f_globals.get(names[0])
+        cells = {*code.co_freevars, *code.co_cellvars}  # type: ignore[union-attr]
+        if names[0] in cells:
+            found = self._frames[level].f_locals.get(names[0])
+        if not isinstance(found, FunctionType) or found.__code__.co_flags & CO_GENERATOR:
+            return False
+        first = next(iter(_instructions(found.__code__)))
+        return _Paths(None, self._is_own, found.__code__).all_raise([(0, first, None, frozenset(), False)])
+
+
+def _truth_of(constant: Any) -> bool | None:
+    return bool(constant) if constant is None or isinstance(constant, bool | int | str) else None
+
+
+def _jumps(step: dis.Instruction, following: int, top: bool | None) -> list[tuple[int, bool | None]]:
+    """Return where control may go after a jump, with the truth of what is on top of the stack then."""
+    name, target = step.opname, step.argval
+    if "NONE" in name or not name.startswith(("POP_JUMP", "JUMP_IF")):
+        return [(target, None), *([] if name.startswith("JUMP_") else [(following, None)])]
+    sense = "TRUE" in name
+    stays = sense if name.endswith("OR_POP") else None
+    taken, passed = (target, stays), (following, None)
+    return [taken, passed] if top is None else [taken] if top is sense else [passed]
+
+
+@lru_cache(maxsize=256)
+def _instructions(code: CodeType) -> dict[int, tuple[dis.Instruction, int]]:
+    """Return the instructions of a code object by offset, each with the offset of the next one."""
+    steps = list(dis.get_instructions(code))
+    ends = [*[step.offset for step in steps[1:]], len(code.co_code)]
+    return {step.offset: (step, end) for step, end in zip(steps, ends, strict=True)}
 
 
 def is_in_loop(frame: FrameType) -> bool:

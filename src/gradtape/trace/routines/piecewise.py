@@ -17,11 +17,13 @@ from gradtape.trace.routines.registry import known_numbers, lookup, stands_for
 
 def interval_of(x: Any, points: Any) -> Any:
     """Return the number of the interval of each point; the first or last one for points outside."""
-    places = (
-        np.searchsorted(-x, -points, side="right")
-        if x[-1] < x[0]
-        else np.searchsorted(x, points, side="right")
-    )
+    falls = x[-1] < x[0]
+    if isinstance(falls, np.bool_):
+        x, points = (-x, -points) if falls else (x, points)
+    else:  # no branch: in the body of a loop it has no truth
+        sign = np.where(falls, -1.0, 1.0)
+        x, points = sign * x, sign * points
+    places = np.searchsorted(x, points, side="right")
     return np.clip(places - 1, 0, x.shape[0] - 2)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradtape.ir.graph import TraceTag, Value
-from gradtape.trace.jit.guards import Abstract, InBody, Trace, trace_of
+from gradtape.trace.jit.guards import Abstract, InBody, Mapped, Trace, trace_of
 from gradtape.trace.patching import recorders
 from gradtape.trace.variables.content import Content
 
@@ -110,6 +110,8 @@ class _Contexts(threading.local):
         For each replayed call around: the contents that replace those of variables.
     rules : int
         How many derivative rules of users are running, one in the other.
+    mapped : list of Mapped
+        The functions that `vmap` maps and that are running, the outermost first.
     """
 
     def __init__(self) -> None:
@@ -117,6 +119,7 @@ class _Contexts(threading.local):
         self.pending: dict[int, Content] = {}
         self.replays: list[dict[Content, Content]] = []
         self.rules = 0
+        self.mapped: list[Mapped] = []
 
 
 contexts = _Contexts()
