@@ -341,3 +341,18 @@ def test_functions_of_math_return_numbers_of_python(function, w):
     for one in (found, taped):
         assert np.asarray(one).dtype == np.asarray(wanted).dtype
         np.testing.assert_allclose(one, wanted, rtol=1e-6)
+
+
+def test_numpys_code_may_multiply_its_own_arrays_in_place_by_traced_ones() -> None:
+    x, y, weights = np.linspace(0.0, 1.0, 6), np.sin(np.arange(6.0)), np.linspace(1.0, 2.0, 6)
+    with gt.GradientTape() as tape:
+        w = tape.watch(weights)
+        fitted = np.sum(np.polyfit(x, y, 2, w=w) ** 2)
+    slopes = tape.gradient(fitted, w)
+
+    def of_weights(w: Any) -> Any:
+        return np.sum(np.polyfit(list(x), y, 2, w=w) ** 2)
+
+    np.testing.assert_allclose(slopes, gradient_by_differences(of_weights, weights), rtol=1e-6)
+    np.testing.assert_allclose(gt.grad(of_weights)(weights), slopes, rtol=1e-9)
+    np.testing.assert_allclose(gt.jit(gt.grad(of_weights))(weights), slopes, rtol=1e-9)

@@ -100,7 +100,7 @@ def to_float(self: Interpreter, x: Any = 0.0) -> Any:
 @runs(int, math.trunc)
 def to_int(self: Interpreter, x: Any = 0) -> Any:
     x = number_of_array(x)
-    return converted(x, INT64) if isinstance(x, Value) else int(x)
+    return as_python_number(converted(x, INT64)) if isinstance(x, Value) else int(x)
 
 
 @runs(bool, operator.truth)

@@ -446,7 +446,8 @@ def apply(build: ProcedureBuilder, function: Any, *operands: Any, **params: Any)
     build : ProcedureBuilder
         Where statements go.
     function : callable
-        A ufunc, one of NumPy's functions that work element by element, or a composite of rows.
+        A ufunc, one of NumPy's functions that work element by element, or a composite of rows. One that returns several results, as
+        `numpy.divmod`, makes as many expressions.
     *operands : Expression, Value or number
         What it is applied to.
     **params : object
@@ -464,9 +465,16 @@ def apply(build: ProcedureBuilder, function: Any, *operands: Any, **params: Any)
         return rule(*values)
     shape = common_shape(build, [x.shape for x in arrays])
     typed = [Value(aval((), x.dtype)) if isinstance(x, Expression) else x for x in values]
-    dtype = as_value(rule(*typed)).dtype
+    made = rule(*typed)
     spread = [x.broadcast(shape) if isinstance(x, Expression) else x for x in values]
-    return Deferred(build, rule, spread, shape, dtype)
+    if not isinstance(made, tuple):
+        return Deferred(build, rule, spread, shape, as_value(made).dtype)
+    return tuple(
+        [
+            Deferred(build, lambda *values, k=k: rule(*values)[k], spread, shape, part.dtype)
+            for k, part in enumerate(made)
+        ]
+    )
 
 
 def is_number(operand: Any) -> bool:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from gradtape.config import config
-from gradtape.errors import ArgumentError, LeakedValueError
+from gradtape.errors import ArgumentError, InPlaceError, LeakedValueError
 from gradtape.habits import ARRAY as ARRAY_HABITS
 from gradtape.habits import Missing
-from gradtape.ir.builder import here
-from gradtape.ir.graph import Value, constant
+from gradtape.ir.builder import emit, here
+from gradtape.ir.graph import TraceTag, Value, constant, merge_tags
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape
 from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.kinds.registry import HOOKS
+from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import Basic, getitem, parse_index, setitem, truth_index
 from gradtape.trace.array import concretize
 from gradtape.trace.array.attributes import Attributes
@@ -66,6 +68,33 @@ _CLASSES: Final = {np.dtype(kind).kind: kind for kind in (int, float, complex)}
 _make = object.__new__
 _reference = weakref.ref
 _frame = sys._getframe
+
+
+def _called_in_python(implementation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call NumPy's own implementation of a function with traced arrays among its arguments.
+
+    It may make an array of ndarrays, and multiply it in place by a traced one (``polyfit(x, y, 2, w=w)``). Then all arrays are traced.
+    """
+    try:
+        return implementation(*args, **kwargs)
+    except InPlaceError:
+        if kwargs.get("out") is not None:
+            raise
+    handles = [x.value for x in (*args, *kwargs.values()) if isinstance(x, Handle)]
+    followed = functools.partial(_followed_array, tags=merge_tags(handles))
+    return implementation(*map(followed, args), **{name: followed(x) for name, x in kwargs.items()})
+
+
+def _followed_array(argument: Any, tags: tuple[TraceTag, ...]) -> Any:
+    """Return an ndarray, or a list of numbers, as an array that these tags follow; what else an argument is as it is."""
+    if type(argument) not in (np.ndarray, list, tuple) or not np.ndim(argument):
+        return argument
+    array = np.asarray(argument)
+    if array.dtype.kind not in "fciu":
+        return argument
+    value = emit(identity, [constant(array.copy())])
+    value.tags = tags
+    return wrap_value(value)
 
 
 def wrap_value(result: Any) -> Any:
@@ -309,7 +338,7 @@ class Array(Operators, Methods, Attributes, Handle):
         if len(types) > 1 and not COMPACT.keys().isdisjoint(types):
             return NotImplemented
         if known is None and (implementation := implementation_in_python(function)) is not None:
-            return implementation(*args, **kwargs)
+            return _called_in_python(implementation, args, kwargs)
         here.site = user_site(2, public_name(function))
         view = view_of(function, args, kwargs)
         if view is not None:
