@@ -60,6 +60,7 @@ from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.gradient_cache import Derivatives, derivatives, gradients
 from gradtape.trace.lazy.trace_prediction import predict
 from gradtape.trace.patching import recorders
+from gradtape.trace.random.comparisons import warn_of_chance
 from gradtape.trace.source.contexts import Context, bodies_around, contexts, leave
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
@@ -474,6 +475,11 @@ class GradientTape(Jacobians):
         if record.tag.log is not None and record.tag.log.exits:
             begins = [point.values for point in points] if starts is None else [(start,) for start in starts]
             cuts = Cuts(record.tag, targets, begins)
+        warn_of_chance(
+            record.tag,
+            targets,
+            [value for point in points for value in point.values] if starts is None else starts,
+        )
         asked = _OneShotQuery(self, record)
         try:
             parts = (
@@ -503,6 +509,7 @@ class GradientTape(Jacobians):
         warn_of_long_loop(ends[:1], record.first, record.tag)
         if record.tag.log is not None and record.tag.log.exits:
             Cuts(record.tag, [ends[0]], [point.values for point in ends[1]]).warn([False] * len(sources))
+        warn_of_chance(record.tag, [ends[0]], [value for point in ends[1] for value in point.values])
         asked = _OneShotQuery(self, record)
         try:
             yield record.tag, *ends, not self._persistent

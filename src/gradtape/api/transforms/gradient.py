@@ -39,6 +39,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import flatten_arrays
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
+from gradtape.trace.random.comparisons import warn_of_chance
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.vjp import vjp as pull_back
 from gradtape.trees import unflatten
@@ -401,6 +402,7 @@ def value_and_gradient(
         tag.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")
         warn_of_cuts(tag, [target], starts)
+        warn_of_chance(tag, [target], starts)
         (target,), aux = with_loops(moment, [target], aux, starts)
         if holomorphic:
             check_holomorphic(target, starts, tag, caller)

@@ -24,6 +24,7 @@ from gradtape.trace.dispatch.call_errors import call_error
 from gradtape.trace.jit.leaf_kinds import is_handle
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
+from gradtape.trace.random.comparisons import warn_of_chance
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.translation.mode import run_function
@@ -77,6 +78,7 @@ class Recording:
         leaves, self.result_spec = flatten(result)
         targets = [traceable_operand(leaf, "the result") for leaf in leaves]
         warn_of_cuts(self.tag, targets, self.sources)
+        warn_of_chance(self.tag, targets, self.sources)
         self.targets = rolled_since(before, targets, self.sources)
         return aux
 

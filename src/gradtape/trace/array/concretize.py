@@ -39,6 +39,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.asarray import calling_module
 from gradtape.trace.patching.bytecode import callee_names, instruction_at
 from gradtape.trace.patching.callers import callee_of
+from gradtape.trace.random.comparisons import warn_of_chance_in_branch
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.log import note_exit
 from gradtape.trace.source.sites import (
@@ -321,6 +322,8 @@ def truth_of(value: Value) -> bool:
     trace = trace_of(value)
     (data,) = force([value])
     seen = bool(data.item())
+    if value.tags:
+        warn_of_chance_in_branch(value)
     if trace is None:
         return seen
     site = user_site(3)
@@ -382,6 +385,8 @@ def integer_of(value: Value) -> int:
         note_exit(value, "int(x)")
     (data,) = force([value])
     seen = int(data.item())
+    if value.tags:
+        warn_of_chance_in_branch(value)
     if trace is None:
         return seen
     return trace.guard(

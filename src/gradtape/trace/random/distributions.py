@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from gradtape.ops.core.elementwise.cast import stop_gradient
+from gradtape.trace.array.array import Array as Traced
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import abstract_of, trace_of
 
@@ -176,6 +178,11 @@ def power(noise: Noise, a: Array, size: Size = None) -> Array:
     return (1.0 - np.exp(-e) if noise.legacy else -np.expm1(-e)) ** (1.0 / a)
 
 
+def _constant(x: Array) -> Array:
+    """Return a number that no derivative follows."""
+    return Traced(stop_gradient(x.value)) if isinstance(x, Handle) else x
+
+
 @_reparameterised
 def triangular(noise: Noise, left: Array, mode: Array, right: Array, size: Size = None) -> Array:
     """The inverse of the distribution function at u."""
@@ -190,7 +197,7 @@ def triangular(noise: Noise, left: Array, mode: Array, right: Array, size: Size 
             raise ValueError("left == right")
     u = noise("random", size=shape_of(size, left, mode, right))
     base, lower = right - left, mode - left
-    is_left = u <= lower / base
+    is_left = u <= _constant(lower / base)  # both sides have the same derivatives there
     rise = np.where(is_left, u * (lower * base), 1.0)
     fall = np.where(is_left, 1.0, (1.0 - u) * ((right - mode) * base))
     return np.where(is_left, left + np.sqrt(rise), right - np.sqrt(fall))

@@ -25,6 +25,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.conversions import find_followed
 from gradtape.trace.patching.interpose import When, interpose, without_hook
+from gradtape.trace.random.comparisons import note_drawn
 from gradtape.trace.random.distributions import REPARAMETERISED
 from gradtape.trace.random.draws import (
     LEGACY,
@@ -81,7 +82,11 @@ def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
     trace = _trace_around()
     is_any_traced = find_followed((rest, list(kwargs.values()))) is not None
     if not is_any_traced and (trace is None or _has_made(trace, generator)):
-        return NotImplemented
+        with own_calls():
+            numbers = without_hook(method)(generator, *rest, **kwargs)
+        if _names[method] not in CHOOSING:
+            note_drawn(numbers)
+        return numbers
     call = Call(_names[method], generator, trace)
     if trace is not None:
         call.check()
