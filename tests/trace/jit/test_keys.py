@@ -332,3 +332,19 @@ def test_the_page_of_keys_names_every_case() -> None:
         for word in re.findall(r"`(\w+)`", line.rpartition(" | ")[2])
     }
     assert named == CASES.keys()
+
+
+def test_items_that_are_set_give_a_warning_and_keys_that_are_read_are_checked() -> None:
+    info: dict[Any, Any] = {}
+    numbers = np.arange(3)
+
+    def f(x: Any) -> Any:
+        info[numbers.size] = len(x)
+        return np.sum(x) * 1.0
+
+    compiled = gt.jit(f)
+    with pytest.warns(gt.errors.SideEffectWarning, match="written to"):
+        compiled(X)
+    numbers = np.arange(5)
+    compiled(X)
+    assert info == {3: 3, 5: 3}

@@ -138,8 +138,8 @@ class Array(Operators, Methods, Attributes, Handle):
 
     wrap_value = staticmethod(wrap_value)
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         """The class that ``isinstance`` reads: that of the object which NumPy's code would have here.
 
         Code that takes ndarrays takes Arrays, and code that tests for a float takes the number of a caller who passed a float.

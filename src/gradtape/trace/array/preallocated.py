@@ -144,7 +144,8 @@ class Memory:
     def value(self) -> Value:
         """The current content: one constant until another number is written, so that derivatives with respect to it find its uses."""
         if not self.is_untraced():
-            return self.traced_array().value
+            current: Value = self.traced_array().value
+            return current
         if self.parent is not None:
             self.parent.note_read()
         known = self._constant

@@ -171,6 +171,8 @@ class CaptureWalk:
         self.uncopied: list[Any] = []
         self.logs: set[str] = set()
         self._read_names: set[str] = set()
+        self._written_names: set[str] = set()
+        self._stored_names: set[str] = set()
         self._containers: dict[int, set[str]] = {}
         self._functions: list[tuple[FunctionType, FunctionType]] = []
         self._memo: dict[tuple[int, bool], tuple[Any, Any, int]] = {}
@@ -191,8 +193,11 @@ class CaptureWalk:
                 else leaf
                 for number, leaf in enumerate(self.leaves)
             ]
-            self.logs -= self._read_names
-            self.write_only |= {number for number, names in self._containers.items() if names <= self.logs}
+            self._written_names -= self._read_names
+            self.logs = self._written_names - self._stored_names
+            self.write_only |= {
+                number for number, names in self._containers.items() if names <= self._written_names
+            }
             if self._reads_so_far() == known:
                 for each in self.substituted:
                     each.initial = content_of(each.copy)
@@ -397,9 +402,11 @@ class CaptureWalk:
         self._defaults(thing, copy, step, label, copying)
         return copy
 
-    def _note_use(self, name: str, logs: bool) -> None:
+    def _note_use(self, name: str, logs: bool, stores: bool = False) -> None:
         """Note whether code reads a container, or only appends to it."""
-        (self.logs if logs else self._read_names).add(name)
+        (self._written_names if logs or stores else self._read_names).add(name)
+        if stores:
+            self._stored_names.add(name)
 
     def _cell(self, cell: CellType) -> tuple[CellType, CellType, str]:
         known = self._cells.get(id(cell))
@@ -412,7 +419,7 @@ class CaptureWalk:
         for variable, cell in closure_of(thing):
             name = f"the closure variable {variable!r} of {thing.__name__}"
             original, copy, label = self._cell(cell)
-            self._note_use(label or name, variable in reads.logs)
+            self._note_use(label or name, variable in reads.logs, variable in reads.stores)
             try:
                 content = original.cell_contents
             except ValueError:
@@ -786,9 +793,9 @@ class CaptureWalk:
     def _written(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
         """Check the type alone of a container that the code writes to and never reads: traces differ in what they write."""
         step = self._step(*at, Check.TYPE, type(thing), name)
-        if isinstance(
-            thing, dict
-        ):  # a log has the entries of the traces; a dict has entries that the last call should have set
+        if (
+            name in self._stored_names
+        ):  # a log has the entries of the traces; an item should be that of the last call
             self.unrepeatable[name] = "it is written to, which compiled calls do not repeat"
         self.uncopied.append(thing)
         return self._remember(thing, thing, step, copying)
@@ -951,7 +958,7 @@ class _Namespace:
                 {name: content for name, content in self.original.items() if name not in self.copy}
             )
         for name in sorted(reads.names):
-            self.walk._note_use(self.label_of(name), name in reads.logs)
+            self.walk._note_use(self.label_of(name), name in reads.logs, name in reads.stores)
             self.visit(name, copying)
         for name in sorted(reads.modules):
             module = sys.modules.get(name)

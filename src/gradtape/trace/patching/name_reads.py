@@ -60,9 +60,11 @@ class Reads(NamedTuple):
     modules : frozenset of str
         Modules that are imported when the code runs.
     logs : frozenset of str
-        Names, global or of the closure, whose object is only ever written to: items are appended or set, and none is read.
+        Names, global or of the closure, whose object is only ever appended to.
+    stores : frozenset of str
+        Names whose object is only ever written to, and of which items are set: ``info[key] = ...``.
     appended : frozenset of str
-        Attributes, likewise.
+        Attributes whose object is only ever appended to.
     everything : bool
         Whether attributes may be read whose names are not in the code.
     asks_types : bool
@@ -75,6 +77,7 @@ class Reads(NamedTuple):
     attributes: frozenset[str]
     modules: frozenset[str]
     logs: frozenset[str]
+    stores: frozenset[str]
     appended: frozenset[str]
     everything: bool
     asks_types: bool
@@ -110,6 +113,7 @@ def _found_in(code: CodeType) -> Reads:
     strings: set[str] = set()
     loaded: set[str] = set()
     read: set[str] = set()
+    stored: set[str] = set()
     appended: set[str] = set()
     met: set[str] = set()
     for inner in nested_codes(code):
@@ -120,7 +124,10 @@ def _found_in(code: CodeType) -> Reads:
             if is_attribute or kind in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
                 group, seen = (appended, met) if is_attribute else (loaded, read)
                 group.add(argument)
-                if not _is_written(instructions[number + 1 : number + 3]):
+                following = instructions[number + 1 : number + 3]
+                if not is_attribute and _gets_item(following):
+                    stored.add(argument)
+                elif not _is_appended_to(following):
                     seen.add(argument)
             if kind in ("LOAD_GLOBAL", "LOAD_NAME"):
                 names.add(argument)
@@ -140,7 +147,8 @@ def _found_in(code: CodeType) -> Reads:
         frozenset(names),
         frozenset(attributes),
         frozenset(modules),
-        frozenset(loaded - read),
+        frozenset(loaded - read - stored),
+        frozenset(stored - read),
         frozenset(appended - met),
         bool(used & WHOLE) or bool(used & (DYNAMIC - _BY_NAME)) or _computes_names(code, used),
         bool(used & ASKING) and bool(used & KINDS),
@@ -148,14 +156,20 @@ def _found_in(code: CodeType) -> Reads:
     )
 
 
-def _is_written(following: list[dis.Instruction]) -> bool:
-    """Return whether the object that was loaded before these two instructions is appended to, or gets an item: ``log[key] = ...``."""
-    if not following:
-        return False
-    first, *rest = following
-    if first.argval in APPENDING and first.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")):
-        return True
-    return first.opname.startswith("LOAD_") and bool(rest) and rest[0].opname == "STORE_SUBSCR"
+def _is_appended_to(following: list[dis.Instruction]) -> bool:
+    """Return whether the object that was loaded before these instructions is appended to."""
+    return bool(following) and (
+        following[0].argval in APPENDING and following[0].opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))
+    )
+
+
+def _gets_item(following: list[dis.Instruction]) -> bool:
+    """Return whether an item of the object that was loaded before these instructions is set, by a key that is a name or constant."""
+    return (
+        len(following) == 2
+        and following[0].opname in ("LOAD_CONST", "LOAD_DEREF", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME")
+        and following[1].opname == "STORE_SUBSCR"
+    )
 
 
 def _strings(constant: object) -> Iterator[str]:

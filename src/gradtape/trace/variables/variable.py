@@ -86,7 +86,7 @@ class Variable(Array):
     __slots__ = ("_content", "_name", "_trainable", "serial")
 
     scalar_in_place = True
-    __class__ = np.ndarray  # type: ignore[assignment] # also of rank 0: its content changes in place
+    __class__ = np.ndarray  # also of rank 0: its content changes in place
     __hash__ = object.__hash__
 
     def __init__(
