@@ -127,6 +127,16 @@ def a_number_taken_out() -> None:
 
 
 @raises("InPlaceError")
+def a_read_only_view() -> None:
+    @gt.jit
+    def unit_diagonal(x: Any) -> Any:
+        np.diagonal(x)[:] = 1.0
+        return x
+
+    unit_diagonal(np.ones((2, 2)))
+
+
+@raises("CastError")
 def floats_written_into_integers() -> None:
     @gt.jit
     def shifted(x: Any) -> Any:
@@ -306,6 +316,7 @@ LOCATED = {
     "UnsupportedCodeError",
     "ConcretizationError",
     "InPlaceError",
+    "CastError",
     "TapeError",
     "UnknownGradientError",
     "NumericsError",

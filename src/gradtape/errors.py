@@ -17,6 +17,7 @@
     ├── UnsupportedCodeError (TypeError)        code that the front end does not translate
     ├── ConcretizationError (TypeError)         float(x), x.item(), x.numpy() of a traced value in jit
     ├── InPlaceError (ValueError)               an in-place write that NumPy itself would refuse
+    │   └── CastError (TypeError)               the result does not fit the dtype of the target
     ├── NotDifferentiableError (LookupError)    an op that has no derivative
     ├── SingularJacobianError (ArithmeticError)    the solution of a solver that has no derivative
     ├── UnknownGradientError (LookupError)      a debugger has no gradient of this value
@@ -227,6 +228,10 @@ class ConcretizationError(GradtapeError, TypeError):
 
 class InPlaceError(GradtapeError, ValueError):
     """An in-place write that NumPy itself would refuse."""
+
+
+class CastError(InPlaceError, TypeError):
+    """The result of an in-place operation does not fit the dtype of its target."""
 
 
 class NotDifferentiableError(GradtapeError, LookupError):

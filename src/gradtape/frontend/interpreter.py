@@ -81,7 +81,7 @@ from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays.indexing import getitem, setitem
-from gradtape.procedures.arrays.nests import materialise, update
+from gradtape.procedures.arrays.nests import check_same_kind, materialise, update
 from gradtape.procedures.arrays.view import ArrayView, Expression
 from gradtape.procedures.ir import Check, If, Memory, Pointer, Statement, Variable
 
@@ -835,7 +835,10 @@ def _inplace(self: Interpreter, one: Instruction) -> Any:
     if isinstance(x, ListReference) and one.detail is operator.add:
         self.append(x, self.items(y) or ())
         return x
-    return _combined(self, one.detail, x, y)
+    result = _combined(self, one.detail, x, y)
+    if isinstance(x, Expression) and isinstance(result, Expression):
+        check_same_kind(result.dtype, x.dtype, BINARY[one.detail])
+    return result
 
 
 def _shortcut(self: Interpreter, one: Instruction) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import weakref
+from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -56,6 +58,8 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
         return literal(copy, native) if copy.ndim == 0 else constant(copy)
     if isinstance(operand, list | tuple):
         return stack_nested(operand, argument)
+    if isinstance(operand, SEQUENCES):
+        return as_value(items_of(operand), argument)
     if type(operand) in COMPACT:
         return COMPACT[type(operand)](operand)
     if isinstance(operand, int | float | complex):
@@ -65,6 +69,15 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
     if is_table(operand) and (values := values_of(operand)) is not None:
         return as_value(getattr(values, "value", values), argument)
     raise refusal(operand, argument)
+
+
+SEQUENCES: Final = (range, deque, array, memoryview)
+"""Sequences besides lists and tuples of which NumPy makes arrays."""
+
+
+def items_of(sequence: Any) -> Any:
+    """Return one of `SEQUENCES` as a list or an ndarray."""
+    return list(sequence) if isinstance(sequence, deque | range) else np.asarray(sequence)
 
 
 def stack_nested(items: Sequence[Any], argument: str) -> Value:

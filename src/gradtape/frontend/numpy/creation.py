@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.errors import ShapeError
 from gradtape.frontend.numpy.registry import implements, implements_method
-from gradtape.kinds.operands import as_value, conform
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Literal
+from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.procedures.arrays import creation, shapes
@@ -166,7 +169,8 @@ def copyto(
     build: ProcedureBuilder, dst: Any, src: Any, casting: str = "same_kind", where: Any = True
 ) -> None:
     source = as_operand(build, src)
-    if casting != "unsafe" and (isinstance(source, Expression) or not source.aval.weak):
+    is_python_integer = isinstance(source, Literal) and source.aval.weak and source.dtype.kind == "i"
+    if casting != "unsafe" and not (is_python_integer and dst.dtype.kind in "iu"):
         check_same_kind(source.dtype, dst.dtype, np.copyto)
     store(dst, source if where is True else apply(build, np.where, where, source, dst))
 
@@ -174,7 +178,9 @@ def copyto(
 @implements_method("fill")
 def fill(build: ProcedureBuilder, a: Any, value: Any) -> None:
     value = as_operand(build, value)
-    store(a, value if isinstance(value, Expression) else conform(value, a.dtype, ()))
+    if isinstance(value, Expression) and value.ndim:
+        raise ShapeError("setting an array element with a sequence", where=here.site)
+    store(a, value)
 
 
 @implements_method("item")

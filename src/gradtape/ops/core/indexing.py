@@ -4,10 +4,11 @@ them."""
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -453,7 +454,27 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
     if chosen is not None:
         return setitem(x, ..., v) if chosen else x
     index = parse_index(x.shape, key)
+    if not index.result and not ARRAYS_ARE_ELEMENTS and (isinstance(v, list | tuple) or np.ndim(v)):
+        raise ShapeError(
+            "setting an array element with a sequence",
+            where=here.site,
+            remedy="assign a number: v[0], or v.item()",
+        )
     return index.write(x, fit_for_write(v, x.dtype, index.result))
+
+
+def _arrays_are_elements() -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            np.zeros(1)[0] = np.ones(1)
+        except (TypeError, ValueError):
+            return False
+    return True
+
+
+ARRAYS_ARE_ELEMENTS: Final = _arrays_are_elements()
+"""Whether this version of NumPy assigns an array of one element to an element."""
 
 
 def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradtape.errors import ShapeError
+from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import INT64
 from gradtape.kinds.operands import as_value, conform
@@ -170,11 +173,18 @@ def _holds_arrays(nested: Any) -> bool:
     )
 
 
+def _differs(one: Extent | None, other: Extent | None) -> bool:
+    """Return whether two extents are known to be different; None is one that an array does not have."""
+    return one is None or other is None or (isinstance(one, int) and isinstance(other, int) and one != other)
+
+
 def stacked(build: ProcedureBuilder, items: Sequence[Any], dtype: Any = None, axis: int = 0) -> ArrayView:
     """Return arrays of one shape joined along a new axis."""
     parts = [as_operand(build, item) for item in items]
     found = np.result_type(*[part.dtype for part in parts]) if dtype is None else np.dtype(dtype)
     inner = list(parts[0].shape)
+    if any(_differs(one, other) for part in parts for one, other in zip_longest(part.shape, inner)):
+        raise ShapeError("all input arrays must have the same shape", where=here.site)
     axis %= len(inner) + 1
     target = new_array(build, (*inner[:axis], len(parts), *inner[axis:]), found)
     for k, part in enumerate(parts):

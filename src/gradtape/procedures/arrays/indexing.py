@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import UnsupportedFunctionError
+from gradtape.errors import ShapeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import BOOL, INT64
 from gradtape.kinds.operands import as_value, conform
 from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.indexing import ARRAYS_ARE_ELEMENTS
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.nests import (
+    check_same_kind,
     check_writable,
     element,
     materialise,
@@ -73,6 +75,9 @@ def write(x: ArrayView, key: Any, value: Any, function: Any) -> None:
     keys = expanded_key(x, key)
     if not has_arrays(keys):
         shape, places = basic_places(x, keys)
+        is_element = not shape and not has_ellipsis(key) and not ARRAYS_ARE_ELEMENTS
+        if is_element and (isinstance(value, list | tuple) or (isinstance(value, Expression) and value.ndim)):
+            raise ShapeError("setting an array element with a sequence", where=here.site)
         target = x.remapped(shape, places)
         if function is None:
             store(target, value)
@@ -81,6 +86,7 @@ def write(x: ArrayView, key: Any, value: Any, function: Any) -> None:
         return
     if function is not None:
         value = apply(x.build, function, getitem(x, key), value)
+        check_same_kind(value.dtype, x.dtype, function)
     mask = only_mask(keys, x)
     if mask is not None:
         store_selected(x, mask, value)
@@ -106,6 +112,12 @@ def has_arrays(keys: Sequence[Any]) -> bool:
 def expanded_key(x: Expression, key: Any) -> list[Any]:
     """Return a key with a part for each axis, and None for each new one."""
     parts = list(key) if isinstance(key, tuple) else [key]
+    if any(isinstance(part, bool | np.bool_) for part in parts):
+        raise UnsupportedFunctionError(
+            "a truth value is an index, which selects all of an array or nothing",
+            where=here.site,
+            remedy="use x[None] for True, and x[None][:0] for False",
+        )
     parts = [as_operand(x.build, part) if is_array(part) else part for part in parts]
     used = sum(
         part.ndim if isinstance(part, Expression) and part.dtype == BOOL else 1

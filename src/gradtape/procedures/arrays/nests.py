@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import InPlaceError
+from gradtape.errors import DtypeError, InPlaceError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Literal, Value
 from gradtape.kinds.arguments import iteration_order
 from gradtape.kinds.operands import as_value
+from gradtape.ops.core.elementwise.cast import convert_number, drops_imaginary
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.view import (
@@ -149,6 +150,14 @@ def store(target: ArrayView, source: Any) -> None:
     build = target.build
     check_writable(target)
     source = as_operand(build, source)
+    if isinstance(source, Literal) and source.aval.weak:
+        convert_number(source, target.dtype)  # which refuses a number that does not fit
+        if drops_imaginary(source.dtype, target.dtype):
+            raise DtypeError(
+                f"a complex number cannot be written into elements of {target.dtype}",
+                where=here.site,
+                remedy="write its real part, or make the array complex first: x = x.astype(complex)",
+            )
     if isinstance(source, Expression):
         source = without_leading_ones(source, target.ndim).broadcast(target.shape)
         if any(isinstance(extent, int) and extent == 0 for extent in target.shape):

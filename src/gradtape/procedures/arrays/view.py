@@ -33,7 +33,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value
 from gradtape.ir.types import PYTHON_DTYPES, Aval, aval
 from gradtape.kinds.elementwise import promotion_type, result_dtype
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import SEQUENCES, as_value, items_of
 from gradtape.kinds.registry import FUNCTIONS, UFUNCS
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
@@ -377,6 +377,8 @@ def as_operand(build: ProcedureBuilder, operand: Any) -> Expression | Value:
         return as_value(operand)
     if isinstance(operand, np.ndarray) and operand.ndim == 0:
         return as_value(operand[()])
+    if isinstance(operand, SEQUENCES):
+        operand = items_of(operand)
     if isinstance(operand, np.ndarray | list | tuple):
         return of_numbers(build, operand)
     return as_value(operand)

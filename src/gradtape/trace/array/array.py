@@ -31,6 +31,7 @@ from gradtape.trace.array.methods import Methods
 from gradtape.trace.array.operators import Operators
 from gradtape.trace.array.view_functions import ALWAYS_C, KEEPING, ODD, VIEWING, set_shape, view_of
 from gradtape.trace.array.views import (
+    READ_ONLY,
     ImaginaryPart,
     Part,
     Picked,
@@ -385,12 +386,21 @@ class Array(Operators, Methods, Attributes, Handle):
         if self.is_scalar or not (index.result or has_ellipsis(key)):
             read: Array = wrap_value(index.read(value))
             return read
+        if not all(map(_is_basic, key if isinstance(key, tuple) else (key,))):
+            copy = Array(index.read(value))  # an index array, even of rank 0, selects a copy
+            copy._contiguous = copy.ndim == 1 or (copy.ndim > 0 and self._contiguous is True)
+            return copy
         view = Array(index.read(value), self, Part(index))
         view._contiguous = self._contiguous is True and stays_contiguous(index, value.shape)
         return view
 
     def __setitem__(self, key: Any, new: Any) -> None:
         here.site = user_site()
+        if self.is_scalar:
+            raise TypeError(
+                f"'numpy.{self.dtype}' object does not support item assignment (at {here.site}): an element or a sum is a number; "
+                "assign to the array (y[0] = 1.0), or to a view of it (y[0, ...])"
+            )
         watch_store(key, self.ndim)
         if type(new) is Selection:
             written = write_selection(self.value, key, new) if is_traced_mask(self, key) else None
@@ -405,6 +415,9 @@ class Array(Operators, Methods, Attributes, Handle):
             )
         )
         return None
+
+    def __delitem__(self, key: Any) -> None:
+        raise ValueError("cannot delete array elements; np.delete(x, key) returns an array without them")
 
     def __dir__(self) -> list[str]:
         kind = type(self)
@@ -442,6 +455,12 @@ class Array(Operators, Methods, Attributes, Handle):
         array = Array(value, self, view)
         array._contiguous = False
         return array
+
+    def read_only(self) -> Array:
+        """Return a view of this array that cannot be written to."""
+        view = Array(self.value, self, READ_ONLY)
+        view._contiguous = self._contiguous
+        return view
 
     def unknown_layout_result(self, value: Value) -> Any:
         """Return results with an unknown layout."""

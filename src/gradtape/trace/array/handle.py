@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.config import config
-from gradtape.errors import InPlaceError, ShapeError
+from gradtape.errors import CastError, ShapeError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.types import Shape
@@ -164,7 +164,7 @@ def check_fits(result: Value, dtype: np.dtype[Any], shape: Shape, what: str) -> 
             remedy="write x = x + y instead of x += y where the result is larger than x",
         )
     if not np.can_cast(result.dtype, dtype, "same_kind"):
-        raise InPlaceError(
+        raise CastError(
             f"cannot cast the result of {what} from {result.dtype} to {dtype} in place",
             where=here.site,
             remedy=f"write x = x.astype({result.dtype}) first, or a new name for the result",

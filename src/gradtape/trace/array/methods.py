@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import number_dtype
 from gradtape.ops.core.elementwise.cast import convert
@@ -120,7 +120,7 @@ class Methods:
         here.site = user_site(via="x.imag")
         if self.dtype.kind == "c":
             return self.part_view(ImaginaryPart())
-        return self.wrap_value(call_function(np.imag, (self,), {}))
+        return np.imag(self)
 
     @imag.setter
     def imag(self: Any, new: Any) -> None:
@@ -193,8 +193,15 @@ class Methods:
         return made if order == "C" or self._contiguous is True else with_layout_of(made, (self,))
 
     def fill(self: Any, number: Any) -> None:
-        """Set every element."""
-        self[...] = number
+        """Set every element. NumPy's scalars have the method as well, and stay as they are."""
+        if isinstance(number, list | tuple) or np.ndim(number):
+            raise ShapeError(
+                "setting an array element with a sequence",
+                where=user_site(),
+                remedy="x.fill takes a number; write x[...] = values",
+            )
+        if not self.is_scalar:
+            self[...] = number
 
     def put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:
         """Set elements by their flat indices: ``np.put``."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from array import array
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -12,7 +10,7 @@ import numpy as np
 
 from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
-from gradtape.kinds.operands import COMPACT
+from gradtape.kinds.operands import COMPACT, SEQUENCES, items_of
 from gradtape.kinds.refusals import is_table, library_of, refusal, values_of
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
@@ -54,10 +52,8 @@ def _sequence(other: Any) -> Any:
     DtypeError
         For arrays of other libraries, which would take the numbers out of the recording.
     """
-    if isinstance(other, deque | range):
-        return list(other)
-    if isinstance(other, array | memoryview):
-        return np.asarray(other)
+    if isinstance(other, SEQUENCES):
+        return items_of(other)
     if is_table(other) and (values := values_of(other)) is not None:
         return values
     library = library_of(other)

@@ -297,7 +297,13 @@ def _part(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
         return None
     if source.dtype.kind == "c":
         return source.part_view(RealPart() if function is np.real else ImaginaryPart())
-    return source if function is np.real else None
+    return source if function is np.real else zeros_for_imaginary(source)
+
+
+def zeros_for_imaginary(source: Any) -> Any:
+    """Return the imaginary part of real numbers: zeros that cannot be written to."""
+    zeros = source.wrap_value(call_function(np.imag, (source,), {}))
+    return zeros.read_only() if zeros.ndim else zeros
 
 
 def _pieces(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -112,9 +112,18 @@ class ReadOnly:
         raise InPlaceError(
             "assignment destination is read-only",
             where=here.site,
-            why="np.diagonal, np.diag, np.broadcast_to and np.meshgrid(copy=False) return views that NumPy does not let anybody write to",
+            why="np.diagonal, np.diag, np.broadcast_to, np.meshgrid(copy=False) and np.imag of real numbers return views that NumPy does "
+            "not let anybody write to",
             remedy="write to a copy, such as np.diagonal(x).copy(), or to the array itself; np.fill_diagonal sets a diagonal",
         )
+
+
+def _unchanged(array: Any) -> Any:
+    return array
+
+
+READ_ONLY: Final = ReadOnly(_unchanged, _unchanged)
+"""The view of all of an array, to be read only."""
 
 
 @dataclass(frozen=True)

@@ -120,12 +120,12 @@ def convert_number(x: Value, dtype: np.dtype[Any]) -> Value:
 
     Raises
     ------
-    OverflowError
-        For a Python integer that the dtype cannot hold.
+    OverflowError, ValueError
+        For a Python number that the integer dtype cannot hold, such as NaN.
     """
-    if isinstance(x, Literal) and x.aval.weak and x.dtype.kind == "i" and dtype.kind in "iu":
+    if isinstance(x, Literal) and x.aval.weak and x.dtype.kind in "if" and dtype.kind in "iu":
         assert x.data is not None
-        np.array(x.data.item(), dtype)
+        np.array(int(x.data.item()), dtype)
     return convert(x, dtype)
 
 

@@ -43,7 +43,8 @@ MASK = np.array([[True, False, True], [False, False, True]])
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Value:
     """Follow `numpy.copyto`."""
     base, value = as_array(dst), as_value(src)
-    if not value.aval.weak and not np.can_cast(value.dtype, base.dtype, casting):
+    is_python_integer = value.aval.weak and value.dtype.kind == "i" and base.dtype.kind in "iu"
+    if not (is_python_integer or np.can_cast(value.dtype, base.dtype, casting)):
         raise DtypeError(
             f"Cannot cast array data from {value.dtype} to {base.dtype} according to the rule {casting!r}",
             where=here.site,
