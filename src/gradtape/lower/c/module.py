@@ -201,9 +201,9 @@ class CModule:
         """Add a function, and return the bytes of workspace that it needs."""
         graph = closed(function.graph)
         program = schedule_of(graph)
-        for call in walk(program.body):
-            if isinstance(call, RoutineCall) and call.library == "python":
-                raise refused(call.function, call.library, site_of_row(graph.nodes, call.function))
+        for statement in walk(program.body):
+            if isinstance(statement, RoutineCall) and statement.library == "python":
+                raise refused(statement.function, "python", site_of_row(graph.nodes, statement.function))
         offsets, workspace = plan_memory(program)
         workspace += (ALIGNMENT if offsets else 0) - RESERVED
         captured = [value.data for value in graph.constants() if value.data is not None]

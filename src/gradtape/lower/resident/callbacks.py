@@ -9,7 +9,7 @@ import _thread
 import ast
 import ctypes
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple, cast
 
@@ -85,8 +85,9 @@ def site_of_row(nodes: Iterable[Node], row: str, dtypes: tuple[str, ...] | None 
     """Return the line of the first node of a row, with operands of these dtypes; None where the formula of another row uses it."""
     for node in nodes:
         if node.op.name == row and dtypes in (None, tuple([x.dtype.name for x in node.inputs])):
-            return node.site
-        inner = [body.nodes for body in bodies_of(node)]
+            found: Site | None = node.site
+            return found
+        inner: list[Sequence[Node]] = [body.nodes for body in bodies_of(node)]
         if isinstance(node.op, ProcedureOp):
             inner.append(extract(roots(node.op.whole(node.params).procedure))[0])
         for nodes_inside in inner:

@@ -138,7 +138,7 @@ def _facts(
         symbols,
         loops,
         notes,
-        fallbacks=tuple([tuple(fallback) for fallback in lowered.fallbacks]),
+        fallbacks=tuple([(row, dtypes) for row, dtypes in lowered.fallbacks]),
     )
 
 
