@@ -208,7 +208,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, X], X], init: X, chec
     first, last = _bound(lower, "lower"), _bound(upper, "upper")
     policy = policy_of(checkpoint, "fori_loop")
     start = NumericLeaves(init, "init")
-    if type(first) is int and type(last) is int:
+    if isinstance(first, int) and isinstance(last, int):
         loop = ScanTracer(
             lambda number, carry: iterate(Array(number + first), carry),
             body,
@@ -221,7 +221,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, X], X], init: X, chec
         loop.policy = policy
         last_carry: X = loop.run()[0]
         return last_carry
-    bounds = [as_value(bound) if type(bound) is int else convert(bound, INT64) for bound in (first, last)]
+    bounds = [as_value(bound) if isinstance(bound, int) else convert(bound, INT64) for bound in (first, last)]
     count = Array(bounds[1] - bounds[0])
     counting = _WhileTracer(
         lambda number, carry: Array(number) < count,
