@@ -60,7 +60,7 @@ from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.source.contexts import contexts, scopes
-from gradtape.trace.source.sites import user_site
+from gradtape.trace.source.sites import is_user_file, user_site
 from gradtape.trace.translation.trace_budget import watch_store
 
 _CLASSES: Final = {np.dtype(kind).kind: kind for kind in (int, float, complex)}
@@ -146,9 +146,14 @@ class Array(Operators, Methods, Attributes, Handle):
         Code that takes ndarrays takes Arrays, and code that tests for a float takes the number of a caller who passed a float.
         """
         known = self._current.aval
-        if known.shape or not (known.weak or self.is_scalar):
+        if known.shape:
             return np.ndarray
-        return _CLASSES.get(known.dtype.kind, known.dtype.type) if known.weak else known.dtype.type
+        if known.weak:
+            return _CLASSES.get(known.dtype.kind, np.ndarray)
+        # A package would convert what is no ndarray by np.asarray.
+        return (
+            known.dtype.type if self.is_scalar and is_user_file(_frame(1).f_code.co_filename) else np.ndarray
+        )
 
     @property
     def name(self) -> str | None:
