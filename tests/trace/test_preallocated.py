@@ -351,3 +351,28 @@ def test_casts_are_numpys() -> None:
     np.testing.assert_array_equal(gt.jit(rounded)(X), [0, 1, 2, 3])
     with pytest.raises(errors.InPlaceError, match="cannot cast"):
         gt.jit(added)(X)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y = np.atleast_2d(np.zeros((2, 1))); y.shape = 2, 1; y[0, 0] = x[0]",
+        "y = np.zeros(6); w = y[1:]; y.shape = (2, 3); y[0] = x[:3]; w[0] = 9.0; y = y * w[0]",
+        "y = np.zeros(6); y.shape = -1, 3; y[0] = x[:3]; y.shape = (3, 2)",
+    ],
+)
+def test_a_shape_is_assigned(text):
+    names = {"np": np, "__name__": "program"}
+    exec("def f(x):\n    " + text.replace("; ", "\n    ") + "\n    return y", names)
+    x = np.arange(1.0, 7.0)
+    np.testing.assert_array_equal(gt.jit(names["f"])(x), names["f"](x))
+
+
+def test_a_shape_that_does_not_fit_is_refused_as_by_numpy():
+    def misfit(x):
+        y = np.zeros((2, 3))
+        y.shape = 5, 3
+        return y * x
+
+    with pytest.raises(ValueError, match="cannot reshape"):
+        gt.jit(misfit)(1.0)

@@ -552,3 +552,39 @@ def test_zero_dimensional_arrays_pick_copies():
     m = np.zeros((3, 3))
     for k in (1, np.array(1)):
         np.testing.assert_array_equal(gt.jit(f)(m, k), f(m, k))
+
+
+STRIDED = {
+    "windows": lambda x: np.lib.stride_tricks.as_strided(x, (5, 2), (8, 8)),
+    "windows of a part": lambda x: np.lib.stride_tricks.as_strided(x[1:], (2, 2), (8, 8)),
+    "backward": lambda x: np.lib.stride_tricks.as_strided(x[::-1], (3,), (-16,)),
+    "patches": lambda x: np.lib.stride_tricks.as_strided(
+        x.reshape(2, 3), (2, 2, 1, 2), x.reshape(2, 3).strides * 2
+    ),
+    "by columns": lambda x: np.lib.stride_tricks.as_strided(x.reshape(2, 3).T, (6,), (8,)),
+}
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_strides_of_memory(name):
+    x, call = np.arange(1.0, 7.0), STRIDED[name]
+    for jit in (False, True):
+        with gt.config.override(jit=jit):
+            np.testing.assert_array_equal(gt.jit(call)(x), call(x))
+            slope = gt.grad(lambda x: np.sum(call(x) ** 2))(x)
+    np.testing.assert_allclose(slope, gradient_by_differences(lambda x: np.sum(call(x) ** 2), x), rtol=1e-6)
+
+
+def test_strides_beyond_the_memory_are_refused():
+    with pytest.raises(ValueError, match="beyond the memory"):
+        gt.jit(lambda x: np.lib.stride_tricks.as_strided(x, (7,), (8,)))(np.arange(6.0))
+
+
+def test_writes_by_strides_are_seen():
+    def every_second(x):
+        y = np.exp(x)
+        np.lib.stride_tricks.as_strided(y, (3,), (16,))[...] = 1.0
+        return y
+
+    x = np.arange(6.0)
+    np.testing.assert_allclose(gt.jit(every_second)(x), every_second(x))

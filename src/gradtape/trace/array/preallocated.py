@@ -20,7 +20,7 @@ from gradtape.errors import InPlaceError
 from gradtape.habits import ARRAY as ARRAY_HABITS
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
-from gradtape.ir.types import aval
+from gradtape.ir.types import Shape, aval
 from gradtape.kinds.operands import COMPACT, HELD
 from gradtape.kinds.registry import out_place
 from gradtape.ops.core.join import full
@@ -263,6 +263,23 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
                     return
             become_traced(self)
         self[key] = new
+
+    @property
+    def shape(self) -> Shape:
+        """The extents. Others can be set, as those of any ndarray."""
+        return self._current.aval.shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        seen = ndarray_or_none(self)
+        if seen is None:
+            self.shape = shape
+            return
+        memory: Any = self._base
+        view = seen.view()
+        view.shape = shape
+        made = preallocated(view, memory, lambda parent: parent.reshape(view.shape))
+        self._base, self._current, self._derived = made._base, made._current, made._derived
 
     flat = Methods.flat
 

@@ -23,8 +23,23 @@ from gradtape.kinds.registry import FUNCTIONS
 from gradtape.ops.numpy.arrays.edit import trimmed
 from gradtape.ops.numpy.arrays.shape import complete_shape
 from gradtape.trace.array.handle import Handle, unwrap
-from gradtape.trace.array.layout import fortran, layout_of_result, memory_order, reshaped_view, shadow_of
-from gradtape.trace.array.views import ImaginaryPart, ReadOnly, RealPart, Rearranged, Selected, Uncertain
+from gradtape.trace.array.layout import (
+    Strides,
+    fortran,
+    layout_of_result,
+    memory_order,
+    reshaped_view,
+    shadow_of,
+)
+from gradtape.trace.array.views import (
+    ImaginaryPart,
+    ReadOnly,
+    RealPart,
+    Rearranged,
+    Selected,
+    Strided,
+    Uncertain,
+)
 from gradtape.trace.dispatch.dispatch import call_function, public_name
 from gradtape.trace.dispatch.op_cache import cached_call, not_set, reshape_template
 from gradtape.trace.lazy.call_observer import prediction
@@ -347,6 +362,47 @@ def _einsum(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
         return result
 
     return source.rearranged(kind(select, lambda array: np.einsum(subscripts, array)), contiguous=False)
+
+
+def strided(source: Any, shape: Any, strides: Any, writeable: bool) -> Any:
+    """Return ``np.lib.stride_tricks.as_strided(source, shape, strides)``, a view of the memory that the source is a part of."""
+    root, chain = source, []
+    while isinstance(root._base, Handle):
+        chain.append(root._view)
+        root = root._base
+    seen, whole = shadow_of(source), shadow_of(root)
+    if seen is None or whole is None or type(root._contiguous) is Strides or Strided in map(type, chain):
+        raise UnsupportedFunctionError(
+            "as_strided of an array whose memory is not known",
+            where=here.site,
+            why="it has gaps, or an earlier function has laid it out",
+            remedy="take a copy first: x = x.copy()",
+        )
+    places = np.arange(root.size).reshape(root.shape)
+    order = sorted(range(root.ndim), key=lambda axis: -whole.strides[axis])
+    memory = places.transpose(order).reshape(-1)
+    own: Any = np.arange(root.size).reshape([root.shape[axis] for axis in order]).transpose(np.argsort(order))
+    for view in chain[::-1]:
+        own = view.see(own)
+    size = source.dtype.itemsize
+    extents = own.shape if shape is None else as_shape(shape)
+    steps = seen.strides if strides is None else tuple(strides)
+    first = int(own.flat[0]) if own.size else 0
+    index = np.full(extents, first)
+    for axis, (extent, step) in enumerate(zip(extents, steps, strict=True)):
+        if step % size:
+            raise ValueError(f"the strides {steps} are not multiples of the {size} bytes of an element")
+        index += np.arange(extent).reshape([-1 if k == axis else 1 for k in range(len(extents))]) * (
+            step // size
+        )
+    if index.size and not 0 <= index.min() <= index.max() < memory.size:
+        raise ValueError(
+            f"as_strided with shape {extents} and strides {steps} reads beyond the memory of the array"
+        )
+    view = Strided(memory[index], writeable)
+    made = type(root)(view.read(root.value), root, view)
+    made._contiguous = False
+    return made
 
 
 def _trimmed(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:

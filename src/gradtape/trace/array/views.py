@@ -15,7 +15,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
-from gradtape.ops.core.indexing import Advanced, Basic, put_row, slice_row_view
+from gradtape.ops.core.indexing import Advanced, Basic, getitem, put_row, slice_row_view
 from gradtape.ops.core.shape import reshape
 from gradtape.transforms.linear import pull_linear
 
@@ -154,6 +154,31 @@ class Uncertain:
         )
 
 
+@dataclass(slots=True, eq=False)
+class Strided:
+    """Elements of the memory of the base by strides, of which some may be the same element: ``as_strided``."""
+
+    positions: NDArray
+    """The position of each element in the flattened base."""
+
+    writeable: bool
+
+    def read(self, base: Value) -> Value:
+        return getitem(reshape(base, (base.size,)), self.positions)
+
+    def write(self, base: Value, v: Value) -> Value:
+        if not self.writeable:
+            raise InPlaceError(
+                "assignment destination is read-only", where=here.site, remedy="pass writeable=True"
+            )
+        places = constant(self.positions.reshape(-1))
+        return reshape(put_row(reshape(base, (base.size,)), reshape(v, (v.size,)), places), base.shape)
+
+    def see(self, array: NDArray) -> NDArray:
+        """Return an array of the layout of a copy: views of views by strides are not views of the memory."""
+        return np.empty(self.positions.shape, array.dtype)
+
+
 class Stale:
     """Stands in the place of the base of an array that may have been changed by a write."""
 
@@ -203,7 +228,7 @@ class ImaginaryPart:
         return from_parts(real(base), v)
 
 
-View = Part | Picked | Rearranged | Selected | ReadOnly | Uncertain | RealPart | ImaginaryPart
+View = Strided | Part | Picked | Rearranged | Selected | ReadOnly | Uncertain | RealPart | ImaginaryPart
 
 
 def stays_contiguous(index: Basic, base: tuple[int, ...]) -> bool:

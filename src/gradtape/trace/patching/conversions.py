@@ -26,6 +26,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.array.masked import without_selections
 from gradtape.trace.array.preallocated import Preallocated
+from gradtape.trace.array.view_functions import strided
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.jit.outcomes import is_handled
 from gradtape.trace.patching import recorders
@@ -511,7 +512,20 @@ def _refuse_matrix(plain: Function) -> Function:
     return new
 
 
+def _as_strided(plain: Function) -> Function:
+    """Return the handler of ``np.lib.stride_tricks.as_strided``, which asks arrays for their memory."""
+
+    def call(x: Any, shape: Any = None, strides: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, Array):
+            return plain(x, shape, strides, *args, **kwargs)
+        here.site = user_site(via="as_strided")
+        return strided(x, shape, strides, bool(args[1] if len(args) > 1 else kwargs.get("writeable", True)))
+
+    return call
+
+
 def _hook_classes() -> None:
+    hook_function(np.lib.stride_tricks.as_strided, _as_strided)  # type: ignore[arg-type]
     joining: Any = type(np.r_).__mro__[1]
     mapping: Any = np.vectorize
     hook_function(np.matrix.__new__, _refuse_matrix)  # type: ignore[arg-type]
