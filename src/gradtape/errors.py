@@ -46,6 +46,7 @@ import functools
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
@@ -57,6 +58,10 @@ LIBRARIES: Final = frozenset(
 INSTALLED: Final = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 STANDARD: Final = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 """The folder of Python's library."""
+
+
+RAISED: Final[list[Callable[[Exception], None]]] = []
+"""Called with each error of gradtape when it is made."""
 
 
 class GradtapeError(Exception):
@@ -76,6 +81,8 @@ class GradtapeError(Exception):
 
     def __init__(self, what: str, *, where: Any = None, why: str = "", remedy: str = "") -> None:
         self.what, self.where, self.why, self.remedy = what, where, why, remedy
+        for see in RAISED:
+            see(self)
         super().__init__(_page(type(self), what, where, why, remedy))
 
     def __reduce__(self) -> tuple[Any, ...]:

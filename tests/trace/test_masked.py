@@ -374,3 +374,24 @@ def test_traced_masks_have_the_extents_of_what_they_select_from(size):
     with pytest.raises(IndexError, match="along axis 0"):
         gt.jit(lambda x, mask: np.sum(x[mask]))(np.ones(4), np.ones(size, bool))
     assert gt.jit(rows)(np.ones((2, 4, 3)), np.array([True, False, True, False])) == 12.0
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda t: gt.grad(lambda t: np.sum(t**3))(t),
+        lambda t: gt.jit(gt.grad(lambda t: np.sum(t**3)))(t),
+        lambda t: gt.vjp(lambda t: np.sum(t**3), t)[1](1.0)[0],
+        lambda t: gt.vmap(lambda one: 3 * one**2)(t),
+        lambda t: gt.jit(lambda t: 3 * t**2)(t),
+        lambda t: gt.jvp(lambda t: t**3, (t,), (np.ones(len(t)),))[1],
+        lambda t: gt.scan(lambda c, one: (c, 3 * one**2), 0.0, t)[1],
+        lambda t: gt.custom_gradient(lambda t: (t**3, lambda g: g * 7.0))(t) * 0.0 + 3 * t**2,
+    ],
+    ids=["grad", "jit of grad", "vjp", "vmap", "jit", "jvp", "scan", "custom_gradient"],
+)
+def test_selections_are_arguments_of_transforms(transform: Any) -> None:
+    times = np.array([1.0, 2.0, 3.0, 4.0])
+    chosen = gt.jit(lambda t, event: transform(t[event > 0]))
+    for event in (np.array([1, 0, 1, 1]), np.array([0, 1, 0, 0])):
+        np.testing.assert_allclose(chosen(times, event), 3 * times[event > 0] ** 2)

@@ -24,6 +24,9 @@ COMPACT: dict[type, Callable[[Any], Value]] = {}
 HELD: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
 """By the ids of ndarrays: the objects that hold them and have a value for their content, `value`, which is the same at each read."""
 
+NUMBER_LIKE: dict[type, Callable[[Any], Any]] = {}
+"""Types that stand for a number, with what returns it."""
+
 
 def as_value(operand: Any, argument: str = "operand") -> Value:
     """Return an operand as a value: numbers become literals, arrays are copied (a value never changes).
@@ -62,6 +65,8 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
         return as_value(items_of(operand), argument)
     if type(operand) in COMPACT:
         return COMPACT[type(operand)](operand)
+    if type(operand) in NUMBER_LIKE:
+        return as_value(NUMBER_LIKE[type(operand)](operand), argument)
     if isinstance(operand, int | float | complex):
         return as_value(
             np.asarray(operand), argument

@@ -257,12 +257,8 @@ def test_bounds_in_c(tmp_path: Path) -> None:
             (gt.spec(n),),
             "some numbers of its program are no formulas",
         ),
-        (lambda x: x * np.hanning(len(x)), (gt.spec(n),), "the program of n = "),
-        (
-            lambda x: x * repr(len(x)).count("7"),
-            (gt.spec(n),),
-            "is not that of n = |some numbers of its program",
-        ),
+        (lambda x: x * np.hanning(len(x)), (gt.spec(n),), "Python needs"),
+        (lambda x: x * repr(len(x)).count("7"), (gt.spec(n),), "Python needs the text of a length"),
         (
             lambda x: np.sum(x) * (1 + len(x) // HALF_FAR),
             (gt.spec(n),),
@@ -271,9 +267,9 @@ def test_bounds_in_c(tmp_path: Path) -> None:
         (
             lambda x: gt.fori_loop(0, len(x).bit_length(), lambda i, c: c * c, np.sum(x)),
             (gt.spec(n),),
-            "some numbers of",
+            "Python needs the attribute 'bit_length' of a length",
         ),
-        (unrolled_by_bits, (gt.spec(n),), "longer ones may differ again"),
+        (unrolled_by_bits, (gt.spec(n),), "Python needs the attribute 'bit_length' of a length"),
         (lambda x: np.squeeze(x) * 2, (gt.spec((n, 3)),), "returns other shapes for n = 1"),
         (lambda x, y: x + y, (gt.spec(n), gt.spec(m)), "has no result for n = "),
         (lambda x, y: x + y, (gt.spec(n), gt.spec(gt.Dim("n", min=2))), "the length n is both"),

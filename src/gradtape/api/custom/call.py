@@ -23,6 +23,7 @@ from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices, densified
+from gradtape.trace.array.masked import without_selections
 from gradtape.trace.jit.leaf_kinds import is_array, is_handle
 from gradtape.trace.source.contexts import inside
 from gradtape.trace.variables.snapshot import VariableSnapshot
@@ -59,6 +60,7 @@ class Operands(Leaves):
     __slots__ = ("args", "snapshot", "starts", "tag", "values")
 
     def __init__(self, args: tuple[Any, ...], *, variables: bool = True) -> None:
+        args = without_selections(args)
         self.args = args
         super().__init__(*flatten_with_none(args), is_handle if variables else is_array)
         self.values = tuple(traceable(leaf.value) for leaf in self.traced())

@@ -30,6 +30,7 @@ from gradtape.ir.types import Shape
 from gradtape.kinds.control import followed
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.masked import without_selections
 from gradtape.trace.patching.bytecode import local_names
 from gradtape.trace.source.contexts import in_rule
 from gradtape.trace.source.sites import user_site
@@ -291,6 +292,7 @@ def grad_pass_through(function: Callable[Q, V]) -> Wrapper[Q, V]:
 
     def with_identity(*args: Any, **kwargs: Any) -> Any:
         """Call the function, and hand the upstream gradients on to those arguments that have the shapes of the results."""
+        args = without_selections(args)
         leaves, _ = flatten_with_none(args)
         shapes = [leaf.shape if isinstance(leaf, Handle) else None for leaf in leaves]
         numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]

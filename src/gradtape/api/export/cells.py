@@ -9,8 +9,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from gradtape.api.export.fits import Point, samples_needed
+from gradtape.api.export.proofs import unproved
 from gradtape.errors import ArgumentError, GradtapeError, ShapeError
 from gradtape.records import record
+from gradtape.trace.array.lengths import Question, Questions
 from gradtape.trace.jit.dims import Dim
 from gradtape.trace.patching.bytecode import LARGEST_NUMBER
 from gradtape.trace.source.sites import user_site
@@ -58,6 +60,8 @@ class Sample:
         Why there is none: NumPy has no maximum of no numbers.
     made : int
         Elements of the largest array that NumPy made while the function was traced.
+    questions : Questions or None
+        What Python asked of the lengths.
     """
 
     form: Hashable
@@ -65,6 +69,7 @@ class Sample:
     content: Any = None
     failure: Exception | None = None
     made: int = 0
+    questions: Questions | None = None
 
 
 @record
@@ -191,6 +196,7 @@ class Partition(Generic[T]):
         if len(self.cells) >= MOST_CELLS:
             raise self._refusal(f"there are more than {MOST_CELLS} programs of different lengths")
         cell = self._cell(ranges)
+        self._check_questions(cell)
         fitted = None if cell.samples[0].failure is not None else self._fit(cell)
         if fitted is not None or cell.samples[0].failure is not None:
             self.cells.append((cell, fitted))
@@ -202,6 +208,34 @@ class Partition(Generic[T]):
         start = low + 1 if start is None else start
         for part in ((low, start - 1), (start, high)):
             self._finish((*ranges[:k], part, *ranges[k + 1 :]), peeled + 1)
+
+    def _check_questions(self, cell: Cell) -> None:
+        """Raise an error where Python asked something of the lengths that may have another answer for some lengths of a box."""
+        found = [sample.questions for sample in cell.samples if sample.questions is not None]
+        if len(found) < len(cell.samples):
+            return
+        question = unproved([cell.ranges[k] for k in cell.free], cell.free_points(), found)
+        if question is not None:
+            raise self._unproved(question)
+
+    def check_numbers(self, found: Sequence[Questions]) -> None:
+        """Raise an error where Python needed a number that differs between long lengths."""
+        for asked in zip(*[one.asked for one in (found[0], found[-1])], strict=False):
+            first, last = asked
+            if first.form() != last.form():
+                return
+            if first.relation == "number" and first.answer != last.answer:
+                raise self._unproved(first)
+
+    def _unproved(self, question: Question) -> ArgumentError:
+        names = ", ".join([dim.name for dim in self.dims])
+        return ArgumentError(
+            f"export: {self.name} cannot be exported for all lengths {names}: Python {question.text}",
+            where=question.site,
+            why="the exported program has the result for the lengths that were tried, and it is not proved that all others have the same",
+            remedy="compare lengths with numbers (len(x) > 100), write loops over elements as gt.scan, use n // 2 in place of "
+            "int(n / 2), pass the result as an argument, or export one file for each length",
+        )
 
     def _divisor(self, cell: Cell) -> tuple[int, int] | None:
         """Return the dimension and the least length beside a number in the code from which on formulas fit; None if there is none."""
@@ -401,5 +435,5 @@ def attempted(trace: Callable[[], Sample]) -> Sample:
         return trace()
     except MemoryError:
         raise
-    except (GradtapeError, ValueError, IndexError, ZeroDivisionError, FloatingPointError) as error:
+    except (GradtapeError, ValueError, IndexError, ArithmeticError) as error:
         return Sample(("failure", type(error).__name__), failure=error)

@@ -12,11 +12,13 @@ from gradtape.api.export.cells import Cell, Partition, Sample, attempted
 from gradtape.api.export.closed import Traceable, TracedCall, closed_graph, parameter_places, trace_call
 from gradtape.api.export.fits import Fitter, Formula, Language, Point
 from gradtape.api.export.labels import result_places
+from gradtape.api.export.proofs import turning_points
 from gradtape.api.export.specs import Spec, dims_of, with_lengths
 from gradtape.api.export.tables import Table, tables_of
 from gradtape.api.export.texts import Parsed, filled, parsed
 from gradtape.api.export.texts import with_lengths as passing_lengths
 from gradtape.errors import ArgumentError, GradtapeError
+from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.varying import varying_lengths
@@ -34,9 +36,11 @@ from gradtape.lower.c.module import (
 from gradtape.lower.numba.module import DECORATOR, EntryPoint, NumbaModule, module_text
 from gradtape.passes.rewrite import rewrite, with_outputs
 from gradtape.records import record
+from gradtape.trace.array.lengths import Questions, asking_lengths, length_of
 from gradtape.trace.jit.dims import Dim
 from gradtape.trace.jit.signature import CallArguments
 from gradtape.trace.patching.bytecode import numbers_of
+from gradtape.trace.patching.functions import replaced_len
 from gradtape.trace.source.sites import user_site
 
 CELL: Final = "CELL_OF_LENGTHS"
@@ -61,17 +65,30 @@ class VaryingCall:
         self.specs = specs
         self.dims, self._shapes = dims_of(specs)
         self._kinds: dict[int, str] = {}
+        self.questions = Questions()
 
     @property
     def name(self) -> str:
         name: str = self.function.site.name
         return name
 
-    def at(self, point: Point) -> TracedCall:
-        """Trace the function for lengths."""
+    def at(self, point: Point, *, plain: bool = False) -> TracedCall:
+        """Trace the function for lengths; unless `plain`, they record what Python asks of them."""
         lengths = dict(zip([dim.name for dim in self.dims], point, strict=True))
         with varying_lengths(), np.errstate(all="ignore"):
-            return trace_call(self.function, with_lengths(self.specs, lengths), {})
+            if plain:
+                return trace_call(self.function, with_lengths(self.specs, lengths), {})
+            with asking_lengths() as self.questions, replaced_len(length_of):
+                traced = trace_call(self.function, with_lengths(self.specs, lengths), {})
+        if traced.specialisation.is_translated:
+            raise ArgumentError(
+                f"export: {self.name} cannot be exported for lengths that vary: {traced.function.site.name} has a loop that is "
+                "compiled from its code",
+                where=user_site(),
+                why="what such code asks of lengths is not recorded",
+                remedy="write the loop as gt.scan or gt.fori_loop, or export one file for each length",
+            )
+        return traced
 
     def graph(self, traced: TracedCall) -> Graph:
         """Return the graph of a trace, which computes arrays that would be spelled out for one length."""
@@ -127,6 +144,8 @@ class VaryingCall:
             traced = self.at(point)
             made = sample(traced)
             arrays = [*traced.hidden, *[value.data for value in traced.specialisation.graph.constants()]]
+            made.questions = self.questions
+            made.form = (made.form, self.questions.form())
             made.made = max([array.size for array in arrays if array is not None], default=0)
             return made
 
@@ -134,8 +153,44 @@ class VaryingCall:
             return attempted(lambda: traced_sample(point))
 
         partition = Partition(self.name, self.dims, self._shapes, critical, at, fit)
-        self._look_at_arrays(partition.long_points())
+        points = partition.long_points()
+        partition.critical |= self._turning_points(partition, points)
+        self._look_at_arrays(points)
+        self._check_types(partition.base)
         return partition.divided()
+
+    def _turning_points(self, partition: Partition[Any], points: Sequence[Point]) -> set[int]:
+        """Return lengths with which the function compares others, as far as long lengths show them.
+
+        Raises
+        ------
+        ArgumentError
+            Where Python needs the number of a length that differs from point to point, as loops over elements do.
+        """
+        found: list[Questions] = []
+        for point in points:
+            try:
+                self.at(point)
+            except (GradtapeError, ValueError, IndexError, ArithmeticError):
+                break  # a message about these lengths comes later
+            finally:
+                found.append(self.questions)
+                partition.check_numbers(found)
+        return turning_points(points, found) if len(found) == len(points) else set()
+
+    def _check_types(self, point: Point) -> None:
+        """Raise an error where lengths that are no integers of Python's make another program than integers do."""
+        try:
+            asked, plain = (fingerprint(closed_graph(self.at(point, plain=one))) for one in (False, True))
+        except (GradtapeError, ValueError, IndexError, ArithmeticError):
+            return  # a message about these lengths comes later
+        if asked != plain:
+            raise ArgumentError(
+                f"export: {self.name} cannot be exported for all lengths: it takes another way for lengths that are no Python integers",
+                where=user_site(),
+                why="lengths record what is asked of them, and the code looks at their type",
+                remedy="use isinstance(n, int) in place of type(n) is int, or export one file for each length",
+            )
 
 
 def _arrays(graph: Graph) -> list[Value]:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from gradtape.errors import DtypeError, kind_of
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.masked import Selection, without_selections
 from gradtape.trace.source.sites import user_site
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ def described(x: Any) -> str:
 
 def as_handle(x: Any, caller: str) -> Handle:
     """Return an argument that must be an array of a recording."""
+    x = without_selections(x) if type(x) is Selection else x
     if isinstance(x, Handle):
         return x
     raise DtypeError(

@@ -26,6 +26,7 @@ from gradtape.trace.array import concretize
 from gradtape.trace.array.attributes import Attributes
 from gradtape.trace.array.handle import Handle, fresh_value, run_checks, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, layout_of_operand, layout_of_result, with_layout_of
+from gradtape.trace.array.lengths import answered, counted, plain
 from gradtape.trace.array.masked import Selection, is_traced_mask, without_selections, write_selection
 from gradtape.trace.array.methods import Methods
 from gradtape.trace.array.operators import Operators
@@ -59,6 +60,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.patching.asarray import capture_element
+from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import is_user_file, user_site
 from gradtape.trace.translation.trace_budget import watch_store
@@ -170,7 +172,10 @@ class Array(Operators, Methods, Attributes, Handle):
     @property
     def shape(self) -> Shape:
         """The extents. Others can be set, where NumPy need not move elements for it."""
-        return self._current.aval.shape
+        shape = self._current.aval.shape
+        if ASKING.questions is not None and (questions := ASKING.by_user(_frame(1))) is not None:
+            return questions.extents(shape)  # type: ignore[no-any-return] # lengths stand for integers
+        return shape
 
     @shape.setter
     def shape(self, shape: Any) -> None:
@@ -182,11 +187,15 @@ class Array(Operators, Methods, Attributes, Handle):
     def __len__(self) -> int:
         if not self.ndim:
             raise TypeError("len() of unsized object")
+        if ASKING.questions is not None:
+            counted(self.shape[0])
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Array]:
         if not self.ndim:
             raise TypeError("iteration over a 0-d array")
+        if ASKING.questions is not None:
+            counted(self.shape[0])
         return (self[k] for k in range(self.shape[0]))
 
     def __repr__(self) -> str:
@@ -325,6 +334,8 @@ class Array(Operators, Methods, Attributes, Handle):
         """Apply a NumPy function: a predicted call, a known rule, a view, or the general case, in this order."""
         if len(types) > 1 and Selection in types:
             return NotImplemented
+        if ASKING.questions is not None and (questions := ASKING.by_user(_frame(1))) is not None:
+            return answered(questions, self.__array_function__, function, types, plain(args), plain(kwargs))
         if function in MAY_FAIL and is_handled(_frame(1)):
             return call_now(self, function, types, args, kwargs)
         observer = prediction.observer
@@ -361,6 +372,8 @@ class Array(Operators, Methods, Attributes, Handle):
             and (made := observer.observe(Array.__getitem__, (self, key), _frame(1))) is not None
         ):
             return made  # type: ignore[no-any-return] # what the observed call returns
+        if ASKING.questions is not None and (questions := ASKING.by_user(_frame(1))) is not None:
+            return answered(questions, self.__getitem__, plain(key))  # type: ignore[no-any-return] # an Array
         here.site = user_site()
         value = self.value
         known = index_template(value.aval, key)

@@ -16,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.ops.core.elementwise.cast import convert_number, identity
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import expand
@@ -261,3 +261,6 @@ def _original(value: Value) -> Value:
     while value.node is not None and value.node.op is identity:
         value = value.node.inputs[0]
     return value
+
+
+COMPACT[Selection] = lambda selection: selection.elements().value

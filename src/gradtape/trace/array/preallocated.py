@@ -29,10 +29,12 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.attributes import array_namespace
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
+from gradtape.trace.array.lengths import counted
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.array.methods import Methods
 from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
 from gradtape.trace.patching.classes import set_class
+from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import is_followed_frame, is_user_file, user_site
 from gradtape.trees import map_nested
@@ -314,11 +316,15 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         return call
 
     def __len__(self) -> int:
+        if ASKING.questions is not None:
+            counted(len(self._base.numbers))
         return len(self._base.numbers)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
             raise TypeError("iteration over a 0-d array")
+        if ASKING.questions is not None:
+            counted(self.shape[0])
         return (self[k] for k in range(self.shape[0]))
 
     def __contains__(self, item: Any) -> bool:

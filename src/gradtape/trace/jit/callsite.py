@@ -868,7 +868,9 @@ def _outlives(name: str) -> ConcretizationError:
 
 def _is_traced(leaves: list[Any]) -> bool:
     """Return whether one of the leaves belongs to a running trace."""
-    return any(is_array(leaf) and trace_of(leaf.value) is not None for leaf in leaves)
+    return any(
+        type(leaf) is Selection or (is_array(leaf) and trace_of(leaf.value) is not None) for leaf in leaves
+    )
 
 
 def _is_followed(leaves: list[Any]) -> bool:

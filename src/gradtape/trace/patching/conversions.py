@@ -24,6 +24,7 @@ from gradtape.kinds.registry import FUNCTIONS, UFUNCS
 from gradtape.trace.array.array import Array, wrap
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import ArrayIterator
+from gradtape.trace.array.lengths import Length, has_lengths, of_lengths
 from gradtape.trace.array.masked import without_selections
 from gradtape.trace.array.preallocated import Preallocated
 from gradtape.trace.array.view_functions import strided
@@ -35,6 +36,7 @@ from gradtape.trace.patching.creation import HOOKED
 from gradtape.trace.patching.functions import hook_function
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.patching.interpose import When, dispatcher_of, interpose, set_traced_types
+from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.sites import is_followed_file, is_user_file, user_site
 from gradtape.trace.variables.variable import Variable
 
@@ -388,6 +390,7 @@ _functions: Final[dict[Any, Function]] = {
     **{kind: _scalar(kind) for kind in SCALARS},
     **{vars(np.ndarray)[name]: _method(name) for name in METHODS},
 }
+_FUNCTIONS_OF_LENGTHS: Final = frozenset({np.arange, *[f for f in vars(math).values() if callable(f)]})
 _UFUNC_METHODS: Final = frozenset(
     vars(np.ufunc)[name] for name in ("reduce", "accumulate", "reduceat", "outer", "at")
 )
@@ -395,6 +398,8 @@ _UFUNC_METHODS: Final = frozenset(
 
 def _hook(called: Any, /, *args: Any, **kwargs: Any) -> Any:
     kind = type(called)
+    if ASKING.questions is not None and called in _FUNCTIONS_OF_LENGTHS and has_lengths([args, kwargs]):
+        return of_lengths(called, args, kwargs)
     if kind is np.ufunc or called in _UFUNC_METHODS:
         return _of_ufunc(called, args, kwargs)
     if kind is _dispatched:
@@ -403,7 +408,7 @@ def _hook(called: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _interpose() -> None:
-    set_traced_types(Array, Variable, Preallocated)
+    set_traced_types(Array, Variable, Preallocated, Length)
     functions = {
         function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
     }

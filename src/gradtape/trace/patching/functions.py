@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -122,6 +123,21 @@ def _answer(function: FunctionType, code: CodeType, handler: Callable[..., Any])
             function.__code__ = changed
 
     return answer
+
+
+@contextmanager
+def replaced_len(handler: Callable[[Any], Any]) -> Iterator[None]:
+    """Let a function answer `len` in this block, on all threads.
+
+    This is the one name that is replaced: Python's specialised instruction for `len` compares the object and calls no pointer of its, and
+    makes an integer of its own of what ``__len__`` returns.
+    """
+    own = builtins.len
+    try:
+        builtins.len = handler
+        yield
+    finally:
+        builtins.len = own
 
 
 def forwarding_code(code: CodeType, answer: Function) -> CodeType:

@@ -8,6 +8,7 @@
 @followed0 = external global i8
 @followed1 = external global i8
 @followed2 = external global i8
+@followed3 = external global i8
 @declined = external global i8
 declare ptr @PyDict_GetItem(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
@@ -26,9 +27,11 @@ start:
   %a = icmp eq ptr %type, @followed0
   %b = icmp eq ptr %type, @followed1
   %c = icmp eq ptr %type, @followed2
+  %d = icmp eq ptr %type, @followed3
   %ab = or i1 %a, %b
-  %abc = or i1 %ab, %c
-  br i1 %abc, label %yes, label %other
+  %cd = or i1 %c, %d
+  %any = or i1 %ab, %cd
+  br i1 %any, label %yes, label %other
 other:
   %inside = call i1 @holds(ptr %object, i64 %depth)
   ret i1 %inside

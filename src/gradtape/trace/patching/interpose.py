@@ -235,7 +235,7 @@ _traced_types: Final[list[type]] = []
 
 
 def set_traced_types(*types: type) -> None:
-    """Set the types of traced arrays, at most three."""
+    """Set the types of traced arrays and lengths, at most four."""
     _traced_types[:] = types
 
 
@@ -304,7 +304,9 @@ def install() -> None:
     if not _by_type():  # not called where it is not there, but bound
         imports["_PyObject_MakeTpCall"] = python_function("PyObject_Vectorcall")
     things = {"hooks": _hooks, "list": list, "tuple": tuple, "declined": NotImplemented, "array": np.ndarray}
-    things |= {f"followed{k}": kind for k, kind in enumerate([*_traced_types, object, object, object][:3])}
+    things |= {
+        f"followed{k}": kind for k, kind in enumerate([*_traced_types, object, object, object, object][:4])
+    }
     imports.update((name, id(thing)) for name, thing in things.items())
     imports["recording"] = COUNT
     exports = ["by_type", *[f"{what}{k}" for k in range(len(owners)) for what in ("thunk", "owner")]]
