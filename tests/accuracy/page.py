@@ -39,6 +39,15 @@ REASONS: dict[str, str] = {
     "scipy.special.erf": ROUNDED,
     "scipy.special.erfc": ROUNDED,
     "scipy.special.ndtr": ROUNDED,
+    "scipy.special.erfcx": SCIPYS,
+    "scipy.special.erfi": SCIPYS,
+    "scipy.special.log_ndtr": SCIPYS,
+    "scipy.special.gammaln": SCIPYS,
+    "scipy.special.rgamma": SCIPYS,
+    "scipy.special.j0": SCIPYS,
+    "scipy.special.j1": SCIPYS,
+    "scipy.special.i0": SCIPYS,
+    "scipy.special.i1": SCIPYS,
 }
 """Why errors of functions are larger than `BOUND`."""
 BOUND = 10.0
