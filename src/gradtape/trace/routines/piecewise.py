@@ -18,7 +18,7 @@ from gradtape.trace.routines.registry import known_numbers, lookup, stands_for
 def interval_of(x: Any, points: Any) -> Any:
     """Return the number of the interval of each point; the first or last one for points outside."""
     falls = x[-1] < x[0]
-    if isinstance(falls, np.bool_):
+    if type(falls) is np.bool_:  # isinstance holds of traced numbers, too
         x, points = (-x, -points) if falls else (x, points)
     else:  # no branch: in the body of a loop it has no truth
         sign = np.where(falls, -1.0, 1.0)
