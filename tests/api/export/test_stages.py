@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.errors import ArgumentError, DtypeError, LoweringError, StructureError
+from gradtape.errors import ArgumentError, CompileWarning, DtypeError, LoweringError, StructureError
 
 
 def energy(params: Any, x: Any) -> Any:
@@ -114,7 +114,7 @@ def test_tapes_cannot_look_into_compiled_code() -> None:
 def test_what_cannot_be_compiled() -> None:
     with pytest.raises(ArgumentError, match="draws random numbers"):
         gt.jit(lambda x: x + np.random.normal()).lower(gt.spec(3))
-    with pytest.raises(LoweringError, match="float16"):
+    with pytest.warns(CompileWarning, match="interpreter"), pytest.raises(LoweringError, match="float16"):
         gt.jit(lambda x: x + x).lower(gt.spec(3, "f2")).compile()
 
 
