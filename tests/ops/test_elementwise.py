@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import fractions
 import importlib.util
 import operator
 import re
@@ -13,6 +15,7 @@ import pytest
 import scipy.special
 from scipy.special import cython_special
 
+import gradtape as gt
 from gradtape.errors import DtypeError, LoweringError, NotDifferentiableError
 from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Value, constant
@@ -359,3 +362,20 @@ def test_the_table_of_kinks_is_up_to_date() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (DOCS / "reference" / "kinks.md").read_text() == module.page(), "run docs/make_kinks.py"
+
+
+@pytest.mark.parametrize(
+    "operate", [lambda x, f: f * x, lambda x, f: x / f, lambda x, f: f - x, lambda x, f: x**f]
+)
+def test_fractions_are_floats_beside_arrays(operate: Any) -> None:
+    third = fractions.Fraction(1, 3)
+    for x in (np.array([1.0, 2.0]), 2.0):
+        np.testing.assert_allclose(gt.jit(lambda x: operate(x, third))(x), operate(x, 1 / 3))
+        jacobian = gt.jacobian(lambda x: operate(x, third))(x)
+        np.testing.assert_allclose(jacobian, gt.jacobian(lambda x: operate(x, 1 / 3))(x))
+
+
+@pytest.mark.parametrize("operate", [lambda x, d: d * x, lambda x, d: x + d])
+def test_decimals_say_what_to_write(operate: Any) -> None:
+    with pytest.raises(DtypeError, match=r"float\(d\)"):
+        gt.jit(lambda x: operate(x, decimal.Decimal("0.5")))(np.ones(2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from numbers import Rational
 from typing import Any, Final
 
 import numpy as np
@@ -56,6 +57,15 @@ def _sequence(other: Any) -> Any:
         return items_of(other)
     if is_table(other) and (values := values_of(other)) is not None:
         return values
+    if isinstance(other, Rational):  # fractions.Fraction, which NumPy's numbers take as a float
+        return float(other)
+    if type(other).__name__ == "Decimal":
+        raise DtypeError(
+            "a Decimal is an operand of an array",
+            where=user_site(3),
+            why="Python does not mix decimal numbers with floats, and NumPy does not either",
+            remedy="write float(d)",
+        )
     library = library_of(other)
     if library and library != "scipy":
         here.site = user_site(3)
