@@ -128,7 +128,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "brentq": (lambda x: optimize.brentq(lambda r: np.sum(_checked(r * x)) - 3, 0.1, 10), ValueError, "negative v"),
     "minimize": (
-        lambda x: optimize.minimize(lambda r: np.sum((r * _checked(x) - 3.0) ** 2), np.ones(1)).x[0],
+        lambda x: optimize.minimize(lambda r: np.sum((r * _checked(x) - 3.0) ** 2), np.ones(1)).x[0],  # type: ignore[misc] # SciPy's overloads
         ValueError,
         "negative v",
     ),
@@ -155,7 +155,7 @@ def test_check_raises_the_error_of_the_call_whose_numbers_ask_for_it(name: str) 
             with pytest.raises(error) as caught:
                 function(NEGATIVE)
             assert str(caught.value.args[0]).startswith(message)
-            assert caught.traceback[-1].path.name == "test_checks.py"
+            assert str(caught.traceback[-1].path).endswith("test_checks.py")
         assert loop(X) == value  # nothing was traced again
         np.testing.assert_array_equal(gradient(X), slopes)
     assert len(loop.site.specialisations()) == len(gradient.site.specialisations()) == 1
@@ -205,7 +205,7 @@ SPLINES: dict[str, Callable[[Any], Any]] = {
 
 CALLERS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
     "brentq": lambda spline: lambda y: optimize.brentq(lambda r: spline(y * r) - 9.0, 0.1, 10),
-    "root": lambda spline: lambda y: optimize.root(lambda r: spline(y * r[0]) * r - 9.0, np.ones(1)).x[0],
+    "root": lambda spline: lambda y: optimize.root(lambda r: spline(y * r[0]) * r - 9.0, np.ones(1)).x[0],  # type: ignore[misc] # SciPy's overloads
     "quad": lambda spline: lambda y: quad(lambda s: spline(y * (1 + s)), 0, 1)[0],
     "scan": lambda spline: lambda y: gt.scan(lambda c, r: (c + spline(y * r), None), 0.0, TIMES + 1)[0],
     "vmap": lambda spline: lambda y: np.sum(gt.vmap(lambda r: spline(y * r))(TIMES + 1)),
