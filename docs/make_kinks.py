@@ -26,7 +26,11 @@ This page lists the derivative that gradtape returns at points where a function 
 reverse mode.
 
 In a selection, such as `np.where(c, a, b)`, the branch that is not selected does not affect the derivative, also
-if the derivative of that branch is infinite or NaN.
+if a derivative before or behind the selection is infinite or NaN. The same holds for elements that are overwritten or
+not read, and for constants that are joined with other elements. Forward and reverse mode agree on this.
+
+The square of a function with a kink, such as `np.linalg.norm(x) ** 2` or `np.abs(x) ** 2`, is differentiated as a
+smooth function: its second derivative at the kink is right.
 
 ## Conventions
 

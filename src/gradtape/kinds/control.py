@@ -13,7 +13,7 @@ from gradtape.ir.builder import emit_all
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray, Op
 from gradtape.ir.types import Aval
-from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.cotangent import Cotangent, Tangent
 
 
 class Rule(ABC):
@@ -104,6 +104,11 @@ class OwnPullback(Op):
         self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
         """Return the cotangents of the inputs that are wanted, from one per output (None is zero)."""
+
+    def push(self, node: Node, tangents: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
+        """Do what `jvp` does with tangents that may be zero by selection."""
+        pushed = self.jvp(node, [None if tangent is None else tangent.applied() for tangent in tangents])
+        return [None if tangent is None else Tangent(tangent) for tangent in pushed]
 
     def transpose(
         self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]

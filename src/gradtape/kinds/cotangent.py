@@ -35,3 +35,17 @@ class Cotangent:
         if self.mask is None or self.is_applied:
             return self.value
         return PRIMITIVES["where"](self.mask, self.value, PRIMITIVES["zeros_like"](self.value))
+
+
+Tangent = Cotangent
+"""A tangent with its mask, in forward mode: outside of the mask it is zero by selection, also behind slopes that are infinite."""
+
+
+def summed(a: Cotangent, b: Cotangent) -> Cotangent:
+    """Return the sum of two masked (co)tangents: zero by selection where both are."""
+    add = PRIMITIVES["add_stacks" if a.value.dtype.kind == "O" else "add"]
+    if a.mask is b.mask:
+        return Cotangent(add(a.value, b.value), a.mask, a.is_applied and b.is_applied)
+    if a.mask is None or b.mask is None:
+        return Cotangent(add(a.applied(), b.applied()))
+    return Cotangent(add(a.applied(), b.applied()), PRIMITIVES["bitwise_or"](a.mask, b.mask), is_applied=True)

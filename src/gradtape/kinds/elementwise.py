@@ -17,8 +17,9 @@ from gradtape.ir.op import NDArray, Op
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.templates import Template, placeholder, template_of
 from gradtape.ir.types import FLOAT64, PYTHON_DTYPES, Aval, aval, is_inexact
-from gradtape.kinds.index_map import is_zero
+from gradtape.kinds.index_map import IndexMap, is_zero
 from gradtape.kinds.operands import as_value, broadcast_shapes, conform
+from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import UFUNCS, register
 
 MOST_PLANS = 1024
@@ -244,6 +245,10 @@ class Elementwise(Op):
         Per argument, a formula of ``*args`` for the mask outside of which the cotangent is zero by selection.
     neutral : tuple of (number or None)
         For rows of two arguments: the number that, as this argument, makes the result the other argument, whatever that is.
+    square_of : callable or None
+        ``(*args) -> Value or None``: the value whose square the result is.
+    square_tangents : tuple of callables or None
+        For rows with a kink that their square does not have: per argument, a formula of ``(d, *args)`` for the tangent of the square.
     is_idempotent : bool
         Whether the result for equal arguments is the argument.
     is_involution : bool
@@ -291,6 +296,8 @@ class Elementwise(Op):
         transpose: Rules | None = None,
         confine: Rules | None = None,
         neutral: tuple[float | None, ...] = (),
+        square_of: Callable[..., Value | None] | None = None,
+        square_tangents: Rules | None = None,
         is_idempotent: bool = False,
         is_involution: bool = False,
         additive: tuple[int, ...] = (),
@@ -319,6 +326,8 @@ class Elementwise(Op):
         self.linear_rules = transpose
         self.confine = confine
         self.neutral = neutral
+        self.square_of = square_of
+        self.square_tangents = square_tangents
         self.is_idempotent = is_idempotent
         self.is_involution = is_involution
         self.additive = additive
@@ -534,6 +543,69 @@ def scaled(partial: Value, vector: Value) -> Value:
     if number == 0 or (is_zero(vector) and np.can_cast(partial.dtype, vector.dtype, "same_kind")):
         return PRIMITIVES["zeros_like"](vector)
     return vector if number == 1 else PRIMITIVES["multiply"](partial, vector)
+
+
+class SmoothSquare(NamedTuple):
+    """The square of a value with a kink, as one function of what the value is computed from.
+
+    Attributes
+    ----------
+    inner : Node
+        The node with the kink.
+    moves : list of Node
+        The index maps between it and the square, the last one first.
+    """
+
+    inner: Node
+    moves: list[Node]
+
+    def push(self, tangents: Sequence[Value | None]) -> Value | None:
+        """Return the tangent of the square, from those of the inputs of `inner`."""
+        total: Value | None = None
+        rules = self.inner.op.square_tangents  # type: ignore[attr-defined]
+        for rule, tangent in zip(rules, tangents, strict=True):
+            if tangent is not None:
+                term = rule(tangent, *self.inner.inputs)
+                total = term if total is None else PRIMITIVES["add"](total, term)
+        for move in reversed(self.moves):
+            if total is not None:
+                total = emit(move.op, [total, *move.inputs[1:]], **move.params)
+        return total
+
+
+def smooth_square(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
+    """Return what the square that a node computes is differentiated as, where its operand has a kink that cancels.
+
+    By the chain rule, the slope of the operand at the kink would decide, which is a convention; second derivatives would be wrong.
+    None for other nodes, and where derivatives end at the operand (`is_closed`).
+    """
+    op = node.op
+    if not isinstance(op, Elementwise) or op.square_of is None:
+        return None
+    operand = op.square_of(*node.inputs)
+    moves: list[Node] = []
+    while operand is not None and not is_closed(operand) and operand.node is not None:
+        inner = operand.node
+        if isinstance(inner.op, Elementwise):
+            return None if inner.op.square_tangents is None else SmoothSquare(inner, moves)
+        if not isinstance(inner.op, IndexMap):
+            return None
+        moves.append(inner)
+        operand = inner.inputs[0]
+    return None
+
+
+def is_same(x: Value, y: Value, depth: int = 4) -> bool:
+    """Return whether two values are computed alike from the same values, within a few nodes."""
+    if x is y:
+        return True
+    a, b = x.node, y.node
+    if a is None or b is None or depth == 0 or a.op is not b.op or len(a.inputs) != len(b.inputs):
+        return False
+    if isinstance(a.op, Elementwise | IndexMap | Reduction):
+        alike = all(is_same(v, w, depth - 1) for v, w in zip(a.inputs, b.inputs, strict=True))
+        return alike and a.params == b.params and a.outs.index(x) == b.outs.index(y)
+    return False
 
 
 NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64})

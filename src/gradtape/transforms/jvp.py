@@ -1,12 +1,17 @@
-"""Forward mode: tangents are propagated through the nodes in topological order."""
+"""Forward mode: tangents are propagated through the nodes in topological order, with the masks of selections."""
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable, Sequence
 
 from gradtape.ir.builder import at
-from gradtape.ir.graph import Value, extract
-from gradtape.kinds.control import followed
+from gradtape.ir.graph import Node, Value, extract, next_serial, number_of
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.control import OwnPullback, followed
+from gradtape.kinds.cotangent import Tangent, summed
+from gradtape.kinds.elementwise import Elementwise, SmoothSquare, scaled, smooth_square
+from gradtape.transforms.masks import pushed_through
 from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.shift_invariance import cancelling_shifts
 
@@ -33,19 +38,90 @@ def jvp(
     list of Value or None
         The tangent of each target; None where it does not depend on a source.
     """
-    pushed: dict[Value, Value | None] = dict(zip(sources, tangents, strict=True))
+    pushed = forward_sweep(targets, sources, list(map(Tangent, tangents)), stop)
+    return [None if tangent is None else tangent.applied() for tangent in pushed]
+
+
+def forward_sweep(
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    tangents: Sequence[Tangent],
+    stop: Callable[[Value], bool],
+) -> list[Tangent | None]:
+    """Append the nodes of `jvp`; tangents may be zero by selection (see `Cotangent`)."""
+    pushed: dict[Value, Tangent | None] = dict(zip(sources, tangents, strict=True))
     nodes, _ = extract(
         targets, sources, stop=lambda value: stop(value) or value.node is None, follow=followed
     )
     constant = cancelling_shifts(nodes, targets, sources)
+    known = set(sources)
     for node in nodes:
         if constant and not constant.isdisjoint(node.outs):
             continue
         incoming = [pushed.get(operand) for operand in node.inputs]
         if any(tangent is not None for tangent in incoming):
             with at(derivative_site(node, backward=False)):
-                outgoing = node.op.jvp(node, incoming)
+                square = smooth_square(node, lambda value: value in known or stop(value))
+                if square is None:
+                    outgoing = push_node(node, incoming)
+                else:
+                    outgoing = [push_square(square, list(map(pushed.get, square.inner.inputs)))]
             for out, tangent in zip(node.outs, outgoing, strict=True):
                 if out not in pushed:
                     pushed[out] = tangent
     return [pushed.get(target) for target in targets]
+
+
+def push_node(node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
+    """Return the tangents of a node's outputs, from one per input (None is zero).
+
+    The nodes that `Op.jvp` appends are linear in the tangents: masks are propagated through each of them, as `pull_linear` does in the
+    other direction.
+    """
+    op = node.op
+    if isinstance(op, OwnPullback):
+        return op.push(node, incoming)
+    if isinstance(op, Elementwise) and op.partials is not None:
+        return [push_partials(node, op, incoming)]
+    return _push_by(lambda values: op.jvp(node, values), incoming)
+
+
+def push_square(square: SmoothSquare, incoming: Sequence[Tangent | None]) -> Tangent | None:
+    """Return the tangent of the square of a value with a kink, from those of what the value is computed from."""
+    (tangent,) = _push_by(lambda values: (square.push(values),), incoming)
+    return tangent
+
+
+def _push_by(
+    push: Callable[[list[Value | None]], Sequence[Value | None]], incoming: Sequence[Tangent | None]
+) -> list[Tangent | None]:
+    """Return what a linear map makes of tangents, with masks."""
+    begin = next_serial()
+    outs = push([None if tangent is None else tangent.value for tangent in incoming])
+    return pushed_through(
+        begin, {tangent.value: tangent for tangent in incoming if tangent is not None}, outs
+    )
+
+
+def push_partials(
+    node: Node,
+    op: Elementwise,
+    incoming: Sequence[Tangent | None],
+    product: Callable[[Value, Value], Value] = scaled,
+) -> Tangent | None:
+    """Return the sum over the arguments of the partial derivative times the tangent, by `product` where the first is not a number."""
+    total: Tangent | None = None
+    if not is_inexact(node.out.dtype):
+        return None
+    assert op.partials is not None
+    for rule, tangent in zip(op.partials, incoming, strict=True):
+        if tangent is None or rule is None:
+            continue
+        partial = rule(node.out, *node.inputs, **node.params)
+        # Zeros times a number are zeros.
+        number = number_of(partial)
+        applied = tangent.is_applied and number is not None and cmath.isfinite(number)
+        multiply = scaled if number is not None else product
+        term = Tangent(multiply(partial, tangent.value), tangent.mask, applied)
+        total = term if total is None else summed(total, term)
+    return total

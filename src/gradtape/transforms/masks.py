@@ -1,25 +1,29 @@
-"""Masks of cotangents through nodes that mix elements: an element is masked if all elements that are added to it are."""
+"""Masks of cotangents and tangents through linear nodes: an element is masked if all elements that are added to it are."""
 
 from __future__ import annotations
 
 import cmath
 from collections.abc import Sequence
 
-from gradtape.ir.builder import emit
-from gradtape.ir.graph import Literal, Node, Value, number_of
+from gradtape.ir.builder import emit, emit_all
+from gradtape.ir.graph import Literal, Node, Value, extract, literal, number_of
 from gradtape.ir.types import FLOAT64, INT64, Shape
+from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.correlation import Correlation
-from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.cotangent import Cotangent, Tangent
 from gradtape.kinds.cumulative import Cumulative
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap, is_zero
+from gradtape.kinds.join import Join
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.ops.core.correlation import full_correlation
 from gradtape.ops.core.cumulative import cumsum, gated_recurrence, recurrence
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
-from gradtape.ops.core.elementwise.logic import greater, not_equal
+from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, greater, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.join import full
-from gradtape.ops.core.reductions import reduce_any
+from gradtape.ops.core.reductions import reduce_any, reduce_sum
 from gradtape.ops.core.shape import expand, expand_row, permute
 
 
@@ -152,3 +156,163 @@ def _spread(reduced: Value, shape: Shape, axes: Sequence[int]) -> Value:
     """Return an array that was reduced along some axes, repeated along these."""
     kept = tuple([axis for axis in range(len(shape)) if axis not in axes])
     return expand(reduced, shape, kept)
+
+
+def narrowed_mask(node: Node, argument: int, mask: Value | None) -> Value | None:
+    """Return the mask of the cotangent of an operand of an elementwise node, from the mask of the output's."""
+    assert isinstance(node.op, Elementwise)
+    rule = None if node.op.confine is None else node.op.confine[argument]
+    if rule is None:
+        return mask
+    own = rule(*node.inputs)
+    return own if mask is None else bitwise_and(mask, own)
+
+
+def pushed_through(
+    begin: int, pushed: dict[Value, Tangent], outs: Sequence[Value | None]
+) -> list[Tangent | None]:
+    """Return (co)tangents with masks that are linear in others: through the nodes that were appended since the serial `begin`."""
+    made = [out for out in outs if out is not None]
+    nodes, _ = extract(made, list(pushed), stop=lambda value: value.node is None or value.node.serial < begin)
+    for node in nodes:
+        parts = [pushed.get(operand) for operand in node.inputs]
+        if any(part is not None for part in parts):
+            pushed.update(zip(node.outs, pushed_linear(node, parts), strict=True))
+    return [None if out is None else pushed.get(out, Tangent(out)) for out in outs]
+
+
+def pushed_linear(node: Node, parts: Sequence[Tangent | None]) -> tuple[Tangent | None, ...]:
+    """Return the tangents of the outputs of a node that is linear in the operands for which `parts` has tangents.
+
+    The operands are the values of these tangents. Other operands are constants, among them zeros, which are zero by selection.
+    """
+    op = node.op
+    if len(node.outs) == 1:
+        if isinstance(op, Elementwise):
+            return (_pushed_row(node, op, parts),)
+        first = parts[0]
+        if isinstance(op, IndexMap) and first is not None:
+            mask = _moved(node, first.mask)
+            return (Tangent(node.out, mask, first.is_applied or (mask is not None and first.mask is None)),)
+        if op is reduce_sum and first is not None:
+            mask = first.mask
+            if mask is not None and not isinstance(mask, Literal):
+                mask = emit(reduce_any, [mask], **node.params)
+            return (Tangent(_on_applied(node, parts)[0], mask, is_applied=True),)
+        if isinstance(op, Join | Accumulate):
+            count = len(node.inputs) if isinstance(op, Join) else 2
+            masks = [_written(x, part) for x, part in zip(node.inputs[:count], parts, strict=False)]
+            if any(mask is not None for mask in masks):
+                combined = _combined(node, masks)
+                return (Tangent(_on_applied(node, parts)[0], combined, is_applied=True),)
+        if isinstance(op, Contract):
+            return (_pushed_contraction(node, parts),)
+        if op in (cumsum, recurrence, gated_recurrence):
+            return (_pushed_cumulative(node, parts),)
+        last = parts[-1]
+        if isinstance(op, Matrix) and op.linear_in is not None and last is not None and parts[0] is None:
+            mask = last.mask
+            if mask is not None and not isinstance(mask, Literal) and mask.shape == node.out.shape:
+                rows = (mask.ndim - 2,)
+                mask = _spread(emit(reduce_any, [mask], axes=rows), mask.shape, rows)
+                return (Tangent(_on_applied(node, parts)[0], mask),)
+    return tuple(map(Tangent, _on_applied(node, parts)))
+
+
+def _on_applied(node: Node, parts: Sequence[Tangent | None]) -> Sequence[Value]:
+    """Return the outputs of a node on tangents whose masks are applied."""
+    operands = tuple(
+        [x if part is None else part.applied() for x, part in zip(node.inputs, parts, strict=True)]
+    )
+    return node.outs if operands == node.inputs else emit_all(node.op, operands, **node.params)
+
+
+def _pushed_row(node: Node, op: Elementwise, parts: Sequence[Tangent | None]) -> Tangent:
+    """Return the tangent of an elementwise node: the mask is narrowed by selections, and the union of those of terms."""
+    flags = [part is not None for part in parts]
+    given = [part for part in parts if part is not None]
+    is_whole = all(part.mask is None for part in given)
+    if is_whole and (op.confine is None or sum(flags) == len(op.additive)):
+        return Tangent(node.out)
+    masks = [
+        narrowed_mask(node, argument, part.mask) for argument, part in enumerate(parts) if part is not None
+    ]
+    mask = masks[0]
+    for other in masks[1:]:
+        if mask is None or other is None:
+            mask = None
+        elif mask is not other:
+            mask = bitwise_or(mask, other)
+    out = node.out
+    if op.confine is None and len(given) > 1 and not all(part.is_applied for part in given):
+        (out,) = _on_applied(node, parts)
+        return Tangent(out, mask, is_applied=True)
+    finite = bool(op.additive) or all(
+        is_part or _is_finite_factor(x) for is_part, x in zip(flags, node.inputs, strict=True)
+    )
+    applied = finite and all(part.mask is None or part.is_applied for part in given)
+    return Tangent(out, mask, applied)
+
+
+def _is_finite_factor(value: Value) -> bool:
+    """Return whether a value is a number by which zeros stay zeros, as factor and as divisor."""
+    number = number_of(_unexpanded(value))
+    return number is not None and number != 0 and cmath.isfinite(number)
+
+
+def _moved(node: Node, mask: Value | None) -> Value | None:
+    """Return a mask whose elements are moved as those of the tangent."""
+    assert isinstance(node.op, IndexMap)
+    if mask is None and node.op.inside is not None:  # zeros around the elements are zero by selection
+        mask = expand(literal(True), node.inputs[0].shape, ())
+    if mask is None or isinstance(mask, Literal):
+        return mask
+    return emit(node.op, [mask, *node.inputs[1:]], **node.params)
+
+
+def _written(operand: Value, part: Tangent | None) -> Value | None:
+    """Return the mask of an operand of a node that puts arrays together; None where nothing is zero by selection."""
+    if part is None or is_zero(part.value):
+        return literal(False)
+    return part.mask
+
+
+def _combined(node: Node, masks: Sequence[Value | None]) -> Value:
+    """Return the mask of a join or an accumulation, from those of the operands."""
+    wholes = [
+        mask
+        if mask is not None and not isinstance(mask, Literal)
+        else expand(literal(True) if mask is None else mask, operand.shape, ())
+        for mask, operand in zip(masks, node.inputs, strict=False)
+    ]
+    rest = node.inputs[len(wholes) :]
+    if isinstance(node.op, Accumulate) and node.op.combine == "add":
+        counts = [convert(mask, FLOAT64) for mask in wholes]
+        return not_equal(emit(node.op, [*counts, *rest], **node.params), 0.0)
+    return emit(node.op, [*wholes, *rest], **node.params)
+
+
+def _pushed_contraction(node: Node, parts: Sequence[Tangent | None]) -> Tangent:
+    (out,) = _on_applied(node, parts)
+    place = 0 if parts[0] is not None else 1
+    part = parts[place]
+    assert part is not None
+    if part.mask is None or isinstance(part.mask, Literal) or parts[1 - place] is not None:
+        return Tangent(out)
+    own = node.params["y" if place else "x"]
+    return Tangent(out, _operand_mask(part.mask, own, node.params["out"], out.shape))
+
+
+def _pushed_cumulative(node: Node, parts: Sequence[Tangent | None]) -> Tangent:
+    """Return the tangent of a cumulative sum or a recurrence: an element is not masked if one of those before it is not."""
+    (out,) = _on_applied(node, parts)
+    last = parts[-1]
+    mask = None if last is None or any(part is not None for part in parts[:-1]) else last.mask
+    if mask is None or isinstance(mask, Literal):
+        return Tangent(out)
+    if node.op is gated_recurrence:
+        gates = convert(not_equal(node.inputs[0], 0.0), FLOAT64)
+        hits = emit(node.op, [gates, convert(mask, FLOAT64)], **node.params)
+    else:
+        hits = cumsum(convert(mask, INT64), axis=node.params["axis"], reverse=node.params["reverse"])
+    return Tangent(out, greater(hits, 0))

@@ -11,7 +11,7 @@ from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, TraceTag, Value, extract, number_of
 from gradtape.kinds.control import Custom, OwnPullback, followed
 from gradtape.kinds.cotangent import Cotangent
-from gradtape.kinds.elementwise import Elementwise, scaled
+from gradtape.kinds.elementwise import Elementwise, scaled, smooth_square
 from gradtape.kinds.routines.callback import Callback
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.transforms.activity import active_values
@@ -93,12 +93,16 @@ def reverse_sweep(
     )
     active = active_values(nodes, wanted, cancelling_shifts(nodes, targets, wanted))
     found = Cotangents(barriers)
+
+    def is_closed(value: Value) -> bool:
+        return value in wanted or value in barriers or stop(value)
+
     for target, cotangent, mask in zip(targets, cotangents, masks or [None] * len(targets), strict=True):
         found.add(target, Cotangent(cotangent, mask))
     for node in reversed(nodes):
         if any(out in active and found.get(out) is not None for out in node.outs):
             extra = equal_part(node, nodes, found) if isinstance(node.op, Matrix | Callback) else None
-            pull_back(node, active, found)
+            pull_back(node, active, found, is_closed)
             if extra is not None:
                 found.add(node.inputs[0], Cotangent(extra))
     results: list[Value | None] = []
@@ -108,10 +112,14 @@ def reverse_sweep(
     return Sweep(tuple(targets), tuple(sources), tuple(results), found.items)
 
 
-def pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
-    """Add the cotangents of a node's active inputs."""
+def pull_back(node: Node, active: set[Value], found: Cotangents, is_closed: Callable[[Value], bool]) -> None:
+    """Add the cotangents of a node's active inputs; `is_closed` holds for values at which derivatives end."""
     op = node.op
     with at(derivative_site(node, backward=True)):
+        square = smooth_square(node, is_closed)
+        if square is not None:
+            _pull_linearised(node, square.inner.inputs, lambda values: [square.push(values)], active, found)
+            return
         if isinstance(op, Elementwise) and op.partials is not None:
             cotangent = found.get(node.out)
             assert cotangent is not None
@@ -140,28 +148,39 @@ def pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
                 if chosen and part_ is not None:
                     found.add(operand, part_)
             return
-        tag = TraceTag()
-        tangents: list[Value | None] = [
-            Value(operand.aval, tags=(tag,)) if operand in active else None for operand in node.inputs
-        ]
-        outs = op.jvp(node, tangents)
-        if len(outs) != len(node.outs):
-            raise InternalError(
-                f"the jvp of {op.name} returned {len(outs)} tangents for {len(node.outs)} outputs",
-                where=node.site,
-            )
-        pairs = []
-        for out, tangent in zip(node.outs, outs, strict=True):
-            cotangent = found.get(out)
-            if tangent is not None and cotangent is not None:
-                pairs.append((tangent, cotangent))
-        starts = [tangent for tangent in tangents if tangent is not None]
-        pulled = pull_linear(pairs, starts, tag)
-        for operand, tangent in zip(node.inputs, tangents, strict=True):
-            part_ = None if tangent is None else pulled.get(tangent)
-            if part_ is not None:
-                found.add(operand, part_)
-        tag.recording = False
+        _pull_linearised(node, node.inputs, lambda values: op.jvp(node, values), active, found)
+
+
+def _pull_linearised(
+    node: Node,
+    operands: Sequence[Value],
+    push: Callable[[list[Value | None]], Sequence[Value | None]],
+    active: set[Value],
+    found: Cotangents,
+) -> None:
+    """Add the cotangents of active operands of a node's outputs, by the transpose of the linear map `push`."""
+    tag = TraceTag()
+    tangents: list[Value | None] = [
+        Value(operand.aval, tags=(tag,)) if operand in active else None for operand in operands
+    ]
+    outs = push(tangents)
+    if len(outs) != len(node.outs):
+        raise InternalError(
+            f"the jvp of {node.op.name} returned {len(outs)} tangents for {len(node.outs)} outputs",
+            where=node.site,
+        )
+    pairs = []
+    for out, tangent in zip(node.outs, outs, strict=True):
+        cotangent = found.get(out)
+        if tangent is not None and cotangent is not None:
+            pairs.append((tangent, cotangent))
+    starts = [tangent for tangent in tangents if tangent is not None]
+    pulled = pull_linear(pairs, starts, tag)
+    for operand, tangent in zip(operands, tangents, strict=True):
+        part = None if tangent is None else pulled.get(tangent)
+        if part is not None:
+            found.add(operand, part)
+    tag.recording = False
 
 
 def _pull_by_rule(node: Node, active: set[Value], found: Cotangents) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from gradtape.frontend.numpy.registry import implements
 from gradtape.kinds.arguments import NO_VALUE
 from gradtape.kinds.registry import FUNCTIONS as RULES
+from gradtape.ops.numpy.linalg.norms import root
 from gradtape.procedures.arrays import products, reductions, shapes
 from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.view import apply, as_expression, as_operand
@@ -75,5 +76,5 @@ def norm(build: ProcedureBuilder, x: Any, ord: Any = None, axis: Any = None, kee
         if parts.dtype.kind != "f":
             parts = apply(build, np.multiply, parts, 1.0)
         squares = apply(build, np.square, parts)
-        return apply(build, np.sqrt, reductions.sum_(squares, axis, None, keepdims))
+        return apply(build, root, reductions.sum_(squares, axis, None, keepdims))
     return apply_graph(build, RULES[np.linalg.norm], (array, ord, axis, keepdims), {})

@@ -18,6 +18,7 @@ from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import isnan
 from gradtape.ops.core.elementwise.logic import greater, less, truth
 from gradtape.ops.core.elementwise.select import where as select
+from gradtape.ops.numpy.linalg.norms import root
 from gradtape.ops.numpy.statistics.reductions import sum_dtype
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
@@ -308,7 +309,7 @@ def var(x: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bo
 
 def std(x: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False) -> Any:
     """Follow `numpy.std`."""
-    return apply(x.build, np.sqrt, var(x, axis, dtype, ddof, keepdims))
+    return apply(x.build, root, var(x, axis, dtype, ddof, keepdims))
 
 
 def position(x: Expression, largest: bool, axis: Any = None, keepdims: bool = False) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import BOOL, aval, carries_derivatives
-from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.cotangent import Cotangent, Tangent
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.shape import expand
-from gradtape.transforms.jvp import jvp
+from gradtape.transforms.jvp import forward_sweep
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.vjp import reverse_sweep
 
@@ -20,15 +20,33 @@ Derivative = Callable[[Body, list[Value]], list[Value | None]]
 """``(branch, placeholders for the further operands) -> results``."""
 
 
-def push_switch(node: Node, tangents: Some) -> tuple[Value | None, ...]:
-    """Return the tangents of the outputs of a branch."""
+def push_switch(node: Node, tangents: Sequence[Tangent | None]) -> list[Tangent | None]:
+    """Return the tangents of the outputs of a branch; their masks are further results, as in `pull_switch`."""
     places = [place for place, tangent in enumerate(tangents[1:]) if tangent is not None]
+    moved = [tangent for tangent in tangents[1:] if tangent is not None]
+    masks = [tangent.mask for tangent in moved]
 
     def push(branch: Body, moving: list[Value]) -> list[Value | None]:
-        return jvp(branch.outputs, [branch.inputs[place] for place in places], moving, never_stop)
+        masks_inside = iter(moving[len(moved) :])
+        given = [
+            Tangent(value, None if mask is None else next(masks_inside))
+            for value, mask in zip(moving, masks, strict=False)
+        ]
+        sources = [branch.inputs[place] for place in places]
+        pushed = forward_sweep(branch.outputs, sources, given, never_stop)
+        values = [None if tangent is None else tangent.applied() for tangent in pushed]
+        return [
+            *values,
+            *[_zero_by_selection(out, end) for out, end in zip(branch.outputs, pushed, strict=True)],
+        ]
 
-    moved = [tangent for tangent in tangents[1:] if tangent is not None]
-    return tuple(_derived(node, moved, push, node.outs))
+    seeds = [*[tangent.value for tangent in moved], *[mask for mask in masks if mask is not None]]
+    pushed = _derived(node, seeds, push, [*node.outs, *[Value(aval(out.shape, BOOL)) for out in node.outs]])
+    count = len(node.outs)
+    return [
+        None if part is None else Tangent(part, None if zero is None else ~zero, is_applied=True)
+        for part, zero in zip(pushed[:count], pushed[count:], strict=True)
+    ]
 
 
 def pull_switch(

@@ -4,72 +4,106 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.ir.graph import Node, Value
+from gradtape.ir.graph import Literal, Node, Value, literal
+from gradtape.ir.types import BOOL, aval
+from gradtape.kinds.cotangent import Tangent
 from gradtape.ops.core.elementwise.cast import zeros_like
-from gradtape.transforms.jvp import jvp
+from gradtape.ops.core.shape import expand
+from gradtape.transforms.jvp import forward_sweep
 from gradtape.transforms.loops.draft import Carry, LoopOp, LoopOperand, never_stop, placeholder
 
 
-def push_loop(op: LoopOp, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+def push_loop(op: LoopOp, node: Node, tangents: Sequence[Tangent | None]) -> list[Tangent | None]:
     """Return the tangents of a loop's outputs; None where a tangent is zero.
 
-    A carry has a tangent if its initial value has one, or if the body gives it one in some iteration: that is found by a fixed point.
+    A carry has a tangent if its initial value has one, or if the body gives it one in some iteration: that is found by a fixed point. So
+    is which of these have masks, which are further operands, carries and outputs. Those that are not read are dropped later.
     """
     draft = op.open_draft(node)
     consts, inits, elements = draft.split(tangents)
-    tangent_consts = _tangent_operands(draft.consts, consts)
-    tangent_elements = _tangent_operands(draft.elements, elements)
-    operands = {
-        primal: tangent.inner for primal, tangent in (*tangent_consts.items(), *tangent_elements.items())
-    }
-    active = {
-        carry.inner: placeholder(carry.inner)
-        for carry, tangent in zip(draft.carries, inits, strict=True)
-        if tangent is not None
-    }
-    while True:  # terminates: each round but the last finds another carry with a tangent
-        known = {**operands, **active}
-        pushed = jvp(
-            [*[carry.next_carry for carry in draft.carries], *draft.ys],
-            list(known),
-            list(known.values()),
+    known: dict[Value, Tangent] = {}
+    for mine, given in ((draft.consts, consts), (draft.elements, elements)):
+        for operand, tangent in zip(tuple(mine), given, strict=True):
+            if tangent is not None:
+                inner = LoopOperand(tangent.value, placeholder(operand.inner))
+                mask = tangent.mask
+                if mask is not None and not isinstance(mask, Literal):
+                    mask = Value(aval(operand.inner.shape, BOOL))
+                    mine.append(LoopOperand(_whole(tangent.mask, tangent.value), mask))
+                mine.append(inner)
+                known[operand.inner] = Tangent(inner.inner, mask, tangent.is_applied)
+    carries = tuple(draft.carries)
+    active: dict[Value, Tangent] = {}
+    for carry, init in zip(carries, inits, strict=True):
+        if init is not None:
+            masked = init.mask is not None
+            active[carry.inner] = _carried(carry.inner, masked)
+    while True:  # terminates: each round but the last finds another carry with a tangent, or with a mask
+        pushed = forward_sweep(
+            [*[carry.next_carry for carry in carries], *draft.ys],
+            [*known, *active],
+            [*known.values(), *active.values()],
             never_stop,
         )
-        newly_active = [
-            carry
-            for carry, tangent in zip(draft.carries, pushed, strict=False)
-            if tangent is not None and carry.inner not in active
-        ]
-        if not newly_active:
+        changed = {
+            carry.inner: _carried(carry.inner, masked=True)
+            for carry, tangent in zip(carries, pushed, strict=False)
+            if tangent is not None
+            and (carry.inner not in active or (active[carry.inner].mask is None and tangent.mask is not None))
+        }
+        if not changed:
             break
-        active.update({carry.inner: placeholder(carry.inner) for carry in newly_active})
-    draft.consts += tangent_consts.values()
-    draft.elements += tangent_elements.values()
-    carries = len(draft.carries)
-    for carry, init, next_carry in zip(tuple(draft.carries), inits, pushed, strict=False):
-        if carry.inner in active:
-            draft.carries.append(
-                Carry(_or_zeros(init, carry.init), active[carry.inner], _or_zeros(next_carry, carry.inner))
-            )
-    count = len(draft.ys)
-    draft.ys += [tangent for tangent in pushed[carries:] if tangent is not None]
+        active.update(changed)
+    ends: list[tuple[int | None, int | None]] = []  # positions among the carries of the new loop
+    for carry, init, end in zip(carries, inits, pushed, strict=False):
+        inner = active.get(carry.inner)
+        if inner is None:
+            ends.append((None, None))
+            continue
+        first = zeros_like(carry.init) if init is None else init.applied()
+        last = zeros_like(carry.inner) if end is None else end.applied()
+        place = len(draft.carries)
+        draft.carries.append(Carry(first, inner.value, last))
+        if inner.mask is not None:
+            begins = expand(literal(False), carry.inner.shape, ()) if init is None else init.mask
+            goes_on = expand(literal(False), carry.inner.shape, ()) if end is None else end.mask
+            draft.carries.append(Carry(_whole(begins, carry.inner), inner.mask, _whole(goes_on, carry.inner)))
+        ends.append((place, None if inner.mask is None else place + 1))
+    y_places: list[tuple[int | None, int | None]] = []
+    for tangent in pushed[len(carries) :]:
+        if tangent is None:
+            y_places.append((None, None))
+            continue
+        place = len(draft.ys)
+        draft.ys.append(tangent.applied())
+        if tangent.mask is not None:
+            draft.ys.append(_whole(tangent.mask, tangent.value))
+        y_places.append((place, None if tangent.mask is None else place + 1))
     outputs = draft.emit()
-    final_tangents, y_tangents = iter(outputs.carries[carries:]), iter(outputs.ys[count:])
-    return op.arrange_outputs(
-        [next(final_tangents) if carry.inner in active else None for carry in draft.carries[:carries]],
-        [None if tangent is None else next(y_tangents) for tangent in pushed[carries:]],
+    values = op.arrange_outputs(
+        [_at(outputs.carries, place) for place, _ in ends], [_at(outputs.ys, place) for place, _ in y_places]
     )
+    masks = op.arrange_outputs(
+        [_at(outputs.carries, place) for _, place in ends], [_at(outputs.ys, place) for _, place in y_places]
+    )
+    return [
+        None if value is None else Tangent(value, mask, is_applied=True)
+        for value, mask in zip(values, masks, strict=True)
+    ]
 
 
-def _tangent_operands(
-    operands: Sequence[LoopOperand], tangents: Sequence[Value | None]
-) -> dict[Value, LoopOperand]:
-    return {
-        operand.inner: LoopOperand(tangent, placeholder(operand.inner))
-        for operand, tangent in zip(operands, tangents, strict=True)
-        if tangent is not None
-    }
+def _carried(inner: Value, masked: bool) -> Tangent:
+    """Return the tangent of a carry inside the body."""
+    mask = Value(aval(inner.shape, BOOL)) if masked else None
+    return Tangent(placeholder(inner), mask, is_applied=masked)
 
 
-def _or_zeros(value: Value | None, like: Value) -> Value:
-    return zeros_like(like) if value is None else value
+def _whole(mask: Value | None, like: Value) -> Value:
+    """Return a mask as an array of the shape of its tangent; nothing is zero by selection without a mask."""
+    if mask is None or isinstance(mask, Literal):
+        return expand(literal(True) if mask is None else mask, like.shape, ())
+    return mask
+
+
+def _at(values: Sequence[Value], place: int | None) -> Value | None:
+    return None if place is None else values[place]

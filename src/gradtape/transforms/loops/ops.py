@@ -20,7 +20,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.control import Structured
-from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.cotangent import Cotangent, Tangent
 from gradtape.kinds.registry import HOOKS
 from gradtape.transforms.loops.branches import pull_switch, push_switch
 from gradtape.transforms.loops.draft import (
@@ -75,6 +75,10 @@ class _DifferentiableLoop(LoopOp):
     """A loop with derivatives, which are loops."""
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        given = [None if tangent is None else Tangent(tangent) for tangent in tangents]
+        return tuple([None if part is None else part.applied() for part in self.push(node, given)])
+
+    def push(self, node: Node, tangents: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
         return push_loop(self, node, tangents)
 
     def pull(
@@ -348,6 +352,10 @@ class Switch(Structured):
         return tuple(compute_outputs(branch, arrays[1:]))
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        given = [None if tangent is None else Tangent(tangent) for tangent in tangents]
+        return tuple([None if part is None else part.applied() for part in self.push(node, given)])
+
+    def push(self, node: Node, tangents: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
         return push_switch(node, tangents)
 
     def pull(

@@ -160,7 +160,7 @@ class Adjoint:
             if any(out in self._active and found.get(out) is not None for out in node.outs):
                 if not node.op.finite_derivatives:
                     found.select_nonzero(node.out)
-                pull_back(node, self._active, found)
+                pull_back(node, self._active, found, never_stop)
 
     def _reverse_leaf(self, place: Place, statement: Load | Read, found: Cotangents) -> None:
         """Append the adjoint of a load or of the reading of a variable."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.builder import at
-from gradtape.ir.graph import Value, extract, literal
+from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import Aval, is_inexact
+from gradtape.kinds.cotangent import Tangent
+from gradtape.kinds.elementwise import Elementwise, smooth_square
 from gradtape.kinds.operands import conform
+from gradtape.ops.core.elementwise.arithmetic import masked_product
 from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import (
@@ -29,7 +32,7 @@ from gradtape.procedures.ir import (
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names
 from gradtape.records import replaced
-from gradtape.transforms.jvp import jvp
+from gradtape.transforms.jvp import jvp, push_node, push_partials, push_square
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.procedures.activity import Activity
@@ -72,7 +75,7 @@ class _ForwardMode:
         self._build = ProcedureBuilder(procedure.name, names(procedure))
         self._active = Activity(procedure, active)
         self._shadows = Shadows(self._build, self._active.locations, "t")
-        self._tangents: dict[Value, Value] = {}
+        self._tangents: dict[Value, Tangent] = {}
         self._rewriter = Rewriter()
 
     def run(self) -> Procedure:
@@ -84,7 +87,7 @@ class _ForwardMode:
             if flag and isinstance(content, Pointer):
                 self._shadows.add_parameter(content, type_)
             elif flag and isinstance(content, Value):
-                self._tangents[content] = build.scalar(f"{content.name or 'x'}_t", type_.dtype)
+                self._tangents[content] = Tangent(build.scalar(f"{content.name or 'x'}_t", type_.dtype))
         for content, type_, flag in zip(procedure.parameters, procedure.types, self._flags, strict=True):
             if not flag and isinstance(content, Pointer) and content.memory in self._active.locations:
                 self._shadows.allocate(content, literal(type_.size), zero=True)
@@ -112,14 +115,19 @@ class _ForwardMode:
                 incoming = [self._tangents.get(operand) for operand in node.inputs]
                 if any(tangent is not None for tangent in incoming):
                     with at(derivative_site(node, backward=False)):
-                        pushed = node.op.jvp(node, incoming)
+                        square = smooth_square(node, never_stop)
+                        if square is None:
+                            pushed = _pushed(node, incoming)
+                        else:
+                            given = list(map(self._tangents.get, square.inner.inputs))
+                            pushed = [push_square(square, given)]
                     for out, tangent in zip(node.outs, pushed, strict=True):
                         if tangent is not None:
                             self._tangents[out] = tangent
         tangent = self._tangents.get(value)
         if tangent is None:
             return literal(0.0, value.dtype)
-        return self._rewriter.value(conform(tangent, value.dtype, ()))
+        return self._rewriter.value(conform(tangent.applied(), value.dtype, ()))
 
     def _push_block(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
@@ -152,7 +160,8 @@ class _ForwardMode:
         else:
             build.append(statement)
             if isinstance(statement, Load) and shadows.has(statement.pointer):
-                self._tangents[statement.out] = build.load(shadows.of(statement.pointer), statement.index)
+                tangent = build.load(shadows.of(statement.pointer), statement.index)
+                self._tangents[statement.out] = Tangent(tangent)
             elif isinstance(statement, Store) and shadows.has(statement.pointer):
                 build.store(shadows.of(statement.pointer), statement.index, self._tangent(statement.value))
             elif isinstance(statement, Allocate) and shadows.has(statement.out):
@@ -162,7 +171,7 @@ class _ForwardMode:
                 if isinstance(statement.out, Pointer):
                     build.append(Read(shadows.add(statement.out), variable))
                 else:
-                    self._tangents[statement.out] = build.read(variable)
+                    self._tangents[statement.out] = Tangent(build.read(variable))
             elif isinstance(statement, Assign) and shadows.has(statement.variable):
                 value = statement.value
                 build.assign(
@@ -197,3 +206,14 @@ class _ForwardMode:
         self._build.append(
             Apply(make_body([*body.inputs, *tangents], outputs), tuple(operands), tuple(spans))
         )
+
+
+def _pushed(node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
+    """Return the tangents of a node's outputs.
+
+    A tangent that was in memory has lost its mask. A tangent of zero counts as zero by selection, as a cotangent does in reverse mode.
+    """
+    op = node.op
+    if not isinstance(op, Elementwise) or op.partials is None or op.finite_derivatives:
+        return push_node(node, incoming)
+    return [push_partials(node, op, incoming, masked_product)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from gradtape.ir.graph import Value, number_of
+from gradtape.ir.graph import Value, literal, number_of
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.kinds.elementwise import Instruction, Parts, elementwise
+from gradtape.kinds.elementwise import Elementwise, Instruction, Parts, elementwise, is_same, result_dtype
 from gradtape.ops.core.elementwise.logic import equal, greater_equal
-from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.select import complex_where, where
 from gradtape.ops.core.elementwise.signs import fabs
 from gradtape.ops.core.shift_rules import DIFFERENCE, PRODUCT, QUOTIENT, SUM, negated
 
@@ -84,6 +86,7 @@ multiply = elementwise(
     body=Instruction(real="fmul", signed="mul", unsigned="mul", boolean="and"),
     complex_body=complex_multiply,
     neutral=(1.0, 1.0),
+    square_of=lambda x, y: x if is_same(x, y) else None,
     partials=(lambda z, x, y: y, lambda z, x, y: x),
     transpose=(lambda ct, x, y: ct * y, lambda ct, x, y: x * ct),
     finite_derivatives=True,
@@ -92,6 +95,42 @@ multiply = elementwise(
     dtype_samples=NUMBERS + "?",
     shift=PRODUCT,
 )
+
+
+def _masked_product(slope: Any, tangent: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.where(np.equal(tangent, 0), np.zeros_like(tangent), np.multiply(slope, tangent))
+
+
+def _masked_dtypes(slope: Any, tangent: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    dtype = result_dtype(slope, tangent)
+    return (dtype, dtype), dtype
+
+
+masked_product: Elementwise = elementwise(
+    "masked_product",
+    _masked_product,
+    body=lambda x, y: where(equal(y, 0), literal(0, y.dtype), x * y),
+    complex_body=lambda x, y: complex_where(
+        equal(y[0], 0) & equal(y[1], 0),
+        (literal(0, y[0].dtype), literal(0, y[0].dtype)),
+        complex_multiply(x, y),
+    ),
+    tangents=(
+        lambda d, z, x, y: masked_product(d, y),
+        lambda d, z, x, y: masked_product(x, d),
+    ),
+    transpose=(lambda ct, x, y: masked_product(ct, y), lambda ct, x, y: masked_product(x, ct)),
+    dtypes=_masked_dtypes,
+    domain=PAIR,
+    edges=((inf, 0.0), (np.nan, 0.0), (inf, 2.0)),
+    slopes=(((inf, 0.0), (0.0, inf)), ((2.0, 0.0), (0.0, 2.0))),
+    kinks="a product, and 0 where the second factor is 0, whatever the first is",
+)
+"""A slope times a tangent from memory, which has no mask: a tangent of 0 counts as zero by selection.
+
+A selection could not take its place: the derivative of this product in its second factor is the first also where the second is 0.
+"""
 
 
 def _by_divisor(z: Value, x: Value, y: Value) -> Value:

@@ -185,6 +185,7 @@ pow_real = elementwise("pow_real", np.power, body=Libm("pow", arity=2), cost=25.
 power = elementwise(
     "power",
     np.power,
+    square_of=lambda x, y: x if number_of(y) == 2 else None,
     body=_power_body,
     complex_body=_complex_power,
     dtype_samples="dfBHQD",
@@ -195,6 +196,7 @@ power = elementwise(
 float_power = elementwise(
     "float_power",
     np.float_power,
+    square_of=lambda x, y: x if number_of(y) == 2 else None,
     body=_float_power_body,
     complex_body=_complex_power,
     dtype_samples=("d", "f", "l", "fd", "ld"),

@@ -41,6 +41,7 @@ square = elementwise(
     np.square,
     body=lambda x: x * x,
     complex_body=complex_square,
+    square_of=lambda x: x,
     partials=(lambda z, x: 2.0 * x,),
     edges=SPECIAL,
     slopes=(((0.0,), (0.0,)), ((3.0,), (6.0,))),

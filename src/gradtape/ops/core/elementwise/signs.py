@@ -69,6 +69,8 @@ def _over_length(numerator: Value, x: Value, y: Value) -> Value:
 
 # The derivatives of a length are the sides of a triangle over it, whose derivatives are products: the difference of two quotients, of which
 # one is nearly the other, has no digits where one side is much longer.
+def _square_tangent(d: Value, x: Value) -> Value:
+    return 2.0 * real(conjugate(x) * d) if x.dtype.kind == "c" else (2.0 * x) * d
 
 
 hypot = elementwise(
@@ -76,6 +78,7 @@ hypot = elementwise(
     np.hypot,
     body=Libm("hypot", arity=2),
     partials=(lambda z, x, y: cosine_of_sides(x, y), lambda z, x, y: sine_of_sides(x, y)),
+    square_tangents=(lambda d, x, y: (2.0 * x) * d, lambda d, x, y: (2.0 * y) * d),
     domain=((-3.0, 3.0), (0.5, 3.0)),
     edges=(
         (0.0, 0.0),
@@ -152,6 +155,7 @@ fabs = elementwise(
     np.fabs,
     body=Intrinsic("llvm.fabs"),
     tangents=(lambda d, z, x: signed_by(d, x),),
+    square_tangents=(lambda d, x: (2.0 * x) * d,),
     edges=SPECIAL,
     slopes=(((0.0,), (0.0,)), ((-inf,), (-1.0,))),
     kinks="0 at 0",
@@ -163,6 +167,7 @@ absolute = elementwise(
     body=_absolute_body,
     complex_body=lambda x: hypot(x[0], x[1]),
     tangents=(_absolute_tangent,),
+    square_tangents=(_square_tangent,),
     finite_derivatives=True,
     edges=SPECIAL,
     slopes=(((0.0,), (0.0,)), ((-0.0,), (0.0,)), ((inf,), (1.0,))),

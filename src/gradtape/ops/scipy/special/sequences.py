@@ -59,11 +59,12 @@ def _spherical(name: str, even: float) -> None:
         if x.dtype.kind == "c":
             return row(orders, x)
         positive = greater_equal(x, 0.0)
-        value = row(orders, fabs(x))
+        size = where(positive, x, -x)  # fabs has the slope 0 at 0, where these functions are smooth
+        value = row(orders, size)
         flip = -1.0 if derivative else 1.0
         if name == "spherical_kn":
             # DLMF 10.47.11, 10.47.16: k(n, -z) = (-1)**(n+1) k(n, z) - pi i(n, z)
-            other = SPHERICAL["_spherical_in_d" if derivative else "_spherical_in"](orders, fabs(x))
+            other = SPHERICAL["_spherical_in_d" if derivative else "_spherical_in"](orders, size)
             mirrored = flip * (where(equal(remainder(orders, 2), 0), -1.0, 1.0) * value - math.pi * other)
         else:
             mirrored = flip * where(equal(remainder(orders, 2), 0), even, -even) * value

@@ -1,0 +1,269 @@
+"""One program has one derivative at a kink, whatever the way: recorded, translated, on a tape, compiled, mapped, forward or in reverse."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+
+SLOPES = {
+    "sqrt": np.sqrt,
+    "log": np.log,
+    "reciprocal": lambda t: 1.0 / t,
+    "power": lambda t: t**0.5,
+    "cbrt": np.cbrt,
+    "arctanh": lambda t: np.arctanh(1.0 - t),
+    "arcsin": lambda t: np.arcsin(1.0 - t),
+    "xlogx": lambda t: t * np.log(t),
+    "sqrt of square": lambda t: np.sqrt(t * t),
+}
+"""Functions of numbers from 0 on whose slope at 0 is infinite or NaN."""
+
+SELECTIONS = {
+    "maximum": lambda x: np.maximum(x, 0.0),
+    "where": lambda x: np.where(x > 0, x, 0.0),
+    "clip": lambda x: np.clip(x, 0.0, 4.0),
+    "minimum": lambda x: -np.minimum(-x, 0.0),
+}
+"""Selections that do not take negative numbers, but 0."""
+
+
+def points(count):
+    """Return arguments below the kinks of `SELECTIONS` and above them."""
+    return np.resize([-1.0, 0.5, -2.0, 2.0, 3.0], count)
+
+
+def stored(x):
+    y = np.sqrt(x)
+    y[0] = 5.0
+    return y
+
+
+def stored_in_parts(x):
+    y = np.zeros(len(x))
+    half = len(x) // 2
+    y[:half] = np.log(x[:half])
+    y[half:] = np.log(x[half:])
+    return np.where(x > 0, y, 0.0)
+
+
+def loop_of_logs(x):
+    y = np.zeros(len(x))
+    for i in range(len(x)):
+        y[i] = np.log(x[i])
+    return np.where(x > 0, y, 0.0)
+
+
+def loop_with_branch(x):
+    total = 0.0
+    for i in range(len(x)):
+        if x[i] > 0.0:
+            total += np.sqrt(x[i])
+    return total
+
+
+def loop_of_maxima(x):
+    total = 0.0
+    for i in range(len(x)):
+        total += np.sqrt(np.maximum(x[i] - 0.5, 0.0))
+    return total
+
+
+def padded(x):
+    y = np.zeros(len(x) + 2)
+    y[1:-1] = x * x + 1.0
+    return np.sqrt(y)
+
+
+AT_ZERO = {
+    "stored": (stored, 0.0),
+    "stored in parts": (stored_in_parts, 0.0),
+    "loop of logs": (loop_of_logs, 0.0),
+    "loop with a branch": (loop_with_branch, 0.0),
+    "loop of maxima": (loop_of_maxima, 0.0),
+    "rest of roots": (lambda x: np.sqrt(x)[1:], 0.0),
+    "gathered roots": (lambda x: np.sqrt(x)[np.arange(1, len(x))], 0.0),
+    "zeros joined": (lambda x: np.sqrt(np.concatenate([np.zeros(2), x[1:]])), 0.0),
+    "zeros around": (padded, 0.0),
+    "running sum of a selection": (lambda x: np.cumsum(np.where(x > 0, np.sqrt(x), 0.0)), 0.0),
+    "product with a selection": (lambda x: np.where(x > 0, np.log(x), 0.0) @ np.ones((len(x), 2)), 0.0),
+}
+"""Programs whose first argument is 0 at a slope that is not selected, or not read, and the derivative there."""
+
+
+def ways(function, x):
+    """Return the gradient of the sum of a function by each way."""
+
+    def total(x):
+        return np.sum(function(x))
+
+    ones = np.eye(len(x))
+
+    def on_a_tape():
+        with gt.GradientTape() as tape:
+            watched = tape.watch(x)
+            y = np.sum(function(watched))
+        return tape.gradient(y, watched)
+
+    def forward():
+        return [gt.jvp(total, (x,), (direction,))[1] for direction in ones[:3]]
+
+    computed = {"tape": on_a_tape()}
+    for loops in ("trace", "compile"):
+        with gt.config.override(loops=loops):
+            computed[f"reverse, {loops}"] = gt.grad(total)(x)
+            computed[f"jitted, {loops}"] = gt.jit(gt.grad(total))(x)
+            computed[f"forward, {loops}"] = forward()
+            computed[f"jacobian, {loops}"] = gt.jacobian(lambda x: total(x) * np.ones(len(x) + 1))(x)[0]
+            if function is not loop_with_branch:  # elements need not agree in a branch
+                computed[f"mapped, {loops}"] = gt.vmap(gt.grad(total))(np.stack([x, x]))[1]
+    return computed
+
+
+def disagreements(computed, expected):
+    """Return what differs from the expected values, one line for each way."""
+    lines = []
+    for way, value in computed.items():
+        value = np.asarray(value)
+        wanted = expected[: len(value)]
+        if not np.allclose(value, wanted, rtol=1e-9, atol=1e-12, equal_nan=True):
+            lines.append(f"{way}: {value.tolist()}, expected {wanted.tolist()}")
+    return lines
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """Ignore warnings of NumPy's about the values."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def counts(exhaustive, default):
+    """Return the numbers of elements to run with."""
+    return (1, 2, 3, 10, 100, 300) if exhaustive else default
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("slope", SLOPES)
+def test_a_selection_before_an_infinite_slope(slope, selection, exhaustive):
+    def function(x):
+        return SLOPES[slope](SELECTIONS[selection](x))
+
+    failures = []
+    for count in counts(exhaustive, (3,) if selection == "maximum" else ()):
+        x = points(count)
+        slopes = [gt.grad(SLOPES[slope])(v) if v > 0 else 0.0 for v in x]
+        failures += [f"{count}: {line}" for line in disagreements(ways(function, x), np.array(slopes))]
+    x = points(2)  # both modes at least, for each pair
+    total = gt.grad(lambda x: np.sum(function(x)))(x)[0], gt.jvp(function, (x,), (np.ones(2),))[1][0]
+    if total != (0.0, 0.0):
+        failures.append(f"reverse and forward: {total}")
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("name", AT_ZERO)
+def test_what_is_not_selected_or_not_read_has_the_derivative_zero(name, exhaustive):
+    function, expected = AT_ZERO[name]
+    failures = []
+    for count in counts(exhaustive, (3,)):
+        x = np.arange(float(count))
+        computed = {way: np.asarray(value) for way, value in ways(function, x).items()}
+        first = {way: value[:1] for way, value in computed.items()}
+        failures += [f"{count}: {line}" for line in disagreements(first, np.array([expected]))]
+        rest = computed.pop("reverse, compile")
+        failures += [f"{count}: {line}" for line in disagreements(computed, rest)]
+    assert not failures, "\n".join(failures)
+
+
+def the_norm(x):
+    return np.linalg.norm(x)
+
+
+def norm_times_itself(x):
+    norm = np.linalg.norm(x)
+    return norm * norm
+
+
+EYE = np.eye(2)
+CANCELLING = {
+    "norm squared": (lambda x: the_norm(x) ** 2, 2.0 * EYE),
+    "half of it": (lambda x: 0.5 * the_norm(x) ** 2, EYE),
+    "norm times itself": (norm_times_itself, 2.0 * EYE),
+    "square of abs": (lambda x: np.sum(np.square(np.abs(x))), 2.0 * EYE),
+    "fabs times fabs": (lambda x: np.sum(np.fabs(x) * np.fabs(x)), 2.0 * EYE),
+    "hypot": (lambda x: np.hypot(x[0], x[1]) ** 2, 2.0 * EYE),
+    "complex abs": (lambda x: np.abs(x[0] + 1j * x[1]) ** 2, 2.0 * EYE),
+    "rows": (lambda x: np.sum(np.linalg.norm(np.stack([x, x]), axis=1)[:, None] ** 2), 4.0 * EYE),
+    "std": (lambda x: np.std(x) ** 2, 0.5 * EYE - 0.25 * 2 * (1 - EYE)),
+    "loop": (lambda x: sum(np.abs(x[i]) ** 2 for i in range(2)), 2.0 * EYE),
+}
+"""Functions of two numbers that square away a kink at zero, and their second derivatives there."""
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_the_second_derivative_of_what_squares_away_a_kink(name):
+    function, expected = CANCELLING[name]
+    x, computed = np.zeros(2), {}
+    for loops in ("trace", "compile"):
+        with gt.config.override(loops=loops):
+            computed[f"hessian, {loops}"] = gt.hessian(function)(x)
+            computed[f"reverse twice, {loops}"] = [
+                gt.grad(lambda x, row=row: gt.grad(function)(x) @ row)(x) for row in EYE
+            ]
+            computed[f"forward over reverse, {loops}"] = [
+                gt.jvp(gt.grad(function), (x,), (row,))[1] for row in EYE
+            ]
+            computed[f"forward twice, {loops}"] = [
+                [gt.jvp(lambda x, v=v: gt.jvp(function, (x,), (v,))[1], (x,), (w,))[1] for w in EYE]
+                for v in EYE
+            ]
+    failures = disagreements(computed, expected)
+    assert not failures, "\n".join(failures)
+
+
+def test_the_derivative_in_the_operand_of_the_square_is_that_of_a_square():
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.array([3.0, 4.0]))
+        length = np.linalg.norm(x)
+        y = length**2
+    of_length, of_x = tape.gradient(y, [length, x])
+    assert of_length == 10.0
+    np.testing.assert_allclose(of_x, [6.0, 8.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "slope", "curvature"),
+    [
+        ("spherical_jn", 0, 0.0, -1 / 3),
+        ("spherical_jn", 1, 1 / 3, 0.0),
+        ("spherical_in", 0, 0.0, 1 / 3),
+        ("spherical_in", 1, 1 / 3, 0.0),
+    ],
+)
+def test_spherical_bessel_functions_are_smooth_at_zero(name, order, slope, curvature):
+    special = pytest.importorskip("scipy.special")
+
+    def function(t):
+        return getattr(special, name)(order, t)
+
+    assert gt.grad(function)(0.0) == pytest.approx(slope)
+    assert gt.jvp(function, (0.0,), (1.0,))[1] == pytest.approx(slope)
+    assert gt.grad(gt.grad(function))(0.0) == pytest.approx(curvature)
+
+
+def test_a_tangent_that_vanishes_for_once_has_derivatives():
+    def function(x):
+        total = 0.0
+        for i in range(len(x)):
+            y = x[i] * x[i]
+            total += np.exp(y)
+        return total
+
+    for loops in ("trace", "compile"):
+        with gt.config.override(loops=loops):
+            second = gt.jvp(lambda x: gt.jvp(function, (x,), (np.ones(1),))[1], (np.zeros(1),), (np.ones(1),))
+            assert second[1] == 2.0
