@@ -8,7 +8,7 @@ from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import Aval, is_inexact
 from gradtape.kinds.cotangent import Tangent
-from gradtape.kinds.elementwise import Elementwise, smooth_square
+from gradtape.kinds.elementwise import Elementwise, scaled, smooth_square
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import masked_product
 from gradtape.ops.core.elementwise.cast import zeros_like
@@ -214,6 +214,13 @@ def _pushed(node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangent 
     A tangent that was in memory has lost its mask. A tangent of zero counts as zero by selection, as a cotangent does in reverse mode.
     """
     op = node.op
-    if not isinstance(op, Elementwise) or op.partials is None or op.finite_derivatives:
-        return push_node(node, incoming)
-    return [push_partials(node, op, incoming, masked_product)]
+    if isinstance(op, Elementwise) and op.partials is not None:
+        return [push_partials(node, op, incoming, _product)]
+    return push_node(node, incoming)
+
+
+def _product(partial: Value, tangent: Value) -> Value:
+    """Return a partial derivative times a tangent; 0 where the tangent is 0 if the partial derivative may be infinite there."""
+    nodes, _ = extract([partial])
+    is_finite = all(each.op.finite_derivatives for each in nodes)
+    return scaled(partial, tangent) if is_finite else masked_product(partial, tangent)
