@@ -10,7 +10,7 @@ from gradtape.ir.graph import Node, Value, extract, next_serial, number_of
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.control import OwnPullback, followed
 from gradtape.kinds.cotangent import Tangent, summed
-from gradtape.kinds.elementwise import Elementwise, SmoothSquare, scaled, smooth_square
+from gradtape.kinds.elementwise import Elementwise, Rule, SmoothSquare, scaled, smooth_square
 from gradtape.transforms.masks import pushed_through
 from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.shift_invariance import cancelling_shifts
@@ -82,7 +82,7 @@ def push_node(node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangen
     if isinstance(op, OwnPullback):
         return op.push(node, incoming)
     if isinstance(op, Elementwise) and op.partials is not None:
-        return [push_partials(node, op, incoming)]
+        return [push_partials(node, op.partials, incoming)]
     return _push_by(lambda values: op.jvp(node, values), incoming)
 
 
@@ -105,7 +105,7 @@ def _push_by(
 
 def push_partials(
     node: Node,
-    op: Elementwise,
+    partials: Sequence[Rule | None],
     incoming: Sequence[Tangent | None],
     product: Callable[[Value, Value], Value] = scaled,
 ) -> Tangent | None:
@@ -113,8 +113,7 @@ def push_partials(
     total: Tangent | None = None
     if not is_inexact(node.out.dtype):
         return None
-    assert op.partials is not None
-    for rule, tangent in zip(op.partials, incoming, strict=True):
+    for rule, tangent in zip(partials, incoming, strict=True):
         if tangent is None or rule is None:
             continue
         partial = rule(node.out, *node.inputs, **node.params)

@@ -127,10 +127,11 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
             and cotangent is not None
             and (cotangent.mask is not None or isinstance(node.op, MOVES))
         ):
-            if isinstance(node.op, MOVES):
-                moved = _through_moves(node, cotangent, linear)
-            else:
-                moved = masked_parts(node, cotangent, linear)
+            moved = (
+                _through_moves(node, cotangent, linear)
+                if isinstance(node.op, MOVES)
+                else masked_parts(node, cotangent, linear)
+            )
             if moved is not None:
                 for operand, pulled in zip(node.inputs, moved, strict=True):
                     if pulled is not None:

@@ -177,7 +177,8 @@ def pushed_through(
     for node in nodes:
         parts = [pushed.get(operand) for operand in node.inputs]
         if any(part is not None for part in parts):
-            pushed.update(zip(node.outs, pushed_linear(node, parts), strict=True))
+            outputs = zip(node.outs, pushed_linear(node, parts), strict=True)
+            pushed.update({out: tangent for out, tangent in outputs if tangent is not None})
     return [None if out is None else pushed.get(out, Tangent(out)) for out in outs]
 
 

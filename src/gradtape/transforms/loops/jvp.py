@@ -22,16 +22,16 @@ def push_loop(op: LoopOp, node: Node, tangents: Sequence[Tangent | None]) -> lis
     draft = op.open_draft(node)
     consts, inits, elements = draft.split(tangents)
     known: dict[Value, Tangent] = {}
-    for mine, given in ((draft.consts, consts), (draft.elements, elements)):
-        for operand, tangent in zip(tuple(mine), given, strict=True):
+    for mine, pushed_in in ((draft.consts, consts), (draft.elements, elements)):
+        for operand, tangent in zip(tuple(mine), pushed_in, strict=True):
             if tangent is not None:
-                inner = LoopOperand(tangent.value, placeholder(operand.inner))
+                own = LoopOperand(tangent.value, placeholder(operand.inner))
                 mask = tangent.mask
                 if mask is not None and not isinstance(mask, Literal):
                     mask = Value(aval(operand.inner.shape, BOOL))
                     mine.append(LoopOperand(_whole(tangent.mask, tangent.value), mask))
-                mine.append(inner)
-                known[operand.inner] = Tangent(inner.inner, mask, tangent.is_applied)
+                mine.append(own)
+                known[operand.inner] = Tangent(own.inner, mask, tangent.is_applied)
     carries = tuple(draft.carries)
     active: dict[Value, Tangent] = {}
     for carry, init in zip(carries, inits, strict=True):

@@ -8,7 +8,7 @@ from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import Aval, is_inexact
 from gradtape.kinds.cotangent import Tangent
-from gradtape.kinds.elementwise import Elementwise, scaled, smooth_square
+from gradtape.kinds.elementwise import Elementwise, Rule, scaled, smooth_square
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import masked_product
 from gradtape.ops.core.elementwise.cast import zeros_like
@@ -215,8 +215,17 @@ def _pushed(node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangent 
     """
     op = node.op
     if isinstance(op, Elementwise) and op.partials is not None:
-        return [push_partials(node, op, incoming, _product)]
+        return [push_partials(node, op.partials, incoming, _product)]
+    is_real = all(value.dtype.kind != "c" for value in (node.out, *node.inputs))  # others conjugate
+    if isinstance(op, Elementwise) and op.linear_rules is not None and is_real and not op.finite_derivatives:
+        partials = [None if rule is None else _slope(rule) for rule in op.tangents or ()]
+        return [push_partials(node, partials, incoming, _product)]
     return push_node(node, incoming)
+
+
+def _slope(rule: Rule) -> Rule:
+    """Return the partial derivative that a linear map of a tangent multiplies with."""
+    return lambda z, *args, **params: rule(literal(1.0, z.dtype), z, *args, **params)
 
 
 def _product(partial: Value, tangent: Value) -> Value:
