@@ -121,7 +121,7 @@ def number_dtype(given: Any) -> np.dtype[Any]:
         raise DtypeError(
             f"dtype={shown} is not a bool, integer, float or complex of at most 64 bits a part",
             where=here.site,
-            why="kernels compute with float16, float32 and float64; bfloat16 is a dtype of ml_dtypes"
+            why="kernels compute with float32 and float64; bfloat16 is a dtype of ml_dtypes"
             if "bfloat16" in shown
             else "",
             remedy=f"give a dtype of numbers, for example dtype={'np.float32' if 'bfloat16' in shown else 'float'}",

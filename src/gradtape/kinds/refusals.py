@@ -104,7 +104,7 @@ def wrong_dtype(dtype: np.dtype[Any], argument: str) -> DtypeError:
     what = f"{argument} has dtype {dtype}, which is not a bool, integer, float or complex of at most 64 bits a part"
     why, remedy = "", f"convert it first, for example {x}.astype(float)"
     if dtype.name == "bfloat16" or dtype.type.__module__.partition(".")[0] == "ml_dtypes":
-        why = f"kernels compute with float16, float32 and float64; {dtype.name} is a dtype of ml_dtypes"
+        why = f"kernels compute with float32 and float64; {dtype.name} is a dtype of ml_dtypes"
         remedy = f"compute in float32, {x}.astype(np.float32), and convert the result back"
     elif dtype.char in "gG":
         why = "kernels compute with 64 bits a part at most"

@@ -41,8 +41,8 @@ from gradtape.ops.core.shape import expand, reshape, slice_
 from gradtape.ops.numpy.linalg.products import matmul
 
 LIFTED = 3
-"""How many vanishing singular values the derivatives of adjugates are exact for; with more of them, derivatives below the fifth of the
-determinant are.
+"""How many vanishing singular values the derivatives of adjugates are exact for; with more of them, derivatives of the
+determinant are exact up to the third.
 """
 
 

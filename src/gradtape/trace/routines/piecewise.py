@@ -181,3 +181,62 @@ def barycentric_rational(self: Any, z: Any) -> Any:
     found = barycentric(np.ravel(z), self._support_points, self.weights, values)
     found = np.reshape(found, (*np.shape(z), *self._shape))
     return np.moveaxis(found, 0, self._axis) if np.ndim(z) else found
+
+
+@stands_for("scipy.interpolate._cubic.Akima1DInterpolator.__init__")
+def akima_interpolator(
+    self: Any, x: Any, y: Any, axis: int = 0, *, method: str = "akima", extrapolate: bool | None = None
+) -> None:
+    """Set the slopes of `scipy.interpolate.Akima1DInterpolator` by selection: SciPy's code finds by their numbers where they are defined.
+
+    H. Akima, "A New Method of Interpolation and Smooth Curve Fitting Based on Local Procedures", Journal of the ACM 17 (1970).
+    """
+    if method not in ("akima", "makima"):
+        raise NotImplementedError(f"`method`={method} is unsupported.")
+    x, y = np.asarray(x), np.asarray(y)
+    if np.issubdtype(y.dtype, np.complexfloating):
+        raise ValueError("`Akima1DInterpolator` only works with real values for `y`.")
+    columns = np.moveaxis(y, axis, 0)
+    slopes = np.diff(columns, axis=0) / np.reshape(np.diff(x), (-1, *[1] * (columns.ndim - 1)))
+    if len(slopes) == 1:
+        tangents = np.concatenate([slopes, slopes])
+    else:
+        before, after = 2 * slopes[:1] - slopes[1:2], 2 * slopes[-1:] - slopes[-2:-1]
+        m = np.concatenate([2 * before - slopes[:1], before, slopes, after, 2 * after - slopes[-1:]])
+        changes = np.abs(np.diff(m, axis=0))
+        if method == "makima":
+            sizes = np.abs(m[1:] + m[:-1])
+            before_weight, after_weight = changes[2:] + 0.5 * sizes[2:], changes[:-2] + 0.5 * sizes[:-2]
+        else:
+            before_weight, after_weight = changes[2:], changes[:-2]
+        total = before_weight + after_weight
+        defined = total > 1e-9 * np.max(total)
+        share = after_weight / np.where(defined, total, 1.0)
+        tangents = np.where(defined, m[1:-2] + share * (m[2:-1] - m[1:-2]), 0.5 * (m[3:] + m[:-3]))
+    outside = False if extrapolate is None else extrapolate
+    kind = sys.modules["scipy.interpolate"].Akima1DInterpolator
+    super(kind, self).__init__(x, y, np.moveaxis(tangents, 0, axis), axis, outside)
+
+
+@stands_for("scipy.interpolate._polyint.BarycentricInterpolator.__init__")
+def barycentric_interpolator(
+    self: Any, xi: Any, yi: Any = None, axis: int = 0, *, wi: Any = None, **_: Any
+) -> None:
+    """Compute the weights of `scipy.interpolate.BarycentricInterpolator` in the order of the nodes.
+
+    SciPy multiplies the distances in a random order, against overflow of the partial products; the weights are the same.
+    """
+    super(sys.modules["scipy.interpolate"].BarycentricInterpolator, self).__init__(xi, yi, axis)
+    self.xi = np.asarray(xi)
+    self.set_yi(yi)
+    self.n = len(self.xi)
+    self._diff_cij = None
+    if wi is not None:
+        self.wi = wi
+        return
+    self._inv_capacity = 4.0 / (np.max(self.xi) - np.min(self.xi))
+    distances = self._inv_capacity * (self.xi[:, None] - self.xi)
+    products = np.prod(np.where(np.eye(self.n, dtype=bool), 1.0, distances), axis=1)
+    if np.any(products == 0.0):
+        raise ValueError("Interpolation points xi must be distinct.")
+    self.wi = 1.0 / products

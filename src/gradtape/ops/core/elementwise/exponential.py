@@ -152,6 +152,7 @@ exp2_slope = elementwise(
     edges=((0.0,), (inf,), (-inf,), (nan,), (1024.0,), (1024.6,), (-1050.0,)),
     slopes=(((0.0,), (LN2 * LN2,)),),
     dtype_samples="df",
+    shift=Exponential(2.0),
 )
 exp2: Elementwise = elementwise(
     "exp2",
