@@ -124,7 +124,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             for name, seconds in getattr(report, "user_properties", ())
             if name == "processor_seconds"
         }
-        DURATIONS.write_text(Durations.text(measured))
+        DURATIONS.write_text(Durations.load().text(measured))
     if counts := config.stash.get(COUNTS, None):
         some, every = counts
         terminalreporter.write_line(

@@ -238,12 +238,15 @@ def test_docstrings(name: str) -> None:
             examine(test, dict(test.globs))
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_public_names_have_an_example(name: str) -> None:
-    subject = getattr(gt, name)
-    documented = subject if isinstance(subject, type) or inspect.isfunction(subject) else type(subject)
-    text = inspect.getdoc(documented) or ""
-    assert ">>>" in text, f"gradtape.{name} has no example in its docstring"
+def test_public_names_have_an_example() -> None:
+    with several_cases() as case:
+        for name in PUBLIC:
+            subject = getattr(gt, name)
+            documented = (
+                subject if isinstance(subject, type) or inspect.isfunction(subject) else type(subject)
+            )
+            with case(name):
+                assert ">>>" in (inspect.getdoc(documented) or ""), "no example in the docstring"
 
 
 def test_every_page_is_reached_from_the_index() -> None:
