@@ -222,7 +222,7 @@ CALLERS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
         (spline, caller)
         for spline in SPLINES
         for caller in CALLERS
-        if (spline, caller) not in {("times", "brentq"), ("times", "root"), ("times", "scan")}
+        if (spline, caller) not in {("times", "brentq"), ("times", "root")}
     ],
 )
 def test_splines_in_solvers_and_loops(caller: str, spline: str) -> None:

@@ -269,7 +269,10 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
     @property
     def shape(self) -> Shape:
         """The extents. Others can be set, as those of any ndarray."""
-        return self._current.aval.shape
+        shape = self._current.aval.shape
+        if ASKING.questions is not None and (questions := ASKING.by_user(sys._getframe(1))) is not None:
+            return questions.extents(shape)  # type: ignore[no-any-return] # lengths stand for integers
+        return shape
 
     @shape.setter
     def shape(self, shape: Any) -> None:
