@@ -1,5 +1,7 @@
 """What a function writes outside happens once for each run of it, also where a trace of it is given up."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -120,3 +122,21 @@ def test_a_guard_on_which_kernel_and_trace_always_disagree_is_not_traced_again(m
     for traces in (1, 2, 2, 2):
         np.testing.assert_array_equal(function(x), x * 2.0)
         assert function.site.traces == traces
+
+
+NAMESPACE: dict = {}
+exec("def double(x):\n    return 2.0 * x\n\ndef typed(x):\n    return x if x is None else input()", NAMESPACE)  # noqa: S102
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_namespace_of_exec_warns_of_no_builtins():
+    """exec puts all builtins into its namespace, open and input among them."""
+    assert gt.jit(lambda x: NAMESPACE["double"](x))(3.0) == 6.0
+    assert gt.grad(lambda x: NAMESPACE["double"](x))(3.0) == 2.0
+    assert gt.jit(NAMESPACE["double"])(3.0) == 6.0
+
+
+def test_code_of_a_namespace_of_exec_that_reads_input_warns(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("1.0\n"))
+    with pytest.warns(gt.errors.SideEffectWarning, match="input"):
+        gt.jit(lambda x: x + float(NAMESPACE["typed"](x)))(3.0)

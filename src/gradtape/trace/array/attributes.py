@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import sys
 from types import ModuleType
@@ -9,7 +10,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from gradtape.errors import ArgumentError, DtypeError, InPlaceError
+from gradtape.errors import ArgumentError, ArraySubclassError, DtypeError, InPlaceError
 from gradtape.trace.array.concretize import array_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import shadow_of
@@ -77,10 +78,20 @@ class Attributes:
             )
         return self
 
-    def view(self: Any, dtype: Any = None) -> Any:
+    def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
         """Return the array as a view. With another dtype it is a copy, of complex numbers as pairs or the reverse, for packages that only
         read it."""
-        wanted = self.dtype if dtype is None or dtype is np.ndarray else np.dtype(dtype)
+        cls = dtype if isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray) else type
+        if cls is not None and cls is not np.ndarray:
+            raise ArraySubclassError(
+                f"x.view({cls.__name__}) of a traced array",
+                where=user_site(),
+                why="subclasses of ndarray are not supported for traced arrays: a traced array has no memory that an object of "
+                "another class could share",
+                remedy="compute with the array itself: write the methods of the class as functions of arrays, or keep the array "
+                "as an attribute of an object; x.view(np.ndarray) is supported",
+            )
+        wanted = self.dtype if dtype is None or dtype is cls else np.dtype(dtype)
         if wanted == self.dtype:
             return self[...]
         if self.ndim and not is_user_file(sys._getframe(1).f_code.co_filename):
