@@ -95,7 +95,7 @@ BUDGETS = {
     "mixture of few": Budget(nests=11, stores=51, functions=4, calls=0, workspace=90_000),
     "mixture d20": Budget(nests=10, stores=46, functions=4, calls=4, workspace=2_410_000),
     "network": Budget(nests=10, stores=18, functions=4, calls=8, workspace=2_100_000),
-    "mlp": Budget(nests=6, stores=10, functions=4, calls=5, workspace=540_000),
+    "mlp": Budget(nests=6, stores=10, functions=4, calls=5, workspace=550_000),
 }
 """What they took when this was written; the calls are the products that the mathematics asks for. The derivative of a tangent takes an
 exponential (ADR 107).
