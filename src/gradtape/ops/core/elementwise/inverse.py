@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Value, literal
 from gradtape.ir.op import NDArray
 from gradtape.kinds.elementwise import Elementwise, Libm, Parts, elementwise, resolve_ufunc
 from gradtape.ops.core.elementwise.arithmetic import complex_multiply, complex_scaled
@@ -159,14 +159,14 @@ def _complex_arcsin(x: Parts) -> Parts:
     a, b = x
     minus, plus = _roots(x)
     along = minus[0] * plus[0] - minus[1] * plus[1]
-    endless = copysign(where(isinf(b), 0.25 * math.pi, 0.5 * math.pi), a)
+    endless = copysign(where(isinf(b), literal(0.25 * math.pi, a.dtype), 0.5 * math.pi), a)
     angle = where(isinf(a) & equal(b, b), endless, arctan2(a, along))
     return angle, arcsinh(_across(minus, plus))
 
 
 def _angle_at_infinity(x: Parts, angle: Value) -> Value:
     """Return the angle of an arc cosine; where both parts are infinite, that of a diagonal."""
-    diagonal = where(less(x[0], 0.0), 0.75 * math.pi, 0.25 * math.pi)
+    diagonal = where(less(x[0], 0.0), literal(0.75 * math.pi, angle.dtype), 0.25 * math.pi)
     return where(isinf(x[0]) & isinf(x[1]), diagonal, angle)
 
 
