@@ -193,6 +193,7 @@ scatter_add scatter_add_ index_add_: use np.add.at(x, indices, values), or gt.sc
 contiguous: arrays are contiguous where NumPy's are; use x.copy()
 eval: x.numpy() computes now
 values to_numpy: it is an array already, as tables of pandas and xarray among arguments are; x.numpy() is an ndarray
+dims coords attrs sizes: tables of xarray among arguments are arrays of their values; label them inside: xr.DataArray(x, dims=...)
 iloc loc iat columns index isel sel head tail: tables among arguments are arrays of their values; select columns before the call
 rolling groupby apply merge join fillna dropna: tables among arguments are arrays of their values; prepare columns before the call
 _value primal: use x.numpy(), which leaves the record
@@ -243,7 +244,7 @@ LBFGS BFGS minimize: use gt.scipy.minimize, or call scipy.optimize.minimize as i
 """)
 
 KEYWORDS: Final = _entries("""
-dim dims: axis=0, the number of a dimension; what is computed of a table is an array, without names
+dim dims: axis=0, the number of a dimension; tables are arrays of their values, unless labelled inside: xr.DataArray(x, dims=...)
 reduction_indices axes dimension: axis
 keepdim keep_dims: keepdims
 unbiased: ddof

@@ -156,3 +156,76 @@ def test_errors_of_pandas_about_what_is_traced_say_what_to_do():
     with pytest.raises(KeyError) as missing:
         gt.jit(lambda x: x * pd.DataFrame({"a": [1.0]})["b"])(1.0)
     assert not hasattr(missing.value, "__notes__")
+
+
+GRID = xr.DataArray(np.arange(1.0, 7.0).reshape(2, 3), dims=("t", "x"))
+
+
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        lambda a: (a**2).sum("x"),
+        lambda a: a.mean(("x", "t")),
+        lambda a: a.cumsum("x"),
+        lambda a: a.argmax("x"),
+        lambda a: a.argsort("x"),
+        lambda a: a.squeeze("x"),
+        lambda a: a.transpose("x", "t"),
+        lambda a: np.std(a, axis="x"),
+        lambda a: np.diff(a, axis="x"),
+        lambda a: np.concatenate([a, a], axis="x"),
+        lambda a: np.linalg.norm(a, axis="x"),
+        lambda a: np.add.reduce(a, "x"),
+    ],
+)
+@pytest.mark.parametrize(
+    "way", [gt.jit, lambda f: gt.grad(lambda a: np.sum(f(a))), lambda f: lambda a: f(gt.constant(a))]
+)
+def test_names_of_dimensions_say_that_labels_are_lost(way: Any, reduce: Function) -> None:
+    error = expect(
+        errors.DtypeError, lambda: way(reduce)(GRID), "axis is 'x'", "labels", "xr.DataArray(x, dims=...)"
+    )
+    assert isinstance(error, TypeError) and error.where.filename == __file__
+
+
+@pytest.mark.parametrize("read", [lambda a: a.dims, lambda a: a.coords, lambda a: a.sum(dim="x")])
+def test_what_labelled_arrays_have_says_how_to_label_traced_ones(read: Function) -> None:
+    with pytest.raises((AttributeError, TypeError), match=r"xr\.DataArray\(x, dims=\.\.\.\)"):
+        gt.jit(read)(GRID)
+
+
+LABELLED_INSIDE: dict[str, Function] = {
+    "mean": lambda a: a.mean("t").sum(),
+    "mean of all": lambda a: a.mean(),
+    "anomaly": lambda a: ((a - a.mean("t")) ** 2).sum(),
+    "std": lambda a: a.std("t").sum("x"),
+    "where": lambda a: a.where(a > 2.5).mean("t").sum(),
+    "ufunc": lambda a: np.exp(a).mean("x").sum(),
+    "data": lambda a: np.sum(a.mean("t").data ** 2),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("program", LABELLED_INSIDE)
+def test_labels_inside_traced_code_are_followed_without_a_warning(program: str) -> None:
+    def f(x: Any) -> Any:
+        return LABELLED_INSIDE[program](xr.DataArray(x, dims=("t", "x")))
+
+    def loss(x: Any) -> Any:
+        return np.sum(f(x))
+
+    x, step = GRID.to_numpy(), 1e-6
+    moved = [x + step * unit.reshape(x.shape) for unit in np.eye(x.size)]
+    slopes = [(float(f(point)) - float(f(2 * x - point))) / (2 * step) for point in moved]
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        y = np.sum(f(watched))
+    for gradient in (gt.grad(loss)(x), gt.jacobian(loss)(x), tape.gradient(y, watched)):
+        np.testing.assert_allclose(np.ravel(gradient), slopes, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(gt.jit(f)(x), float(f(x)), rtol=1e-14)
+
+
+def test_values_of_a_labelled_traced_array_name_its_data() -> None:
+    expect(
+        errors.ConcretizationError, lambda: gt.jit(lambda x: xr.DataArray(x, dims="t").values)(X), "da.data"
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.exceptions import AxisError
 from numpy.lib.array_utils import normalize_axis_index
 
-from gradtape.errors import ConcretizationError
+from gradtape.errors import ConcretizationError, DtypeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, literal
 from gradtape.ir.op import NDArray
@@ -90,7 +90,25 @@ def as_int(operand: Any, argument: str) -> int:
     """Return an argument as a Python integer; TypeError where it is not one."""
     if isinstance(operand, Value):
         return operator.index(concrete(operand, argument)[()])
+    if isinstance(operand, str):
+        raise _is_a_name(operand, argument)
     return operator.index(operand)
+
+
+def _is_a_name(operand: str, argument: str) -> DtypeError:
+    """Return the error for a string in the place of an integer: most often the name of a dimension in xarray's methods."""
+    if argument != "axis":
+        return DtypeError(
+            f"{argument} is {operand!r}: 'str' object cannot be interpreted as an integer", where=here.site
+        )
+    return DtypeError(
+        f"axis is {operand!r}: 'str' object cannot be interpreted as an integer",
+        where=here.site,
+        why="a traced array has no named dimensions: tables of xarray and pandas among the arguments are converted to their values, "
+        "without labels",
+        remedy="write the number of the axis, np.sum(x**2, axis=0); or label the array inside the function, "
+        "xr.DataArray(x, dims=...).sum('t')",
+    )
 
 
 def as_shape(shape: Any) -> Shape:

@@ -73,7 +73,7 @@ IN_PACKAGES = {
     "random": "draw with a generator of NumPy's: rng = np.random.default_rng(seed), rng.normal(x)",
     "statistics": "use NumPy's function: np.mean(x), np.median(x), np.std(x)",
     "unittest": "check what the function returns, outside of it; on a tape arrays can be checked as they are",
-    "xarray": "keep what is traced in arrays, and take the values of the others: da.to_numpy()",
+    "xarray": "keep what is traced in arrays: da.data, and not da.values, is the traced array, for NumPy's functions",
 }
 """Packages that ask arrays for their numbers, with what to do instead."""
 

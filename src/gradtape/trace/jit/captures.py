@@ -801,7 +801,8 @@ class CaptureWalk:
         return self._remember(thing, thing, step, copying)
 
     def _dict(self, thing: dict[Any, Any], at: Place, name: str, copying: bool) -> Any:
-        if thing is vars(builtins):  # exec and eval put it into their namespace; what code calls of it is seen in the code
+        # exec and eval put the builtins into their namespace; what code calls of them is seen in the code.
+        if thing is vars(builtins):
             return self._by_identity(thing, at, name)
         kind = type(thing)
         if len(thing) > MOST_ITEMS and all(type(item) in _PLAIN for item in thing.values()):
