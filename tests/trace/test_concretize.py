@@ -142,7 +142,9 @@ class Labelled(np.ndarray):
 )
 @pytest.mark.parametrize("way", [gt.jit, gt.grad, gt.vmap, lambda f: lambda x: f(gt.constant(x))])
 def test_views_as_subclasses_of_ndarray_are_refused_by_their_class(way, view):
-    with pytest.raises(gt.errors.ArraySubclassError, match="subclasses of ndarray are not supported") as raised:
+    with pytest.raises(
+        gt.errors.ArraySubclassError, match="subclasses of ndarray are not supported"
+    ) as raised:
         way(lambda x: np.sum(view(x)))(np.ones(3))
     assert "np.ndarray" in str(raised.value)
     assert way(lambda x: np.sum(x.view(type=np.ndarray)))(np.ones(3)) is not None

@@ -401,6 +401,12 @@ class Array(Operators, Methods, Attributes, Handle):
                 index.place == 0 and self._contiguous is True
             )
             return picked_array
+        if (
+            self.is_scalar and has_ellipsis(key) and not index.result
+        ):  # s[...] and np.asarray(s): an array of rank 0
+            number = Array(index.read(value))
+            number._contiguous = False
+            return number
         if self.is_scalar or not (index.result or has_ellipsis(key)):
             read: Array = wrap_value(index.read(value))
             return read

@@ -113,7 +113,10 @@ def _is_kept(
 
 
 def _traced_call(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return like.__array_function__(function, (type(like),), with_vectors(args), kwargs)
+    made = like.__array_function__(function, (type(like),), with_vectors(args), kwargs)
+    if isinstance(made, Handle) and made._base is None and not made.ndim:
+        made._contiguous = False  # an array of rank 0, which can be written to
+    return made
 
 
 OBJECTS: Final = (object, "O", "object")

@@ -20,6 +20,7 @@ def write_elements(
     """Return an array with other elements, as ``xpx.at(x)[k].set(y)`` does, which writes to arrays where it can."""
     written = isinstance(self._x, Handle) and not copy
     made = self._x if written else constant_or_traced(self._x) + 0
+    made = made if made.ndim else made[...]  # numbers become arrays of rank 0
     made[self._idx] = y if in_place_op is None else in_place_op(made[self._idx], y)
     return made
 
