@@ -125,7 +125,7 @@ def test_a_guard_on_which_kernel_and_trace_always_disagree_is_not_traced_again(m
 
 
 NAMESPACE: dict = {}
-exec("def double(x):\n    return 2.0 * x\n\ndef typed(x):\n    return x if x is None else input()", NAMESPACE)  # noqa: S102
+exec("def double(x):\n    return 2.0 * x\n\ndef typed(x):\n    return x if x is None else input()", NAMESPACE)
 
 
 @pytest.mark.filterwarnings("error")
