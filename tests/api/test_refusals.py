@@ -363,3 +363,49 @@ def test_a_tape_that_was_given_a_list_notes_it() -> None:
         x = tape.watch(PAIR)
         [1.0] ** 2  # noqa: B018
     assert not hasattr(caught.value, "__notes__")
+
+
+class Unit:
+    """A unit as pint has them: its operators take arrays of any kind, and are asked where it is the right operand."""
+
+    __module__ = "pint.facets"
+
+    def __mul__(self, other: Any) -> Any:
+        return {"metres": other}
+
+    __rmul__ = __mul__
+
+
+@traced_ways
+def test_operators_of_units_take_traced_arrays(way: Function) -> None:
+    def squares(x: Any) -> Any:
+        length = x * Unit()
+        return np.sum(length["metres"] ** 2)
+
+    way(squares, PAIR)
+    np.testing.assert_array_equal(gt.grad(squares)(PAIR), 2 * PAIR)
+    assert gt.jit(squares)(PAIR) == np.sum(PAIR**2)
+    with gt.GradientTape() as tape:
+        x = tape.watch(PAIR)
+        y = squares(x)
+    np.testing.assert_array_equal(tape.gradient(y, x), 2 * PAIR)
+
+
+def test_quantities_of_pint_hold_traced_arrays() -> None:
+    pint = pytest.importorskip("pint", reason="units are those of pint: pip install pint")
+    units = pint.UnitRegistry()
+    seconds = units.Quantity(2.0, "s")
+    for program, slope in (
+        (lambda x: (x * units.km).to("m").magnitude, 1000.0),
+        (lambda x: (x * seconds).magnitude, 2.0),
+        (lambda x: (x / seconds).magnitude, 0.5),
+        (lambda x: (seconds * x).magnitude, 2.0),
+        (lambda x: units.Quantity(x, "km").to("m").magnitude, 1000.0),
+    ):
+        np.testing.assert_array_equal(gt.grad(lambda x, f=program: np.sum(f(x)))(PAIR), [slope, slope])
+        with gt.GradientTape() as tape:
+            x = tape.watch(PAIR)
+            y = np.sum(program(x))
+        np.testing.assert_array_equal(tape.gradient(y, x), [slope, slope])
+    with pytest.raises(pint.DimensionalityError):
+        gt.grad(lambda x: np.sum((x + seconds).magnitude))(PAIR)

@@ -44,6 +44,9 @@ LIBRARIES: Final = {
 }
 """Libraries with arrays, tables or numbers of their own, and what makes NumPy's of them."""
 
+WITH_OPERATORS: Final = frozenset({"pint", "scipy"})
+"""Libraries whose operators take traced arrays: quantities of pint hold them, sparse arrays of SciPy are supported."""
+
 _ITERATORS: Final = (Iterator, AsyncIterator)
 _VIEWS: Final = (KeysView, ValuesView, ItemsView)
 

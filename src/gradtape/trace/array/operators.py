@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import COMPACT, SEQUENCES, items_of
-from gradtape.kinds.refusals import is_table, library_of, refusal, values_of
+from gradtape.kinds.refusals import WITH_OPERATORS, is_table, library_of, refusal, values_of
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.dispatch.dispatch import OPERAND_TYPES, fast_rule
@@ -46,7 +46,7 @@ SQUARES = (np.ones(1, bool) ** 2).dtype == np.int8
 
 def _sequence(other: Any) -> Any:
     """Return an operand of an uncommon type: sequences as NumPy takes them, NotImplemented for types with operators of their own,
-    as sparse matrices of SciPy's have.
+    as sparse matrices of SciPy's and quantities of pint have.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def _sequence(other: Any) -> Any:
             remedy="write float(d)",
         )
     library = library_of(other)
-    if library and library != "scipy":
+    if library and library not in WITH_OPERATORS:
         here.site = user_site(3)
         raise refusal(other, "an operand")
     return NotImplemented
