@@ -80,6 +80,13 @@ SEQUENCES: Final = (range, deque, array, memoryview)
 """Sequences besides lists and tuples of which NumPy makes arrays."""
 
 
+def argument_value(leaf: Any, argument: str) -> Value:
+    """Return an argument of a transform or of a tape as a value; other sequences than lists and tuples are refused, as by gt.jit."""
+    if isinstance(leaf, SEQUENCES):
+        raise refusal(leaf, argument)
+    return as_value(leaf, argument)
+
+
 def items_of(sequence: Any) -> Any:
     """Return one of `SEQUENCES` as a list or an ndarray."""
     return list(sequence) if isinstance(sequence, deque | range) else np.asarray(sequence)

@@ -13,7 +13,7 @@ from gradtape.errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Node, TraceTag, Value, next_serial
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import argument_value
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.layout import argument_layout
@@ -168,13 +168,13 @@ def watchable(leaf: Any, tree: Any, position: int) -> Array:
             remedy="pass an array, a variable, a number, or a nest of these",
         )
     try:
-        array = Array(followable(as_value(leaf, "x")))
+        array = Array(followable(argument_value(leaf, "x")))
         array._contiguous = argument_layout(leaf)
         return array
     except DtypeError:
         if leaf is tree:
             raise
-        as_value(leaf, "x" + place_of_leaf(tree, position, none_is_leaf=True))
+        argument_value(leaf, "x" + place_of_leaf(tree, position, none_is_leaf=True))
         raise
 
 

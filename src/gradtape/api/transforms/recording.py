@@ -16,7 +16,7 @@ from gradtape.errors import GradtapeError, IntegerInputError, StructureError, ki
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
-from gradtape.kinds.operands import as_value, broadcast_to
+from gradtape.kinds.operands import argument_value, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
@@ -150,7 +150,7 @@ def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def differentiable(leaf: Any, tag: TraceTag, argument: str) -> Value:
     """Return a fresh value equal to an argument, from which `tag` follows."""
-    value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, argument)
+    value = leaf.value if isinstance(leaf, Handle) else argument_value(leaf, argument)
     if not is_inexact(value.dtype):
         if not value.aval.weak or value.dtype.kind == "b":
             raise IntegerInputError(
