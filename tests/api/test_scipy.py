@@ -122,3 +122,27 @@ def test_errors_name_the_argument() -> None:
         gt.scipy.minimize(misfit, START, bounds=({"a": 1.0}, 2.0))
     with pytest.raises(gt.errors.ArgumentError, match="a constraint is an int"):
         gt.scipy.minimize(misfit, START, constraints=5)
+
+
+def test_constraints_and_bounds_of_trust_constr_with_nested_unknowns() -> None:
+    """The Jacobians of the constraints are a list of unequal matrices."""
+    target = {"a": np.array([2.0]), "b": np.array([3.0])}
+
+    def distance(p):
+        return np.sum((p["a"] - target["a"]) ** 2) + np.sum((p["b"] - target["b"]) ** 2)
+
+    total = so.NonlinearConstraint(lambda p: p["a"][0] + p["b"][0], -np.inf, 3.0)
+    found = gt.scipy.minimize(
+        distance, {"a": np.array([0.5]), "b": np.array([0.5])}, method="trust-constr", constraints=[total]
+    )
+    assert set(found.x) == set(found.grad) == {"a", "b"}
+    np.testing.assert_allclose([found.x["a"][0], found.x["b"][0]], [1.0, 2.0], atol=1e-3)
+    plain = gt.scipy.minimize(
+        lambda x: np.sum((x - np.array([2.0, 3.0])) ** 2),
+        np.array([0.5, 0.5]),
+        method="trust-constr",
+        bounds=[(0, 1.5), (0, 5)],
+        constraints=[so.NonlinearConstraint(lambda x: x[0] + x[1], -np.inf, 3.0)],
+    )
+    np.testing.assert_allclose(plain.x, [1.0, 2.0], atol=1e-3)
+    assert len(plain.jac) == 2

@@ -160,9 +160,10 @@ def _with_vector_second(function: Function) -> Function:
 def _with_nested(found: Any, unknowns: Unknowns) -> Any:
     """Return a result with nested unknowns."""
     found.x = unknowns.nested(found.x)
-    for name in ("jac", "grad"):
-        if np.shape(found.get(name)) == unknowns.vector.shape:
-            found[name] = unknowns.nested(found[name])
+    for name in ("jac", "grad"):  # "trust-constr" has a list of the constraints' Jacobians as jac
+        slope = found.get(name)
+        if isinstance(slope, np.ndarray) and slope.shape == unknowns.vector.shape:
+            found[name] = unknowns.nested(slope)
     return found
 
 
