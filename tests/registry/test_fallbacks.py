@@ -81,13 +81,17 @@ def rows() -> list[str]:
 
 NARROW: Final = {
     **dict.fromkeys(("ceil_real", "floor_real", "trunc_real"), "fd"),
+    "cumlogaddexp": "fd",
     "ones_in": "bhilqBHILQ",
     "quotient": "bhilqBHILQ",
     **dict.fromkeys(("reduce_any", "reduce_all"), "?"),
 }
 """Rows that are only recorded with operands of these dtypes."""
 
-REAL_ONLY: Final = (*NARROW, "below", "from_parts", "inverse_mills", "pow_real", "polygamma", "root")
+SLOPES: Final = ("exp2_slope", "expit_slope", "inverse_of_one_plus_square", "odds_gap", "sech_squared")
+"""Derivatives of functions of real numbers."""
+
+REAL_ONLY: Final = (*NARROW, *SLOPES, "below", "from_parts", "inverse_mills", "pow_real", "polygamma", "root")
 """Rows that are only recorded with real operands."""
 
 
