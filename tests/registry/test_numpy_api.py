@@ -33,7 +33,6 @@ UNTRIED = {
     "may_share_memory",
     "min_scalar_type",
     "nonzero",
-    "packbits",
     "partition",
     "piecewise",
     "polymul",
@@ -45,7 +44,6 @@ UNTRIED = {
     "shares_memory",
     "trim_zeros",
     "unique",
-    "unpackbits",
 }
 """Functions without samples: what they return depends on numbers, calls the user, or is not defined.
 Each has a test of its own."""
