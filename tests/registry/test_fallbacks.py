@@ -91,7 +91,7 @@ NARROW: Final = {
 SLOPES: Final = ("exp2_slope", "expit_slope", "inverse_of_one_plus_square", "odds_gap", "sech_squared")
 """Derivatives of functions of real numbers."""
 
-REAL_ONLY: Final = (*NARROW, *SLOPES, "below", "from_parts", "inverse_mills", "pow_real", "polygamma", "root")
+REAL_ONLY: Final = (*NARROW, *SLOPES, "from_parts", "inverse_mills", "pow_real", "polygamma", "root")
 """Rows that are only recorded with real operands."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.ir.graph import Value
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.arguments import NO_VALUE, as_array, kept_shape, reduced_axes
-from gradtape.kinds.elementwise import Elementwise, elementwise, resolve
+from gradtape.kinds.elementwise import Elementwise, Parts, elementwise, resolve
 from gradtape.kinds.reduction import remaining
 from gradtape.kinds.registry import borrows, implements_method, sample
 from gradtape.ops.core.elementwise.arithmetic import add, subtract
@@ -28,10 +28,17 @@ from gradtape.ops.core.shape import reshape, spread
 from gradtape.ops.core.shift_rules import DIFFERENCE
 from gradtape.ops.numpy.statistics.reductions import initial_value, masked
 
+
+def _complex_below(x: Parts, m: Parts) -> Parts:
+    same = equal(x[0], m[0]) & equal(x[1], m[1])
+    return select(same, 0, x[0] - m[0]), select(same, 0, x[1] - m[1])
+
+
 below = elementwise(
     "below",
     lambda x, m: np.where(x == m, 0, np.subtract(x, m)).astype(x.dtype),
     body=lambda x, m: select(equal(x, m), 0, x - m),
+    complex_body=_complex_below,
     tangents=(lambda d, z, x, m: d, lambda d, z, x, m: -d),
     transpose=(lambda ct, x, m: ct, lambda ct, x, m: -ct),
     additive=(0, 1),
