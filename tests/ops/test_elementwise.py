@@ -16,7 +16,7 @@ import scipy.special
 from scipy.special import cython_special
 
 import gradtape as gt
-from gradtape.errors import DtypeError, LoweringError, NotDifferentiableError
+from gradtape.errors import DtypeError, NotDifferentiableError
 from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Value, constant
 from gradtape.kinds.elementwise import Libm, SciPy
@@ -145,9 +145,8 @@ def test_integer_powers_by_a_number(exponent: int) -> None:
 def test_integer_powers_that_may_be_errors_stay_with_numpy(exponent: Any) -> None:
     inputs = inputs_like([np.array([1, 2, 3])])
     operand = constant(exponent) if isinstance(exponent, np.ndarray) else exponent
-    graph = graph_of([apply("power", inputs[0], operand)], inputs)
-    with pytest.raises(LoweringError):
-        expand_formulas(graph)
+    graph = expand_formulas(graph_of([apply("power", inputs[0], operand)], inputs))
+    assert [node.params.get("row") for node in graph.nodes] == ["power"]
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, 0.5, 2.5])
@@ -315,8 +314,8 @@ def test_sign_of_complex_numbers_has_no_derivative() -> None:
 @pytest.mark.parametrize("name", ["real", "imag", "conjugate"])
 def test_parts_of_complex_numbers_stay_with_numpy(name: str) -> None:
     inputs = inputs_like([np.ones(2, complex)])
-    with pytest.raises(LoweringError, match="complex"):
-        expand_formulas(graph_of([apply(name, inputs[0])], inputs))
+    graph = expand_formulas(graph_of([apply(name, inputs[0])], inputs))
+    assert [node.params.get("row") for node in graph.nodes] == [name]
 
 
 @pytest.mark.parametrize("row", [r for r in elementwise_rows() if isinstance(r.body, Libm)], ids=repr)
