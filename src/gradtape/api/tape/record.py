@@ -246,7 +246,7 @@ def single_values(leaves: Sequence[Any], record: Record) -> list[Value] | None:
 
 
 def target_value(leaf: Any, record: Record) -> Value:
-    if not isinstance(leaf, Variable):
+    if not issubclass(type(leaf), Variable):
         value: Value = leaf.value
         return value
     known = record.reads(leaf)
@@ -259,7 +259,7 @@ def target_value(leaf: Any, record: Record) -> Value:
 
 def source_of(leaf: Any, record: Record) -> Source:
     tag = record.tag
-    if isinstance(leaf, Variable):
+    if issubclass(type(leaf), Variable):
         values = record.reads(leaf)
         followed = is_inexact(leaf.dtype)
         return Source(

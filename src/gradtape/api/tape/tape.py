@@ -268,13 +268,13 @@ class GradientTape(Jacobians):
         watched = []
         for position, leaf in enumerate(leaves):
             watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
-        plain = [array.value for array in watched if not isinstance(array, Variable)]
+        plain = [array.value for array in watched if not issubclass(type(array), Variable)]
         refuse_outside_derivative(
             "watch", plain, self._around, "watch what goes in, or make a tape inside of it"
         )
         warn_of_integers(watched, x)
         for array in watched:
-            if isinstance(array, Variable):
+            if issubclass(type(array), Variable):  # isinstance would ask Array.__class__, a call of Python
                 record.watch_variable(array)
             else:
                 follow(array, record)

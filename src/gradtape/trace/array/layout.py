@@ -160,7 +160,7 @@ def layout_of_result(shape: Shape, operands: Iterable[Any]) -> Layout:
 def with_layout_of(made: Any, operands: Iterable[Any]) -> Any:
     """Set the layout of the results of an elementwise operation to that of NumPy's results, and return them."""
     operands = tuple(operands)
-    for array in made if isinstance(made, tuple | list) else (made,):
+    for array in made if type(made) in (tuple, list) else (made,):
         if isinstance(array, Handle) and array._base is None and len(shape := array._current.aval.shape) > 1:
             array._contiguous = layout_of_result(shape, operands)
     return made
