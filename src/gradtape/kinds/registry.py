@@ -86,6 +86,9 @@ class Hooks:
     numbers : callable
         ``(Value) -> array or None``: the array itself where it can be had now. None inside a trace that
         must not look.
+    check : callable
+        ``(Value) -> bool or None``: whether a condition holds, on which a shape depends, where values have no numbers: the program checks
+        it, and code goes on as if it held. None where numbers can be had.
     call : callable
         ``(function, *args, **kwargs)`` calls a user's function, with arrays in place of values, and returns
         values.
@@ -94,10 +97,11 @@ class Hooks:
         ``step(consts, carries, elements) -> (carries, ys)`` in each iteration.
     """
 
-    __slots__ = ("call", "numbers", "scan")
+    __slots__ = ("call", "check", "numbers", "scan")
 
     def __init__(self) -> None:
         self.numbers: Callable[[Value], NDArray | None] = lambda value: value.data
+        self.check: Callable[[Value], bool | None] = lambda ok: None
         self.call: Callable[..., Any] = lambda function, *args, **kwargs: function(*args, **kwargs)
         self.scan: Callable[..., tuple[Sequence[Value], Sequence[Value]]]
 

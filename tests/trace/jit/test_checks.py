@@ -382,3 +382,27 @@ def test_only_raises(function: Callable[[Any], Any], answers: list[bool | None])
     else:
         function(asked)
     assert asked.answers == answers
+
+
+def test_roots_of_polynomials_in_functions_of_solvers() -> None:
+    @gt.jit
+    def coefficient(a: Any) -> Any:
+        return optimize.brentq(lambda s: np.max(np.real(np.roots(np.stack([1.0, s, -a])))) - 1.0, -3.0, 3.0)
+
+    np.testing.assert_allclose(coefficient(2.0), 1.0)
+    np.testing.assert_allclose(gt.grad(coefficient)(2.0), 1.0)  # 1 + s - a = 0
+
+
+def _roots_in_scan(c: Any) -> Any:
+    def step(s: Any, _: Any) -> Any:
+        return s - 1.0, np.sum(np.abs(np.roots(np.stack([1.0, 3.0, s]))))
+
+    return gt.scan(step, c, np.arange(3.0))[1]
+
+
+def test_roots_in_bodies_check_the_ends() -> None:
+    expected = [np.sum(np.abs(np.roots([1.0, 3.0, s]))) for s in (5.0, 4.0, 3.0)]
+    np.testing.assert_allclose(gt.jit(_roots_in_scan)(5.0), expected)
+    for function in (_roots_in_scan, gt.jit(_roots_in_scan), gt.jacobian(_roots_in_scan)):
+        with pytest.raises(ConcretizationError, match="begins or ends with a zero"):
+            function(2.0)

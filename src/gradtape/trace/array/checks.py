@@ -79,6 +79,11 @@ def _is_handled(frame: FrameType) -> bool:
     return False
 
 
+def passes_in_body(ok: Value) -> bool | None:
+    """Return whether a check of a condition without numbers passes; None where numbers can be had, or the condition cannot be checked."""
+    return passes(ok) if isinstance(abstract_of(ok), InBody) else None
+
+
 def passes(ok: Value) -> bool | None:
     """Return whether a check passes; in a body, let the program check it. None where it cannot be checked."""
     stack, mapped = contexts.stack, list(contexts.mapped)

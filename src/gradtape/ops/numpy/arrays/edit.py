@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.errors import ConcretizationError
+from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INTP, Shape
 from gradtape.kinds.arguments import as_array, as_shape, concrete, one_axis
@@ -14,7 +16,7 @@ from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import HOOKS, implements, sample
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
-from gradtape.ops.core.elementwise.logic import equal
+from gradtape.ops.core.elementwise.logic import equal, logical_not
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import join
@@ -97,8 +99,21 @@ REVERSED = slice(None, None, -1)
 
 
 def count_of_leading(mask: Value) -> int:
-    """Return how many elements at the beginning of a vector of booleans are true; in a trace it is guarded."""
+    """Return how many elements at the beginning of a vector of booleans are true.
+
+    In a trace it is guarded. The body of a loop stands for all iterations, so there it is 0, which the program checks.
+    """
     if mask.size == 0:
+        return 0
+    first = getitem(mask, 0)
+    if (passed := HOOKS.check(logical_not(first))) is not None:
+        if not passed:
+            raise ConcretizationError(
+                "an array begins or ends with a zero in the body of a loop, or in a function that a solver calls",
+                where=here.site,
+                why="zeros at the ends are cut off, and the shape of the result cannot depend on the iteration",
+                remedy="keep the coefficients at both ends away from zero, or write the loop in Python",
+            )
         return 0
     count = where(reduce_all(mask, axes=(0,)), mask.size, argmin(mask, axes=(0,)))
     return int(concrete(convert(count, np.dtype(np.int64)), "the number of zeros"))
