@@ -13,6 +13,10 @@ import numba
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy.fft._pocketfft import pypocketfft
+from scipy.linalg import blas
+from scipy.spatial import _voronoi
+from scipy.special import cython_special
 
 import gradtape as gt
 from gradtape import errors
@@ -138,3 +142,84 @@ def test_the_type_of_an_array_makes_arrays() -> None:
     np.testing.assert_array_equal(type(x)([x, 2 * x]), [[1.0, 2.0], [2.0, 4.0]])
     made = np.broadcast_arrays(x, 3.0, None, "a")
     assert [part.shape for part in made] == [(2,)] * 4
+
+
+EXTENSIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "memory view": (
+        lambda x: _voronoi.sort_vertices_of_regions(x, [[1]]),
+        "scipy.spatial._voronoi",
+    ),
+    "fused types": (lambda x: cython_special.gamma(x[0]), "scipy.special.cython_special"),
+    "pybind11": (lambda x: pypocketfft.c2c(x), "scipy.fft._pocketfft.pypocketfft"),
+}
+"""Functions of extension modules that raise errors of their own for traced arrays, with their modules."""
+
+
+def _on_tape(function: Callable[[Any], Any], x: Any) -> None:
+    with gt.GradientTape() as tape:
+        function(tape.watch(x))
+
+
+def _in_forward_mode(function: Callable[[Any], Any], x: Any) -> None:
+    primal = gt.constant(x)
+    with gt.ForwardAccumulator(primal, x):
+        function(primal)
+
+
+@pytest.mark.parametrize("kind", EXTENSIONS)
+def test_errors_of_extension_modules_say_what_to_do(kind: str) -> None:
+    function, module = EXTENSIONS[kind]
+    x = np.arange(1.0, 5.0)
+    for call in (
+        lambda: gt.jit(function)(x),
+        lambda: gt.grad(gt.jit(function))(x),
+        lambda: gt.vjp(function, x),
+        lambda: gt.jvp(function, (x,), (x,)),
+        lambda: gt.vmap(function)(x[None]),
+        lambda: _on_tape(function, x),
+        lambda: _in_forward_mode(function, x),
+    ):
+        with pytest.raises(TypeError) as caught:
+            call()
+        (note,) = [note for note in caught.value.__notes__ if "what to do" in note]
+        assert f"this function of {module} is compiled" in note and "gt.callback" in note
+        assert f"{__file__}:{function.__code__.co_firstlineno}" in note
+
+
+def test_the_note_names_the_line_of_a_block_that_calls_an_extension_module_itself() -> None:
+    with pytest.raises(TypeError) as caught, gt.GradientTape() as tape:
+        x = tape.watch(np.ones(3))
+        pypocketfft.c2c(x)
+    (note,) = caught.value.__notes__
+    assert f"{__file__}:{caught.tb.tb_lineno} in " in note and "while a tape recorded" in note
+
+
+def test_arrays_that_extension_modules_convert_have_the_same_remedy() -> None:
+    expect(errors.ConcretizationError, lambda: gt.jit(lambda x: blas.ddot(x, x))(np.ones(3)), "gt.callback")
+
+
+def test_other_errors_have_no_note_about_extension_modules() -> None:
+    def wrong_call(x: Any) -> Any:
+        return np.sum(x, nothing=x)
+
+    def text(x: Any) -> Any:
+        return x * int("z", x.ndim + 9)  # fails in C code of Python
+
+    def own(x: Any) -> Any:
+        raise TypeError("of the user")
+
+    for function in (wrong_call, text, own):
+        for call in (lambda f=function: gt.jit(f)(np.ones(3)), lambda f=function: _on_tape(f, np.ones(3))):
+            with pytest.raises((TypeError, ValueError)) as caught:
+                call()
+            notes = getattr(caught.value, "__notes__", ())
+            assert not any("is compiled" in note for note in notes)
+
+
+def test_callback_calls_an_extension_module() -> None:
+    @gt.jit
+    def spectrum(x: Any) -> Any:
+        return gt.callback(pypocketfft.c2c, np.zeros(4, complex), x + 0j)
+
+    x = np.arange(4.0)
+    np.testing.assert_allclose(spectrum(x), np.fft.fft(x), atol=1e-15)

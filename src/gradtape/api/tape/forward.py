@@ -26,6 +26,7 @@ from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import flatten_arrays
+from gradtape.trace.dispatch.call_errors import note_package
 from gradtape.trace.jit.bodies import refuse_outside_derivative
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.patching import recorders
@@ -172,6 +173,8 @@ class ForwardAccumulator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, Exception):
+            note_package(error, "while a forward accumulator recorded")
         self._directions.leave()
 
     def __repr__(self) -> str:

@@ -53,7 +53,7 @@ from gradtape.ir.types import is_inexact
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.indexed_slices import flatten_arrays
-from gradtape.trace.dispatch.call_errors import is_list_error, is_list_of_numbers
+from gradtape.trace.dispatch.call_errors import is_list_error, is_list_of_numbers, note_package
 from gradtape.trace.jit.bodies import refuse_outside_derivative
 from gradtape.trace.jit.guards import InBody
 from gradtape.trace.lazy.call_observer import prediction
@@ -172,6 +172,8 @@ class GradientTape(Jacobians):
             )
         if error is not None:
             note_recursion(error, "the block of a tape")
+            if isinstance(error, Exception):
+                note_package(error, "while a tape recorded")
         try:  # as _leave does, without the price of calls
             prediction.observer = None
             if record is not None:

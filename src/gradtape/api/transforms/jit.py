@@ -32,7 +32,7 @@ from gradtape.runtime.call.callable import FastCallable, vectorcalled
 from gradtape.runtime.call.capture_entry import CheckedFunction
 from gradtape.runtime.compile.cache import Shipment, receive
 from gradtape.runtime.compile.program import ACTIVE
-from gradtape.trace.array.concretize import note_package
+from gradtape.trace.dispatch.call_errors import note_package
 from gradtape.trace.jit.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry
 from gradtape.trace.jit.dims import Dim, shapes_of
 from gradtape.trace.jit.signature import StaticArguments
@@ -106,7 +106,7 @@ class Jitted(_Callable[P, R_co]):
                 return profiler.call(function, args, kwargs)
             except Exception as error:
                 note_recursion(error, f"{site.name}, while it was traced or computed")
-                note_package(error, site.name)
+                note_package(error, f"while {site.name} was traced")
                 if config.full_traceback or isinstance(error, InternalError):
                     raise
                 raise error.with_traceback(without_internals(error.__traceback__)) from error.__cause__

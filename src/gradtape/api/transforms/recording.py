@@ -20,7 +20,7 @@ from gradtape.kinds.operands import argument_value, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.dispatch.call_errors import call_error
+from gradtape.trace.dispatch.call_errors import call_error, note_package
 from gradtape.trace.jit.leaf_kinds import is_handle
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
@@ -139,9 +139,10 @@ def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
         with inside(Scope()):
             try:
                 return run_function(body, args, kwargs)
-            except (TypeError, AttributeError) as error:
+            except Exception as error:
                 mistake = call_error(error, body, args, kwargs)
                 if mistake is None:
+                    note_package(error, f"while {getattr(body, '__name__', 'a function')} was traced")
                     raise
                 raise mistake from None
 

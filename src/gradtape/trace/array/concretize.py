@@ -6,7 +6,6 @@ import cmath
 import math
 import sys
 from collections.abc import Callable, Sequence
-from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
@@ -15,10 +14,7 @@ import numpy as np
 from gradtape.errors import (
     ArraySubclassError,
     ConcretizationError,
-    GradtapeError,
     GradtapeWarning,
-    is_internal,
-    is_users,
     warn,
 )
 from gradtape.ir.graph import Value
@@ -38,7 +34,7 @@ from gradtape.trace.jit.guards import Mapped, Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.asarray import calling_module
 from gradtape.trace.patching.bytecode import callee_names, instruction_at
-from gradtape.trace.patching.callers import callee_of
+from gradtape.trace.patching.callers import callee_of, extension_module_of
 from gradtape.trace.random.comparisons import warn_of_chance_in_branch
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.log import note_exit
@@ -76,6 +72,9 @@ IN_PACKAGES = {
     "xarray": "keep what is traced in arrays: da.data, and not da.values, is the traced array, for NumPy's functions",
 }
 """Packages that ask arrays for their numbers, with what to do instead."""
+
+INSTEAD_OF_EXTENSION = "call it by gt.callback(f, result_like, x), with a derivative by gt.custom_vjp, or write it with functions of NumPy"
+"""What to do instead of giving a traced array to a function of an extension module."""
 
 PREDICATES = frozenset(
     {
@@ -205,27 +204,6 @@ def _instead_in(package: str) -> str:
     )
 
 
-def note_package(error: Exception, name: str) -> None:
-    """Let an error that a package raised while a function was traced say what to do instead of giving it what is traced.
-
-    Packages that look at an array before they ask for its numbers raise errors of their own (pandas: no numeric types to aggregate).
-    """
-    frames = [frame for frame, _ in walk_tb(error.__traceback__) if not is_internal(frame)]
-    if isinstance(error, GradtapeError | LookupError | OSError) or not frames or is_users(frames[-1]):
-        return
-    package = frames[-1].f_globals.get("__name__", "").partition(".")[0]
-    users = [(frame, line) for frame, line in walk_tb(error.__traceback__) if is_users(frame)]
-    said = any("what to do: " in note for note in getattr(error, "__notes__", ()))
-    if package not in IN_PACKAGES or not users or said:
-        return
-    frame, line = users[-1]
-    error.add_note(
-        f"  where: {frame.f_code.co_filename}:{line} in {frame.f_code.co_name}, while {name} was traced\n"
-        f"  why: {package} is given arrays of which it cannot have the numbers yet, if they are traced\n"
-        f"  what to do: {IN_PACKAGES[package]}"
-    )
-
-
 def _instead_of_number(what: str) -> str:
     """Return what to do instead of asking a traced array for its number in a jitted function."""
     package = asking_package()
@@ -253,6 +231,8 @@ def _instead_of(function: Any) -> str:
     module = getattr(function, "__module__", None) or ""
     if module.partition(".")[0] == "scipy":
         return f"write {function.__name__} with NumPy's functions and the ufuncs of scipy.special: it takes ndarrays only"
+    if extension_module_of(function):
+        return INSTEAD_OF_EXTENSION
     return "use x itself (NumPy's functions take it); for a list of traced numbers, [a, b], write np.stack([a, b])"
 
 

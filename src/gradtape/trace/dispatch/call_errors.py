@@ -1,18 +1,24 @@
-"""Errors of Python that are caused by the arguments of a call: a list where an array was meant, an array where an ndarray is needed."""
+"""Errors of Python that are caused by the arguments of a call: a list where an array was meant, an array where an ndarray is needed.
+
+Some are replaced by errors of gradtape; others get a note, since they may have another cause.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Final
+from itertools import takewhile
+from types import FrameType, TracebackType
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from gradtape.errors import DtypeError, UnsupportedFunctionError, is_users
+from gradtape.errors import DtypeError, GradtapeError, UnsupportedFunctionError, is_internal, is_users
 from gradtape.trace.array.array import Array
+from gradtape.trace.array.concretize import IN_PACKAGES, INSTEAD_OF_EXTENSION
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.patching.bytecode import local_names
+from gradtape.trace.patching.bytecode import is_extension_code, local_names
+from gradtape.trace.patching.callers import callee_of, extension_module_of
 from gradtape.trace.source.sites import Site, user_site
 
 _USED_AS_ARRAY: Final = re.compile(
@@ -98,3 +104,82 @@ def _raised_at(trace: TracebackType | None) -> Site:
             found = Site(trace.tb_frame.f_code, trace.tb_lasti)
         trace = trace.tb_next
     return user_site() if found is None else found
+
+
+def note_package(error: Exception, doing: str) -> None:
+    """Let an error that a package raised say what to do instead of giving it traced arrays.
+
+    Packages that look at an array before they ask for its numbers raise errors of their own (pandas: no numeric types to aggregate), and
+    so do functions of extension modules, which take the memory of an ndarray (a bytes-like object is required, not 'Array').
+
+    Parameters
+    ----------
+    error : Exception
+        What the user's function raised.
+    doing : str
+        What was done with that function: "while f was traced".
+    """
+    if isinstance(error, GradtapeError | LookupError | OSError):
+        return
+    steps = _steps(error)
+    users = [
+        (frame, line) for frame, line, _ in steps if is_users(frame) and not is_extension_code(frame.f_code)
+    ]
+    said = any("what to do: " in note for note in getattr(error, "__notes__", ()))
+    if not users or said:
+        return
+    why, remedy = _about_package(steps) or _about_extension(error, steps) or ("", "")
+    if not remedy:
+        return
+    frame, line = users[-1]
+    error.add_note(
+        f"  where: {frame.f_code.co_filename}:{line} in {frame.f_code.co_name}, {doing}\n"
+        f"  why: {why}\n"
+        f"  what to do: {remedy}"
+    )
+
+
+_Steps: TypeAlias = list[tuple[FrameType, int, int]]
+"""The frames of a traceback, with the line and the instruction of each."""
+
+
+def _steps(error: Exception) -> _Steps:
+    """Return the frames that an error has left, from the outermost to the innermost."""
+    steps, trace = [], error.__traceback__
+    while trace is not None:
+        steps.append((trace.tb_frame, trace.tb_lineno, trace.tb_lasti))
+        trace = trace.tb_next
+    return steps
+
+
+def _about_package(steps: _Steps) -> tuple[str, str] | None:
+    """Return why a package of `IN_PACKAGES` has raised an error, and what to do instead; None for others."""
+    frames = [frame for frame, _, _ in steps if not is_internal(frame)]
+    package = frames[-1].f_globals.get("__name__", "").partition(".")[0]
+    if is_users(frames[-1]) or package not in IN_PACKAGES:
+        return None
+    why = f"{package} is given arrays of which it cannot have the numbers yet, if they are traced"
+    return why, IN_PACKAGES[package]
+
+
+def _about_extension(error: Exception, steps: _Steps) -> tuple[str, str] | None:
+    """Return why a function of an extension module has raised an error, and what to do instead; None for other errors.
+
+    Cython's functions have frames in a traceback; those of pybind11 and f2py have none, and are looked up in the frame that called them.
+    """
+    if not isinstance(error, TypeError | BufferError) and Array.__name__ not in str(error):
+        return None
+    frame, _, offset = steps[-1]
+    compiled = list(takewhile(lambda step: is_extension_code(step[0].f_code), reversed(steps)))
+    if compiled:
+        module = compiled[-1][0].f_globals.get("__name__", "")
+    elif any(isinstance(item, Handle) for item in list(frame.f_locals.values())):
+        module = extension_module_of(callee_of(frame, offset))
+    else:
+        return None
+    if not module:
+        return None
+    return (
+        f"this function of {module} is compiled: it takes ndarrays, not traced arrays, and what it computes cannot be traced",
+        INSTEAD_OF_EXTENSION,
+    )

@@ -6,6 +6,7 @@ No other module outside of this folder reads bytecode. Offsets are those of ``fr
 from __future__ import annotations
 
 import builtins
+import ctypes
 import dis
 from bisect import bisect_right
 from collections import deque
@@ -31,12 +32,14 @@ def instruction_at(frame: FrameType) -> str:
 
 def instruction_span(frame: FrameType) -> tuple[int, int]:
     """Return the offset of the instruction that a frame executes, and the end of its caches, where ``f_lasti`` may stand as well."""
-    code, first = frame.f_code.co_code, frame.f_lasti
+    return _instruction_span(frame.f_code.co_code, frame.f_lasti)
+
+
+def _instruction_span(code: bytes, offset: int) -> tuple[int, int]:
+    first = offset
     while dis.opname[code[first]] == "CACHE":  # where a call of a Python function stands
         first -= 2
-    while dis.opname[code[first]] == "PRECALL" or (
-        first > frame.f_lasti and dis.opname[code[first]] == "CACHE"
-    ):
+    while dis.opname[code[first]] == "PRECALL" or (first > offset and dis.opname[code[first]] == "CACHE"):
         first += 2  # in Python 3.11 a call of a builtin function may stand before its CALL
     last = first
     while last + 2 < len(code) and dis.opname[code[last + 2]] == "CACHE":
@@ -71,12 +74,31 @@ _line_tables: Final[LRU[int, tuple[CodeType, list[int], list[int | None]]]] = LR
 """To go through a long function for each of its operations would take quadratic time."""
 
 
-def callee_names(frame: FrameType) -> tuple[str, ...]:
+def callee_names(frame: FrameType, offset: int | None = None) -> tuple[str, ...]:
     """Return the parts of the expression that a frame calls, ``("np", "zeros")``, with an empty string for each that is no name.
 
     It is empty where no call is executed. An expression's instructions begin where it begins in the source, and end before the call does.
+    For a frame that an error has left, `offset` is where that was: the frame may execute its handler since.
     """
-    return _callee_names(frame.f_code, instruction_span(frame)[0])
+    code = frame.f_code
+    return _callee_names(
+        code, _instruction_span(code.co_code, frame.f_lasti if offset is None else offset)[0]
+    )
+
+
+def is_extension_code(code: CodeType) -> bool:
+    """Return whether code is what an extension module (Cython, pybind11) puts into tracebacks for its functions: it holds no program."""
+    return code.co_code == _NO_PROGRAM
+
+
+def _code_without_program() -> bytes:
+    make: Any = ctypes.pythonapi.PyCode_NewEmpty
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
+    code: bytes = make(b"", b"", 1).co_code
+    return code
+
+
+_NO_PROGRAM: Final = _code_without_program()
 
 
 def _callee_names(code: CodeType, here: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from itertools import takewhile
 from types import CellType, CodeType, FrameType
 from typing import Any, Final
@@ -98,10 +99,27 @@ def _is_same_function(found: Any, function: Any) -> bool:
     return found is function
 
 
-def callee_of(frame: FrameType) -> Any:
-    """Return the function that a frame calls, or None; for ``x.copy().fill(y)`` it is ``x.copy``, the names before the first call."""
-    names = tuple(takewhile(bool, callee_names(frame)))
+def callee_of(frame: FrameType, offset: int | None = None) -> Any:
+    """Return the function that a frame calls, or None; for ``x.copy().fill(y)`` it is ``x.copy``, the names before the first call.
+
+    For a frame that an error has left, `offset` is where that was.
+    """
+    names = tuple(takewhile(bool, callee_names(frame, offset)))
     return _value_of(names, frame, getattr) if names else None
+
+
+def extension_module_of(function: Any) -> str:
+    """Return the name of the extension module of a package that a function is compiled in; empty for all other functions.
+
+    Python's library and NumPy are no such packages: their functions have messages of their own.
+    """
+    if type(function).__name__ == "fortran":  # by f2py: it does not name its module
+        return "f2py"
+    name = getattr(function, "__module__", None)
+    if not isinstance(name, str) or name.partition(".")[0] in {"numpy", *sys.stdlib_module_names}:
+        return ""
+    origin = getattr(getattr(sys.modules.get(name), "__spec__", None), "origin", None)
+    return name if isinstance(origin, str) and origin.endswith(tuple(EXTENSION_SUFFIXES)) else ""
 
 
 def _value_of(
