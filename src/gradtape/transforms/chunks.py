@@ -1,9 +1,9 @@
-"""Jacobians in chunks of rows or columns: as many at once as memory allows."""
+"""Chunks of a mapped axis: rows or columns of Jacobians, as many at once as memory allows, and elements of `vmap`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from gradtape.ir.graph import Graph, Node, TraceTag, Value, constant, extract, l
 from gradtape.ir.types import INT64, INTP, aval
 from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.index_map import IndexMap
+from gradtape.ops.core.join import join_row
 from gradtape.ops.core.shape import expand, reshape, slice_
 from gradtape.transforms.basis import (
     LinearMap,
@@ -26,6 +27,7 @@ from gradtape.transforms.basis import (
     unit_vectors,
     unit_vectors_at,
 )
+from gradtape.transforms.batch import batch
 from gradtape.transforms.call import without_data
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.checkpoint import CARRIES_ONLY
@@ -168,11 +170,63 @@ def in_loop(linear: LinearMap, seeds_at: SeedsAt, count: int, size: int) -> list
 def _concatenated(stack: Value, count: int) -> Value:
     """Return the rows of all chunks, from (chunks, size, ...) to (count, ...)."""
     chunks, size, *inner = stack.shape
-    whole = reshape(stack, (chunks * size, *inner))
-    rank = 1 + len(inner)
-    if whole.shape[0] == count:
-        return whole
-    return slice_(whole, (0,) * rank, (count, *inner), (1,) * rank)
+    return _between(reshape(stack, (chunks * size, *inner)), 0, count)
+
+
+def batched_in_chunks(
+    outputs: Sequence[Value],
+    mapped: Mapping[Value, Value],
+    size: int,
+    chunk_size: int,
+    stop: Callable[[Value], bool],
+) -> list[Value | None]:
+    """Do what `batch` does, by a loop over chunks of `chunk_size` elements; the elements that are left over are batched after it.
+
+    The loop keeps no intermediate values for its derivatives: these compute a chunk again.
+    """
+    count = size // chunk_size
+    if count < 2:
+        return batch(outputs, mapped, size, stop)
+    whole = count * chunk_size
+    tag = TraceTag()
+    elements = {
+        single: Value(aval((chunk_size, *array.shape[1:]), array.dtype, array.aval.weak), tags=(tag,))
+        for single, array in mapped.items()
+    }
+    batched = batch(outputs, elements, chunk_size, stop)
+    outs = [out for out in batched if out is not None]
+    nodes, shared = extract(outs, elements.values(), stop=lambda value: tag not in value.tags)
+    index = Value(aval((), INT64, True))
+    body = without_data(Graph([index, *shared, *elements.values()], nodes, outs, "vmap"))
+    stacks = scan(
+        Body(body.inputs, body.nodes, body.outputs, body.name),
+        shared,
+        [],
+        [
+            reshape(_between(array, 0, whole), (count, chunk_size, *array.shape[1:]))
+            for array in mapped.values()
+        ],
+        count,
+        policy=CARRIES_ONLY,
+    )
+    pieces = iter(stacks)
+    found = [None if out is None else _concatenated(next(pieces), whole) for out in batched]
+    if whole == size:
+        return found
+    left = {single: _between(array, whole, size) for single, array in mapped.items()}
+    rest = batch(outputs, left, size - whole, stop)
+    return [
+        None if first is None or last is None else join_row(first, last, axis=0)
+        for first, last in zip(found, rest, strict=True)
+    ]
+
+
+def _between(array: Value, first: int, last: int) -> Value:
+    """Return the elements of an array from one position of its leading axis to another."""
+    inner = array.shape[1:]
+    if (first, last) == (0, array.shape[0]):
+        return array
+    return slice_(array, (first, *[0] * len(inner)), (last - first, *inner), (1,) * array.ndim)
 
 
 def rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -111,6 +112,36 @@ def test_gradients_inside_and_around(name: str) -> None:
     same(gt.grad(lambda xs: np.sum(gt.vmap(total)(xs)))(X), expected)
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_chunks_have_the_results_of_all_elements_at_once(name: str) -> None:
+    """Of five elements: one at a time, two (and one that is left over), and more than there are."""
+    function = FUNCTIONS[name]
+    expected = gt.vmap(function)(X)
+    for chunk_size in (1, 2, 5, 9):
+        chunked = gt.vmap(function, chunk_size=chunk_size)
+        same(chunked(X), expected)
+        with gt.config.override(jit=False):
+            same(chunked(X), expected)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_of_chunks(name: str) -> None:
+    def total(x: Any, w: Any) -> Any:
+        return np.sum(FUNCTIONS[name](x * w) ** 2)
+
+    def around(chunk_size: int | None) -> Function:
+        mapped = gt.vmap(total, (0, None), chunk_size=chunk_size)
+        return gt.grad(lambda xs, w: np.sum(np.sin(mapped(xs, w))), (0, 1))
+
+    same(gt.vmap(gt.grad(total), (0, None), chunk_size=2)(X, W), gt.vmap(gt.grad(total), (0, None))(X, W))
+    expected = around(None)(X, W)
+    same(around(2)(X, W), expected)
+    with gt.GradientTape() as tape:
+        x, w = tape.watch(X), tape.watch(W)
+        y = np.sum(np.sin(gt.vmap(total, (0, None), chunk_size=2)(x, w)))
+    same(tuple(part.numpy() for part in tape.gradient(y, [x, w])), expected)
+
+
 def test_results_of_machine_code_and_of_eager_evaluation() -> None:
     with gt.config.override(eager=True):
         same(gt.vmap(FUNCTIONS["looped"])(X), stacked([looped(x) for x in X]))
@@ -136,8 +167,9 @@ def test_axes(in_axes: Any, out_axes: int) -> None:
         )
         for k in range(3)
     ]
-    found = gt.vmap(np.outer, in_axes=in_axes, out_axes=out_axes)(a, b)
-    same(found, np.stack(rows, axis=out_axes))
+    for chunk_size in (None, 1, 2):
+        found = gt.vmap(np.outer, in_axes=in_axes, out_axes=out_axes, chunk_size=chunk_size)(a, b)
+        same(found, np.stack(rows, axis=out_axes))
 
 
 def test_axes_of_nested_arguments_and_results() -> None:
@@ -146,10 +178,113 @@ def test_axes_of_nested_arguments_and_results() -> None:
     def layer(p: Any, x: Any) -> Any:
         return {"y": np.dot(p["w"], x) + p["b"], "shared": p["b"]}
 
-    mapped = gt.vmap(layer, in_axes=({"w": 1, "b": None}, None), out_axes={"y": 0, "shared": None})
-    found = mapped(parameters, W)
-    same(found["y"], parameters["w"].T @ W + 2.0)
-    assert float(found["shared"]) == 2.0
+    for chunk_size in (None, 2):
+        mapped = gt.vmap(
+            layer,
+            in_axes=({"w": 1, "b": None}, None),
+            out_axes={"y": 0, "shared": None},
+            chunk_size=chunk_size,
+        )
+        found = mapped(parameters, W)
+        same(found["y"], parameters["w"].T @ W + 2.0)
+        assert float(found["shared"]) == 2.0
+
+
+def test_chunks_nest() -> None:
+    a, b = RNG.normal(size=(7, 3)), RNG.normal(size=(3, 5))
+    inner = gt.vmap(lambda x, y: np.sum(np.sin(x * y)), in_axes=(None, 1), chunk_size=2)
+    product = gt.vmap(inner, in_axes=(0, None), chunk_size=3)
+    pairs = np.sin(a[:, :, None] * b)
+    same(product(a, b), np.sum(pairs, axis=1))
+    same(gt.jit(lambda a, b: product(a, b) + 1.0)(a, b), np.sum(pairs, axis=1) + 1.0)
+    slopes = np.sum(np.cos(a[:, :, None] * b) * b, axis=2)
+    same(gt.grad(lambda a: np.sum(product(a, b)))(a), slopes)
+    same(gt.jacfwd(lambda a: np.sum(product(a, b), axis=1))(a), np.eye(7)[:, :, None] * slopes[:, None])
+    curved = gt.hessian(lambda a: np.sum(product(a, b)))(a)
+    same(np.einsum("ijij->ij", curved), -np.sum(pairs * b**2, axis=2))
+
+
+def test_chunks_of_any_length() -> None:
+    """A function that is called with many lengths, whose machine code lengths share after some of them."""
+    for shapes in ("exact", "symbolic", "auto"):
+        mapped = gt.jit(lambda x: gt.vmap(lambda row: np.sum(np.sin(row)), chunk_size=3)(x), shapes=shapes)
+        slopes = gt.grad(lambda x, mapped=mapped: np.sum(mapped(x)))
+        for length in (0, 1, 2, 3, 5, 6, 7, 8, 9, 60, 61):
+            x = RNG.normal(size=(length, 4))
+            same(mapped(x), np.sum(np.sin(x), axis=1))
+            same(slopes(x), np.cos(x))
+
+
+def test_chunks_share_what_does_not_depend_on_elements() -> None:
+    """Random numbers, variables, calls of Python functions and checks are those of all elements at once."""
+    calls = []
+
+    def counted(w: Any) -> Any:
+        calls.append(w)
+        return w * 2
+
+    def noisy(x: Any) -> Any:
+        rng = np.random.default_rng(3)
+        return gt.vmap(lambda row: row + rng.normal(size=3), chunk_size=2)(x)
+
+    drawn = np.random.default_rng(3).normal(size=3)
+    same(noisy(X), X + drawn)
+    same(gt.jit(noisy)(X), X + drawn)
+    scale = gt.Variable(2.0)
+    scaled = gt.vmap(lambda row: row * scale, chunk_size=2)
+    same(scaled(X), 2 * X)
+    scale.assign(3.0)
+    same(scaled(X), 3 * X)
+    added = gt.vmap(lambda row, w: row + gt.callback(counted, np.zeros(3), w), (0, None), chunk_size=2)
+    same(added(X, W), X + 2 * W)
+    assert len(calls) == 1
+    calls.clear()
+    each = gt.vmap(lambda row: gt.callback(counted, np.zeros(3), row), chunk_size=2)
+    same(each(X), 2 * X)
+    same(np.stack(calls), X)
+
+
+def test_chunks_check_and_print_for_all_elements(capsys: Any) -> None:
+    def checked(x: Any) -> Any:
+        if np.any(x < 0):
+            raise ValueError("negative")
+        gt.print("x = {}", x)
+        return np.sqrt(x)
+
+    mapped = gt.vmap(checked, chunk_size=2)
+    same(mapped(np.arange(5.0)), np.sqrt(np.arange(5.0)))
+    assert capsys.readouterr().out == "x = [0. 1. 2. 3. 4.]\n"
+    for bad in range(5):
+        x = np.arange(5.0)
+        x[bad] = -1.0
+        with pytest.raises(ValueError, match="negative"):
+            mapped(x)
+
+
+def test_chunks_bound_the_memory_of_values_and_derivatives() -> None:
+    def spread(x: Any, y: Any) -> Any:
+        return np.sum(np.sort(np.abs(x - y)) * np.sort(np.sin(x * y)))
+
+    x, y = np.linspace(0.0, 1.0, 64), np.linspace(0.0, 1.0, 512)
+
+    def largest(function: Function) -> int:
+        sizes = re.findall(r"np\.empty\((\d+)", gt.inspect.loops(function, x, y))
+        return max([int(size) for size in sizes], default=0)
+
+    def total(chunk_size: int | None) -> Function:
+        mapped = gt.vmap(spread, (0, None), chunk_size=chunk_size)
+        return lambda x, y: np.sum(mapped(x, y) ** 2)
+
+    for transform in (gt.jit, gt.grad):
+        assert largest(transform(total(None))) >= 64 * 512
+        assert largest(transform(total(2))) <= 2 * 512
+
+
+def test_chunk_sizes_that_do_not_exist() -> None:
+    for bad, error in ((0, ArgumentError), (-1, ArgumentError), (1.5, DtypeError), (True, DtypeError)):
+        with pytest.raises(error, match=r"vmap: chunk_size .*\n.*where: .*test_vmap.*\n.*how many elements"):
+            gt.vmap(np.sin, chunk_size=bad)
+    same(gt.vmap(np.sin, chunk_size=np.int64(2))(X), np.sin(X))
 
 
 def test_maps_nest() -> None:

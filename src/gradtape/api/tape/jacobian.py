@@ -261,10 +261,10 @@ class _Request:
             )
 
 
-def chunk_limit(chunk_size: Any, memory: Any, caller: str) -> Bound:
+def chunk_limit(chunk_size: Any, memory: Any, caller: str, counted: str = "rows or columns") -> Bound:
     """Return how many rows or columns are computed at once, as a user asks for it."""
     meanings = {
-        "chunk_size": "how many rows or columns are computed at once",
+        "chunk_size": f"how many {counted} are computed at once",
         "memory": "how many bytes they may take",
     }
     for name, given in (("chunk_size", chunk_size), ("memory", memory)):
@@ -288,7 +288,7 @@ def chunk_limit(chunk_size: Any, memory: Any, caller: str) -> Bound:
             where=here.site,
             remedy="give one of them: memory says how large chunks may be",
         )
-    return Bound(chunk_size, memory)
+    return Bound(None if chunk_size is None else int(chunk_size), memory)
 
 
 def _one_target(target: Any, caller: str) -> Handle:

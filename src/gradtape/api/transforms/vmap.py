@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, overload
 
 import numpy as np
 
+from gradtape.api.tape.jacobian import chunk_limit
 from gradtape.api.transforms.argnums import integer
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
@@ -27,7 +28,8 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
-from gradtape.transforms.batch import batch, batch_more
+from gradtape.transforms.batch import batch_more
+from gradtape.transforms.chunks import batched_in_chunks
 from gradtape.trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
 
 if TYPE_CHECKING:
@@ -35,11 +37,21 @@ if TYPE_CHECKING:
 
 
 @overload
-def vmap(function: Callable[Concatenate[X, Q], N], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[..., N]: ...
+def vmap(
+    function: Callable[Concatenate[X, Q], N],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    *,
+    chunk_size: int | None = None,
+) -> Jitted[..., N]: ...
 @overload
-def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[..., Any]: ...
+def vmap(
+    function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, *, chunk_size: int | None = None
+) -> Jitted[..., Any]: ...
 @pickled_as_call
-def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[..., Any]:
+def vmap(
+    function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, *, chunk_size: int | None = None
+) -> Jitted[..., Any]:
     """Return a function that applies `function` to every element along an axis.
 
     `function` is written for one element and runs once; what it records is done for all elements at once.
@@ -54,6 +66,9 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> J
         Arguments passed by keyword are mapped along axis 0.
     out_axes : int, None, or nests of them, default 0
         Where the mapped axis stands in the results; None for a result that is the same for all elements.
+    chunk_size : int, optional
+        How many elements are computed at once, by default all. A loop computes one chunk after another, so that the intermediate
+        values of one chunk are in memory at a time; derivatives compute them again. The results are the same.
 
     Returns
     -------
@@ -87,10 +102,19 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> J
     >>> gt.vmap(gt.grad(lambda x: np.sum(x**3)))(points)
     array([[ 3., 12.],
            [27., 48.]])
+
+    Medians of distances, with the distances of 10 points in memory at a time:
+
+    >>> x = np.linspace(0.0, 1.0, 1001)
+    >>> medians = gt.vmap(lambda point: np.median(np.abs(x - point)), chunk_size=10)(x)
+    >>> float(medians[0]), float(medians[500])
+    (0.5, 0.25)
     """
     check_callable(function, "vmap")
     axes_in = _axes("in_axes", tuple(in_axes) if isinstance(in_axes, list) else in_axes)
-    mapped = _Mapping(function, axes_in, _axes("out_axes", out_axes), "vmap")
+    here.site = user_site()
+    size = chunk_limit(chunk_size, None, "vmap", "elements").chunk_size
+    mapped = _Mapping(function, axes_in, _axes("out_axes", out_axes), "vmap", size)
     return jit_of(mapped, named("vmap", function), EVERYTHING_TRACED)
 
 
@@ -150,13 +174,21 @@ class _Mapping:
     """A function with the axes along which it is mapped; works on arrays in a recording."""
 
     holds_functions = True
-    __slots__ = ("_caller", "_function", "_in_axes", "_out_axes")
+    __slots__ = ("_caller", "_chunk_size", "_function", "_in_axes", "_out_axes")
 
-    def __init__(self, function: Callable[..., Any], in_axes: Any, out_axes: Any, caller: str) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        in_axes: Any,
+        out_axes: Any,
+        caller: str,
+        chunk_size: int | None = None,
+    ) -> None:
         self._function = function
         self._in_axes = in_axes
         self._out_axes = out_axes
         self._caller = caller
+        self._chunk_size = chunk_size
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
@@ -193,10 +225,11 @@ class _Mapping:
                 contexts.mapped.remove(tag)
             tag.whole = tag.element = None
             tag.finish()
-        batched = batch(
+        batched = batched_in_chunks(
             [*[value for value in values if value is not None], *seen],
             substituted,
             size,
+            self._chunk_size or max(size, 1),
             lambda value: tag not in value.tags,
         )
         shared = iter(zip(batched[len(batched) - len(seen) :], seen, strict=True))
