@@ -12,7 +12,8 @@ equivalent (the change has no effect that anybody could see) or names a test tha
 The tests of the folder that mirrors the changed file run first, short ones before long ones, up to `--tests` tests and `--seconds` seconds.
 
 The first run records which tests cover which line and how long they take (coverage.py, in `--processes` processes), and stores that in the
-file given by `--coverage`, outside of the repository; tests that the file does not contain are added to it.
+file given by `--coverage`, outside of the repository; tests that the file does not contain are added to it. `--test-paths` and `--slowest`
+leave out tests that are far from the changed files, or long: a run over one folder then takes minutes.
 
 No mutant is made of what has no effect by construction: the order of the operands of commutative functions, products for quotients by
 1 or -1, the strictness of `zip` and other assertions, and changes that compile to the same code. Lines that run only on
@@ -50,6 +51,7 @@ from typing import Any, Final
 import pytest
 
 import gradtape
+from tests.suite.selection import Durations
 
 ROOT: Final = Path(gradtape.__file__).parent
 TESTS: Final = Path(__file__).parents[1]
@@ -289,7 +291,13 @@ class Session:
         self.items: list[Any] = []
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = [item for item in items if not any(name in item.nodeid for name in DETECTORS)]
+        durations = Durations.load()
+        items[:] = [
+            item
+            for item in items
+            if not any(name in item.nodeid for name in DETECTORS)
+            and durations.of(item.nodeid) <= self.options.slowest
+        ]
 
     def pytest_runtestloop(self, session: Any) -> bool:
         self.items = session.items
@@ -352,28 +360,22 @@ class Coverage:
         """Run tests, and note the lines that each covers."""
         import coverage  # only needed here
 
-        recorder = coverage.Coverage(data_file=None, source=[str(ROOT)], messages=False)
+        recorder = coverage.Coverage(data_file=None, include=[f"{ROOT}/*"], messages=False)
         recorder.set_option("run:disable_warnings", ["no-data-collected", "trace-changed"])
-        counts: Counter[tuple[str, str]] = Counter()
+        failed = set()  # also without a mutant: they would kill all of them
         for item, following in zip(items, [*items[1:], None], strict=True):
+            recorder.start()  # for each test, since a test may set another tracer
+            recorder.switch_context(item.nodeid)
             start = time.process_time()
-            recorder.start()
-            failed = _run_item(item, following)
-            recorder.stop()
+            if _run_item(item, following):
+                failed.add(item.nodeid)
             self.seconds[item.nodeid] = time.process_time() - start
-            data = recorder.get_data()
-            if failed:  # also without a mutant: it would kill all of them
-                recorder.erase()
-                continue
-            function = item.nodeid.partition("[")[0]
-            for file in data.measured_files():
-                name = name_of(Path(file))
-                for line in data.lines(file) or ():
-                    key = f"{name}:{line}"
-                    if counts[key, function] < 3 * PER_FUNCTION:
-                        counts[key, function] += 1
-                        self.lines.setdefault(key, []).append(item.nodeid)
-            recorder.erase()
+            recorder.stop()
+        data = recorder.get_data()
+        for file in data.measured_files():
+            for line, tests in data.contexts_by_lineno(file).items():
+                passing = [name for name in tests if name in self.seconds and name not in failed]
+                self.lines[f"{name_of(Path(file))}:{line}"] = self._shortest(passing)
 
 
 def in_forks(items: Sequence[Any], processes: int) -> Iterator[Coverage]:
@@ -584,6 +586,7 @@ def main() -> None:
         default="",
         help="folders and files of tests to use, separated by commas; all by default",
     )
+    parser.add_argument("--slowest", type=float, default=2, help="seconds from which on a test is left out")
     parser.add_argument("--processes", type=int, default=2, help="how many record the coverage")
     parser.add_argument("--only-coverage", action="store_true", help="record the coverage, try no mutants")
     parser.add_argument("--report", default="", help="a file for what survived")

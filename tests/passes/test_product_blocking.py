@@ -208,3 +208,101 @@ def test_vectors_that_repeat_are_not_copied_without_bound():
     x = numbers(ROWS, TERMS)
     expected = x[np.arange(count) // ROWS] @ x.T
     np.testing.assert_allclose(compile_procedure(procedure)(x)[0], expected, rtol=1e-11, atol=1e-12)
+
+
+ADDED_SHAPES = dict.fromkeys("uv", (ROWS + 1, 2 * TERMS)) | dict.fromkeys("xy", (2 * TERMS + 1, ROWS))
+"""Arrays with a row more than the products read."""
+
+
+def added_rows(vector="u", matrix="x", ahead=1, below=1, dtype=np.float64):
+    """Return a procedure that adds two multiples of rows of a matrix at a time; its arguments say from where the second one comes."""
+    build = ProcedureBuilder("added")
+    arrays = {name: build.array(name, shape, dtype) for name, shape in ADDED_SHAPES.items()}
+    out = build.allocate("out", ROWS * ROWS, dtype, zero=True)
+    with build.loop(ROWS) as i, build.loop(TERMS) as t:
+        factors = [
+            build.load(arrays[name], i * (2 * TERMS) + t * 2 + step)
+            for name, step in (("u", 0), (vector, ahead))
+        ]
+        with build.loop(ROWS) as k:
+            row = [
+                build.load(arrays[name], (t * 2 + step) * ROWS + k)
+                for name, step in (("x", 0), (matrix, below))
+            ]
+            place = i * ROWS + k
+            build.store(out, place, build.load(out, place) + factors[0] * row[0] + factors[1] * row[1])
+    return build.finish([out], [aval((ROWS, ROWS), np.dtype(dtype))])
+
+
+@pytest.mark.parametrize(
+    ("others", "changes"),
+    [
+        ({}, True),
+        ({"dtype": np.float32}, True),
+        ({"dtype": np.int64}, False),
+        ({"vector": "v"}, False),
+        ({"matrix": "y"}, False),
+        ({"ahead": 2}, False),
+        ({"below": 2}, False),
+        ({"ahead": 0, "below": 0}, False),
+    ],
+)
+def test_several_terms_at_once_are_of_one_matrix_and_one_vector(others, changes):
+    procedure = added_rows(**others)
+    blocked = block_products(procedure)
+    assert (blocked is not procedure) is changes
+    verify_procedure(blocked, "blocking")
+    dtype = others.get("dtype", np.float64)
+    rng = np.random.default_rng(7)
+    arguments = [rng.normal(size=shape, scale=9).astype(dtype) for shape in ADDED_SHAPES.values()]
+    (expected,) = run_procedure(procedure, arguments)
+    tolerance = 1e-3 if dtype == np.float32 else 1e-11
+    np.testing.assert_allclose(
+        compile_procedure(blocked)(*arguments)[0], expected, rtol=tolerance, atol=100 * tolerance
+    )
+
+
+def sums_of(term, first=0.0):
+    """Return a procedure that sums, for each iteration and row, what ``term(build, u, x, i, row, t)`` returns."""
+    build = ProcedureBuilder("sums")
+    u, x = build.array("u", (ROWS, TERMS)), build.array("x", (ROWS, TERMS))
+    out = build.allocate("out", ROWS * ROWS, zero=True)
+    with build.loop(ROWS) as i, build.loop(ROWS) as row:
+        total = build.variable("total", first)
+        with build.loop(TERMS) as t:
+            build.assign(total, build.read(total) + term(build, u, x, i, row, t))
+        build.store(out, i * ROWS + row, build.read(total))
+    return build.finish([out], [aval((ROWS, ROWS), np.dtype(float))])
+
+
+TERMS_OF_SUMS = {
+    "of a vector and a row": (
+        lambda b, u, x, i, row, t: b.load(u, i * TERMS + t) * b.load(x, row * TERMS + t),
+        True,
+    ),
+    "of a row and a vector": (
+        lambda b, u, x, i, row, t: b.load(x, row * TERMS + t) * b.load(u, i * TERMS + t),
+        True,
+    ),
+    "of two rows": (
+        lambda b, u, x, i, row, t: b.load(u, row * TERMS + t) * b.load(x, row * TERMS + t),
+        False,
+    ),
+    "of two vectors": (lambda b, u, x, i, row, t: b.load(u, i * TERMS + t) * b.load(x, i * TERMS + t), False),
+    "of a row and a number": (lambda b, u, x, i, row, t: b.load(x, row * TERMS + t) * 2.0, False),
+    "of a sum": (lambda b, u, x, i, row, t: b.load(x, row * TERMS + t) + b.load(u, i * TERMS + t), False),
+    "of one element": (lambda b, u, x, i, row, t: b.load(u, i * TERMS + t) * b.load(x, row * TERMS), False),
+}
+
+
+@pytest.mark.parametrize("name", TERMS_OF_SUMS)
+@pytest.mark.parametrize("first", [0.0, 2.5])
+def test_sums_for_each_row(name, first):
+    term, changes = TERMS_OF_SUMS[name]
+    procedure = sums_of(term, first)
+    blocked = block_products(procedure)
+    assert (blocked is not procedure) is changes
+    verify_procedure(blocked, "blocking")
+    u, x = numbers(ROWS, TERMS), np.random.default_rng(8).normal(size=(ROWS, TERMS))
+    (expected,) = run_procedure(procedure, [u, x])
+    np.testing.assert_allclose(compile_procedure(blocked)(u, x)[0], expected, rtol=1e-11, atol=1e-11)
