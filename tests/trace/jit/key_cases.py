@@ -418,6 +418,23 @@ def slot_of_an_argument() -> Case:
 
 
 @case
+def empty_slot_of_an_object() -> Case:
+    slotted = Slotted(2.0, "a")
+
+    def read(x: Any) -> Any:
+        return np.sum(x) * (slotted.scale if hasattr(slotted, "scale") else 5.0)
+
+    def state(scale: float | None) -> tuple[Any, ...]:
+        if scale is not None:
+            slotted.scale = scale
+        elif hasattr(slotted, "scale"):
+            del slotted.scale
+        return (X,)
+
+    return read, lambda: state(None), lambda: state(3.0)
+
+
+@case
 def property_of_an_argument() -> Case:
     def read(x: Any, model: Model) -> Any:
         return np.sum(x) * model.area

@@ -348,3 +348,27 @@ def test_items_that_are_set_give_a_warning_and_keys_that_are_read_are_checked() 
     numbers = np.arange(5)
     compiled(X)
     assert info == {3: 3, 5: 3}
+
+
+def _by_type(x: Any, n: Any) -> Any:
+    weights = {int: 2.0, float: 3.0, bool: 4.0, np.float64: 5.0, np.float32: 6.0, np.ndarray: 7.0}
+    assert isinstance(type(n), type) and issubclass(type("Made", (), {}), object)
+    return np.sum(x) * weights[type(n)] * (2.0 if type(n * 1) is type(n) else 1.0)
+
+
+@pytest.mark.parametrize("transform", [gt.jit, lambda f: lambda *args: gt.value_and_grad(f)(*args)[0]])
+def test_the_exact_type_of_a_number_is_that_which_numpy_would_see(transform: Any) -> None:
+    compiled = transform(_by_type)
+    for n in (1, 1.0, True, np.float64(1), np.float32(1), np.ones(2), 1, 1.0):
+        assert float(compiled(X, n)) == float(_by_type(X, n)), type(n)
+
+
+def test_classes_are_made_and_derived_from_type_in_traced_functions() -> None:
+    def made(x: Any) -> Any:
+        class Meta(type):
+            factor = 2.0
+
+        kind = Meta("Kind", (), {})
+        return x * kind.factor * (3.0 if type(kind) is Meta and isinstance(kind, type) else 1.0)
+
+    assert float(gt.jit(made)(2.0)) == made(2.0) == 12.0

@@ -148,15 +148,17 @@ class Array(Operators, Methods, Attributes, Handle):
 
         Code that takes ndarrays takes Arrays, and code that tests for a float takes the number of a caller who passed a float.
         """
+        # A package would convert a NumPy scalar by np.asarray, as it converts everything that is no ndarray.
+        return self._numpy_class(scalars=is_user_file(_frame(1).f_code.co_filename))
+
+    def _numpy_class(self, *, scalars: bool = True) -> type:
+        """Return the class of the object which NumPy's code would have here; np.ndarray for NumPy scalars unless `scalars`."""
         known = self._current.aval
         if known.shape:
             return np.ndarray
         if known.weak:
             return _CLASSES.get(known.dtype.kind, np.ndarray)
-        # A package would convert what is no ndarray by np.asarray.
-        return (
-            known.dtype.type if self.is_scalar and is_user_file(_frame(1).f_code.co_filename) else np.ndarray
-        )
+        return known.dtype.type if scalars and self.is_scalar else np.ndarray
 
     @property
     def name(self) -> str | None:

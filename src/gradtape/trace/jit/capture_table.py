@@ -98,7 +98,7 @@ class _Table:
             if holder.check is not Check.LENGTH:
                 raise _Unsuited
             return (Read.LIST if issubclass(holder.expected[0], list) else Read.TUPLE), step.parent, step.key
-        if step.source is Source.ATTRIBUTE:
+        if step.source is Source.ATTRIBUTE and step.check is not Check.ABSENT:
             own = _OWN_READS.get(step.key)
             return (
                 (Read.ATTRIBUTE, step.parent, self.address(step.key))

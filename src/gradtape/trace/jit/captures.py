@@ -44,6 +44,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.capture_steps import Check, Place, Source, Step, reference_to, type_key
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.jit.objects import (
+    BUILTINS,
     has_foreign_code,
     is_generator,
     is_plain_object,
@@ -694,7 +695,14 @@ class CaptureWalk:
         return copy
 
     def _hidden(self, thing: Any, defined: dict[str, Any], step: int, label: str) -> None:
-        """Check that an object has no attributes of its own which would hide those of its class."""
+        """Check that an object has no attributes of its own which would hide those of its class, and that empty slots stay empty."""
+        cls = type(thing)
+        if not hasattr(cls, "__getattr__"):
+            for key in self.attributes.intersection(slots_of(cls)):
+                if not hasattr(thing, key):
+                    self._step(
+                        Source.ATTRIBUTE, step, key, Check.ABSENT, None, f"the slot {key!r} of {label}"
+                    )
         if not hasattr(thing, "__dict__"):
             return
         for key in sorted((self.attributes & defined.keys()) - vars(thing).keys()):
@@ -721,8 +729,7 @@ class CaptureWalk:
             self._environment()
         if is_labelled(thing):
             return self._remember(thing, thing, self._step(*at, Check.DATA, copy_of(thing), name), copying)
-        site = getattr(thing, "site", None)
-        if type(thing).__name__ == "Jitted" and site is not None:
+        if type(thing).__name__ == "Jitted" and getattr(thing, "site", None) is not None:
             return self._jitted(thing, at, name, copying)
 
         return self._by_identity(thing, at, name, lambda step: self._content(thing, at, step, name))
@@ -980,6 +987,8 @@ class _Namespace:
         label = self.label_of(name)
         if name not in self.original:
             self.walk._step(Source.ENTRY, self.step, name, Check.ABSENT, None, label)
+            if copying and name in BUILTINS:
+                self.copy[name] = BUILTINS[name]
             builtin = vars(builtins).get(name)
             if builtin is not None and _hashable(builtin) and builtin in VARYING_FUNCTIONS:
                 self.walk.unrepeatable[name] = VARYING_FUNCTIONS[builtin]

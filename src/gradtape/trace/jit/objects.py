@@ -1,4 +1,4 @@
-"""Objects of the user's classes: which of them are determined by their attributes, and the names of these."""
+"""Objects of the user's classes: which of them are determined by their attributes, and the names of these; classes of traced numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.copies import slots_of
 from gradtape.trace.source.sites import PACKAGE, is_user_file
@@ -134,6 +135,43 @@ def _holds_arrays(content: Any, depth: int = 0) -> bool:
     found = fields_with_arrays(content)
     return found is not None and bool(found[0])
 
+
+class TypeOfNumbers:
+    """What the name ``type`` stands for in traced functions: of a traced array, ``type(x)`` is the class that NumPy's code would see.
+
+    Everything else is left to `type`: classes that are made by it or derived from it, ``isinstance(x, type)``, ``type[int]``.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the class of an object, or make a class."""
+        if len(args) == 1 and not kwargs and type(args[0]) is Array:
+            return args[0]._numpy_class()
+        return type(*args, **kwargs)
+
+    def __instancecheck__(self, thing: Any) -> bool:
+        return isinstance(thing, type)
+
+    def __subclasscheck__(self, cls: type) -> bool:
+        return issubclass(cls, type)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return (type,)
+
+    def __getitem__(self, item: Any) -> Any:
+        return type[item]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type, name)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is type
+
+    def __hash__(self) -> int:
+        return hash(type)
+
+
+BUILTINS: Final[dict[str, Any]] = {"type": TypeOfNumbers()}
+"""Stand-ins for builtins in the code of traced functions."""
 
 HOOKS.fields = fields_with_arrays
 LEAVES.add(np.ndarray)
