@@ -179,6 +179,129 @@ def test_what_is_not_selected_or_not_read_has_the_derivative_zero(name, exhausti
     assert not failures, "\n".join(failures)
 
 
+def neighbours(x):
+    return np.sqrt(x[:-1]) + 2.0 * np.sqrt(x[1:])
+
+
+def loop_of_roots(x):
+    y = np.zeros(len(x))
+    for i in range(len(x)):
+        y[i] = np.sqrt(np.maximum(x[i], 0.0))
+    return y
+
+
+ROOTS = {
+    "roots": np.sqrt,
+    "loop of roots": loop_of_roots,
+    "neighbours": neighbours,
+    "permuted": lambda x: np.sqrt(x.reshape(-1, 1)).T.sum(axis=0),
+    "repeated": lambda x: (np.sqrt(x)[:, None] * np.array([1.0, 2.0])).ravel(),
+    "running sum": lambda x: np.cumsum(np.sqrt(x)),
+    "product with a matrix": lambda x: np.arange(1.0, 10.0).reshape(3, 3) @ np.sqrt(x),
+    "lengths of rows": lambda x: np.sqrt(np.sum((x[:, None] - x) ** 2, axis=1) * np.array([0.0, 1.0, 1.0])),
+    "divided by a sum": lambda x: np.arange(1.0, 4.0) / np.sqrt(x) / np.sum(x),
+}
+"""Functions with infinite slopes at 0."""
+
+
+def jacobians(function, x):
+    """Return the Jacobian of a function by each way: by seeds that are unit vectors."""
+    rows, columns = np.eye(len(function(x))), np.eye(len(x))
+    computed = {
+        "jacfwd": gt.jacfwd(function)(x),
+        "jacrev": gt.jacrev(function)(x),
+        "jitted jacfwd": gt.jit(gt.jacfwd(function))(x),
+        "jitted jacrev": gt.jit(gt.jacrev(function))(x),
+        "mapped jacfwd": gt.vmap(gt.jacfwd(function))(np.stack([x, x]))[1],
+        "chunks of columns": gt.jacfwd(function, chunk_size=2)(x),
+        "chunks of rows": gt.jacrev(function, chunk_size=2)(x),
+        "jvp": np.stack([gt.jvp(function, (x,), (column,))[1] for column in columns], axis=1),
+        "vjp": np.stack([gt.vjp(function, x)[1](row)[0] for row in rows]),
+    }
+    with gt.GradientTape(persistent=True) as tape:
+        watched = tape.watch(x)
+        y = function(watched)
+    computed["tape"] = tape.jacobian(y, watched)
+    computed["tape, row by row"] = tape.jacobian(y, watched, experimental_use_pfor=False)
+    computed["weights on a tape"] = np.stack(
+        [tape.gradient(y, watched, output_gradients=row) for row in rows]
+    )
+    start, tangents = gt.constant(x), []
+    for column in columns:
+        with gt.ForwardAccumulator(start, column) as accumulator:
+            tangents.append(accumulator.jvp(function(start)))
+    computed["accumulator"] = np.stack(tangents, axis=1)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(np.stack([x, x]))
+        y = np.stack([function(watched[0]), function(watched[1])])
+    computed["batch_jacobian"] = tape.batch_jacobian(y, watched)[1]
+    return computed
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_zeros_of_unit_vectors_are_zeros_by_selection(name):
+    function, x = ROOTS[name], np.array([0.0, 4.0, 9.0])
+    with gt.config.override(loops="trace"):
+        one_by_one = [gt.grad(lambda x, k=k: function(x)[k])(x) for k in range(len(function(x)))]
+        failures = disagreements(jacobians(function, x), np.stack(one_by_one))
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+@pytest.mark.parametrize("name", ["loop of maxima", "roots"])
+def test_columns_of_hessians_at_infinite_curvature(name, loops):
+    function = {"loop of maxima": loop_of_maxima, "roots": lambda x: np.sum(np.sqrt(x - 0.5))}[name]
+    x = np.array([0.5, 1.5, 4.5])
+    with gt.config.override(loops=loops):
+        hessian = gt.hessian(function)(x)
+        forward = gt.jacfwd(gt.grad(function))(x)
+    expected = np.diag([-np.inf, -0.25, -0.03125])
+    np.testing.assert_array_equal(hessian, expected)
+    np.testing.assert_array_equal(forward, expected)
+
+
+def test_sparse_jacobians_by_colours_have_zeros_by_selection():
+    x = np.arange(8.0)
+    found = gt.sparse_jacobian(neighbours)(x).toarray()
+    np.testing.assert_array_equal(found, gt.jacrev(neighbours)(x))
+    assert np.isinf(found[0, 0]) and not np.isnan(found).any()
+
+
+@pytest.mark.parametrize("product", ["jvp", "vjp"])
+def test_the_derivative_in_a_seed_that_is_zero_for_once(product):
+    x, zeros = np.array([1.0, 4.0]), np.zeros(2)
+    expected = np.diag([-0.5, -0.0625])
+
+    def function(x):
+        return np.sqrt(x) / x
+
+    def of_seed(v):
+        return gt.jvp(function, (x,), (v,))[1] if product == "jvp" else gt.vjp(function, x)[1](v)[0]
+
+    def summed(carry, _):
+        return carry + of_seed(carry), None
+
+    computed = {
+        "forward": gt.jacfwd(of_seed)(zeros),
+        "reverse": gt.jacrev(of_seed)(zeros),
+        "jitted": gt.jit(gt.jacrev(of_seed))(zeros),
+        "of a jitted function": gt.jacrev(gt.jit(of_seed))(zeros),
+        "in a loop": gt.jacrev(lambda v: gt.scan(summed, v, None, length=1)[0])(zeros) - np.eye(2),
+        "gradients": np.diag(gt.jit(lambda v: gt.gradients(of_seed(v), v)[0])(zeros)),
+        "checkpoint": gt.jacrev(gt.checkpoint(of_seed))(zeros),
+    }
+    for times in range(3):  # later records are taken from the gradient cache
+        with gt.GradientTape() as outer:
+            v = outer.watch(zeros)
+            with gt.GradientTape() as tape:
+                watched = tape.watch(x)
+                y = function(watched)
+            slope = tape.gradient(y, watched, output_gradients=v)
+        computed[f"weights on a tape, {times}"] = outer.jacobian(slope, v)
+    failures = disagreements(computed, expected)
+    assert not failures, "\n".join(failures)
+
+
 def the_norm(x):
     return np.linalg.norm(x)
 

@@ -63,13 +63,15 @@ def is_array(value: Value) -> bool:
     return value.dtype.kind != "O"
 
 
-def pullback(target: Value, sources: Sequence[Value], stop: Stop, tag: TraceTag) -> LinearMap:
+def pullback(
+    target: Value, sources: Sequence[Value], stop: Stop, tag: TraceTag, *, of_units: bool = True
+) -> LinearMap:
     """Return the map from a cotangent of `target` to cotangents of `sources`, by reverse mode (see `vjp`).
 
-    `tag` is the tag of values that depend on the cotangent.
+    `tag` is the tag of values that depend on the cotangent. With `of_units` the map is right for zeros and ones only.
     """
     seed = Value(aval(target.shape, target.dtype), tags=(tag,))
-    pulled = vjp([target], sources, [seed], stop)
+    pulled = vjp([target], sources, [seed], stop, constant=[seed], are_units=of_units)
     tag.end()
     return LinearMap(seed, tuple(pulled), tag)
 
@@ -77,10 +79,10 @@ def pullback(target: Value, sources: Sequence[Value], stop: Stop, tag: TraceTag)
 def pushforward(targets: Sequence[Value], source: Value, stop: Stop, tag: TraceTag) -> LinearMap:
     """Return the map from a tangent of `source` to tangents of `targets`, by forward mode (see `jvp`).
 
-    `tag` is the tag of values that depend on the tangent.
+    `tag` is the tag of values that depend on the tangent. The map is right for zeros and ones only.
     """
     seed = Value(aval(source.shape, source.dtype), tags=(tag,))
-    pushed = jvp(targets, [source], [seed], stop)
+    pushed = jvp(targets, [source], [seed], stop, constant=[seed], are_units=True)
     tag.end()
     return LinearMap(seed, tuple(pushed), tag)
 

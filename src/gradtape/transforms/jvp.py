@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import cmath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, Value, extract, next_serial, number_of
@@ -11,7 +11,8 @@ from gradtape.ir.types import is_inexact
 from gradtape.kinds.control import OwnPullback, followed
 from gradtape.kinds.cotangent import Tangent, summed
 from gradtape.kinds.elementwise import Elementwise, Rule, SmoothSquare, scaled, smooth_square
-from gradtape.transforms.masks import pushed_through
+from gradtape.kinds.index_map import IndexMap
+from gradtape.transforms.masks import before_infinite_slopes, pushed_through, with_masks
 from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.shift_invariance import cancelling_shifts
 
@@ -21,6 +22,9 @@ def jvp(
     sources: Sequence[Value],
     tangents: Sequence[Value],
     stop: Callable[[Value], bool],
+    constant: Collection[Value] = (),
+    *,
+    are_units: bool = False,
 ) -> list[Value | None]:
     """Append the nodes of the forward sweep from `sources` to `targets`.
 
@@ -32,13 +36,18 @@ def jvp(
         One per source, of its shape.
     stop : callable
         Predicate on values: those that count as constants.
+    constant : collection of Value
+        Those of the tangents in which nobody differentiates: where they are 0, they are zero by selection.
+    are_units : bool, default False
+        Whether these are 0 or 1 everywhere.
 
     Returns
     -------
     list of Value or None
         The tangent of each target; None where it does not depend on a source.
     """
-    pushed = forward_sweep(targets, sources, list(map(Tangent, tangents)), stop)
+    seeds = with_masks(tangents, constant, targets, sources, stop, are_units=are_units)
+    pushed = forward_sweep(targets, sources, seeds, stop, is_last=True)
     return [None if tangent is None else tangent.applied() for tangent in pushed]
 
 
@@ -47,19 +56,27 @@ def forward_sweep(
     sources: Sequence[Value],
     tangents: Sequence[Tangent],
     stop: Callable[[Value], bool],
+    *,
+    is_last: bool = False,
 ) -> list[Tangent | None]:
-    """Append the nodes of `jvp`; tangents may be zero by selection (see `Cotangent`)."""
+    """Append the nodes of `jvp`; tangents may be zero by selection (see `Cotangent`).
+
+    With `is_last` nobody reads the masks of the results: masks are not reduced behind the last slope that may be infinite.
+    """
     pushed: dict[Value, Tangent | None] = dict(zip(sources, tangents, strict=True))
     nodes, _ = extract(
         targets, sources, stop=lambda value: stop(value) or value.node is None, follow=followed
     )
     constant = cancelling_shifts(nodes, targets, sources)
     known = set(sources)
+    ahead = before_infinite_slopes(nodes) if is_last else None
     for node in nodes:
         if constant and not constant.isdisjoint(node.outs):
             continue
         incoming = [pushed.get(operand) for operand in node.inputs]
         if any(tangent is not None for tangent in incoming):
+            if ahead is not None and not isinstance(node.op, Elementwise | IndexMap) and node not in ahead:
+                incoming = [tangent and Tangent(tangent.applied()) for tangent in incoming]
             with at(derivative_site(node, backward=False)):
                 square = smooth_square(node, lambda value: value in known or stop(value))
                 if square is None:

@@ -14,7 +14,7 @@ from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
 from gradtape.kinds.reduction import Reduction
-from gradtape.ops.core.elementwise.logic import not_equal
+from gradtape.ops.core.elementwise.logic import bitwise_and, not_equal
 from gradtape.ops.core.shape import reshape, reshape_row
 from gradtape.transforms.masks import masked_parts, narrowed_mask, pushed_through
 
@@ -50,8 +50,10 @@ class Cotangents:
         make NaN of it.
         """
         cotangent = self._found.get(value)
-        if cotangent is not None and cotangent.mask is None and not isinstance(cotangent.value, Literal):
-            self._found[value] = Cotangent(cotangent.value, not_equal(cotangent.value, 0))
+        if cotangent is not None and not isinstance(cotangent.value, Literal):
+            nonzero = not_equal(cotangent.value, 0)
+            mask = nonzero if cotangent.mask is None else bitwise_and(cotangent.mask, nonzero)
+            self._found[value] = Cotangent(cotangent.value, mask, cotangent.is_applied)
 
     def get(self, value: Value) -> Cotangent | None:
         """Return the cotangent of a value that is to be propagated."""

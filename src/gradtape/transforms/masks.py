@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import cmath
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from gradtape.ir.builder import emit, emit_all
 from gradtape.ir.graph import Literal, Node, Value, extract, literal, number_of
 from gradtape.ir.types import FLOAT64, INT64, Shape
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.control import OwnPullback, followed
 from gradtape.kinds.correlation import Correlation
 from gradtape.kinds.cotangent import Cotangent, Tangent
 from gradtape.kinds.cumulative import Cumulative
@@ -25,6 +26,69 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.join import full
 from gradtape.ops.core.reductions import reduce_any, reduce_sum
 from gradtape.ops.core.shape import expand, expand_row, permute
+
+
+def with_masks(
+    seeds: Sequence[Value],
+    constant: Collection[Value],
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    stop: Callable[[Value], bool],
+    *,
+    are_units: bool = False,
+) -> list[Tangent]:
+    """Return the seeds of a sweep between targets and sources, in either direction, with masks.
+
+    An element of 0 is zero by selection, since no path begins or ends there. That holds for seeds in `constant`: in others somebody may
+    differentiate, and where an element is 0 for once, its derivative is not 0. Where no slope is infinite, masks are not needed.
+    Seeds of zeros and ones are a mask of ones: the partial derivatives along a path then do not depend on the seed, until they are masked.
+    """
+    if not constant:
+        return list(map(Tangent, seeds))
+    nodes, _ = extract(
+        targets, sources, stop=lambda value: stop(value) or value.node is None, follow=followed
+    )
+    if not any(map(_may_have_infinite_slope, nodes)):
+        return list(map(Tangent, seeds))
+    return [
+        _with_mask(seed, are_units)
+        if seed in constant and not number_of(_unexpanded(seed))
+        else Tangent(seed)
+        for seed in seeds
+    ]
+
+
+def _with_mask(seed: Value, is_unit: bool) -> Tangent:
+    mask = not_equal(seed, 0)
+    return (
+        Tangent(expand(literal(1, seed.dtype), seed.shape, ()), mask)
+        if is_unit
+        else Tangent(seed, mask, True)
+    )
+
+
+def constants(seeds: Sequence[Value]) -> set[Value]:
+    """Return the seeds in which nobody differentiates."""
+    return {seed for seed in seeds if is_constant(seed)}
+
+
+def is_constant(seed: Value) -> bool:
+    """Return whether nobody differentiates in a seed, or in what it is computed from."""
+    return not any(tag.recording for tag in seed.tags)
+
+
+def before_infinite_slopes(nodes: Sequence[Node]) -> set[Node]:
+    """Return those of some nodes, in topological order, whose outputs a slope that may be infinite depends on, and these slopes."""
+    found: set[Node] = set()
+    for node in reversed(nodes):
+        if node in found or _may_have_infinite_slope(node):
+            found.add(node)
+            found.update([operand.node for operand in node.inputs if operand.node is not None])
+    return found
+
+
+def _may_have_infinite_slope(node: Node) -> bool:
+    return isinstance(node.op, Elementwise | OwnPullback) and not node.op.finite_derivatives
 
 
 def masked_parts(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:

@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import Literal, Node, Value, constant, literal
+from gradtape.ir.graph import Literal, Node, Value, constant, literal, number_of
 from gradtape.ir.op import Op
-from gradtape.ir.types import INTP, Shape
+from gradtape.ir.types import BOOL, INTP, Shape
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.kinds.index_map import IndexMap, is_zero
+from gradtape.kinds.index_map import IndexMap, is_zero, repeated_number
 from gradtape.kinds.reduction import Reduction
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, subtract
 from gradtape.ops.core.elementwise.cast import convert, identity
-from gradtape.ops.core.elementwise.logic import equal
+from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import gather_row
-from gradtape.ops.core.reductions import reduce_sum
+from gradtape.ops.core.reductions import reduce_any, reduce_sum
 from gradtape.ops.core.shape import expand, permute, permute_row, reshape, reshape_row
 
 
@@ -47,7 +47,7 @@ class OneHot:
         The numbers at the positions, shape (count,); None means one.
     """
 
-    __slots__ = ("_dense", "dtype", "rows", "scale", "shape", "whole")
+    __slots__ = ("_dense", "_moves", "dtype", "rows", "scale", "shape", "whole")
 
     def __init__(
         self, shape: Shape, dtype: np.dtype[Any], rows: Value, whole: bool, scale: Value | None = None
@@ -58,6 +58,7 @@ class OneHot:
         self.whole = whole
         self.scale = scale
         self._dense: Value | None = None
+        self._moves: dict[bytes, OneHot] = {}
 
     @property
     def count(self) -> int:
@@ -88,12 +89,28 @@ class OneHot:
 
     def scaled(self, scale: Value | None) -> OneHot:
         """Return the same positions with other numbers."""
-        dtype = self.dtype if scale is None else scale.dtype
-        return OneHot(self.shape, dtype, self.rows, self.whole, scale)
+        return self._with(self.shape, self.dtype if scale is None else scale.dtype, scale)
+
+    def ones(self, dtype: np.dtype[Any]) -> OneHot:
+        """Return the same positions with ones of a dtype."""
+        return self._with(self.shape, dtype, None)
+
+    def reshaped(self, shape: Shape) -> OneHot:
+        """Return arrays of another shape and the same size."""
+        return self._with(shape, self.dtype, self.scale)
 
     def moved(self, shape: Shape, places: np.ndarray[Any, Any]) -> OneHot:
         """Return arrays of another shape, the element at position k moved to ``places[k]``."""
-        return OneHot(shape, self.dtype, self.translated(places), False, self.scale)
+        key = places.tobytes()
+        if key not in self._moves:
+            self._moves[key] = OneHot(shape, self.dtype, self.translated(places), False)
+        return self._moves[key]._with(shape, self.dtype, self.scale)
+
+    def _with(self, shape: Shape, dtype: np.dtype[Any], scale: Value | None) -> OneHot:
+        """Return the same positions. What is moved to the same positions has the same `rows`: so one sees that a mask fits."""
+        other = OneHot(shape, dtype, self.rows, self.whole, scale)
+        other._moves = self._moves
+        return other
 
     def translated(self, places: np.ndarray[Any, Any]) -> Value:
         """Return ``places[rows]``."""
@@ -122,14 +139,25 @@ def _elementwise(node: Node, operands: Sequence[Operand]) -> Operand | None:
     hot = [(k, x) for k, x in enumerate(operands) if isinstance(x, OneHot)]
     argument, first = hot[0]
     op = node.op
-    if len(hot) == 2 and op in (add, subtract):
-        second = hot[1][1]
-        if first.rows is not second.rows or first.shape != second.shape:
-            return None
-        return first.scaled(emit(node.op, [first.numbers(), second.numbers()]))
     if len(hot) > 1:
+        if not all(x.rows is first.rows and x.shape == first.shape for _, x in hot[1:]):
+            return None
+        if op is where and argument == 0 and len(hot) == 2:
+            return _masked(operands)
+        if op in (bitwise_and, bitwise_or) and all(x.scale is None for _, x in hot):
+            return first
+        if op in (add, subtract, bitwise_and, bitwise_or):
+            return first.scaled(emit(op, [x.numbers() for _, x in hot]))
         return None
-    if op is where and argument > 0:
+    if op is not_equal and any(isinstance(x, Value) and is_zero(x) for x in operands):
+        if first.scale is None:
+            return first.ones(BOOL)
+        return first.scaled(emit(op, [first.scale, literal(0, first.dtype)]))
+    if op is bitwise_and:
+        return first.scaled(emit(op, [first.numbers() if x is first else first.picked(x) for x in operands]))
+    if op is where and argument == 0:
+        return _chosen(operands, first)
+    if op is where:
         return _selected(node, operands, argument, first)
     assert isinstance(op, Elementwise)
     if op.additive or op.linear_rules is None or op.linear_rules[argument] is None:
@@ -144,6 +172,33 @@ def _elementwise(node: Node, operands: Sequence[Operand]) -> Operand | None:
 def _vector(hot: OneHot, number: Value) -> Value:
     """Return one number per element of the mapped axis."""
     return expand(number, (hot.count,), ()) if isinstance(number, Literal) else number
+
+
+def _chosen(operands: Sequence[Operand], mask: OneHot) -> Operand | None:
+    """``where(mask, x, 0)`` by a mask that is hot."""
+    _, x, other = operands
+    assert isinstance(x, Value) and isinstance(other, Value)
+    if not is_zero(other):
+        return None
+    number = repeated_number(x)
+    if mask.scale is None and number is not None and number_of(number) == 1:
+        return mask.ones(x.dtype)
+    picked = _vector(mask, mask.picked(x))
+    if mask.scale is None:
+        return mask.scaled(picked)
+    return mask.scaled(emit(where, [mask.scale, picked, literal(0, x.dtype)]))
+
+
+def _masked(operands: Sequence[Operand]) -> Operand | None:
+    """``where(mask, hot, 0)`` by a mask that is hot at the same positions."""
+    mask, hot, other = operands
+    if not isinstance(mask, OneHot) or not isinstance(hot, OneHot) or isinstance(other, OneHot):
+        return None
+    if not is_zero(other):
+        return None
+    if mask.scale is None:
+        return hot
+    return hot.scaled(emit(where, [mask.scale, hot.numbers(), literal(0, hot.dtype)]))
 
 
 def _selected(node: Node, operands: Sequence[Operand], argument: int, hot: OneHot) -> Operand | None:
@@ -165,7 +220,7 @@ def _index_map(node: Node, operands: Sequence[Operand]) -> Operand | None:
         return None
     size = prod(hot.shape)
     if node.op is reshape_row:
-        return OneHot(node.out.shape, hot.dtype, hot.rows, hot.whole, hot.scale)
+        return hot.reshaped(node.out.shape)
     if node.op is permute_row:
         places = np.empty(size, INTP)
         order = np.arange(size, dtype=INTP).reshape(hot.shape).transpose(node.params["axes"])
@@ -176,7 +231,7 @@ def _index_map(node: Node, operands: Sequence[Operand]) -> Operand | None:
 
 def _reduction(node: Node, operands: Sequence[Operand]) -> Operand | None:
     (hot,) = operands
-    if not isinstance(hot, OneHot) or node.op is not reduce_sum:
+    if not isinstance(hot, OneHot) or node.op not in (reduce_sum, reduce_any):
         return None
     axes = node.params["axes"]
     kept = [axis for axis in range(len(hot.shape)) if axis not in axes]

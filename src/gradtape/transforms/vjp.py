@@ -16,6 +16,7 @@ from gradtape.kinds.routines.callback import Callback
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.transforms.activity import active_values
 from gradtape.transforms.linear import Cotangents, pull_linear
+from gradtape.transforms.masks import with_masks
 from gradtape.transforms.observers import Sweep, derivative_site, inner_sweeps, is_observed, notify
 from gradtape.transforms.shift_invariance import cancelling_shifts
 from gradtape.transforms.spectral import equal_part
@@ -27,6 +28,9 @@ def vjp(
     cotangents: Sequence[Value],
     stop: Callable[[Value], bool],
     barriers: Collection[Value] = (),
+    constant: Collection[Value] = (),
+    *,
+    are_units: bool = False,
 ) -> list[Value | None]:
     """Append the nodes of the reverse sweep from `targets` to `sources`.
 
@@ -40,6 +44,10 @@ def vjp(
         Predicate on values: those that count as constants.
     barriers : collection of Value
         Further constants, which may be sources: a barrier has a cotangent, and does not propagate it.
+    constant : collection of Value
+        Those of the cotangents in which nobody differentiates: where they are 0, they are zero by selection.
+    are_units : bool, default False
+        Whether these are 0 or 1 everywhere.
 
     Returns
     -------
@@ -51,7 +59,10 @@ def vjp(
     A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3 (reverse mode); the split into linearisation and
     transposition follows A. Radul et al., "You Only Linearize Once", POPL 2023.
     """
-    return list(vjp_with_observers(targets, sources, cotangents, stop, barriers).results)
+    seeds = with_masks(cotangents, constant, targets, sources, stop, are_units=are_units)
+    masks = [seed.mask for seed in seeds]
+    values = [seed.value for seed in seeds]
+    return list(vjp_with_observers(targets, sources, values, stop, barriers, masks).results)
 
 
 def vjp_with_observers(

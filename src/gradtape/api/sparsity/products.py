@@ -57,20 +57,24 @@ class FlatMaps:
         self.shape = sum(x.size for x in targets), sum(x.size for x in sources)
         self.dtype = np.result_type(*[x.dtype for x in (*targets, *sources)], np.float32)
 
-    def forward(self) -> LinearMap:
-        """Return the map from a flat tangent of the sources to the flat tangents of the targets."""
+    def forward(self, *, of_units: bool = False) -> LinearMap:
+        """Return the map from a flat tangent of the sources to the flat tangents of the targets: of zeros and ones, or without masks."""
         return self._map(
             self._sources,
             self._targets,
-            lambda seeds, stop: jvp(self._targets, self._sources, seeds, stop),
+            lambda seeds, stop: jvp(
+                self._targets, self._sources, seeds, stop, constant=seeds if of_units else (), are_units=True
+            ),
         )
 
-    def reverse(self) -> LinearMap:
-        """Return the map from a flat cotangent of the targets to the flat cotangents of the sources."""
+    def reverse(self, *, of_units: bool = False) -> LinearMap:
+        """Return the map from a flat cotangent of the targets to the flat cotangents of the sources, as `forward` does."""
         return self._map(
             self._targets,
             self._sources,
-            lambda seeds, stop: vjp(self._targets, self._sources, seeds, stop),
+            lambda seeds, stop: vjp(
+                self._targets, self._sources, seeds, stop, constant=seeds if of_units else (), are_units=True
+            ),
         )
 
     def _map(
@@ -118,9 +122,11 @@ class FlatMaps:
         columns, rows = plan.products
         pieces = []
         if columns:
-            pieces.append(self._products(self.forward(), self._targets, plan.column_colours, bound))
+            pieces.append(
+                self._products(self.forward(of_units=True), self._targets, plan.column_colours, bound)
+            )
         if rows:
-            pieces.append(self._products(self.reverse(), self._sources, plan.row_colours, bound))
+            pieces.append(self._products(self.reverse(of_units=True), self._sources, plan.row_colours, bound))
         if not pieces or not plan.nnz:
             return constant(np.zeros(plan.nnz, self.dtype))
         flat = join([reshape(piece, (piece.size,)) for piece in pieces], 0)

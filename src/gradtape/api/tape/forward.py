@@ -34,6 +34,7 @@ from gradtape.trace.source.contexts import Context, Watcher, bodies_around, cont
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.transforms.jvp import jvp as push_forward
+from gradtape.transforms.masks import constants
 from gradtape.trees import flatten, flatten_up_to, place_of_leaf
 
 
@@ -218,7 +219,11 @@ class ForwardAccumulator:
         recording, tag.recording = tag.recording, False
         try:
             pushed = push_forward(
-                values, list(tangents), list(tangents.values()), lambda value: tag not in value.tags
+                values,
+                list(tangents),
+                list(tangents.values()),
+                lambda value: tag not in value.tags,
+                constants(list(tangents.values())),
             )
         finally:
             tag.recording = recording

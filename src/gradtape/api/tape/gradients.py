@@ -36,6 +36,7 @@ from gradtape.trace.lazy.gradient_cache import one_like
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
+from gradtape.transforms.masks import constants
 from gradtape.transforms.sparse_grads import SparseGradient, densify, sparsify
 from gradtape.transforms.vjp import vjp
 
@@ -246,7 +247,8 @@ def _pulled(
     def stop(value: Value) -> bool:
         return False
 
-    parts = vjp(ends, begins, [seed for _, seed in chosen], stop, barriers)
+    weights = [seed for _, seed in chosen]
+    parts = vjp(ends, begins, weights, stop, barriers, constants(weights))
     return per_source(sources, sparsify(parts, begins, ends, stop))
 
 

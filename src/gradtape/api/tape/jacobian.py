@@ -206,7 +206,7 @@ class Jacobians(ABC):
                     if out is not None and row_axis(y, start, stop) == UNKNOWN:
                         if y is not value:  # a copy of the record
                             raise ConcretizationError("whether rows mix depends on numbers")
-                        check_rows(LinearMap(linear.seed, (out,), linear.tag), caller)
+                        check_rows(_pulled(y, [start], stop, caller, of_units=False), caller)
                 return [
                     None if part is None else permute(part, (1, 0, *range(2, part.ndim)))
                     for part in _applied(linear, _units_of_rows(y), request)
@@ -404,9 +404,11 @@ def _found(
     return derivatives(derive, caller, [y], starts, None, tag, last=last)
 
 
-def _pulled(y: Value, starts: Sequence[Value], stop: Stop, caller: str) -> LinearMap:
+def _pulled(
+    y: Value, starts: Sequence[Value], stop: Stop, caller: str, *, of_units: bool = True
+) -> LinearMap:
     follower = mapped_tag(caller, "; experimental_use_pfor=False computes row after row")
-    return pullback(y, starts, stop, follower)
+    return pullback(y, starts, stop, follower, of_units=of_units)
 
 
 def _row_by_row(tag: TraceTag, y: Value, sources: Sequence[Source], basis: _Basis) -> list[Value | None]:
@@ -416,7 +418,8 @@ def _row_by_row(tag: TraceTag, y: Value, sources: Sequence[Source], basis: _Basi
     for row in progress(range(basis.count), "jacobian", [1] * basis.count, "row"):
         seed = np.zeros(y.shape, y.dtype)
         basis.single(seed, row)
-        parts = vjp([y], starts, [constant(seed)], lambda value: tag not in value.tags)
+        unit = constant(seed)
+        parts = vjp([y], starts, [unit], lambda value: tag not in value.tags, constant=[unit], are_units=True)
         force([part for part in parts if part is not None])
         swept.append(parts)
     return [

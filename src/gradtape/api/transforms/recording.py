@@ -30,6 +30,7 @@ from gradtape.trace.source.sites import user_site
 from gradtape.trace.translation.mode import run_function
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.residuals import expensive_values
+from gradtape.transforms.masks import constants
 from gradtape.transforms.vjp import vjp
 from gradtape.trees import Leaves, TreeSpec, flatten, flatten_up_to, leaf_of_arguments, unflatten
 
@@ -104,13 +105,13 @@ class Recording:
 
     def pull(self, cotangents: Sequence[Value]) -> list[Value]:
         """Return the cotangents of the sources: zeros where there is no influence."""
-        pulled = vjp(self.targets, self.sources, cotangents, self.is_outside)
+        pulled = vjp(self.targets, self.sources, cotangents, self.is_outside, constant=constants(cotangents))
         pairs = zip(self.sources, pulled, strict=True)
         return [zeros_like(source) if part is None else part for source, part in pairs]
 
     def push(self, tangents: Sequence[Value]) -> list[Value]:
         """Return the tangents of the targets: zeros where there is no influence."""
-        pushed = jvp(self.targets, self.sources, tangents, self.is_outside)
+        pushed = jvp(self.targets, self.sources, tangents, self.is_outside, constants(tangents))
         pairs = zip(self.targets, pushed, strict=True)
         return [zeros_like(target) if part is None else part for target, part in pairs]
 

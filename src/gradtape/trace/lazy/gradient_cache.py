@@ -25,6 +25,7 @@ from gradtape.trace.lazy.literals import (
 )
 from gradtape.trace.lazy.region import Region, begins, number_key, region_of
 from gradtape.transforms.call import GraphCall, without_data
+from gradtape.transforms.masks import constants, is_constant
 from gradtape.transforms.observers import OBSERVERS
 from gradtape.transforms.reroll.periods import MIN_SAVED
 from gradtape.transforms.reroll.roll import in_recorded_order, rolled
@@ -98,7 +99,7 @@ def gradients(
     Seeds may be None, for ones.
     """
     weights = [one_like(target) for target in targets] if seeds is None else seeds
-    return sparsify(vjp(targets, sources, weights, stop), sources, targets, stop)
+    return sparsify(vjp(targets, sources, weights, stop, constant=constants(weights)), sources, targets, stop)
 
 
 def one_like(target: Value) -> Value:
@@ -186,7 +187,9 @@ def template_for(
 
 def _seed_key(seed: Value, places: dict[Value, int], other: int) -> Any:
     """Return the part of a seed in a key: its number, or the type of an array and its place in the record, or else `other`."""
-    return number_key(seed) if isinstance(seed, Literal) else (seed.aval, places.setdefault(seed, other))
+    if isinstance(seed, Literal):
+        return number_key(seed)
+    return seed.aval, is_constant(seed), places.setdefault(seed, other)
 
 
 def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
@@ -224,7 +227,9 @@ def _template(
         None where the derivation reads data.
     """
     values = input_values(region, numbers)
-    becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*region.leaves, *_arrays(seeds))}
+    becomes: dict[Value, Value] = {value: Value(value.aval) for value in region.leaves}
+    for seed in _arrays(seeds):
+        becomes.setdefault(seed, Value(seed.aval, tags=seed.tags))
     inputs = [*becomes.values()]
     if config.reroll and len(nodes) >= MIN_SAVED:
         nodes = in_recorded_order(nodes)
