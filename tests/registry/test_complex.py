@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from typing import Any
 
@@ -113,8 +114,106 @@ def test_the_gradient_in_jaxs_convention_is_the_conjugate() -> None:
 
 
 def test_an_unknown_convention_is_named() -> None:
-    with pytest.raises(gt.errors.ArgumentError, match="torch"):
-        gt.grad(np.real, convention="torch")  # type: ignore[arg-type]
+    for call in (
+        lambda: gt.grad(np.real, convention="torch"),  # type: ignore[arg-type]
+        lambda: gt.vjp(np.real, Z, convention="torch"),  # type: ignore[call-overload]
+        lambda: gt.hvp(np.real, (Z,), (Z,), convention="torch"),  # type: ignore[call-overload]
+        lambda: gt.GradientTape(convention="torch"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(gt.errors.ArgumentError, match="torch"):
+            call()
+
+
+def mixed(z: Any, x: Any) -> Any:
+    """Neither holomorphic nor real, of complex and of real numbers."""
+    return np.exp(z) * np.conj(z[::-1]) + x * 1j * z, x * np.abs(z) ** 2
+
+
+def real_product(a: Any, b: Any) -> float:
+    return float(sum(np.sum(np.real(one * other)) for one, other in zip(a, b, strict=True)))
+
+
+@pytest.mark.parametrize("way", ["vjp", "in jit", "of a jitted function", "tape", "sparse tape"])
+@pytest.mark.parametrize("convention", ["tensorflow", "jax"])
+def test_pullbacks_keep_the_product_of_their_convention(convention: Any, way: str) -> None:
+    """Re(w J v) = Re(g v) for JAX's cotangents w and g and any tangent v; those of TensorFlow are conjugates on both sides."""
+    rng = np.random.default_rng(3)
+
+    def drawn() -> tuple[Any, Any]:
+        return rng.normal(size=4) + 1j * rng.normal(size=4), rng.normal(size=4)
+
+    primals, weights = drawn(), drawn()
+    function = (lambda z, x: mixed(z[np.arange(4)], x)) if way == "sparse tape" else mixed
+    if way.endswith("tape"):
+        with gt.GradientTape(convention=convention) as tape:
+            points = [tape.watch(primal) for primal in primals]
+            results = function(*points)
+        found = tape.gradient(results, points, output_gradients=weights)
+        assert isinstance(found[0], gt.IndexedSlices) == (way == "sparse tape")
+        pulled = [np.asarray(part * 1.0) for part in found]
+    elif way == "in jit":
+        pulled = gt.jit(
+            lambda primals, weights: gt.vjp(function, *primals, convention=convention)[1](weights)
+        )(primals, weights)
+    else:
+        made = gt.jit(function) if way == "of a jitted function" else function
+        pulled = gt.vjp(made, *primals, convention=convention)[1](weights)
+    assert [part.dtype for part in pulled] == [np.complex128, np.float64]
+    turned = np.conj if convention == "tensorflow" else np.positive
+    for _ in range(3):
+        tangent = drawn()
+        moved = gt.jvp(function, primals, tangent)[1]
+        sides = real_product(map(turned, weights), moved), real_product(map(turned, pulled), tangent)
+        assert sides[0] == pytest.approx(sides[1], rel=1e-12)
+
+
+def test_jaxs_convention_on_tapes() -> None:
+    def energy(z: Any) -> Any:
+        return np.sum(np.abs(z) ** 2 * np.real(z[:1]))
+
+    def energies(z: Any) -> Any:
+        return np.abs(z) ** 2 * np.real(z)
+
+    tape = pickle.loads(pickle.dumps(gt.GradientTape(True, strict=True, convention="jax")))
+    with tape:
+        z = tape.watch(POINTS)
+        y, rows = energy(z), energies(z)
+        with pytest.raises(gt.errors.TapeError):
+            z.numpy()
+    np.testing.assert_allclose(tape.gradient(y, z), gt.grad(energy, convention="jax")(POINTS))
+    np.testing.assert_allclose(tape.jacobian(rows, z), gt.jacobian(energies, convention="jax")(POINTS))
+    blocks = tape.jacobian(rows, z).numpy()
+    np.testing.assert_allclose(tape.batch_jacobian(rows, z), blocks[[0, 1, 2], :, [0, 1, 2]])
+    with gt.GradientTape() as outer:
+        outer.watch(z)
+        with gt.GradientTape(convention="jax") as inner:
+            inner.watch(z)
+            y = energy(z)
+        part = np.sum(np.imag(inner.gradient(y, z)))
+    expected = gt.grad(lambda z: np.sum(np.imag(gt.grad(energy, convention="jax")(z))))(POINTS)
+    np.testing.assert_allclose(outer.gradient(part, z), expected)
+
+
+def test_optimisers_descend_whatever_the_convention_of_the_tape() -> None:
+    stepped = []
+    for convention in ("tensorflow", "jax"):
+        w = gt.Variable(POINTS)
+        with gt.GradientTape(convention=convention) as tape:  # type: ignore[arg-type]
+            loss = np.sum(np.abs(w - 1.0) ** 2)
+        gt.optimizers.GradientDescent(0.5).minimize(loss, [w], tape=tape)
+        stepped.append(w.numpy())
+    np.testing.assert_allclose(stepped, [np.ones_like(POINTS)] * 2)
+
+
+def test_products_with_hessians_in_jaxs_convention() -> None:
+    def energy(z: Any) -> Any:
+        return np.sum(np.abs(z) ** 4) + np.real(np.sum(z**3))
+
+    expected = gt.jvp(gt.grad(energy, convention="jax"), (POINTS,), (OTHERS,))[1]
+    for _ in range(2):
+        found = gt.hvp(energy, (POINTS,), (OTHERS,), convention="jax")
+        np.testing.assert_allclose(found, expected)
+        np.testing.assert_allclose(gt.hvp(energy, (POINTS,), (OTHERS,)), np.conj(expected))
 
 
 def test_complex_targets_on_a_tape_are_tensorflows() -> None:

@@ -240,7 +240,11 @@ class Optimizer(ABC):
                 remedy="give the tape that has recorded it, tape=tape, or a function without arguments",
             )
         variables = _variables(var_list() if callable(var_list) else var_list, tape, caller)
-        slopes = gradients(loss, variables) if tape is None else tape.gradient(loss, variables)
+        slopes = (
+            gradients(loss, variables)
+            if tape is None
+            else tape._gradient(loss, variables, None, "none", "tensorflow")
+        )
         return loss, list(zip(slopes, variables, strict=True))
 
     def _slots_of(self, variable: Variable) -> tuple[Variable, ...]:

@@ -35,6 +35,11 @@ def conjugated(value: Value) -> Value:
     return conjugate(value)
 
 
+def unchanged(value: Value) -> Value:
+    """Return a cotangent of a convention in the same."""
+    return value
+
+
 def check_convention(convention: Any, caller: str) -> None:
     """Raise ArgumentError for a convention that there is not."""
     if convention not in CONVENTIONS:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.api.custom.complex_convention import conjugated
+from gradtape.api.custom.complex_convention import Convention, conjugated
 from gradtape.api.operands import fitted
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, UnconnectedError
 from gradtape.ir.builder import here
@@ -218,12 +218,20 @@ def _gathered(
     arrived = [part for part in parts if part is not None]
     if not arrived:
         return None
-    whole = sparse_sum(arrived, source.shape) if len(arrived) > 1 else arrived[0]
-    return (
-        SparseGradient(conjugated(whole.values), whole.positions)
-        if isinstance(whole, SparseGradient)
-        else conjugated(whole)
-    )
+    return _conjugated(sparse_sum(arrived, source.shape) if len(arrived) > 1 else arrived[0])
+
+
+def in_convention(
+    gradients: Sequence[Value | SparseGradient | None], convention: Convention
+) -> Sequence[Value | SparseGradient | None]:
+    """Return gradients of TensorFlow's convention in the one that is asked for."""
+    return gradients if convention == "tensorflow" else list(map(_conjugated, gradients))
+
+
+def _conjugated(part: Value | SparseGradient | None) -> Value | SparseGradient | None:
+    if isinstance(part, SparseGradient):
+        return SparseGradient(conjugated(part.values), part.positions)
+    return None if part is None else conjugated(part)
 
 
 def completed(

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.api.custom.complex_convention import Convention
 from gradtape.api.tape.endpoints import (
     Source,
     UnconnectedGradients,
     array_leaves,
     as_results,
     completed,
+    in_convention,
     per_source,
     unconnected_choice,
 )
@@ -47,6 +49,8 @@ from gradtape.transforms.vjp import vjp
 
 class Jacobians(ABC):
     """The methods of a tape that return Jacobians."""
+
+    _convention: Convention
 
     @abstractmethod
     def _differentiated(
@@ -138,7 +142,7 @@ class Jacobians(ABC):
             blocks = [Source((*value.shape, *begin.shape), begin.dtype, begin.values) for begin in starts]
             parts = _shaped(parts, blocks)
             found = completed(per_source(blocks, parts), blocks, request.choice, sources)
-        return nest(as_results(found, blocks))
+        return nest(as_results(in_convention(found, self._convention), blocks))
 
     def batch_jacobian(
         self,
@@ -215,7 +219,7 @@ class Jacobians(ABC):
             parts = _found(derive, caller, request, value, begin.values, tag, last)
             blocks = [Source((*value.shape, *begin.shape[1:]), begin.dtype, begin.values)]
             found = completed(per_source(blocks, _shaped(parts, blocks)), blocks, request.choice, source)
-        return as_results(found, blocks)[0]
+        return as_results(in_convention(found, self._convention), blocks)[0]
 
 
 class _Request:

@@ -6,17 +6,20 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from gradtape.api.custom.complex_convention import Convention, check_convention, conjugated
 from gradtape.api.tape.endpoints import (
     Source,
     UnconnectedGradients,
     array_leaves,
     as_results,
     completed,
+    in_convention,
     seeds_for,
     unconnected_choice,
     with_values,
@@ -82,6 +85,9 @@ class GradientTape(Jacobians):
     strict : bool, default False
         Whether it is an error, at the line, if a watched array is converted to a number or an ndarray while the tape records: ``float(x)``,
         ``x.numpy()``, a function that computes with ndarrays. The derivative would lack what is computed of these.
+    convention : {"tensorflow", "jax"}, default "tensorflow"
+        Gradients and rows of Jacobians in complex sources: df/dx + i df/dy, the direction of steepest ascent, or its conjugate. With
+        ``"jax"`` weights of complex targets are not conjugated either. Gradients in real sources of real targets are the same in both.
 
     Notes
     -----
@@ -107,7 +113,12 @@ class GradientTape(Jacobians):
     _active = False
 
     def __init__(
-        self, persistent: bool = False, watch_accessed_variables: bool = True, *, strict: bool = False
+        self,
+        persistent: bool = False,
+        watch_accessed_variables: bool = True,
+        *,
+        strict: bool = False,
+        convention: Convention = "tensorflow",
     ) -> None:
         for argument, given in (
             ("persistent", persistent),
@@ -123,6 +134,8 @@ class GradientTape(Jacobians):
         self._persistent = bool(persistent)
         self._accessed = bool(watch_accessed_variables)
         self._strict = bool(strict)
+        check_convention(convention, "GradientTape")
+        self._convention = convention
         self._used = False
         self._around: tuple[InBody, ...] = ()
         self._stack: list[Context] = []
@@ -202,7 +215,8 @@ class GradientTape(Jacobians):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._record is None:
-            return GradientTape, (self._persistent, self._accessed)
+            make = partial(GradientTape, strict=self._strict, convention=self._convention)
+            return make, (self._persistent, self._accessed)
         raise TapeError(
             "a tape that has recorded can be neither copied nor pickled",
             where=user_site(),
@@ -405,8 +419,19 @@ class GradientTape(Jacobians):
         UnconnectedError
             If there is no path, and that is to be an error.
         """
-        record = self._live("gradient")
         here.site = user_site()
+        return self._gradient(target, sources, output_gradients, unconnected_gradients, self._convention)
+
+    def _gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any,
+        unconnected_gradients: UnconnectedGradients | str,
+        convention: Convention,
+    ) -> Any:
+        """Return the gradient of `target` in `sources`; an optimiser descends along that of one convention, whatever that of the tape."""
+        record = self._live("gradient")
         choice = unconnected_choice(unconnected_gradients, "gradient")
         if output_gradients is not None:
             output_gradients = with_values(output_gradients, target)
@@ -429,8 +454,8 @@ class GradientTape(Jacobians):
             self._expected(record, ends, leaves) if known else None
         )
         if parts is None:
-            parts = self._derived(record, ends, leaves, output_gradients, choice, sources)
-        return nest(as_results(parts, leaves))
+            parts = self._derived(record, ends, leaves, output_gradients, choice, sources, convention)
+        return nest(as_results(in_convention(parts, convention), leaves))
 
     def _expected(self, record: Record, ends: list[Any], leaves: list[Any]) -> Derivatives | None:
         """Return gradients without a look at the record, if it is known what it is."""
@@ -456,8 +481,9 @@ class GradientTape(Jacobians):
         output_gradients: Any,
         choice: UnconnectedGradients,
         sources: Any,
+        convention: Convention,
     ) -> Sequence[Value | SparseGradient | None]:
-        """Return gradients from the record, and what stands for missing ones."""
+        """Return gradients from the record, in TensorFlow's convention, and what stands for missing ones."""
         targets = values_followed_alone(ends, record)
         starts = (
             None
@@ -471,6 +497,7 @@ class GradientTape(Jacobians):
             points = [source_of(leaf, record) for leaf in leaves]
             if output_gradients is not None:
                 seeds = seeds_for(output_gradients, targets, "gradient")
+                seeds = seeds if convention == "tensorflow" else list(map(conjugated, seeds))
         warn_of_long_loop(targets, record.first, record.tag)
         last = not self._persistent
         cuts = None

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from gradtape.api.custom.complex_convention import Convention, check_convention, check_holomorphic, conjugated
+from gradtape.api.custom.complex_convention import (
+    Convention,
+    check_convention,
+    check_holomorphic,
+    conjugated,
+    unchanged,
+)
 from gradtape.api.operands import traceable_operand
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
@@ -356,7 +362,12 @@ def hessian(
 
 @overload
 def hvp(
-    function: Callable[[X], Any], primals: tuple[X], tangents: Sequence[Any], *, holomorphic: bool = False
+    function: Callable[[X], Any],
+    primals: tuple[X],
+    tangents: Sequence[Any],
+    *,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
 ) -> X: ...
 @overload
 def hvp(
@@ -365,6 +376,7 @@ def hvp(
     tangents: Sequence[Any],
     *,
     holomorphic: bool = False,
+    convention: Convention = "tensorflow",
 ) -> Any: ...
 def hvp(
     function: Callable[..., Any],
@@ -372,6 +384,7 @@ def hvp(
     tangents: Sequence[Any],
     *,
     holomorphic: bool = False,
+    convention: Convention = "tensorflow",
 ) -> Any:
     """Return the product of the Hessian of `function` with a vector, without the Hessian.
 
@@ -387,6 +400,8 @@ def hvp(
     holomorphic : bool, default False
         Whether `function` is a holomorphic function of complex arguments with one complex number as its result: then derivatives are
         complex ones, as for `grad`.
+    convention : {"tensorflow", "jax"}, default "tensorflow"
+        Products in complex arguments: the derivative of the gradient of `grad` in this convention.
 
     Returns
     -------
@@ -407,6 +422,7 @@ def hvp(
     array([6., 0.])
     """
     check_callable(function, "hvp")
+    check_convention(convention, "hvp")
     here.site = user_site()
     for argument, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list) or not given:
@@ -416,7 +432,7 @@ def hvp(
                 where=here.site,
                 remedy="gt.hvp(f, (x,), (v,))",
             )
-    known = _known_product(function, bool(holomorphic))
+    known = _known_product(function, _Kind(bool(holomorphic), convention))
     if len(primals) != len(tangents):
         raise StructureError(
             f"hvp: {len(primals)} primals, but {len(tangents)} tangents",
@@ -426,22 +442,29 @@ def hvp(
     return known(*primals, *tangents)
 
 
-def _known_product(function: Callable[..., Any], holomorphic: bool) -> Jitted[..., Any]:
+class _Kind(NamedTuple):
+    """Which derivative of a function a product is."""
+
+    holomorphic: bool
+    convention: Convention
+
+
+def _known_product(function: Callable[..., Any], kind: _Kind) -> Jitted[..., Any]:
     """Return the compiled product of a function; what cannot be a key is compiled anew."""
     try:
         known = _products.setdefault(function, {})
-        if holomorphic not in known:
-            known[holomorphic] = _product_of(weakref.ref(function), holomorphic)
+        if kind not in known:
+            known[kind] = _product_of(weakref.ref(function), kind)
     except TypeError:
-        return _product_of(lambda: function, holomorphic)
-    return known[holomorphic]
+        return _product_of(lambda: function, kind)
+    return known[kind]
 
 
-_products: Final[weakref.WeakKeyDictionary[Any, dict[bool, Jitted[..., Any]]]] = weakref.WeakKeyDictionary()
-"""The compiled products, by function and whether it is holomorphic."""
+_products: Final[weakref.WeakKeyDictionary[Any, dict[_Kind, Jitted[..., Any]]]] = weakref.WeakKeyDictionary()
+"""The compiled products, by function and kind."""
 
 
-def _product_of(held: Callable[[], Callable[..., Any] | None], holomorphic: bool) -> Jitted[..., Any]:
+def _product_of(held: Callable[[], Callable[..., Any] | None], kind: _Kind) -> Jitted[..., Any]:
     """Return the compiled product, called with primals and then tangents.
 
     It may stand in a dictionary by its function, so it must not keep the function alive itself: `held` returns it.
@@ -452,7 +475,7 @@ def _product_of(held: Callable[[], Callable[..., Any] | None], holomorphic: bool
         assert alive is not None
         count = len(arguments) // 2
         argnums = tuple(range(count)) if count > 1 else 0
-        both = value_and_gradient(alive, argnums, None, False, "hvp", holomorphic, "tensorflow")
+        both = value_and_gradient(alive, argnums, None, False, "hvp", *kind)
         return jvp(lambda *primals: both(*primals)[1], arguments[:count], arguments[count:])[1]
 
     return jit_of(hvp, hvp, EVERYTHING_TRACED)
@@ -504,7 +527,7 @@ def _jacobian(
             for target in targets:
                 check_holomorphic(target, starts, tag, caller)
         chosen_mode = _mode(mode, targets, starts, holomorphic, caller)
-        convert_convention = _unchanged if holomorphic or convention == "jax" else conjugated
+        convert_convention = unchanged if holomorphic or convention == "jax" else conjugated
         blocks = _blocks(targets, starts, tag, chosen_mode, caller, convert_convention, bound)
         tag.end()
         nested = []
@@ -548,10 +571,6 @@ def _mode(
             remedy="use gt.jacfwd, or return np.stack([np.real(z), np.imag(z)])",
         )
     return "rev" if complex_in else "fwd"
-
-
-def _unchanged(value: Value) -> Value:
-    return value
 
 
 def _blocks(

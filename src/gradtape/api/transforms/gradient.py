@@ -13,6 +13,7 @@ from gradtape.api.custom.complex_convention import (
     check_holomorphic,
     conjugated,
     not_of_kind,
+    unchanged,
 )
 from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
@@ -451,13 +452,24 @@ def _one(target: Value) -> Value:
 
 @overload
 def vjp(
-    function: Callable[[*Xs], V], *primals: *Xs, has_aux: Exactly[False] = False
+    function: Callable[[*Xs], V],
+    *primals: *Xs,
+    has_aux: Exactly[False] = False,
+    convention: Convention = "tensorflow",
 ) -> tuple[V, Callable[[Any], tuple[*Xs]]]: ...
 @overload
 def vjp(
-    function: Callable[[*Xs], tuple[V, A]], *primals: *Xs, has_aux: Exactly[True]
+    function: Callable[[*Xs], tuple[V, A]],
+    *primals: *Xs,
+    has_aux: Exactly[True],
+    convention: Convention = "tensorflow",
 ) -> tuple[V, Callable[[Any], tuple[*Xs]], A]: ...
-def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  # type: ignore[misc] # mypy: *primals
+def vjp(  # type: ignore[misc] # mypy: *primals
+    function: Callable[..., Any],
+    *primals: Any,
+    has_aux: bool = False,
+    convention: Convention = "tensorflow",
+) -> Any:
     """Evaluate a function and return a callable that pulls cotangents back.
 
     Parameters
@@ -468,6 +480,9 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
         Its arguments.
     has_aux : bool, default False
         Whether `function` returns ``(result, aux)``; then aux is returned as well.
+    convention : {"tensorflow", "jax"}, default "tensorflow"
+        Cotangents of complex numbers, those that the pullback takes and those that it returns. In TensorFlow's convention the cotangent
+        of z = x + iy is a + ib for the map dz -> a dx + b dy, and in JAX's the conjugate.
 
     Returns
     -------
@@ -492,8 +507,18 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     >>> y, pullback = gt.vjp(np.sin, np.array([0.0, 1.0]))
     >>> bool(np.allclose(pullback(np.ones(2))[0], np.cos([0.0, 1.0])))
     True
+
+    For a holomorphic function JAX's pullback multiplies by the derivative, and TensorFlow's by its conjugate:
+
+    >>> for convention in ("jax", "tensorflow"):
+    ...     y, pullback = gt.vjp(lambda z: z**2, 1.0 + 2.0j, convention=convention)
+    ...     print(*pullback(1.0 + 0.0j))
+    (2+4j)
+    (2-4j)
     """
     check_callable(function, "vjp")
+    check_convention(convention, "vjp")
+    converted = unchanged if convention == "jax" else conjugated
     here.site = user_site()
     recording = Recording("vjp", primals)
     aux = recording.run(function, has_aux)
@@ -501,7 +526,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
         seeds, arrays = recording.seeds(cotangent)
-        pulled = map(conjugated, recording.pull(list(map(conjugated, seeds))))
+        pulled = map(converted, recording.pull(list(map(converted, seeds))))
         returned: tuple[Any, ...] = unflatten(recording.spec, as_given(list(pulled), arrays))
         return returned
 
