@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from gradtape.lower.target import host
 from gradtape.runtime.compile import engine
 from gradtape.runtime.compile.engine import LoadedModule, assembly, call_flat, compile_object, optimised_llvm
-from tests.support.kernels import SUM, TWICE, elementwise
+from tests.support.kernels import SUM, TWICE, elementwise, straight_gathers
 from tests.support.processes import run_python
 
 X86 = host.cpu_features().count("sse2") > 0
@@ -160,6 +161,52 @@ def test_every_optimisation_level_computes_the_same(opt: int) -> None:
     y = np.empty(3)
     call_flat(loaded, [np.array([1.0, 2.0, 3.0])], [y])
     np.testing.assert_array_equal(y, [2.0, 4.0, 6.0])
+
+
+@pytest.mark.parametrize("opt", [0, 1, 2, 3])
+def test_a_store_stays_before_the_gather_that_reads_the_element(opt: int) -> None:
+    loaded = LoadedModule(compile_object(straight_gathers(), "gathers", opt=opt))
+    a, copies, called, results = (np.zeros(size) for size in (16, 4, 4, 4))
+    numbers = [np.array([1, 0, 1, 2]), np.array([1.0, 4.0, 2.0])]
+    call_flat(loaded, numbers, [a, copies, called, results])
+    np.testing.assert_array_equal(copies, [0.25, 0.0, 0.25, 0.0])
+    assert a[1] == 0.25 and results[0] == 3 / (3 / 2.25 + 1) and results[1] == 3 / (3 / 2.0 + 1)
+
+
+def test_straight_code_has_no_gathers_and_loops_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[engine._Pipeline] = []
+    optimise = engine._optimise
+
+    def noted(machine: object, module: object, pipeline: engine._Pipeline) -> None:
+        tried.append(pipeline)
+        optimise(machine, module, pipeline)
+
+    monkeypatch.setattr(engine, "_optimise", noted)
+    gathers = re.compile("call .*@llvm.masked.gather")
+    assert not gathers.search(optimised_llvm(straight_gathers()))
+    loop = """
+define void @kernel(ptr noalias %at, ptr noalias %x, ptr noalias %y) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  %from = getelementptr inbounds i64, ptr %at, i64 %i
+  %k = load i64, ptr %from
+  %element = getelementptr inbounds double, ptr %x, i64 %k
+  %number = load double, ptr %element
+  %twice = fmul double %number, 2.0
+  %to = getelementptr inbounds double, ptr %y, i64 %i
+  store double %twice, ptr %to
+  %next = add nuw nsw i64 %i, 1
+  %more = icmp ult i64 %next, 1024
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}"""
+    del tried[:]
+    text = optimised_llvm(loop)
+    assert [pipeline.gathers for pipeline in tried] == [True]
+    assert not X86 or "+avx512f" not in host.cpu_features() or gathers.search(text)
 
 
 def test_a_large_module_compiles_with_the_lean_pipeline() -> None:

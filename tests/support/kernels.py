@@ -89,3 +89,69 @@ def native(kernel: str, signature: Signature, fallback: object = None, **binding
 def told(*args: object, **kwargs: object) -> tuple[str, tuple[object, ...], dict[str, object]]:
     """A fallback that tells what it was given."""
     return "fallback", args, kwargs
+
+
+def straight_gathers() -> str:
+    """A kernel of two positions, three numbers and an array each of 16, 4, 4 and 4 doubles, in which LLVM's SLP vectoriser makes a gather.
+
+    It stores `%d0` into the first array, copies four elements of it, at positions that are data, into the second one, and stores
+    numbers of which the first is made of `%d0` and the other one of what a call changes. The vectoriser of LLVM 22 computes both at
+    once, after the call. It used to move the store there as well, past the gather of the four elements.
+    """
+    read = "".join(
+        f"""  %at{k} = getelementptr inbounds i64, ptr %at, i64 {k}
+  %k{k} = load i64, ptr %at{k}
+  %from{k} = getelementptr inbounds double, ptr %a, i64 %k{k}
+  %g{k} = load double, ptr %from{k}
+  %to{k} = getelementptr inbounds double, ptr %copies, i64 {k}
+{"  call void @touch(ptr %called)" if k == 2 else ""}
+  store double %g{k}, ptr %to{k}
+"""
+        for k in range(4)
+    )
+    made = "".join(
+        f"""  %h{k} = fadd double %d{k}, 2.0
+  %i{k} = fdiv double 3.0, %h{k}
+  %j{k} = fadd double %i{k}, 1.0
+  %r{k} = fdiv double 3.0, %j{k}
+  %result{k} = getelementptr inbounds double, ptr %results, i64 {k}
+  store double %r{k}, ptr %result{k}
+"""
+        for k in range(2)
+    )
+    names = ("a", "copies", "called", "results")
+    pointers = "".join(
+        f"  %{name}.at = getelementptr ptr, ptr %{table}, i64 {k}\n  %{name} = load ptr, ptr %{name}.at\n"
+        for table, buffers in (("inputs", ("at", "x")), ("outputs", names))
+        for k, name in enumerate(buffers)
+    )
+    return f"""
+define internal void @touch(ptr %called) noinline optnone nounwind {{
+  %number = load double, ptr %called
+  store double %number, ptr %called
+  ret void
+}}
+
+define internal void @nest({", ".join(f"ptr noalias %{name}" for name in ("at", "x", *names))}) noinline nounwind {{
+  %x0 = load double, ptr %x
+  %x1.at = getelementptr inbounds double, ptr %x, i64 1
+  %x1 = load double, ptr %x1.at
+  %x2.at = getelementptr inbounds double, ptr %x, i64 2
+  %x2 = load double, ptr %x2.at
+  %d0 = fdiv double %x0, %x1
+  %a1 = getelementptr inbounds double, ptr %a, i64 1
+  store double %d0, ptr %a1
+{read}
+  call void @touch(ptr %called)
+  %number = load double, ptr %called
+  %d1 = fdiv double %number, %x2
+{made}
+  ret void
+}}
+
+define i32 @kernel(ptr %inputs, ptr %outputs, ptr %workspace) nounwind {{
+{pointers}
+  call void @nest({", ".join(f"ptr %{name}" for name in ("at", "x", *names))})
+  ret i32 0
+}}
+"""

@@ -81,15 +81,27 @@ def _c_library() -> str:
         return "no glibc"
 
 
-def target_machine(**options: Any) -> Any:
-    """Return LLVM's description of the host, with its CPU and instruction sets; the options are those of `create_target_machine`."""
+def target_machine(*, gathers: bool = True, **options: Any) -> Any:
+    """Return LLVM's description of the host, with its CPU and instruction sets.
+
+    Parameters
+    ----------
+    gathers : bool, optional
+        Whether LLVM's vectorisers may use instructions that load from many addresses. Among the CPUs with wheels of llvmlite, only those
+        of x86 have them for vectors of fixed length.
+    **options
+        Those of `create_target_machine`.
+    """
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     load_libraries()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(cpu=cpu_name(), features=cpu_features(), **options)
+    features = cpu_features()
+    if not gathers and llvm.get_process_triple().startswith("x86_64"):
+        features += ",+prefer-no-gather"
+    return target.create_target_machine(cpu=cpu_name(), features=features, **options)
 
 
 def parse_module(text: str, machine: Any, context: Any = None) -> Any:

@@ -7,6 +7,7 @@ and dropping a :class:`LoadedModule` unmaps its machine code.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
@@ -68,13 +69,15 @@ class _Compiler:
 
     def __init__(self) -> None:
         self.lock = new_lock(Rank.COMPILER)
-        self._machines: dict[int, Any] = {}
+        self._machines: dict[tuple[int, bool], Any] = {}
 
-    def machine(self, opt: int) -> Any:
-        """Return the target machine with a level of the code generator."""
-        if opt not in self._machines:
-            self._machines[opt] = target_machine(opt=opt, reloc="pic", codemodel="default")
-        return self._machines[opt]
+    def machine(self, pipeline: _Pipeline) -> Any:
+        """Return the target machine of a pipeline."""
+        key = pipeline.code_generation, pipeline.gathers
+        if key not in self._machines:
+            opt, gathers = key
+            self._machines[key] = target_machine(gathers=gathers, opt=opt, reloc="pic", codemodel="default")
+        return self._machines[key]
 
 
 _compilers: Final[list[_Compiler]] = []
@@ -106,13 +109,14 @@ def _check_wanted() -> None:
 
 
 class _Pipeline(NamedTuple):
-    """The options of LLVM's pass pipeline for one module, and the level of its code generator."""
+    """The options of LLVM's pass pipeline for one module, the level of its code generator, and whether vectorisers may use gathers."""
 
     opt: int
     slp: bool
     interleaved: bool
     unrolled: bool
     code_generation: int
+    gathers: bool = True
 
 
 def compile_object(ir_text: str, name: str, *, opt: int = 3, unroll: bool = True) -> bytes:
@@ -210,31 +214,53 @@ def _emit(ir_text: str, name: str, opt: int, unroll: bool, product: Callable[[An
     with compiler.lock:
         import llvmlite.binding as llvm
 
-        pipeline = _choose_pipeline(ir_text, opt, unroll)
-        machine = compiler.machine(pipeline.code_generation)
-        for tried in (pipeline, pipeline._replace(slp=False)):
+        pipeline: _Pipeline | None = _choose_pipeline(ir_text, opt, unroll)
+        while pipeline is not None:
+            machine = compiler.machine(pipeline)
             with llvm.create_context() as context, parse_module(ir_text, machine, context) as module:
                 module.name = name
-                _optimise(machine, module, tried)
+                _optimise(machine, module, pipeline)
                 _check_wanted()
-                if tried.slp and not _is_valid(module):
-                    continue
-                made = product(machine, module)
-                break
+                pipeline = _instead_of(pipeline, module)
+                if pipeline is None:
+                    made = product(machine, module)
     _compilers.append(compiler)
     return made
 
 
-def _is_valid(module: Any) -> bool:
-    """Return whether an optimised module can be translated to machine code.
+def _instead_of(pipeline: _Pipeline, module: Any) -> _Pipeline | None:
+    """Return the pipeline to compile a module with again, where the SLP vectoriser of LLVM 22 may have broken it; None otherwise.
 
-    The SLP vectoriser of LLVM 22 may use a product before it is computed; the code generator would end the process.
+    It may use a product before it is computed: the module is invalid, and the code generator would end the process. And it may move a
+    store past a gather of its own making that reads the element: the results are wrong. It asks once whether the address of an array
+    leaves the function, and keeps the answer; the gather's vector of addresses changes it. (Gathers of loops are there before, and safe.)
     """
+    if not pipeline.slp:
+        return None
+    if not _is_valid(module):
+        return pipeline._replace(slp=False)
+    if _gathers_in_straight_code(module):
+        return pipeline._replace(gathers=False) if pipeline.gathers else pipeline._replace(slp=False)
+    return None
+
+
+def _is_valid(module: Any) -> bool:
+    """Return whether an optimised module can be translated to machine code."""
     try:
         module.verify()
     except RuntimeError:
         return False
     return True
+
+
+def _gathers_in_straight_code(module: Any) -> bool:
+    """Return whether the SLP vectoriser made a gather: those of the loop vectoriser have a name."""
+    if not any(function.name.startswith("llvm.masked.gather.") for function in module.functions):
+        return False
+    return any(not match[1].startswith("wide.masked.gather") for match in _GATHER.finditer(str(module)))
+
+
+_GATHER: Final = re.compile(r"^ *%(\S+) = .*call .*@llvm\.masked\.gather\.", re.MULTILINE)
 
 
 def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
