@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -253,6 +253,8 @@ class Elementwise(Op):
         Whether the result for equal arguments is the argument.
     is_involution : bool
         Whether the row undoes itself.
+    is_identity : bool
+        Whether the result is the argument, possibly with another dtype.
     additive : tuple of int
         Arguments in which the row is linear together; in others of `transpose` it is linear in one at a time.
     finite_derivatives : bool
@@ -300,6 +302,7 @@ class Elementwise(Op):
         square_tangents: Rules | None = None,
         is_idempotent: bool = False,
         is_involution: bool = False,
+        is_identity: bool = False,
         additive: tuple[int, ...] = (),
         finite_derivatives: bool = False,
         cost: float | None = None,
@@ -330,6 +333,7 @@ class Elementwise(Op):
         self.square_tangents = square_tangents
         self.is_idempotent = is_idempotent
         self.is_involution = is_involution
+        self.is_identity = is_identity
         self.additive = additive
         self.finite_derivatives = finite_derivatives
         self.cost = _usual_cost(body) if cost is None else cost
@@ -546,31 +550,51 @@ def scaled(partial: Value, vector: Value) -> Value:
 
 
 class SmoothSquare(NamedTuple):
-    """The square of a value with a kink, as one function of what the value is computed from.
+    """The square of a value with a kink, times other factors, as one function of what these are computed from.
 
     Attributes
     ----------
     inner : Node
         The node with the kink.
     moves : list of Node
-        The index maps between it and the square, the last one first.
+        The index maps between it and its square, the last one first.
+    operand : Value
+        What is squared: the result of the last move.
+    factors : tuple of Value
+        What the square is multiplied by: numbers, or arrays of its shape.
     """
 
     inner: Node
     moves: list[Node]
+    operand: Value
+    factors: tuple[Value, ...] = ()
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """The values that derivatives go to: the inputs of `inner`, then the factors."""
+        return (*self.inner.inputs, *self.factors)
 
     def push(self, tangents: Sequence[Value | None]) -> Value | None:
-        """Return the tangent of the square, from those of the inputs of `inner`."""
-        total: Value | None = None
-        rules = self.inner.op.square_tangents  # type: ignore[attr-defined]
-        for rule, tangent in zip(rules, tangents, strict=True):
+        """Return the tangent of the product, from those of `operands`."""
+        multiply = PRIMITIVES["multiply"]
+        terms: list[Value] = []
+        rules = self.inner.op.square_tangents  # type: ignore[attr-defined] # has been looked at
+        count = len(rules)
+        for rule, tangent in zip(rules, tangents[:count], strict=True):
             if tangent is not None:
-                term = rule(tangent, *self.inner.inputs)
-                total = term if total is None else PRIMITIVES["add"](total, term)
-        for move in reversed(self.moves):
-            if total is not None:
+                terms.append(rule(tangent, *self.inner.inputs))
+        if terms:
+            total = reduce(PRIMITIVES["add"], terms)
+            for move in reversed(self.moves):
                 total = emit(move.op, [total, *move.inputs[1:]], **move.params)
-        return total
+            terms = [reduce(lambda product, factor: multiply(factor, product), self.factors, total)]
+        for position, tangent in enumerate(tangents[count:]):
+            if tangent is not None:
+                others = self.factors[:position] + self.factors[position + 1 :]
+                terms.append(
+                    multiply(reduce(multiply, others, multiply(self.operand, self.operand)), tangent)
+                )
+        return reduce(PRIMITIVES["add"], terms) if terms else None
 
 
 def smooth_square(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
@@ -583,19 +607,60 @@ def smooth_square(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquar
     if not isinstance(op, Elementwise) or op.square_of is None:
         return None
     operand = op.square_of(*node.inputs)
+    if operand is not None:
+        return _square_of(operand, is_closed)
+    return _square_among_factors(node, is_closed) if _multiplies(node) else None
+
+
+def _multiplies(node: Node) -> bool:
+    row: object = PRIMITIVES["multiply"]
+    return node.op is row
+
+
+def _square_of(operand: Value, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
+    """Return the square of a value, if it is the result of a row with a kink, or of index maps of it."""
+    squared = operand
     moves: list[Node] = []
-    while operand is not None and not is_closed(operand) and operand.node is not None:
+    while not is_closed(operand) and operand.node is not None:
         inner = operand.node
-        if isinstance(inner.op, Elementwise):
-            return None if inner.op.square_tangents is None else SmoothSquare(inner, moves)
-        if not isinstance(inner.op, IndexMap):
+        if isinstance(inner.op, Elementwise) and not inner.op.is_identity:
+            return None if inner.op.square_tangents is None else SmoothSquare(inner, moves, squared)
+        if (
+            not isinstance(inner.op, Elementwise | IndexMap)
+            or inner.inputs[0].dtype.kind != operand.dtype.kind
+        ):
             return None
         moves.append(inner)
         operand = inner.inputs[0]
     return None
 
 
-def is_same(x: Value, y: Value, depth: int = 4) -> bool:
+def _square_among_factors(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
+    """Return the square in a product such as ``0.5 * a * a``, if `a` has a kink."""
+    left, right = (_factors(value, is_closed) for value in node.inputs)
+    if len(left) + len(right) == 2:
+        return None
+    for position, value in enumerate(left):
+        square = _square_of(value, is_closed) if value.shape == node.out.shape else None
+        if square is None:
+            continue
+        for other, equal in enumerate(right):
+            if is_same(value, equal):
+                factors = (*left[:position], *left[position + 1 :], *right[:other], *right[other + 1 :])
+                fits = all(isinstance(factor, Literal) or factor.shape == value.shape for factor in factors)
+                return square._replace(factors=factors) if fits else None
+    return None
+
+
+def _factors(value: Value, is_closed: Callable[[Value], bool], depth: int = 3) -> list[Value]:
+    """Return the factors of a product, also those of its factors."""
+    node = value.node
+    if depth == 0 or node is None or not _multiplies(node) or is_closed(value):
+        return [value]
+    return [factor for operand in node.inputs for factor in _factors(operand, is_closed, depth - 1)]
+
+
+def is_same(x: Value, y: Value, depth: int = 6) -> bool:
     """Return whether two values are computed alike from the same values, within a few nodes."""
     if x is y:
         return True

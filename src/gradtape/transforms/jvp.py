@@ -82,7 +82,7 @@ def forward_sweep(
                 if square is None:
                     outgoing = push_node(node, incoming)
                 else:
-                    outgoing = [push_square(square, list(map(pushed.get, square.inner.inputs)))]
+                    outgoing = [push_square(square, list(map(pushed.get, square.operands)))]
             for out, tangent in zip(node.outs, outgoing, strict=True):
                 if out not in pushed:
                     pushed[out] = tangent

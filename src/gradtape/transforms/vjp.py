@@ -129,7 +129,7 @@ def pull_back(node: Node, active: set[Value], found: Cotangents, is_closed: Call
     with at(derivative_site(node, backward=True)):
         square = smooth_square(node, is_closed)
         if square is not None:
-            _pull_linearised(node, square.inner.inputs, lambda values: [square.push(values)], active, found)
+            _pull_linearised(node, square.operands, lambda values: [square.push(values)], active, found)
             return
         if isinstance(op, Elementwise) and op.partials is not None:
             cotangent = found.get(node.out)

@@ -12,7 +12,7 @@ from gradtape.ir.graph import Literal, Node, Value, literal
 from gradtape.ir.types import INT64
 from gradtape.kinds.batching import Shared, batch_node
 from gradtape.kinds.contract import Contract, extents_of
-from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.elementwise import Elementwise, smooth_square
 from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.cumulative import cumsum
 from gradtape.ops.core.shape import expand
@@ -55,7 +55,9 @@ def batched_before_loop(draft: Draft, excluded: Collection[Value] = ()) -> Draft
         if any(value in varying for value in node.inputs):
             varying.update(node.outs)
             stays = isinstance(node.op, Elementwise) and node.out in excluded
-            if not stays and _pays(node, length):
+            # The square of a value with a kink is differentiated as one function, and so computed in one place with the value.
+            square = smooth_square(node, lambda _: False)
+            if (not stays and _pays(node, length)) or (square is not None and square.inner.outs[0] in chosen):
                 chosen.append(node.outs[0])
     if not chosen:
         return None

@@ -119,7 +119,7 @@ class _ForwardMode:
                         if square is None:
                             pushed = _pushed(node, incoming)
                         else:
-                            given = list(map(self._tangents.get, square.inner.inputs))
+                            given = list(map(self._tangents.get, square.operands))
                             pushed = [push_square(square, given)]
                     for out, tangent in zip(node.outs, pushed, strict=True):
                         if tangent is not None:

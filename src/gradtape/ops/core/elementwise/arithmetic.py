@@ -171,6 +171,7 @@ positive = elementwise(
     body=lambda x: x,
     complex_body=lambda x: x,
     tangents=(lambda d, z, x: d,),
+    is_identity=True,
     dtype_samples=NUMBERS,
 )
 

@@ -36,6 +36,11 @@ def complex_sqrt(x: Parts) -> Parts:
     return where(endless, inf, real), where(endless | isnan(b), b, imag)
 
 
+def _squared_root_tangent(d: Value, x: Value) -> Value:
+    """Of ``sqrt(x)**2``: that of x, where the root is a number."""
+    return d if x.dtype.kind == "c" else d * where(greater_equal(x, 0.0), 1.0, literal(nan, d.dtype))
+
+
 square = elementwise(
     "square",
     np.square,
@@ -55,6 +60,7 @@ sqrt = elementwise(
     complex_body=complex_sqrt,
     cost=5.0,
     partials=(lambda z, x: 0.5 / z,),
+    square_tangents=(_squared_root_tangent,),
     domain=((0.2, 4.0),),
     edges=(*SPECIAL, (-1.0,)),
     slopes=(((0.0,), (inf,)), ((inf,), (0.0,)), ((4.0,), (0.25,))),
