@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from gradtape.ir.types import aval
-from gradtape.procedures.builder import ProcedureBuilder
+from gradtape.procedures.builder import ProcedureBuilder, leaf
+from gradtape.procedures.expansion import expand
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.printer import source_of
 from tests.support.registry_cases import cases
@@ -53,6 +54,12 @@ def test_a_row_prints_as_python(case):
     if not case.row.is_formula and expected.dtype.kind == "f":
         zero = expected == 0
         np.testing.assert_array_equal(np.signbit(actual)[zero], np.signbit(expected)[zero])
+
+
+def test_formulas_that_are_written_out_have_the_dtypes_of_their_rows():
+    for case in CASES:
+        made = case.apply(*[leaf(array.dtype) for array in operands_of(case)])
+        assert expand(made, {}).dtype == made.dtype, str(case)
 
 
 def printed(chunk):

@@ -138,3 +138,14 @@ def test_sums_of_integers_that_share_their_terms_are_printed_at_once():
     build.assign(total, number)
     (actual,) = run_procedure(build.finish([build.read(total)]), [3])
     assert actual == 3 << 50
+
+
+def test_what_is_used_twice_has_its_own_name():
+    build = ProcedureBuilder("named")
+    x = build.array("x", (3,))
+    loaded = [build.load(x, k) for k in range(3)]
+    for value, name in zip(loaded, ("rate", "rate", None), strict=True):
+        value.name = name
+        build.store(x, 0, value * value)
+    text = print_procedure(build.finish([loaded[0] + loaded[1]]))
+    assert "rate = x[0]" in text and "rate_1 = x[1]" in text and "t0 = x[2]" in text
