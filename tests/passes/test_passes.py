@@ -70,6 +70,14 @@ def test_choices_between_the_same_branches_merge() -> None:
     assert names([ROW["where"](hit, x, x)], [x, y]) == []
 
 
+@pytest.mark.parametrize("choice", [True, False])
+def test_choices_that_are_known_are_made(choice: bool) -> None:
+    x, y = array_input(3), array_input(3)
+    known = ROW["expand"](literal(choice), shape=(3,), axes=())
+    graph = optimise(graph_of([x, y], [ROW["where"](known, x, y)]), check=True)
+    assert graph.nodes == () and graph.outputs == (graph.inputs[0 if choice else 1],)
+
+
 def test_moves_compose() -> None:
     x = array_input(2, 3)
     turned = ROW["permute"](ROW["permute"](x, axes=(1, 0)), axes=(1, 0))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 import gradtape.frontend.numpy as _tables  # noqa: F401 - the tables enter themselves
-from gradtape.frontend.functions import FUNCTIONS
+from gradtape.frontend.functions import FUNCTIONS, Carrier
 from gradtape.frontend.growing_lists import checked_item, shifted, with_length
 from gradtape.frontend.interpreter import Interpreter, in_memory
 from gradtape.frontend.numpy import calls as numpy_calls
@@ -61,7 +61,8 @@ def call(self: Interpreter, function: Any, args: Sequence[Any], kwargs: dict[str
     """Return the result of a call."""
     args = tuple(args)
     if isinstance(function, functools.partial):
-        return call(self, function.func, (*function.args, *args), {**function.keywords, **kwargs})
+        inner = function.func.function if isinstance(function.func, Carrier) else function.func
+        return call(self, inner, (*function.args, *args), {**function.keywords, **kwargs})
     if isinstance(function, BoundMethod):
         return _method(self, function, args, kwargs)
     numpy_calls.refuse_random(function)

@@ -6,6 +6,7 @@ import cmath
 import functools
 import math
 import operator
+import types
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,10 +17,12 @@ from gradtape.frontend.loops import sequence
 from gradtape.frontend.numpy.calls import call as numpy_call
 from gradtape.frontend.operators import BINARY, UNARY, binary, both, counted, either, unary
 from gradtape.frontend.values import (
+    BoundMethod,
     Closure,
     Enumerated,
     ListReference,
     Places,
+    RaisedError,
     RangeValue,
     Reversed,
     Unrolled,
@@ -439,24 +442,40 @@ def map_(self: Interpreter, function: Any, *iterables: Any) -> Any:
 
 
 @runs(isinstance)
-def isinstance_(self: Interpreter, x: Any, kinds: Any) -> Any:
-    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    if isinstance(x, Expression):
-        return any(issubclass(np.ndarray, kind) for kind in kinds)
-    if isinstance(x, ListReference):
-        return list in kinds
-    if isinstance(x, Value):
-        found = {"f": float, "i": int, "c": complex, "b": bool}.get(x.dtype.kind, x.dtype.type)
-        own = (found,) if x.aval.weak else (x.dtype.type, *((float,) if x.dtype == FLOAT64 else ()))
-        return any(issubclass(one, kind) for one in own for kind in kinds)
-    return isinstance(x, kinds)
+def isinstance_(self: Interpreter, x: Any, kinds: Any) -> bool:
+    return isinstance(x, kinds) if is_static(x) else issubclass(class_of(x), kinds)
 
 
 @runs(type)
-def type_(self: Interpreter, x: Any) -> Any:
+def type_(self: Interpreter, x: Any) -> type:
+    return class_of(x)
+
+
+def class_of(x: Any) -> type:
+    """Return the class that Python would see of an abstract value."""
     if isinstance(x, Expression):
         return np.ndarray
-    return x.dtype.type if isinstance(x, Value) else type(x)
+    if isinstance(x, Value):
+        number: type = x.dtype.type
+        return PYTHON_CLASSES.get(x.dtype.kind, number) if x.aval.weak else number
+    if type(x) in CLASSES:
+        return CLASSES[type(x)]
+    if isinstance(x, BoundMethod | RaisedError | Reversed | Unrolled | Places):
+        refuse(f"the class of {shown(x)} is asked for", "write the code of that class without the question")
+    return type(x)
+
+
+CLASSES: Final[dict[type, type]] = {
+    Closure: types.FunctionType,
+    Enumerated: enumerate,
+    ListReference: list,
+    RangeValue: range,
+    Zipped: zip,
+}
+"""The classes of what stands for objects of Python."""
+
+PYTHON_CLASSES: Final[dict[str, type]] = {"b": bool, "c": complex, "f": float, "i": int}
+"""Python's classes of numbers by the kind of the dtype."""
 
 
 @runs(str, repr, format)
@@ -490,11 +509,11 @@ def reduce_(self: Interpreter, function: Any, iterable: Any, *first: Any) -> Any
 
 @runs(functools.partial)
 def partial_(self: Interpreter, function: Any, *args: Any, **kwargs: Any) -> Any:
-    return functools.partial(function if callable(function) else _Carrier(function), *args, **kwargs)
+    return functools.partial(function if callable(function) else Carrier(function), *args, **kwargs)
 
 
-class _Carrier:
-    """Makes an abstract function callable, as `functools.partial` demands."""
+class Carrier:
+    """Makes an abstract function callable, as `functools.partial` demands; a call of the partial function takes it out again."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
