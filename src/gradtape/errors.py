@@ -234,7 +234,15 @@ class ConcretizationError(GradtapeError, TypeError):
 
 
 class InPlaceError(GradtapeError, ValueError):
-    """An in-place write that NumPy itself would refuse."""
+    """An in-place write that NumPy itself would refuse, or whose effect cannot be as in NumPy.
+
+    Attributes
+    ----------
+    is_final : bool
+        Whether another trace of the function would raise it as well.
+    """
+
+    is_final = False
 
 
 class CastError(InPlaceError, TypeError):

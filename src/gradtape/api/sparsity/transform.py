@@ -348,9 +348,10 @@ def _transform(
             )
         ]
         moment = moment_now()
-        followed = unflatten(spec, list(map(placeholder, starts, leaves)))
-        arguments, keywords = selection.replaced(args, kwargs, places, followed)
+        copies = list(map(placeholder, starts, leaves))
+        arguments, keywords = selection.replaced(args, kwargs, places, unflatten(spec, copies))
         result = recordable_body(function)(*arguments, **keywords)
+        selection.check_copies(args, kwargs, leaves, copies, starts)
         result, aux = split_aux(result, caller) if has_aux else (result, None)
         targets = [_real(target_value(leaf, caller), caller) for leaf in flatten(result)[0]]
         if is_hessian:

@@ -10,6 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.errors import ArgumentError, DtypeError, counted
+from gradtape.ir.graph import Value
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.aliases import check_copies
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import leaf_of_arguments
 
@@ -114,6 +117,24 @@ class Selection:
             else:
                 keywords[place] = argument
         return arguments, keywords
+
+    def check_copies(
+        self,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        leaves: Sequence[Any],
+        copies: Sequence[Handle],
+        begins: Sequence[Value],
+    ) -> None:
+        """Raise an error if the function has written to an argument, of which it had a copy, that shares memory with another argument."""
+        places = self.places(args, kwargs)
+        rest = [
+            [arg for place, arg in enumerate(args) if place not in places],
+            [arg for place, arg in kwargs.items() if place not in places],
+        ]
+        chosen = self.chosen(args, kwargs, places)
+        what = f"the function that {self.caller} differentiates"
+        check_copies(what, copies, begins, leaves, lambda position: self.leaf(places, chosen, position), rest)
 
     def filled(self, results: Sequence[Any]) -> Any:
         """Return one result per chosen argument as the user asked for it: a tuple, or the only one."""

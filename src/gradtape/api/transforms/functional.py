@@ -515,9 +515,10 @@ def _jacobian(
             leaves, tag, lambda position: f"{caller}: {selection.leaf(places, chosen, position)}"
         )
         moment = moment_now()
-        followed = unflatten(spec, list(map(placeholder, starts, leaves)))
-        arguments, keywords = selection.replaced(args, kwargs, places, followed)
+        copies = list(map(placeholder, starts, leaves))
+        arguments, keywords = selection.replaced(args, kwargs, places, unflatten(spec, copies))
         result = recordable_body(function)(*arguments, **keywords)
+        selection.check_copies(args, kwargs, leaves, copies, starts)
         result, aux = split_aux(result, caller) if has_aux else (result, None)
         results, result_spec = flatten(result)
         targets = [target_value(leaf, caller) for leaf in results]

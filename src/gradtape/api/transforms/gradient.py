@@ -396,9 +396,10 @@ def value_and_gradient(
             leaves, tag, lambda position: f"{caller}: {selection.leaf(places, chosen, position)}"
         )
         moment = moment_now()
-        followed = filled(list(map(placeholder, starts, leaves)))
-        arguments, keywords = selection.replaced(args, kwargs, places, followed)
+        copies = list(map(placeholder, starts, leaves))
+        arguments, keywords = selection.replaced(args, kwargs, places, filled(copies))
         result = recordable_body(function)(*arguments, **keywords)
+        selection.check_copies(args, kwargs, leaves, copies, starts)
         value, aux = split_aux(result, caller) if has_aux else (result, None)
         tag.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")

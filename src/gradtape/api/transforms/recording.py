@@ -21,6 +21,7 @@ from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.dispatch.call_errors import call_error, note_package
+from gradtape.trace.jit.aliases import check_copies
 from gradtape.trace.jit.leaf_kinds import is_handle
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
@@ -72,8 +73,9 @@ class Recording:
     def run(self, function: Callable[..., Any], has_aux: bool = False) -> Any:
         """Run the function on what stands for the primals, and return what it gave besides its result."""
         before = moment_now()
-        arguments = unflatten(self.spec, list(map(placeholder, self.sources, self._leaves)))
-        result = recordable_body(function)(*arguments)
+        arrays = list(map(placeholder, self.sources, self._leaves))
+        result = recordable_body(function)(*unflatten(self.spec, arrays))
+        self._refuse_shared_writes(arrays)
         result, aux = split_aux(result, self.caller) if has_aux else (result, None)
         self.tag.recording = False
         leaves, self.result_spec = flatten(result)
@@ -82,6 +84,18 @@ class Recording:
         warn_of_chance(self.tag, targets, self.sources)
         self.targets = rolled_since(before, targets, self.sources)
         return aux
+
+    def _refuse_shared_writes(self, arrays: Sequence[Any]) -> None:
+        """Raise an error if the function has written to a primal that shares memory with another one: they are copies."""
+
+        def name_of(position: int) -> str:
+            primals = unflatten(self.spec, self._leaves)
+            return leaf_of_arguments(
+                [f"primal {number}" for number in range(len(primals))], primals, position
+            )
+
+        what = f"the function that {self.caller} differentiates"
+        check_copies(what, arrays, self.sources, self._leaves, name_of)
 
     def is_outside(self, value: Value) -> bool:
         """Return whether a value does not depend on the primals."""

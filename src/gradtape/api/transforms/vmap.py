@@ -22,7 +22,7 @@ from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import is_c_contiguous
-from gradtape.trace.jit.guards import Mapped
+from gradtape.trace.jit.guards import Mapped, note_write
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
@@ -213,6 +213,9 @@ class _Mapping:
         try:
             contexts.mapped.append(tag)
             results = recordable_body(self._function)(*arguments, **keywords)
+            for k, single in singles.items():
+                if given[k].value is not single and isinstance(leaves[k], Handle):
+                    note_write(leaves[k].value)
             outs, out_spec = flatten_with_none(results)
             values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
             known = [value for value in values if value is not None]

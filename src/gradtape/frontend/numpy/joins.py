@@ -21,7 +21,7 @@ from gradtape.procedures.arrays import shapes
 from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.indexing import memories
-from gradtape.procedures.arrays.nests import materialise
+from gradtape.procedures.arrays.nests import materialise, with_axes
 from gradtape.procedures.arrays.view import Expression, Formula, Loads, Place, Shape, apply, as_expression
 from gradtape.procedures.builder import ProcedureBuilder
 
@@ -61,12 +61,14 @@ def append(build: ProcedureBuilder, arr: Any, values: Any, axis: Any = None) -> 
 
 @implements(np.atleast_1d)
 def atleast_1d(build: ProcedureBuilder, x: Any) -> Any:
-    return _at_least(as_expression(build, x), 1)
+    given = as_expression(build, x)
+    return with_axes(given, _at_least(given, 1))
 
 
 @implements(np.atleast_2d)
 def atleast_2d(build: ProcedureBuilder, x: Any) -> Any:
-    return _at_least(as_expression(build, x), 2)
+    given = as_expression(build, x)
+    return with_axes(given, _at_least(given, 2))
 
 
 def picked(x: Expression, axis: int, extent: Extent, source: Any) -> Formula:

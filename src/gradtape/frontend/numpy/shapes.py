@@ -13,7 +13,7 @@ from gradtape.ir.graph import Value
 from gradtape.procedures.arrays import creation, shapes
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.indexing import getitem
-from gradtape.procedures.arrays.nests import as_view, materialise, memory_order
+from gradtape.procedures.arrays.nests import as_view, materialise, memory_order, with_axes
 from gradtape.procedures.arrays.view import ArrayView, Expression, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
@@ -77,7 +77,8 @@ def fliplr(build: ProcedureBuilder, m: Any) -> Any:
 
 @implements(np.expand_dims)
 def expand_dims(build: ProcedureBuilder, a: Any, axis: Any) -> Any:
-    return shapes.expand_dims(as_expression(build, a), axis)
+    given = as_expression(build, a)
+    return with_axes(given, shapes.expand_dims(given, axis))
 
 
 @implements(np.squeeze, method="squeeze")
@@ -88,13 +89,14 @@ def squeeze(build: ProcedureBuilder, a: Any, axis: Any = None) -> Any:
 @implements(np.reshape)
 def reshape(build: ProcedureBuilder, a: Any, shape: Any, order: str = "C") -> Any:
     build.reads_order = True
-    x = as_view(build, as_expression(build, a), temporary=False)
+    given = as_expression(build, a)
+    x = as_view(build, given, temporary=False)
     if order == "A":
         order = "F" if shapes.transpose(x).is_contiguous and not x.is_contiguous else "C"
     if order == "C":
-        return shapes.reshape(x, shape)
+        return with_axes(given, shapes.reshape(x, shape))
     extents = tuple(shape)[::-1] if isinstance(shape, tuple | list) else shape
-    return shapes.transpose(shapes.reshape(shapes.transpose(x), extents))
+    return with_axes(given, shapes.transpose(shapes.reshape(shapes.transpose(x), extents)))
 
 
 @implements_method("reshape")
@@ -105,10 +107,11 @@ def reshape_method(build: ProcedureBuilder, a: Any, *shape: Any, order: str = "C
 @implements(np.ravel, method="ravel")
 def ravel(build: ProcedureBuilder, a: Any, order: str = "C") -> Any:
     build.reads_order = True
-    view = as_view(build, as_expression(build, a), temporary=False)
+    given = as_expression(build, a)
+    view = as_view(build, given, temporary=False)
     if order != "C":
         view = shapes.transpose(view, memory_order(view, order))
-    return shapes.ravel(view if view.is_contiguous else materialise(view, order="C"))
+    return with_axes(given, shapes.ravel(view if view.is_contiguous else materialise(view, order="C")))
 
 
 @implements_method("flatten")

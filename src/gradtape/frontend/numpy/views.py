@@ -14,6 +14,7 @@ from gradtape.ir.builder import here
 from gradtape.kinds.arguments import one_axis
 from gradtape.procedures.arrays import shapes
 from gradtape.procedures.arrays.indexing import getitem
+from gradtape.procedures.arrays.nests import with_axes
 from gradtape.procedures.arrays.view import Expression, apply, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
@@ -114,7 +115,7 @@ def matrix_transpose(build: ProcedureBuilder, x: Any) -> Any:
 @implements(np.atleast_3d)
 def atleast_3d(build: ProcedureBuilder, x: Any) -> Any:
     array = as_expression(build, x)
-    return shapes.expand_dims(array, {0: (0, 1, 2), 1: (0, 2), 2: (2,)}.get(array.ndim, ()))
+    return with_axes(array, shapes.expand_dims(array, {0: (0, 1, 2), 1: (0, 2), 2: (2,)}.get(array.ndim, ())))
 
 
 @implements(np.real)

@@ -274,6 +274,14 @@ def as_view(build: ProcedureBuilder, operand: Any, temporary: bool = True) -> Ar
     return view
 
 
+def with_axes(number: Any, found: Any) -> Any:
+    """Return a number that was reshaped, to be read only: of an array of rank 0 NumPy's is a view, and these are numbers here."""
+    if isinstance(number, ArrayView) or number.ndim or not isinstance(found, Expression) or not found.ndim:
+        return found
+    view = as_view(found.build, found, temporary=False)
+    return ArrayView(view.build, view.pointer, view.offset, view.shape, view.strides, writable=False)
+
+
 def as_contiguous(view: ArrayView) -> ArrayView:
     """Return an array whose elements stand one after the other in row-major order, a copy if need be."""
     return view if view.is_contiguous else materialise(view, order="C")

@@ -9,7 +9,7 @@ machine code is in a block of words, the state, that the called object points to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -99,11 +99,14 @@ class CallForm:
         The kernel's outputs.
     structure : nested tuples and lists of int or None
         How the outputs are handed back; an int counts into `outputs`.
+    apart : tuple of (int, int)
+        Pairs of arguments that have no memory in common: the function writes to one of them. The entry takes no others.
     """
 
     arguments: tuple[ArraySpec | ScalarSpec | StaticSpec, ...]
     outputs: tuple[ArraySpec, ...]
     structure: Structure
+    apart: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)

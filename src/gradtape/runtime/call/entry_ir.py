@@ -122,18 +122,40 @@ class _EntryWriter(FunctionWriter):
         self.require(self.let("icmp eq ptr %kwnames, null"))
         self.require(self.let(f"icmp eq i64 {count}, {len(self.signature.arguments)}"))
         sources, statics = [], 0
+        data: dict[int, str] = {}
         for number, spec in enumerate(self.signature.arguments):
             argument = self.load("ptr", "%args", WORD * number)
             match spec:
                 case ArraySpec():
-                    sources.append(self.check_array(spec, argument))
+                    data[number] = self.check_array(spec, argument)
+                    sources.append(data[number])
                 case ScalarSpec():
                     sources.append(self.check_scalar(spec, argument))
                 case StaticSpec():
                     word = CONSTANT_WORD + self.signature.constants + statics
                     self.require_same(argument, self.state(word))
                     statics += 1
+        self.check_memory(data)
         return sources + [self.state(CONSTANT_WORD + k) for k in range(self.signature.constants)]
+
+    def check_memory(self, data: dict[int, str]) -> None:
+        """Make sure that arguments that are written to have no memory in common with others."""
+        spans: dict[int, tuple[str, str]] = {}
+        for number in sorted({number for pair in self.signature.apart for number in pair}):
+            spec = self.signature.arguments[number]
+            assert isinstance(spec, ArraySpec)
+            begin, size = self.let(f"ptrtoint ptr {data[number]} to i64"), str(spec.dtype.itemsize)
+            if spec.shape:  # read from the array, since entries for several lengths have the same text
+                argument = self.load("ptr", "%args", WORD * number)
+                dimensions = self.load("ptr", argument, ARRAY_DIMENSIONS)
+                for axis in range(len(spec.shape)):
+                    size = self.let(f"mul i64 {size}, {self.load('i64', dimensions, WORD * axis)}")
+            spans[number] = begin, self.let(f"add i64 {begin}, {size}")
+        for one, other in self.signature.apart:
+            (begin, end), (start, stop) = spans[one], spans[other]
+            is_before = self.let(f"icmp ule i64 {end}, {start}")
+            is_behind = self.let(f"icmp ule i64 {stop}, {begin}")
+            self.require(self.let(f"or i1 {is_before}, {is_behind}"))
 
     def check_array(self, spec: ArraySpec, argument: str) -> str:
         kind = self.load("ptr", argument, TYPE)

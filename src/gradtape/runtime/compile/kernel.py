@@ -121,7 +121,7 @@ class _Facts(NamedTuple):
         if form is None:
             return None
         needs = (len(graph.constants()), max(self.workspace, 8), self.heavy, self.polls)
-        return Signature(form.arguments, form.outputs, form.structure, *needs)
+        return Signature(form.arguments, form.outputs, form.structure, *needs, apart=form.apart)
 
 
 def _facts(

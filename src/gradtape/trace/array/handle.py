@@ -18,7 +18,7 @@ from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import fit_for_write
 from gradtape.trace.array.views import Stale, Uncertain, View
-from gradtape.trace.jit.guards import abstract_of
+from gradtape.trace.jit.guards import abstract_of, note_write
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import compute
 from gradtape.trace.lazy.instruments import CHECKS, MADE
@@ -100,6 +100,8 @@ class Handle:
             else:
                 self._base.rebind(self._view.write(self._base.value, value))
                 self._derived = self._base.value
+        else:
+            note_write(self._current)
         self._hold(value)
 
     def _detach(self) -> None:
@@ -108,6 +110,7 @@ class Handle:
         root.value  # noqa: B018 - it is an error already after an earlier write
         while isinstance(root._base, Handle):
             root = root._base
+        note_write(root._current)
         root._base = Stale(self._view)
         self._base = None
 

@@ -42,10 +42,11 @@ from gradtape.runtime.call.capture_entry import CheckedFunction
 from gradtape.runtime.compile.kernel import is_of_interruption
 from gradtape.runtime.compile.program import ACTIVE, GuardMiss, Program
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.handle import Handle, is_followed
+from gradtape.trace.array.handle import Handle, fresh_value, is_followed
 from gradtape.trace.array.layout import argument_layout
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.dispatch.call_errors import call_error
+from gradtape.trace.jit.aliases import Writes, are_same, merged, partners, refusal, share_memory
 from gradtape.trace.jit.capture_steps import Check, Step, are_alive
 from gradtape.trace.jit.captures import CaptureWalk
 from gradtape.trace.jit.dims import ANY_SHAPES
@@ -59,6 +60,7 @@ from gradtape.trace.jit.signature import (
     StaticArguments,
     as_input,
     describe_key,
+    layout_of_input,
     native_call,
     without_lengths,
 )
@@ -238,6 +240,8 @@ class CallSite:
         self, call: CallArguments, captures: CaptureSet, hidden: list[Any], generators: list[Any]
     ) -> Any:
         """Answer a call whose captures are known."""
+        if any(captures.writes) and self._is_shared(call, captures):
+            return self.run_recorded(call, keep_arrays=call.arrays, copies=True)
         if _is_traced(hidden):
             return self.run_recorded(call, keep_arrays=True)
         if _is_followed(call.leaves) or _is_followed(hidden) or captures.tree.followed():
@@ -245,7 +249,7 @@ class CallSite:
         try:
             return self._computed(call, captures, hidden, generators)
         except OutcomeFailed:
-            return self.run_recorded(call, keep_arrays=call.arrays)
+            return self.run_recorded(call, keep_arrays=call.arrays, copies=any(captures.writes))
         except ConcretizationError as error:
             if not error.op_by_op:
                 raise
@@ -257,6 +261,19 @@ class CallSite:
                 raise
             # the rule of a node in the body of a loop, which is differentiated before there are numbers
             return self.run_recorded(call, keep_arrays=True)
+
+    def _is_shared(self, call: CallArguments, captures: CaptureSet) -> bool:
+        """Return whether an argument that the function writes to is also another one; refuse calls where it shares memory otherwise."""
+        writes, leaves, shared = captures.writes, call.leaves, False
+        for position, other in partners(leaves, writes.all()):
+            if position in writes.copies or not are_same(leaves[position], leaves[other]):
+                raise refusal(self.name, call.name_of(position), call.name_of(other))
+            shared = True
+        for name, array in captures.arrays(call):
+            for position in writes.all():
+                if share_memory(leaves[position], array):
+                    raise refusal(self.name, call.name_of(position), f"{name}, which it reads from outside")
+        return shared
 
     def _computed(
         self, call: CallArguments, captures: CaptureSet, hidden: list[Any], generators: list[Any]
@@ -627,7 +644,10 @@ class CallSite:
         inner = translating(self.inner, trace) if by_need and self.inner else nullcontext()
         with inside(trace, Scope()), collector_paused(), traced, profiled, looked_at, inner:
             try:
-                specialisation = self._specialise(call, walk, copy, leaves)
+                specialisation, writes = self._specialise(call, walk, copy, leaves)
+                captures.writes = captures.writes.joined(writes)
+                if any(captures.writes) and self._is_shared(call, captures):
+                    raise OutcomeFailed
                 if any_alive(trace.temporary):
                     raise _outlives(self.name)
                 made = variables_made(trace)
@@ -662,8 +682,11 @@ class CallSite:
 
     def _specialise(
         self, call: CallArguments, walk: CaptureWalk, copy: Any, leaves: list[Any]
-    ) -> Specialisation | None:
-        """Run the copy of the function on traced arrays, and close the trace into a graph; None if a tape follows a capture."""
+    ) -> tuple[Specialisation | None, Writes]:
+        """Run the copy of the function on traced arrays, and close the trace into a graph, which is None if a tape follows a capture.
+
+        Return also which arguments it has written to.
+        """
         trace = walk.trace
         args, kwargs = call.with_leaves(leaves)
         results, spec = flatten(self._result(copy, args, kwargs))
@@ -671,6 +694,7 @@ class CallSite:
             raise OutcomeFailed
         if any(array.value is not value for array, value in zip(walk.arrays, trace.hidden, strict=True)):
             raise InPlaceError(f"{self.name} writes to an array that it reads from outside")
+        writes = _writes(call, trace, leaves)
         traced: list[Value] = []
         outputs: list[Any] = []
         for result in results:
@@ -689,7 +713,7 @@ class CallSite:
         inputs = [*trace.inputs[:first_content], *drawn, *trace.inputs[first_content:]]
         nodes, captured = extract(wanted, inputs, stop=lambda value: _is_captured(value, trace))
         if any(tag.recording for value in (*captured, *computed) for tag in value.tags if tag is not trace):
-            return None
+            return None, writes
         force(captured)
         owners = [
             (value.owner, value)
@@ -708,13 +732,18 @@ class CallSite:
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
         )
-        served = native_call(call, traced, spec, outputs, walk.things) if plain else None
+        served = native_call(call, traced, spec, outputs, walk.things, writes.all()) if plain else None
         # Machine code takes C-contiguous arrays, of which views may be other views; the kernel behind it serves both.
         form = None if served is None else served.form
-        native = served if all(map(_is_contiguous, (*call.leaves, *walk.things))) else None
-        return Specialisation(
+        # It does not see whether an array that is checked by value is also an argument that is written to.
+        is_seen = all(map(_is_contiguous, (*call.leaves, *walk.things))) and (
+            walk.substitutes or not any(writes)
+        )
+        native = served if is_seen else None
+        specialisation = Specialisation(
             graph, seen, spec, outputs, owners, state, native, trace, form, draws, self._kind(call)
         )
+        return specialisation, writes
 
     def _kind(self, call: CallArguments) -> str:
         """Return whether the kernel of a call is exact or symbolic."""
@@ -744,7 +773,7 @@ class CallSite:
                 raise
             raise mistake from None
 
-    def run_recorded(self, call: CallArguments, *, keep_arrays: bool = False) -> Any:
+    def run_recorded(self, call: CallArguments, *, keep_arrays: bool = False, copies: bool = False) -> Any:
         """Run the function as it stands on pending arrays, and compute the results.
 
         Parameters
@@ -753,11 +782,24 @@ class CallSite:
             The arguments.
         keep_arrays : bool
             Whether results stay Arrays in any case, and not only where a tape or trace around the call follows them.
+        copies : bool
+            Whether the function gets copies of Arrays, as compiled functions do, and not these themselves.
         """
         leaves = [_as_recorded(leaf) for leaf in call.leaves]
+        if copies:
+            leaves = [_copied(leaf) if type(leaf) is Array else leaf for leaf in leaves]
+        for position, first in merged(call.leaves).items():
+            leaves[position] = leaves[first]
+        begins = [leaf.value if isinstance(leaf, Handle) else None for leaf in leaves]
         args, kwargs = call.with_leaves(leaves)
         with inside(Scope()):
             results = Leaves(*flatten(self._called(self.function, args, kwargs)), is_handle)
+        written = [
+            k for k, leaf in enumerate(leaves) if isinstance(leaf, Handle) and leaf.value is not begins[k]
+        ]
+        for position, other in partners(call.leaves, written):
+            if leaves[position] is not leaves[other]:
+                raise refusal(self.name, call.name_of(position), call.name_of(other))
         arrays = results.traced()
         if not (keep_arrays or any(map(is_followed, arrays))):
             arrays = list(map(_owned_array, force([array.value for array in arrays])))
@@ -830,6 +872,14 @@ class CallSite:
             )
 
 
+def _writes(call: CallArguments, trace: Trace, leaves: list[Any]) -> Writes:
+    """Return which arguments have been written to in a trace."""
+    pairs = list(zip(call.positions, trace.inputs, strict=False))
+    direct = {k for k, value in pairs if leaves[k]._base is None and leaves[k]._current is not value}
+    noted = {k for k, value in pairs if value in trace.written}
+    return Writes(frozenset(direct), frozenset(noted - direct))
+
+
 def _may_retry(error: BaseException, captures: CaptureSet) -> bool:
     """Return whether a function is traced again, without hidden inputs, after an error that they may have caused.
 
@@ -837,7 +887,7 @@ def _may_retry(error: BaseException, captures: CaptureSet) -> bool:
     """
     if not isinstance(error, Exception) or not captures.substitutes or not captures.inputs:
         return False
-    if _runs_op_by_op(error):
+    if _runs_op_by_op(error) or (isinstance(error, InPlaceError) and error.is_final):
         return False
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
@@ -923,6 +973,13 @@ def _as_recorded(leaf: Any) -> Any:
     if issubclass(type(leaf), np.ndarray):
         array._contiguous = argument_layout(leaf)
     return array
+
+
+def _copied(leaf: Array) -> Array:
+    """Return an Array of its own with the content of another one."""
+    copy = Array(fresh_value(leaf.value))
+    copy._contiguous = layout_of_input(leaf)
+    return copy
 
 
 def _owned_array(array: NDArray) -> Any:

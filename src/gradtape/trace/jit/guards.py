@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.ir.graph import TraceTag, Value
+from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.variables.content import Content
 from gradtape.transforms.reroll.carries import LoopSummary
 from gradtape.transforms.reroll.roll import Declined
@@ -51,6 +52,8 @@ class Trace(TraceTag):
         The calls of random number generators, in the trace of a jitted function.
     temporary : list of weakref.ref
         Objects that the function made and that hold traced values: they must not outlive the trace.
+    written : set of Value
+        The arguments that the function has written to.
     """
 
     __slots__ = (
@@ -73,6 +76,7 @@ class Trace(TraceTag):
         "translates",
         "translations",
         "ways",
+        "written",
     )
 
     def __init__(self, described: str, remedy: str = "", *, dynamic_trips: bool = False) -> None:
@@ -95,6 +99,7 @@ class Trace(TraceTag):
         self.contents: dict[int, Content] = {}
         self.draws: Any = None
         self.temporary: list[weakref.ref[Any]] = []
+        self.written: set[Value] = set()
         self._seen: dict[Value, int] = {}
 
     def guard(self, value: Value, expected: int, site: Any) -> int:
@@ -148,6 +153,7 @@ class Trace(TraceTag):
                 value.data = None
                 ahead += made[1]
         self.inputs, self.hidden, self.guards, self.contents, self._seen = [], [], [], {}, {}
+        self.written = set()
         self.draws = None
 
 
@@ -274,3 +280,13 @@ def trace_of(value: Value) -> Trace | None:
         if isinstance(tag, Trace) and tag.recording:
             return tag
     return None
+
+
+def note_write(value: Value) -> None:
+    """Note in a running trace that an argument of its function, with this content, is written to."""
+    while value.node is not None and value.node.op is identity:
+        (value,) = value.node.inputs
+    if value.node is None:
+        for tag in value.tags:
+            if isinstance(tag, Trace) and tag.recording:
+                tag.written.add(value)

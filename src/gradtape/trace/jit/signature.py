@@ -11,7 +11,7 @@ docs/explanation/keys.md lists what checks what, with a test case for each line.
 from __future__ import annotations
 
 from array import array
-from collections.abc import ItemsView, KeysView, Sequence, ValuesView
+from collections.abc import Collection, ItemsView, KeysView, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -36,7 +36,15 @@ from gradtape.trace.jit.objects import is_generator, is_plain_object
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import Leaves, TreeSpec, exact_key, flatten_arguments, place_of_leaf, structure_key
+from gradtape.trees import (
+    Leaves,
+    TreeSpec,
+    exact_key,
+    flatten_arguments,
+    leaf_of_arguments,
+    place_of_leaf,
+    structure_key,
+)
 
 _REFUSED = (KeysView, ValuesView, ItemsView, array, memoryview, bytearray)
 """Types that hold numbers, but are neither arrays nor containers."""
@@ -122,6 +130,12 @@ class CallArguments(Leaves):
     def dynamic(self) -> list[NDArray]:
         """Return the inputs of the kernel among the leaves, as it takes them; see `as_input`."""
         return [as_input(self.leaves[position]) for position in self.positions]
+
+    def name_of(self, position: int) -> str:
+        """Return what a leaf is, for messages: ``argument 1['w']``."""
+        args, kwargs, _ = self._given
+        names = [*[f"argument {number}" for number in range(len(args))], *kwargs]
+        return leaf_of_arguments(names, [*args, *kwargs.values()], position)
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments of the same structure with other leaves."""
@@ -259,6 +273,7 @@ def native_call(
     spec: TreeSpec,
     results: Sequence[int],
     hidden: Sequence[Any],
+    written: Collection[int] = (),
 ) -> NativeCall | None:
     """Return the calling convention of the native entry for calls like this one, or None.
 
@@ -274,6 +289,8 @@ def native_call(
         For each leaf of `spec`, its position in `values`.
     hidden : sequence of object
         The hidden inputs.
+    written : collection of int
+        The leaves that the function writes to: memory of their own, apart from that of the other arguments.
     """
     if any(isinstance(thing, Handle) for thing in hidden):
         return None
@@ -300,7 +317,12 @@ def native_call(
             arguments.append(_spec_of(leaf))
     arguments += map(_spec_of, hidden)
     outputs = tuple(ArraySpec(value.dtype, value.shape) for value in values)
-    form = CallForm(tuple(arguments), outputs, structure)
+    own = [passed.index(leaf) for leaf in written]
+    arrays = [number for number, spec in enumerate(arguments) if isinstance(spec, ArraySpec)]
+    apart = tuple(
+        [(k, other) for k in own for other in arrays if other != k and (other not in own or other > k)]
+    )
+    form = CallForm(tuple(arguments), outputs, structure, apart=apart)
     return NativeCall(form, statics, nested, len(call.leaves), tuple(passed))
 
 

@@ -20,6 +20,7 @@ from gradtape.runtime.compile.loader import LoadedModule
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
+from gradtape.trace.jit.aliases import Writes, is_memory
 from gradtape.trace.jit.capture_steps import Step, read_captures
 from gradtape.trace.jit.capture_table import checked_function
 from gradtape.trace.jit.captures import CaptureWalk
@@ -357,6 +358,8 @@ class CaptureSet:
         Whether calls that belong to a recording run the function itself: as a trace, it is an error.
     op_by_op : bool
         Whether all calls run the function itself, for a debugger that it uses.
+    writes : Writes
+        The arguments that the traces have written to.
     """
 
     __slots__ = (
@@ -370,12 +373,14 @@ class CaptureSet:
         "substitutes",
         "tree",
         "walk",
+        "writes",
     )
 
     def __init__(self, walk: CaptureWalk, copy: Any, leaves: list[Any]) -> None:
         self.substitutes = walk.substitutes
         self.tree = GuardTree()
         self.in_python = self.op_by_op = False
+        self.writes = Writes()
         self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
         self.take(walk, copy, leaves)
 
@@ -412,6 +417,12 @@ class CaptureSet:
         if found is None:
             return None
         return [found[number] for number in self.inputs], [found[number] for number in self.generators]
+
+    def arrays(self, call: CallArguments) -> list[tuple[str, Any]]:
+        """Return the arrays that are read from outside, by name."""
+        found = read_captures(self.steps, call.objects) or ()
+        pairs = zip(self.steps, found, strict=False)
+        return [(step.name, value) for step, value in pairs if is_memory(value)]
 
     def first_change(self, call: CallArguments) -> Step | None:
         """Return the first step whose check fails."""

@@ -22,6 +22,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.layout import strides_of
 from gradtape.trace.array.preallocated import is_traced, unwrap_preallocated
+from gradtape.trace.jit.aliases import partners
 from gradtape.trace.jit.guards import Trace, abstract_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.functions import with_own_code
@@ -120,6 +121,11 @@ class TranslatedCall:
     def answer(self) -> Any:
         """Return the result."""
         translation, reference, values = self.prepare()
+        for place, other in partners(self.leaves, translation.mutated):
+            raise UnsupportedCodeError(
+                f"two of its arguments share memory, and it writes to one of them (leaves {place} and {other})",
+                where=here.site,
+            )
         outs = procedure(reference, _operands(translation, reference, values))
         self.seen.clear()  # who writes to a preallocated array has to be the only one who holds its memory
         for place, number in translation.mutated.items():
