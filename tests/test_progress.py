@@ -14,6 +14,12 @@ import pytest
 
 import gradtape as gt
 from gradtape import progress as bars
+from gradtape.lower.resident.interrupts import progress_after
+from tests.support.processes import words_printed
+
+ROW = np.linspace(0.0, 1.0, 300)
+TABLE = np.linspace(0.0, 1.0, 1_000)
+W = np.outer(np.cos(ROW), np.sin(ROW))
 
 
 @pytest.fixture(params=["tqdm", "text"])
@@ -127,3 +133,118 @@ def test_compiling_shows_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
         gt.jit(deep)(np.ones(7))
     shown = capsys.readouterr().err
     assert "compiling deep" in shown and "step" in shown
+
+
+def long_loop(x: Any) -> Any:
+    return gt.fori_loop(0, 4_000_000, lambda k, a: np.sin(a) + 0.1, x)
+
+
+def long_while(x: Any) -> Any:
+    return gt.while_loop(lambda a, k: k < 4_000_000, lambda a, k: (np.sin(a) + 0.1, k + 1), (x, 0))[0]
+
+
+def long_for(x: Any) -> Any:
+    for _ in range(4_000_000):
+        x = np.sin(x) + 0.1
+    return x
+
+
+def long_scan(x: Any) -> Any:
+    return gt.scan(lambda a, _: (np.sin(a) + x, None), x, None, 1_000_000)[0]
+
+
+def layers(x: Any) -> Any:
+    for _ in range(10):
+        x = np.tanh(W @ x)
+    return x
+
+
+def in_another_loop(x: Any) -> Any:
+    def half(k: Any, a: Any) -> Any:
+        return gt.fori_loop(0, 1_000_000, lambda k, a: np.sin(a) + 0.1, a)
+
+    return gt.fori_loop(0, 4, half, x)
+
+
+LONG_LOOPS: dict[str, tuple[Any, str]] = {
+    "fori_loop": (gt.jit(long_loop), "4000000"),
+    "while_loop": (gt.jit(long_while), "iteration"),
+    "compiled from its code": (gt.jit(long_for), "4000000"),
+    "outermost of two": (gt.jit(in_another_loop), "4"),
+    "gradient": (gt.grad(long_scan), "1000000"),
+    "chunks of a map": (gt.vmap(lambda x: np.sum(np.sort(np.sin(x * TABLE))), chunk_size=1), "300"),
+    "chunks of a Jacobian": (gt.jacobian(layers, chunk_size=1), "300"),
+}  # fmt: skip
+"""Functions of 300 numbers or of one, with what their bars show."""
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("name", LONG_LOOPS)
+def test_long_loops_of_machine_code_show_their_iterations(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function, total = LONG_LOOPS[name]
+    x: Any = np.linspace(0.0, 1.0, 300) if name.startswith("chunks") else np.float64(0.5)
+    expected = function(x)
+    capsys.readouterr()
+    with progress_after(0.0):
+        found = function(x)
+    shown = capsys.readouterr().err
+    assert "loop of line" in shown and "of test_progress.py" in shown and "iteration" in shown
+    assert total in shown.replace(",", "")
+    assert shown.endswith("\n"), "the bar is closed before the call returns"
+    np.testing.assert_array_equal(found, expected)
+    with progress_after(0.0), gt.config.override(progress=False):
+        function(x)
+    with progress_after(3600.0):
+        function(x)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("impatient")
+def test_loops_are_no_part_of_a_bar_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    function, _ = LONG_LOOPS["fori_loop"]
+    function(np.float64(0.5))
+    with progress_after(0.0), bars.counting("work", "step", lambda: 7):
+        function(np.float64(0.5))
+    assert "loop of line" not in capsys.readouterr().err
+
+
+def test_a_loop_goes_on_where_nothing_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        def write(self, text: str) -> int:
+            raise OSError("closed")
+
+        def flush(self) -> None:
+            raise OSError("closed")
+
+    function, _ = LONG_LOOPS["fori_loop"]
+    expected = function(np.float64(0.5))
+    monkeypatch.setattr(sys, "stderr", Closed())
+    with progress_after(0.0):
+        assert function(np.float64(0.5)) == expected
+
+
+def test_ctrl_c_ends_the_bar_of_a_loop() -> None:
+    program = """
+import os, signal, sys, threading, time
+import numpy as np
+import gradtape as gt
+from gradtape import progress
+from gradtape.lower.resident.interrupts import progress_after
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+progress._bar = lambda what, total, unit: progress._Text(what, total, unit, sys.stdout)
+loop = gt.jit(lambda x, n: gt.fori_loop(0, n, lambda k, a: np.sin(a) + 0.1, x))
+loop(np.float64(1.0), 10)
+for _ in range(2):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        with progress_after(0.0):
+            loop(np.float64(1.0), 10**12)
+    except KeyboardInterrupt:
+        print("ended", progress._loop)
+"""
+    words = words_printed(program)
+    assert words.count("ended") == words.count("None") == 2
+    assert words[words.index("ended") - 1] == "iterations"

@@ -152,7 +152,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         minimum=0,
     ),
     "num_threads": _Setting(1, "threads that one kernel may use", minimum=1),
-    "progress": _Setting(True, "show progress bars"),
+    "progress": _Setting(True, "show progress bars for what takes more than two seconds"),
     "full_traceback": _Setting(False, "keep the frames of gradtape itself in tracebacks"),
     "memory_pool": _Setting(
         _memory_share(8),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TextIO, TypeVar
 
 from gradtape.config import config
+from gradtape.errors import is_users
 from gradtape.locks import ended_before_fork, renewed_in_child
 
 PATIENCE = 2.0
@@ -82,6 +85,51 @@ def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
     finally:
         _work = None
         work.end()
+
+
+_loop: _Text | Any = None
+"""The bar of a loop of machine code, while it is shown."""
+
+_iterations = 0
+"""How many iterations this bar shows."""
+
+
+def show_iterations(done: int, total: int) -> None:
+    """Show how many iterations of a loop of machine code are done; machine code calls it, from time to time.
+
+    Parameters
+    ----------
+    done : int
+        The number of iterations; -1 when the loop is over.
+    total : int
+        Of how many; -1 if that is not known. When the loop is over, 0 if it was interrupted.
+    """
+    global _iterations, _loop
+    bar = _loop
+    try:
+        if bar is None:
+            if done < 0 or not config.progress or _work is not None:
+                return
+            bar = _loop = _bar(f"loop of line {_user_line()}", None if total < 0 else total, "iteration")
+        now = max(done, total) if done < 0 else done
+        if now > 0:
+            bar.update(now - _iterations)
+            _iterations = now
+        if done < 0:
+            bar.close()
+    except (OSError, ValueError):  # nobody reads what is shown: the loop goes on
+        done = -1
+    finally:
+        if done < 0:
+            _loop, _iterations = None, 0
+
+
+def _user_line() -> str:
+    """Return the line of the user's that calls machine code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_lineno} of {os.path.basename(frame.f_code.co_filename)}"
 
 
 class _Work:
@@ -168,8 +216,9 @@ def _end_watcher() -> None:
 
 
 def _forget() -> None:
-    global _work
-    _work = None
+    global _iterations, _loop, _work
+    _work = _loop = None
+    _iterations = 0
 
 
 ended_before_fork(_end_watcher)

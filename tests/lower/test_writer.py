@@ -62,7 +62,15 @@ def test_functions_declare_what_they_call() -> None:
     ],
 )
 def test_routines_of_other_systems_are_valid(files: tuple[str, ...]) -> None:
-    places = {"clock": 1, "period": 10, "interrupted": -2, "set_mask": 2}
+    places = {
+        "clock": 1,
+        "period": 10,
+        "interrupted": -2,
+        "set_mask": 2,
+        "patience": 9,
+        "pause": 8,
+        "most": 7,
+    }
     verify("".join([read_ll(RESIDENT, file, **places) for file in files]))
 
 

@@ -101,12 +101,18 @@ class Copier:
         if isinstance(statement, SequentialFor):
             count = None if statement.count is None else self._number(statement.count)
             body, pairs = self._inner(statement.body), self._pairs(statement.pairs)
-            return SequentialFor(statement.var, body, count, pairs, statement.poll)
+            return SequentialFor(statement.var, body, count, pairs, statement.poll, statement.shows_progress)
         if isinstance(statement, WhileLoop):
             test = self._inner(statement.test)
             condition, body = self._number(statement.condition), self._inner(statement.body)
             return WhileLoop(
-                statement.var, test, condition, body, self._pairs(statement.pairs), statement.poll
+                statement.var,
+                test,
+                condition,
+                body,
+                self._pairs(statement.pairs),
+                statement.poll,
+                statement.shows_progress,
             )
         if isinstance(statement, IndexSwitch):
             index = self._number(statement.index)

@@ -307,6 +307,8 @@ class SequentialFor(_SequentialLoop):
         The trip count, where only the run knows it: an int64, which may be 0 or less.
     poll : int
         After so many iterations, a power of 2, the loop checks whether the program was interrupted; 0 for a short loop.
+    shows_progress : bool
+        Whether a loop that polls shows how many iterations are done if it takes long: an outermost one.
     """
 
     var: Var
@@ -314,6 +316,7 @@ class SequentialFor(_SequentialLoop):
     count: Number | None = None
     pairs: tuple[DoubleBuffer, ...] = ()
     poll: int = 0
+    shows_progress: bool = False
 
     def blocks(self) -> tuple[list[Statement], ...]:
         return (self.body,)
@@ -335,6 +338,7 @@ class WhileLoop(_SequentialLoop):
     body: list[Statement]
     pairs: tuple[DoubleBuffer, ...] = ()
     poll: int = 0
+    shows_progress: bool = False
 
     def blocks(self) -> tuple[list[Statement], ...]:
         return (self.test, self.body)

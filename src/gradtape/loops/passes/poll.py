@@ -36,29 +36,30 @@ _SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
 
 def insert_polls(program: LoopProgram) -> LoopProgram:
     """Return the program, whose long sequential loops poll."""
-    _insert(program.body)
+    _insert(program.body, is_outermost=True)
     return LoopProgram(program.name, program.inputs, program.outputs, program.scratch, program.body)
 
 
-def _insert(statements: Sequence[Statement]) -> float:
-    """Set how often the loops among statements poll; return the seconds that all take."""
-    return sum(map(_seconds, statements))
+def _insert(statements: Sequence[Statement], is_outermost: bool = False) -> float:
+    """Set how often the loops among statements poll, and which show progress; return the seconds that all take."""
+    return sum([_seconds(statement, is_outermost) for statement in statements])
 
 
-def _seconds(statement: Statement) -> float:
+def _seconds(statement: Statement, is_outermost: bool) -> float:
     if isinstance(statement, For):
-        return statement.trip_count * _insert(statement.body)
+        return statement.trip_count * _insert(statement.body, is_outermost)
     if isinstance(statement, Compute):
         return _cost(statement.body) * UNIT
     if isinstance(statement, RoutineCall):
         return _call_cost(statement) * UNIT
     if isinstance(statement, IndexSwitch):
-        return max(map(_insert, statement.branches))
+        return max([_insert(branch, is_outermost) for branch in statement.branches])
     if not isinstance(statement, SequentialFor | WhileLoop):
         return UNIT
     iteration = sum(map(_insert, statement.blocks())) + 3 * UNIT
     trips = statement.var.high + 1
     if trips * iteration > LONG:
+        statement.shows_progress = is_outermost
         statement.poll = 1 << max(int(BETWEEN / iteration).bit_length() - 1, 0)
     return iteration * (UNKNOWN if trips > UNBOUNDED else trips)
 

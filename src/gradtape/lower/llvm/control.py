@@ -7,7 +7,15 @@ from typing import Final
 from gradtape.loops.ir import IndexSwitch, SequentialFor, WhileLoop
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter
 from gradtape.lower.llvm.writer import UNLIKELY
-from gradtape.lower.resident.interrupts import POLL, POLL_DECLARATION, RAISE
+from gradtape.lower.resident.interrupts import (
+    INSIDE,
+    OVER,
+    OVER_DECLARATION,
+    POLL,
+    POLL_DECLARATION,
+    RAISE,
+    UNKNOWN_TOTAL,
+)
 
 
 class _LoopHead:
@@ -80,12 +88,13 @@ def _sequential(function: FunctionEmitter, statement: SequentialFor) -> None:
         function.branch(function.let(f"icmp sgt i64 {bound}, 0"), begin, end)
     head.begin(begin)
     function.block(statement.body)
-    _poll(function, statement)
+    _poll(function, statement, bound)
     following = head.finish()
     latch = function.label
     function.branch(function.let(f"icmp eq i64 {following}, {bound}"), end, begin)
     function.start_block(end)
     head.copy_results(latch)
+    _end_progress(function, statement)
 
 
 def _while(function: FunctionEmitter, statement: WhileLoop) -> None:
@@ -107,14 +116,15 @@ def _while(function: FunctionEmitter, statement: WhileLoop) -> None:
     function.start_block(body)
     function.statements(statement.body)
     function.positions.pop()
-    _poll(function, statement)
+    _poll(function, statement, str(UNKNOWN_TOTAL))
     head.finish()
     function.jump(begin)
     function.start_block(end)
     head.copy_results(None)
+    _end_progress(function, statement)
 
 
-def _poll(function: FunctionEmitter, statement: SequentialFor | WhileLoop) -> None:
+def _poll(function: FunctionEmitter, statement: SequentialFor | WhileLoop, total: str) -> None:
     """Append a poll for signals, after some iterations; the function returns if a handler has raised an exception."""
     if not statement.poll:
         return
@@ -125,7 +135,17 @@ def _poll(function: FunctionEmitter, statement: SequentialFor | WhileLoop) -> No
     due = function.let(f"icmp eq i64 {rest}, {statement.poll - 1}")
     function.branch(due, f"{name}.poll", f"{name}.polled.over", UNLIKELY)
     function.start_block(f"{name}.poll")
-    function.return_unless_zero(function.let(f'call i32 @"{POLL}"()'), f"{name}.polled")
+    done = function.let(f"add nuw nsw i64 %{name}, 1")
+    operands = f"i64 {done}, i64 {total if statement.shows_progress else INSIDE}"
+    function.return_unless_zero(function.let(f'call i32 @"{POLL}"({operands})'), f"{name}.polled")
+
+
+def _end_progress(function: FunctionEmitter, statement: SequentialFor | WhileLoop) -> None:
+    """Append the end of a loop that shows its progress."""
+    if statement.poll and statement.shows_progress:
+        function.module.bind(OVER)
+        function.module.declare(OVER_DECLARATION)
+        function.return_unless_zero(function.let(f'call i32 @"{OVER}"()'), f"{statement.var.name}.ended")
 
 
 def _switch(function: FunctionEmitter, statement: IndexSwitch) -> None:

@@ -27,9 +27,17 @@ from gradtape.lower.procedures.expressions import (
     added_terms,
 )
 from gradtape.lower.procedures.optimise import optimise_procedure
-from gradtape.lower.procedures.poll import has_loops
+from gradtape.lower.procedures.poll import Poll, has_loops
 from gradtape.lower.procedures.tasks import emit_tasks
-from gradtape.lower.resident.interrupts import POLL, POLL_DECLARATION, RAISE
+from gradtape.lower.resident.interrupts import (
+    INSIDE,
+    OVER,
+    OVER_DECLARATION,
+    POLL,
+    POLL_DECLARATION,
+    RAISE,
+    UNKNOWN_TOTAL,
+)
 from gradtape.procedures.dataflow import depend_on, exposed_variables
 from gradtape.procedures.ir import (
     Allocate,
@@ -182,14 +190,16 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
     count = function.operand(loop.count)
     if loop in function.plan.streamed:
         _open_stream(function, loop, count)
-    period = function.polls.get(loop)
-    if period is None or has_loops(loop):
+    poll = function.polls.get(loop)
+    if poll is None or has_loops(loop):
         with _iterations(function, count, function.plan.independent.get(loop)) as number:
             function.set_operand(loop.index, number)
             _iteration(function, loop)
-            _poll_sometimes(function, number, period)
+            _poll_sometimes(function, number, poll, count)
+        _end_progress(function, poll)
         return
     # A strip of iterations after the other, so that the loop itself stays free of polls.
+    period = poll.period
     strips = function.let(f"add nsw i64 {count}, {period - 1}")
     strips = function.let(f"ashr i64 {strips}, {period.bit_length() - 1}")
     with _iterations(function, strips) as strip:
@@ -199,7 +209,10 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
         with _iterations(function, length, function.plan.independent.get(loop)) as place:
             function.set_operand(loop.index, function.let(f"add nuw nsw i64 {first}, {place}"))
             _iteration(function, loop)
-        _poll(function)
+        _poll(
+            function, function.let(f"add nsw i64 {first}, {length}"), count if poll.shows_progress else INSIDE
+        )
+    _end_progress(function, poll)
 
 
 @contextmanager
@@ -239,28 +252,37 @@ def _iteration(function: ProcedureEmitter, loop: For) -> None:
     _rewind(function, mark)
 
 
-def _poll(function: ProcedureEmitter) -> None:
+def _poll(function: ProcedureEmitter, done: str, total: str | int) -> None:
     """Append a poll for signals; the procedure ends if a handler has raised an exception."""
     module = function.module
     module.bind(POLL, RAISE)
     module.declare(POLL_DECLARATION)
-    function.leave_unless_zero(function.let(f'call i32 @"{POLL}"()'))
+    function.leave_unless_zero(function.let(f'call i32 @"{POLL}"(i64 {done}, i64 {total})'))
     if function.stop:
         function.leave_unless_zero(function.let(f"load atomic i32, ptr {function.stop} monotonic, align 4"))
 
 
-def _poll_sometimes(function: ProcedureEmitter, number: str, period: int | None) -> None:
-    """Append a poll that is made once in `period` iterations."""
-    if period is None:
+def _poll_sometimes(function: ProcedureEmitter, number: str, poll: Poll | None, total: str | int) -> None:
+    """Append a poll that is made after some iterations."""
+    if poll is None:
         return
-    name = function.new_label()
+    name, period = function.new_label(), poll.period
     rest = function.let(f"and i64 {number}, {period - 1}")
     due = function.let(f"icmp eq i64 {rest}, {period - 1}")
     function.branch(due, f"{name}.poll", f"{name}.over", UNLIKELY)
     function.start_block(f"{name}.poll")
-    _poll(function)
+    done = function.let(f"add nuw nsw i64 {number}, 1")
+    _poll(function, done, total if poll.shows_progress else INSIDE)
     function.jump(f"{name}.over")
     function.start_block(f"{name}.over")
+
+
+def _end_progress(function: ProcedureEmitter, poll: Poll | None) -> None:
+    """Append the end of a loop that shows its progress."""
+    if poll is not None and poll.shows_progress:
+        function.module.bind(OVER)
+        function.module.declare(OVER_DECLARATION)
+        function.leave_unless_zero(function.let(f'call i32 @"{OVER}"()'))
 
 
 def _may_be_vectorised(function: ProcedureEmitter, loop: For) -> bool:
@@ -303,9 +325,11 @@ def _while(function: ProcedureEmitter, loop: While) -> None:
     function.known.pop()
     number = function.load("i64", trips)
     function.store("i64", function.let(f"add nuw nsw i64 {number}, 1"), trips)
-    _poll_sometimes(function, number, function.polls.get(loop))
+    poll = function.polls.get(loop)
+    _poll_sometimes(function, number, poll, UNKNOWN_TOTAL)
     function.jump(head)
     function.start_block(end)
+    _end_progress(function, poll)
 
 
 def _mark(function: ProcedureEmitter, loop: For | While) -> Mark | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from gradtape.ir.graph import Value, number_of
 from gradtape.kinds.elementwise import Elementwise
@@ -24,8 +24,23 @@ DEEPEST: Final = 2
 """Loops around each other that poll. An innermost loop polls only if it is an outermost one as well."""
 
 
-def plan_polls(body: Sequence[Statement], is_block: bool = False) -> dict[For | While, int]:
-    """Return the loops that poll, and the number of iterations between two polls, a power of 2.
+class Poll(NamedTuple):
+    """How a loop polls.
+
+    Attributes
+    ----------
+    period : int
+        The number of iterations between two polls, a power of 2.
+    shows_progress : bool
+        Whether the loop shows how many iterations are done if it takes long: an outermost one.
+    """
+
+    period: int
+    shows_progress: bool
+
+
+def plan_polls(body: Sequence[Statement], is_block: bool = False) -> dict[For | While, Poll]:
+    """Return the loops that poll.
 
     Parameters
     ----------
@@ -63,7 +78,7 @@ class _Estimate:
         self._deepest = deepest
         self._polls_unknown = polls_unknown
         self._seen: set[Value] = set()
-        self.planned: dict[For | While, int] = {}
+        self.planned: dict[For | While, Poll] = {}
 
     def seconds(self, statement: Statement, depth: int) -> float:
         """Return an estimate of the time that a statement takes, and plan the polls in it."""
@@ -82,7 +97,8 @@ class _Estimate:
         polls = depth == 0 or (depth < self._deepest and has_loops(statement))
         is_long = trips * iteration > LONG or (self._polls_unknown and not _is_counted(statement))
         if polls and is_long:
-            self.planned[statement] = 1 << max(int(BETWEEN / iteration).bit_length() - 1, 0)
+            period = 1 << max(int(BETWEEN / iteration).bit_length() - 1, 0)
+            self.planned[statement] = Poll(period, depth == 0 and not self._polls_unknown)
         return max(trips, 0.0) * iteration
 
 

@@ -15,7 +15,7 @@ from gradtape.errors import LoweringError
 from gradtape.lower.resident.blas_threads import GET, SET, WANTED, blas_addresses
 from gradtape.lower.resident.callbacks import CALL_PYTHON, call_python_address
 from gradtape.lower.resident.errors import RAISED, raised_address
-from gradtape.lower.resident.interrupts import POLL, RAISE, poll_address, raise_address
+from gradtape.lower.resident.interrupts import OVER, POLL, RAISE, over_address, poll_address, raise_address
 from gradtape.lower.resident.memory import ARENA, POOL, memory_address
 from gradtape.lower.resident.threads import RUN_BLOCKS, run_blocks_address
 from gradtape.lower.target.extensions import compiled_module
@@ -38,6 +38,8 @@ def address_of(symbol: str) -> int:
     """
     if symbol == POLL:
         return poll_address()
+    if symbol == OVER:
+        return over_address()
     if symbol == RAISE:
         return raise_address()
     if symbol == RAISED:
