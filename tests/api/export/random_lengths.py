@@ -155,10 +155,10 @@ def made(code: str, number: int) -> Any:
     return namespace["f"]
 
 
-def outcome(function: Any, path: Path, lengths: Sequence[int] = LENGTHS) -> str:
+def outcome(function: Any, path: Path, lengths: Sequence[int] = LENGTHS, longest: int | None = None) -> str:
     """Return "exported" or "refused", or what is wrong."""
     try:
-        gt.export(function, gt.spec((gt.Dim("n", min=1),)), path=path)
+        gt.export(function, gt.spec((gt.Dim("n", min=1, max=longest),)), path=path)
     except GradtapeError:
         return "refused"
     again = gt.load(path)

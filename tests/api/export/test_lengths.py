@@ -12,20 +12,10 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import ArgumentError
-from tests.api.export.random_lengths import made, outcome, program
+from tests.api.export.random_lengths import SOME, TABLE, fails, made, outcome, program
 
 n, m = gt.Dim("n", min=1), gt.Dim("m", min=1)
-SOME = frozenset(range(5000, 5100))
-TABLE = {48: 3.0, 365: 2.5}
 LIMIT = 29 * 100
-
-
-def fails(call: Any) -> bool:
-    try:
-        call()
-    except (ValueError, IndexError):
-        return True
-    return False
 
 
 def by_count(x: Any) -> Any:

@@ -180,7 +180,10 @@ class Partition(Generic[T]):
 
     def _sample(self, point: Point) -> Sample:
         if point not in self._known:
-            self._known[point] = self._at(point)
+            try:
+                self._known[point] = self._at(point)
+            except MemoryError as error:
+                raise self._refusal(f"there is no memory for {self._named(point)}") from error
         return self._known[point]
 
     def _divide(self, ranges: tuple[Range, ...]) -> None:
@@ -217,6 +220,14 @@ class Partition(Generic[T]):
         question = unproved([cell.ranges[k] for k in cell.free], cell.free_points(), found)
         if question is not None:
             raise self._unproved(question)
+
+    def _check_answers(self, samples: Sequence[Sample]) -> None:
+        """Raise an error at the line where Python had another answer in a sample, if there is one."""
+        first, *others = [sample.questions for sample in samples if sample.questions is not None]
+        for other in others:
+            for one, two in zip(first.asked, other.asked, strict=False):
+                if one.form() != two.form():
+                    raise self._unproved(one)
 
     def check_numbers(self, found: Sequence[Questions]) -> None:
         """Raise an error where Python needed a number that differs between long lengths."""
@@ -277,6 +288,8 @@ class Partition(Generic[T]):
             known = start
             while form(known) != form(length):
                 if len(runs) > MOST_RUNS:
+                    points = [(*before, n, *base[k + 1 :]) for n in (known, known + 1, length)]
+                    self._check_answers([self._sample(point) for point in points])
                     raise self._refusal(
                         f"the program of {dim.name} = {known} is not that of {dim.name} = {known + 1}"
                     )
@@ -342,6 +355,7 @@ class Partition(Generic[T]):
         first, form = next((point, sample.form) for point, sample in samples.items())
         for point, sample in samples.items():
             if sample.form != form:
+                self._check_answers([samples[first], sample])
                 raise self._refusal(
                     f"the program of {self._named(point)} is not that of {self._named(first)}"
                 )

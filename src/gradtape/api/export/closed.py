@@ -18,6 +18,7 @@ from gradtape.records import record
 from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.signature import CallArguments
 from gradtape.trace.jit.specialisation import Specialisation
+from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.sites import user_site
 
 
@@ -91,7 +92,10 @@ def trace_call(function: Traceable, args: Sequence[Any], kwargs: dict[str, Any])
             f"{site.name} looks at a value that a description does not have",
             where=guard.site,
             why="the way on depends on it",
-            remedy="pass example arrays: the way that they take is compiled; or write np.where or gt.cond in place of the branch",
+            remedy="write np.where or gt.cond in place of the branch, compare lengths themselves (len(x) > 100), or export one file for "
+            "each length"
+            if ASKING.questions is not None
+            else "pass example arrays: the way that they take is compiled; or write np.where or gt.cond in place of the branch",
         )
     return TracedCall(function, call, specialisation, [np.array(array) for array in hidden])
 

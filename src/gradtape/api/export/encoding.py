@@ -43,6 +43,9 @@ class Encoder:
     arrays : list of ndarray
     """
 
+    shares_literals = True
+    """Whether operands that are one literal are one in the file."""
+
     def __init__(self) -> None:
         self.arrays: list[NDArray] = []
 
@@ -56,7 +59,7 @@ class Encoder:
 
         def number_of(value: Value) -> int:
             nonlocal count
-            if value not in numbers:
+            if value not in numbers or (isinstance(value, Literal) and not self.shares_literals):
                 leaves.append([count, isinstance(value, Literal), value.aval.weak, self._array(value.data)])
                 numbers[value] = count
                 count += 1
@@ -123,6 +126,8 @@ def _refused(what: str, why: str) -> LoweringError:
 
 class VaryingEncoder(Encoder):
     """Writes graphs that are compared with those of other lengths: arrays of equal elements are described, numbers among them."""
+
+    shares_literals = False  # equal numbers are one literal or several, depending on what was traced before
 
     def _array(self, array: Any) -> Any:
         array = np.asarray(array)

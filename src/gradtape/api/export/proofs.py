@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from gradtape.api.export.fits import Fitter, Formula
+from gradtape.api.export.fits import LARGEST_FLOOR, Fitter, Formula
 from gradtape.trace.array.lengths import Atom, Polynomial, Question, Questions, added, multiplied
 
 Bounds = tuple[Fraction | float, Fraction | float]
@@ -45,6 +45,8 @@ class Proofs:
             (Fraction(low), math.inf if high is None else Fraction(high)) for low, high in ranges
         ]
         self._known: dict[tuple[object, int], int] = {}
+        self._lengths = len(ranges)
+        self._divisors: dict[int, int] = {}
         self._atoms: list[Polynomial | None] = []
         for number, atom in enumerate(found[0].atoms):
             self._atoms.append(self._of_atom(number, atom))
@@ -72,7 +74,9 @@ class Proofs:
             return quotient if kind == "floor" else added(inner, quotient, -divisor)
         key = tuple(sorted(inner.items())), divisor
         if key not in self._known:
-            self._known[key] = len(self._variables)
+            number = self._known[key] = len(self._variables)
+            if self._is_periodic(inner):
+                self._divisors[number] = divisor
             self._variables.append((Fraction(0), Fraction(divisor - 1)))
         remainder: Polynomial = {(self._known[key],): Fraction(1)}
         if kind == "remainder":
@@ -120,15 +124,39 @@ class Proofs:
                 least = -math.inf if reach == math.inf else least + coefficient * reach
         return least, greatest
 
+    def _is_periodic(self, polynomial: Polynomial) -> bool:
+        """Return whether a polynomial is one of the lengths themselves, so that its remainders are those of one period of lengths."""
+        return all(number < self._lengths for monomial in polynomial for number in monomial)
+
+    def _is_fitted(self, question: Question) -> bool:
+        """Return whether a number of the program is right for all lengths of the box if a formula has its values at the samples.
+
+        That is so for polynomials of the lengths, and where all remainders are among the samples.
+        """
+        if question.polynomial is None:
+            return not question.has_steps or self._is_constant(question)
+        polynomial = self._substituted(question.polynomial)
+        if polynomial is None:
+            return False
+        remainders = {number for monomial in polynomial for number in monomial if number >= self._lengths}
+        return len(remainders) < 2 and all(
+            self._divisors.get(number, math.inf) <= LARGEST_FLOOR for number in remainders
+        )
+
+    def _is_constant(self, question: Question) -> bool:
+        atoms = [self._atoms[number] for number in question.atoms]
+        return all(atom is not None and set(atom) <= {()} for atom in atoms)
+
     def holds(self, question: Question) -> bool:
         """Return whether a question has its answer for all lengths of the box."""
         if not self._variables:
             return True
+        if question.relation == "content":
+            return self._is_fitted(question)
         if question.relation == "error":
             return False
         if question.polynomial is None:
-            atoms = [self._atoms[number] for number in question.atoms]
-            return all(atom is not None and set(atom) <= {()} for atom in atoms)
+            return self._is_constant(question)
         polynomial = self._substituted(question.polynomial)
         if polynomial is None:
             return False
@@ -162,7 +190,7 @@ def turning_points(points: Sequence[tuple[int, ...]], found: Sequence[Questions]
     numbers: set[int] = set()
     for question in found[0].asked:
         polynomial = proofs._substituted(question.polynomial)
-        if polynomial is None or question.relation == "number":
+        if polynomial is None or question.relation in ("number", "content"):
             continue
         linear = [monomial for monomial in polynomial if monomial]
         if len(linear) == 1 and len(linear[0]) == 1 and linear[0][0] < len(points[0]):

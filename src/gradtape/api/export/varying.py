@@ -36,10 +36,13 @@ from gradtape.lower.c.module import (
 from gradtape.lower.numba.module import DECORATOR, EntryPoint, NumbaModule, module_text
 from gradtape.passes.rewrite import rewrite, with_outputs
 from gradtape.records import record
+from gradtape.runtime.interpret import interpret
 from gradtape.trace.array.lengths import Questions, asking_lengths, length_of
+from gradtape.trace.array.lengths import plain as plain_number
 from gradtape.trace.jit.dims import Dim
 from gradtape.trace.jit.signature import CallArguments
 from gradtape.trace.patching.bytecode import numbers_of
+from gradtape.trace.patching.creation import with_arrays_of_lengths
 from gradtape.trace.patching.functions import replaced_len
 from gradtape.trace.source.sites import user_site
 
@@ -78,8 +81,11 @@ class VaryingCall:
         with varying_lengths(), np.errstate(all="ignore"):
             if plain:
                 return trace_call(self.function, with_lengths(self.specs, lengths), {})
-            with asking_lengths() as self.questions, replaced_len(length_of):
+            with asking_lengths() as self.questions, replaced_len(length_of), with_arrays_of_lengths():
                 traced = trace_call(self.function, with_lengths(self.specs, lengths), {})
+                for output in traced.specialisation.outputs:
+                    if not isinstance(output, int):
+                        plain_number(output())
         if traced.specialisation.is_translated:
             raise ArgumentError(
                 f"export: {self.name} cannot be exported for lengths that vary: {traced.function.site.name} has a loop that is "
@@ -146,7 +152,8 @@ class VaryingCall:
             arrays = [*traced.hidden, *[value.data for value in traced.specialisation.graph.constants()]]
             made.questions = self.questions
             made.form = (made.form, self.questions.form())
-            made.made = max([array.size for array in arrays if array is not None], default=0)
+            sizes = [array.size for array in arrays if array is not None]
+            made.made = max([self.questions.largest, *sizes])
             return made
 
         def at(point: Point) -> Sample:
@@ -181,16 +188,37 @@ class VaryingCall:
     def _check_types(self, point: Point) -> None:
         """Raise an error where lengths that are no integers of Python's make another program than integers do."""
         try:
-            asked, plain = (fingerprint(closed_graph(self.at(point, plain=one))) for one in (False, True))
+            asked, plain = (closed_graph(self.at(point, plain=one)) for one in (False, True))
+            if fingerprint(asked) == fingerprint(plain) or _is_same_function(asked, plain):
+                return
         except (GradtapeError, ValueError, IndexError, ArithmeticError):
             return  # a message about these lengths comes later
-        if asked != plain:
+        else:
             raise ArgumentError(
                 f"export: {self.name} cannot be exported for all lengths: it takes another way for lengths that are no Python integers",
                 where=user_site(),
                 why="lengths record what is asked of them, and the code looks at their type",
                 remedy="use isinstance(n, int) in place of type(n) is int, or export one file for each length",
             )
+
+
+def _is_same_function(one: Graph, other: Graph) -> bool:
+    """Return whether two graphs compute the same: one may have constants of NumPy's where the other computes arrays of lengths."""
+    if [value.aval for value in one.inputs] != [value.aval for value in other.inputs]:
+        return False
+    draw = np.random.default_rng(0)
+    arrays = [
+        np.asarray(draw.uniform(0.1, 1.0, value.shape)).astype(value.dtype)
+        if value.dtype.kind in "fc"
+        else np.zeros(value.shape, value.dtype)
+        for value in one.inputs
+    ]
+    with np.errstate(all="ignore"):
+        results = [interpret(graph, arrays) for graph in (one, other)]
+    return len(results[0]) == len(results[1]) and all(
+        a.shape == b.shape and np.allclose(a, b, 1e-5, 1e-8, equal_nan=True)
+        for a, b in zip(*results, strict=True)
+    )
 
 
 def _arrays(graph: Graph) -> list[Value]:

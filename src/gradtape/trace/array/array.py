@@ -375,8 +375,10 @@ class Array(Operators, Methods, Attributes, Handle):
             and (made := observer.observe(Array.__getitem__, (self, key), _frame(1))) is not None
         ):
             return made  # type: ignore[no-any-return] # what the observed call returns
-        if ASKING.questions is not None and (questions := ASKING.by_user(_frame(1))) is not None:
-            return answered(questions, self.__getitem__, plain(key))  # type: ignore[no-any-return] # an Array
+        if ASKING.questions is not None:
+            key = plain(key)
+            if (questions := ASKING.by_user(_frame(1))) is not None:
+                return answered(questions, self.__getitem__, key)  # type: ignore[no-any-return] # an Array
         here.site = user_site()
         value = self.value
         known = index_template(value.aval, key)
@@ -429,6 +431,8 @@ class Array(Operators, Methods, Attributes, Handle):
                 "assign to the array (y[0] = 1.0), or to a view of it (y[0, ...])"
             )
         watch_store(key, self.ndim)
+        if ASKING.questions is not None:
+            key = plain(key)
         if type(new) is Selection:
             written = write_selection(self.value, key, new) if is_traced_mask(self, key) else None
             if written is not None:

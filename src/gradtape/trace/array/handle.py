@@ -24,7 +24,7 @@ from gradtape.trace.lazy.force import compute
 from gradtape.trace.lazy.instruments import CHECKS, MADE
 from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.source.asking import ASKING
-from gradtape.trace.source.contexts import scopes
+from gradtape.trace.source.contexts import compiled_trace, scopes
 from gradtape.trace.variables.content import VariableRead
 from gradtape.trees import LEAVES, map_nested
 
@@ -93,6 +93,8 @@ class Handle:
     def rebind(self, value: Value) -> None:
         """Make `value` the content, also of the base of a view."""
         prediction.materialise(self.value)
+        if ASKING.questions is not None and compiled_trace() in self.value.tags:
+            value = followed_value(value)  # what is written to an array made of a length belongs to one
         value = fresh_value(value)
         if self._base is not None:
             if type(self._view) is Uncertain:
@@ -208,6 +210,17 @@ def fresh_value(value: Value) -> Value:
     fresh = emit(identity, [value])
     fresh.aval = value.aval
     return fresh
+
+
+def followed_value(value: Value) -> Value:
+    """Return a value as one that depends on the arguments of the function that is traced: Python is not to look at it."""
+    trace = compiled_trace()
+    if trace is None or trace in value.tags:
+        return value
+    made = emit(identity, [value])
+    made.aval = value.aval
+    made.tags = (*made.tags, trace)
+    return made
 
 
 def is_followed(leaf: Any) -> bool:

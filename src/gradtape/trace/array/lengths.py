@@ -5,12 +5,17 @@ quotients of lengths are lengths again, with a polynomial that says how they fol
 is a `Question` with its answer, and so is each use that needs the number itself (``range(n)``, ``hash(n)``, ``float(n)``). The export then
 proves that the answers are the same for all lengths for which the program is used, or refuses the function.
 
-gradtape's own code, and that of NumPy and SciPy, gets plain integers.
+Arrays that NumPy makes of lengths (``np.arange(n)``, ``np.ones(3) * n``) are traced, as those that depend on arguments are: their shapes
+are lengths, and Python that looks at their elements is refused. Where a length is an operand, or the argument of a rule, its number becomes
+a part of the program (``content``); the export proves that the formula that is fitted to this number holds for all lengths.
+
+gradtape's own code, and that of NumPy and SciPy, gets plain integers from shapes.
 """
 
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 import sys
@@ -25,21 +30,34 @@ import numpy as np
 
 from gradtape.errors import RAISED, GradtapeError, is_internal
 from gradtape.ir.types import Shape
-from gradtape.kinds.operands import NUMBER_LIKE
+from gradtape.kinds.operands import NUMBER_LIKE, as_value
 from gradtape.records import record
-from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.handle import Handle, followed_value
 from gradtape.trace.jit.outcomes import is_handled
-from gradtape.trace.patching.callers import callee_of
 from gradtape.trace.source.asking import ASKING
-from gradtape.trace.source.sites import PACKAGE, Site, site_of
+from gradtape.trace.source.sites import PACKAGE, Site, site_of, user_frame
 
 Polynomial = Mapping[tuple[int, ...], Fraction]
 """Coefficients by monomials: the numbers of the atoms that are multiplied, in ascending order."""
 
-CREATORS: Final[frozenset[Any]] = frozenset(
-    {np.zeros, np.empty, np.ones, np.full, np.eye, np.identity, np.tri, np.arange, np.linspace}
-)
-"""Functions that make an array of so many elements: nothing that Python sees follows from the number."""
+SMOOTH: Final = frozenset({
+    "add", "subtract", "multiply", "divide", "true_divide", "truediv", "sub", "mul", "pow", "power", "float_power",
+    "negative", "positive", "reciprocal", "square", "sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10",
+    "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan", "arctan2", "arcsinh",
+    "arccosh", "arctanh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "hypot", "degrees", "radians",
+    "deg2rad", "rad2deg", "gamma", "lgamma", "erf", "erfc", "fsum", "sumprod", "dist", "prod", "sum", "mean",
+})  # fmt: skip
+"""Functions, by name, that make no steps of lengths: a formula with the values at all samples has those at other lengths."""
+
+FOLDS: Final[dict[Any, Callable[[Any, Any], Any]]] = {
+    math.prod: operator.mul,
+    np.prod: operator.mul,
+    np.sum: operator.add,
+}
+"""Functions of one sequence of numbers that are lengths again, with the operators that they apply."""
+
+ARRAYS: Final[list[Callable[..., Any]]] = []
+"""What makes a traced array of a call with lengths; see `gradtape.trace.patching.creation`, which is above this module."""
 
 _frame = sys._getframe
 
@@ -75,14 +93,17 @@ class Question:
 
     Attributes
     ----------
-    relation : {"<", "<=", "==", "number", "error"}
-        A comparison of the polynomial with 0; ``number`` if the number itself was needed; ``error`` if an error was caught.
+    relation : {"<", "<=", "==", "number", "content", "error"}
+        A comparison of the polynomial with 0; ``number`` if Python needed the number itself; ``content`` if it is a number of the
+        program, or a shape or index in it; ``error`` if an error was caught.
     polynomial : Polynomial or None
         None if the number is no polynomial of atoms, but follows from some.
     atoms : frozenset of int
         These atoms.
     answer : object
         Of the comparison.
+    has_steps : bool
+        Whether a number that is no polynomial may be the same for many lengths and differ for others.
     site : Site
         The line.
     text : str
@@ -95,11 +116,12 @@ class Question:
     answer: Any
     site: Site
     text: str
+    has_steps: bool = False
 
     def form(self) -> Any:
         """All of it but the place in the code."""
-        answer = None if self.relation == "number" else self.answer
-        return self.relation, _form(self.polynomial), tuple(sorted(self.atoms)), answer
+        answer = None if self.relation in ("number", "content") else self.answer
+        return self.relation, _form(self.polynomial), tuple(sorted(self.atoms)), answer, self.has_steps
 
 
 def _form(polynomial: Polynomial | None) -> Any:
@@ -107,9 +129,16 @@ def _form(polynomial: Polynomial | None) -> Any:
 
 
 class Questions:
-    """The atoms of one trace, and what was asked of them."""
+    """The atoms of one trace, and what was asked of them.
+
+    Attributes
+    ----------
+    largest : int
+        Elements of the largest array that was made of lengths.
+    """
 
     def __init__(self) -> None:
+        self.largest = 0
         self.atoms: list[Atom] = []
         self.asked: list[Question] = []
         self.thread = threading.get_ident()
@@ -140,7 +169,10 @@ class Questions:
 
     def ask(self, relation: str, length: Length, answer: Any, frame: FrameType, text: str) -> None:
         """Record a question."""
-        self.asked.append(Question(relation, length.polynomial, length.atoms, answer, site_of(frame), text))
+        has_steps = length.polynomial is None and length.has_steps
+        self.asked.append(
+            Question(relation, length.polynomial, length.atoms, answer, site_of(frame), text, has_steps)
+        )
 
     def note_error(self, error: BaseException) -> None:
         """Record that the user's code catches an error, which shapes may have raised."""
@@ -202,14 +234,31 @@ def _users(frame: FrameType | None) -> FrameType | None:
 
 
 def _asked_number(length: Length, text: str) -> Any:
-    """Return the number of a length; where the user's code gets it, that is a question."""
+    """Return the number of a length. Where the user's code gets it, or NumPy's, that is a question; gradtape makes it a part of the
+    program."""
     questions = ASKING.questions
-    frame = _users(_frame(2))
-    if questions is None or frame is None or questions.thread != threading.get_ident():
+    if questions is None or questions.thread != threading.get_ident():
         return length.number
-    if text != "the index" or callee_of(frame) not in CREATORS:
-        questions.ask("number", length, length.number, frame, f"needs {text} of a length")
+    frame = _users(_frame(2))
+    if frame is None:
+        return _content(questions, length)
+    questions.ask("number", length, length.number, frame, f"needs {text} of a length")
     return length.number
+
+
+def _content(questions: Questions, length: Length) -> Any:
+    """Return the number of a length, which becomes a part of the program."""
+    text = "rounds a length, or takes a remainder, for a number of the program"
+    questions.ask("content", length, length.number, user_frame(2), text)
+    return length.number
+
+
+def _operand(length: Length) -> Any:
+    """Return a length as an operand: a number of the program, at which Python is not to look."""
+    questions = ASKING.questions
+    if questions is None:
+        return length.number
+    return followed_value(as_value(_content(questions, length)))
 
 
 class Length:
@@ -225,18 +274,26 @@ class Length:
         How it follows from atoms; None if it is no polynomial.
     atoms : frozenset of int
         The atoms that it follows from.
+    has_steps : bool
+        Of what is no polynomial: whether it may be the same for many lengths and differ for others, as what is rounded.
     """
 
-    __slots__ = ("atoms", "number", "polynomial")
+    __slots__ = ("atoms", "has_steps", "number", "polynomial")
 
     number: Any
     polynomial: Polynomial | None
     atoms: frozenset[int]
+    has_steps: bool
 
     def __init__(
-        self, number: Any, polynomial: Polynomial | None, atoms: frozenset[int] = frozenset()
+        self,
+        number: Any,
+        polynomial: Polynomial | None,
+        atoms: frozenset[int] = frozenset(),
+        has_steps: bool = False,
     ) -> None:
         self.number = number
+        self.has_steps = has_steps
         self.polynomial = polynomial
         self.atoms = (
             atoms if polynomial is None else frozenset([one for monomial in polynomial for one in monomial])
@@ -268,6 +325,8 @@ class Length:
     # Where Python needs the number
 
     def __index__(self) -> int:
+        if not isinstance(self.number, int | np.integer):
+            raise TypeError(f"'{type(self.number).__name__}' object cannot be interpreted as an integer")
         return int(_asked_number(self, "the index"))
 
     def __int__(self) -> int:
@@ -335,36 +394,48 @@ class Length:
         return -self if self < 0 else self
 
     def __round__(self, digits: Any = None) -> Length:
-        return self if self.polynomial is not None else _opaque(round(self.number, digits), self)
+        if digits is None and _denominator(self) == 1:
+            return _rounded_down(self)
+        return _opaque("round", round(self.number, digits), self)
 
     def __floor__(self) -> Length:
-        return self if self.polynomial is not None else _opaque(math.floor(self.number), self)
+        return _rounded_down(self)
 
     def __ceil__(self) -> Length:
-        return self if self.polynomial is not None else _opaque(math.ceil(self.number), self)
+        return -_rounded_down(-self)
 
     def __trunc__(self) -> Length:
-        return self if self.polynomial is not None else _opaque(math.trunc(self.number), self)
+        return _rounded_down(self) if self >= 0 else -_rounded_down(-self)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        made = getattr(ufunc, method)(*plain(inputs), **plain(kwargs))
-        return _result(made, inputs)
+        if method == "__call__" and not kwargs and all(map(_is_number, inputs)):
+            return _result(ufunc, ufunc(*map(_number, inputs)), inputs)
+        return ARRAYS[0](ufunc, inputs, kwargs, method)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _result(function(*plain(args), **plain(kwargs)), (args, kwargs))
+        return of_lengths(function, args, kwargs)
 
 
-def _opaque(number: Any, *operands: Any) -> Length:
-    """Return a number that follows from lengths, but is no polynomial of them."""
-    return Length(number, None, frozenset().union(*[one.atoms for one in operands if type(one) is Length]))
+def _opaque(name: str, number: Any, *operands: Any) -> Length:
+    """Return what a function made of lengths where it is no polynomial of them."""
+    lengths = [one for one in operands if type(one) is Length]
+    atoms: frozenset[int] = frozenset().union(*[one.atoms for one in lengths])
+    return Length(number, None, atoms, name not in SMOOTH or any(map(_has_steps, lengths)))
+
+
+def _has_steps(length: Length) -> bool:
+    if length.polynomial is None:
+        return length.has_steps
+    questions = ASKING.questions
+    return questions is None or any(questions.atoms[number].kind != "extent" for number in length.atoms)
 
 
 def _scaled(length: Length, factor: Any) -> Length:
     if length.polynomial is None:
-        return _opaque(length.number * factor, length)
+        return _opaque("multiply", length.number * factor, length)
     return Length(length.number * factor, {m: c * factor for m, c in length.polynomial.items() if factor})
 
 
@@ -408,19 +479,25 @@ def _number(thing: Any) -> Any:
     return thing.number if type(thing) is Length else thing
 
 
+def _numbers(things: Any) -> Any:
+    """Return arguments with numbers in place of lengths, of a call that makes nothing of the program."""
+    return _mapped(_number, things)
+
+
 def _compared(relation: str, x: Length, y: Any, frame: FrameType, compare: Callable[[Any, Any], Any]) -> Any:
     if not _is_number(y):
         return NotImplemented
     answer = bool(compare(x.number, _number(y)))
-    questions = ASKING.by_user(frame)
-    if questions is None:
+    asking = _users(frame)  # NumPy's functions compare for the user's code
+    questions = None if asking is None else ASKING.by_user(asking)
+    if questions is None or asking is None:
         return answer
     p, q = x.polynomial, polynomial_of(y)
     difference = Length(0, None, x.atoms | (y.atoms if type(y) is Length else frozenset()))
     if p is not None and q is not None:
         difference = Length(0, added(p, q, -1))
     if difference.atoms:
-        questions.ask(relation, difference, answer, frame, f"compares a length ({relation})")
+        questions.ask(relation, difference, answer, asking, f"compares a length ({relation})")
     return answer
 
 
@@ -433,9 +510,10 @@ def _combined(name: str, function: Callable[[Any, Any], Any], x: Any, y: Any) ->
     if not (_is_number(x) and _is_number(y)):
         return NotImplemented
     number = function(_number(x), _number(y))
-    if type(number) is not int:
-        return _opaque(number, x, y)
     p, q = polynomial_of(x), polynomial_of(y)
+    if type(number) is not int:
+        made = None if p is None or q is None or type(number) is not float else _exact(name, p, q)
+        return _opaque(name, number, x, y) if made is None else Length(number, made)
     if p is not None and q is not None:
         if name in ("add", "sub"):
             return Length(number, added(p, q, 1 if name == "add" else -1))
@@ -449,7 +527,48 @@ def _combined(name: str, function: Callable[[Any, Any], Any], x: Any, y: Any) ->
             for _ in range(y):
                 power = multiplied(power, p)
             return Length(number, power)
-    return _opaque(number, x, y)
+    return _opaque(name, number, x, y)
+
+
+EXACT_BITS: Final = 20
+"""Of the coefficients of polynomials that are computed in floating point without rounding, for all lengths that arrays have."""
+
+
+def _exact(name: str, p: Polynomial, q: Polynomial) -> Polynomial | None:
+    """Return what an operator makes of polynomials in floating point, if nothing is rounded: then comparisons hold for the numbers, too."""
+    made: Polynomial
+    if name == "truediv" and q.keys() == {()}:
+        made = {monomial: coefficient / q[()] for monomial, coefficient in p.items()}
+    elif name in ("add", "sub"):
+        made = added(p, q, 1 if name == "add" else -1)
+    elif name == "mul":
+        made = multiplied(p, q)
+    else:
+        return None
+    limit = 1 << EXACT_BITS
+    exact = all(
+        c.denominator <= limit and not c.denominator & (c.denominator - 1) and abs(c.numerator) <= limit
+        for c in made.values()
+    )
+    return made if exact else None
+
+
+def _denominator(length: Length) -> int:
+    """Return the common denominator of the coefficients of a polynomial; 0 for what is none."""
+    if length.polynomial is None:
+        return 0
+    return math.lcm(*[coefficient.denominator for coefficient in length.polynomial.values()])
+
+
+def _rounded_down(length: Length) -> Length:
+    denominator, questions = _denominator(length), ASKING.questions
+    if denominator == 1:
+        return Length(int(length.number), length.polynomial)
+    if length.polynomial is None or questions is None:
+        return _opaque("floor", math.floor(length.number), length)
+    whole = {monomial: c * denominator for monomial, c in length.polynomial.items()}
+    made: Length = questions.derived("floor", Length(int(length.number * denominator), whole), denominator)
+    return made
 
 
 def _operators(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -472,45 +591,55 @@ for _name in (
     setattr(Length, f"__r{_name}__", _reflected)
 
 
-def plain(things: Any) -> Any:
-    """Return arguments with numbers in place of lengths."""
-    if type(things) is Length:
-        return things.number
+def _mapped(function: Callable[[Any], Any], things: Any) -> Any:
     if type(things) in (tuple, list):
-        return type(things)([plain(item) for item in things])
+        return type(things)([_mapped(function, item) for item in things])
     if type(things) is dict:
-        return {key: plain(item) for key, item in things.items()}
+        return {key: _mapped(function, item) for key, item in things.items()}
     if type(things) is slice:
-        return slice(plain(things.start), plain(things.stop), plain(things.step))
-    return things
+        return slice(*[_mapped(function, item) for item in (things.start, things.stop, things.step)])
+    return function(things)
+
+
+def plain(things: Any) -> Any:
+    """Return arguments of a rule with numbers in place of lengths: they become parts of the program."""
+    questions = ASKING.questions
+    if questions is None:
+        return _numbers(things)
+    return _mapped(lambda item: _content(questions, item) if type(item) is Length else item, things)
+
+
+def needed(things: Any) -> Any:
+    """Return arguments of a function that needs the numbers of lengths."""
+    return _mapped(lambda item: _needed(item) if type(item) is Length else item, things)
+
+
+def _needed(length: Length) -> Any:
+    questions = ASKING.questions
+    if questions is not None:
+        questions.ask("number", length, length.number, user_frame(2), "needs the number of a length")
+    return length.number
 
 
 def has_lengths(things: Any) -> bool:
     """Return whether lengths stand among arguments."""
-    if type(things) in (tuple, list):
-        return any(map(has_lengths, things))
-    if type(things) is dict:
-        return any(map(has_lengths, things.values()))
-    return type(things) is Length
+    return bool(_all_lengths(things))
 
 
 def _all_lengths(things: Any) -> list[Length]:
-    if type(things) in (tuple, list):
-        return [length for item in things for length in _all_lengths(item)]
-    if type(things) is dict:
-        return _all_lengths(list(things.values()))
-    return [things] if type(things) is Length else []
+    found: list[Length] = []
+    _mapped(lambda item: found.append(item) if type(item) is Length else None, things)
+    return found
 
 
-def _result(made: Any, given: Any) -> Any:
+def _result(function: Any, made: Any, given: Any) -> Any:
     """Return what a function made of lengths: numbers as numbers that follow from them."""
     if isinstance(made, tuple):
-        return tuple([_result(item, given) for item in made])
-    return (
-        _opaque(made, *_all_lengths(given))
-        if isinstance(made, _NUMBERS) and not isinstance(made, Handle)
-        else made
-    )
+        return tuple([_result(function, item, given) for item in made])
+    if isinstance(made, _NUMBERS) and not isinstance(made, Handle):
+        return _opaque(getattr(function, "__name__", ""), made, *_all_lengths(given))
+    needed(given)
+    return made
 
 
 def answered(questions: Questions, function: Callable[..., Any], *args: Any) -> Any:
@@ -542,8 +671,27 @@ def _with_extents(questions: Questions, made: Any) -> Any:
 
 
 def of_lengths(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of C for lengths."""
-    return _result(function(*plain(args), **plain(kwargs)), (args, kwargs))
+    """Call a function of NumPy's or `math` for lengths; arrays that it makes are traced."""
+    fold = FOLDS.get(function)
+    if fold is not None and not kwargs and _are_numbers(args):
+        return functools.reduce(fold, args[0])
+    made = function(*_numbers(args), **_numbers(kwargs))
+    if _holds_arrays(made):
+        return ARRAYS[0](function, args, kwargs)
+    return _result(function, made, (args, kwargs))
 
 
-NUMBER_LIKE[Length] = lambda length: length.number
+def _are_numbers(args: tuple[Any, ...]) -> bool:
+    """Return whether the only argument is a sequence of numbers."""
+    return (
+        _len(args) == 1 and type(args[0]) in (tuple, list) and bool(args[0]) and all(map(_is_number, args[0]))
+    )
+
+
+def _holds_arrays(made: Any) -> bool:
+    if isinstance(made, tuple | list):
+        return any(map(_holds_arrays, made))
+    return isinstance(made, np.ndarray)
+
+
+NUMBER_LIKE[Length] = _operand

@@ -27,9 +27,9 @@ from gradtape.ops.core.join import full
 from gradtape.reference_counts import reference_count
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.attributes import array_namespace
-from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.handle import Handle, followed_value
 from gradtape.trace.array.layout import layout_of
-from gradtape.trace.array.lengths import counted
+from gradtape.trace.array.lengths import Length, counted, has_lengths
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.array.methods import Methods
 from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
@@ -254,6 +254,8 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         key = unwrap_preallocated(key)
         if is_traced(key):
             return Array(self.value)[key]
+        if ASKING.questions is not None and has_lengths(key):
+            return Array(followed_value(self.value))[key]
         return _as_view(self, seen[key], lambda parent: parent[key])
 
     def __setitem__(self, key: Any, new: Any) -> None:
@@ -415,7 +417,7 @@ def is_traced(operand: Any) -> bool:
         return is_traced((operand.start, operand.stop, operand.step))
     if isinstance(operand, list | tuple):
         return any(map(is_traced, operand))
-    if isinstance(operand, Selection):
+    if isinstance(operand, Selection) or type(operand) is Length:
         return True
     return isinstance(operand, Handle) and not (
         isinstance(operand, Preallocated) and ndarray_or_none(operand) is not None

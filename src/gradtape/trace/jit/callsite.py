@@ -72,6 +72,7 @@ from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
 from gradtape.trace.patching.bytecode import raises_explicitly
 from gradtape.trace.patching.recorders import install_hooks
 from gradtape.trace.random.draws import Draws
+from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import Scope, contexts, inside, running_trace
 from gradtape.trace.source.sites import Site, is_user_file, user_site
 from gradtape.trace.translation.mode import inner_codes, run_function, translating
@@ -578,6 +579,8 @@ class CallSite:
             return None
         if isinstance(error, TranslationWanted):
             return error.reason
+        if ASKING.questions is not None:  # translated code cannot be exported for lengths that vary
+            return None
         unknown = error if isinstance(error, ConcretizationError) else error.__cause__
         return unknown.what if isinstance(unknown, ConcretizationError) else None
 

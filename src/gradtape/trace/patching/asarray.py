@@ -18,13 +18,15 @@ import numpy as np
 from gradtape.kinds.operands import COMPACT
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import FlatIterator, with_vectors
+from gradtape.trace.array.lengths import ARRAYS, has_lengths
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.array.view_functions import in_order
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.call_observer import prediction
-from gradtape.trace.patching.callers import called_directly, calling_frame
+from gradtape.trace.patching.callers import called_directly, calling_frame, calls
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
+from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import (
     READERS,
@@ -63,6 +65,8 @@ def is_followed(array: Handle) -> bool:
 
 def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a conversion function; the result is traced if the argument is or holds a traced array."""
+    if ASKING.questions is not None and has_lengths(args[:1]) and calls(_frame(1), function):
+        return ARRAYS[0](function, args, kwargs)
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
     if wanted in OBJECTS and not is_user_file(calling_frame(_frame(1))[0].f_code.co_filename):
         return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element

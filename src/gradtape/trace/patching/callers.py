@@ -122,6 +122,11 @@ def extension_module_of(function: Any) -> str:
     return name if isinstance(origin, str) and origin.endswith(tuple(EXTENSION_SUFFIXES)) else ""
 
 
+def calls(frame: FrameType, function: Any) -> bool:
+    """Return whether the code of a frame, of whatever package, calls a function itself, and not compiled code that runs in the frame."""
+    return callee_of(frame) is function
+
+
 def _value_of(
     names: tuple[str, ...], frame: FrameType, get: Callable[..., Any] = inspect.getattr_static
 ) -> Any:

@@ -32,6 +32,7 @@ from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.jit.outcomes import is_handled
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.asarray import is_followed
+from gradtape.trace.patching.callers import calls
 from gradtape.trace.patching.creation import HOOKED
 from gradtape.trace.patching.functions import hook_function
 from gradtape.trace.patching.imports import when_imported
@@ -390,15 +391,24 @@ _functions: Final[dict[Any, Function]] = {
     **{kind: _scalar(kind) for kind in SCALARS},
     **{vars(np.ndarray)[name]: _method(name) for name in METHODS},
 }
-_FUNCTIONS_OF_LENGTHS: Final = frozenset({np.arange, *[f for f in vars(math).values() if callable(f)]})
+_FUNCTIONS_OF_LENGTHS: Final = frozenset([f for f in vars(math).values() if callable(f)])
 _UFUNC_METHODS: Final = frozenset(
     vars(np.ufunc)[name] for name in ("reduce", "accumulate", "reduceat", "outer", "at")
 )
 
 
+def _takes_lengths(called: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether a function has lengths among its arguments, and nothing that NumPy's protocols know."""
+    if called is np.arange:
+        return calls(sys._getframe(2), called)
+    if type(called) is _dispatched:
+        return find_followed([*args, *kwargs.values()]) is None
+    return called in _FUNCTIONS_OF_LENGTHS
+
+
 def _hook(called: Any, /, *args: Any, **kwargs: Any) -> Any:
     kind = type(called)
-    if ASKING.questions is not None and called in _FUNCTIONS_OF_LENGTHS and has_lengths([args, kwargs]):
+    if ASKING.questions is not None and has_lengths([args, kwargs]) and _takes_lengths(called, args, kwargs):
         return of_lengths(called, args, kwargs)
     if kind is np.ufunc or called in _UFUNC_METHODS:
         return _of_ufunc(called, args, kwargs)

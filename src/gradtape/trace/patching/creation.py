@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from itertools import islice
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, Final
 
 import numpy as np
 
 from gradtape.ir.builder import here
+from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import wrap
-from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.handle import Handle, followed_value
+from gradtape.trace.array.lengths import ARRAYS, Length, has_lengths, needed, plain
 from gradtape.trace.array.preallocated import (
     Preallocated,
     handles_traced,
@@ -21,13 +24,15 @@ from gradtape.trace.array.preallocated import (
     unwrap_keywords,
     unwrap_preallocated,
 )
-from gradtape.trace.dispatch.dispatch import call_function
+from gradtape.trace.dispatch.dispatch import call_function, call_ufunc, public_name
 from gradtape.trace.patching.asarray import COPY, KEEPERS
-from gradtape.trace.patching.callers import called_directly, calling_frame
+from gradtape.trace.patching.callers import called_directly, calling_frame, calls
+from gradtape.trace.patching.functions import answered_by
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
+from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts
-from gradtape.trace.source.sites import is_followed_file, is_user_file, user_site
+from gradtape.trace.source.sites import PACKAGE, is_followed_file, is_user_file, user_site
 
 ALLOCATORS: Final = (np.zeros, np.empty)
 """NumPy's compiled functions that allocate arrays. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""
@@ -47,6 +52,8 @@ def _create(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call one of NumPy's functions, and return its result, if followed code calls it, as a preallocated array."""
     if not contexts.stack:
         return NotImplemented
+    if ASKING.questions is not None and _follows_from_lengths(function, args, kwargs):
+        return made_of_lengths(function, args, kwargs) if calls(_frame(1), function) else NotImplemented
     if args and type(args[0]) in (list, tuple) and function in LIKE_FUNCTIONS:
         like: Any = np.asarray(args[0])
         if isinstance(like, Handle):
@@ -66,6 +73,89 @@ def _create(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if type(made) is not np.ndarray or made.dtype.kind not in "biufc" or made.dtype.char in "gG":
         return made
     return preallocated(made if made.base is None else made.copy())
+
+
+def _follows_from_lengths(function: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether an array is created of lengths, or with the shape of a traced one, whose extents may be lengths."""
+    if has_lengths([args, kwargs]):
+        return True
+    return function in LIKE_FUNCTIONS and bool(args) and isinstance(args[0], Handle) and is_traced(args[0])
+
+
+def made_of_lengths(function: Any, args: Any, kwargs: Any, method: str = "__call__") -> Any:
+    """Return what one of NumPy's functions makes of lengths, traced.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        Where it has no rule.
+    """
+    if function is np.arange and not _is_counted(args, kwargs):
+        return function(*needed(args), **needed(kwargs))
+    here.site = user_site(via=public_name(function))
+    given, named = plain(unwrap_preallocated(args)), plain(unwrap_keywords(kwargs))
+    if isinstance(function, np.ufunc):
+        made = call_ufunc(function, method, given, named)
+    elif function in REGULAR and not is_traced([given, [*named.values()]]):
+        made = without_hook(function)(*given, **named)
+    else:
+        made = call_function(function, given, named)
+    return wrap(_followed(function, made))
+
+
+def _is_counted(args: Any, kwargs: Any) -> bool:
+    """Return whether the number of elements of an `np.arange` is exact: it follows from whole numbers, and is not rounded."""
+    ends = [*args[:3], *[kwargs[name] for name in ("start", "stop", "step") if name in kwargs]]
+    return all(
+        end.polynomial is not None
+        if type(end) is Length
+        else isinstance(end, int | np.integer) or (isinstance(end, float) and end.is_integer())
+        for end in ends
+        if end is not None
+    )
+
+
+def _followed(function: Any, made: Any) -> Any:
+    if isinstance(made, tuple | list):
+        return type(made)([_followed(function, item) for item in made])
+    value = as_value(made)
+    if function not in HOOKED:  # which take no memory
+        ASKING.questions.largest = max(ASKING.questions.largest, value.size)
+    return followed_value(value)
+
+
+ARRAYS.append(made_of_lengths)
+
+
+def _creator(function: FunctionType, args: Any, kwargs: Any) -> Any:
+    """Answer a call of one of `OF_LENGTHS`, while lengths record what is asked of them."""
+    public = _PUBLIC[function]
+    if ASKING.questions is not None and contexts.stack and has_lengths([args, kwargs]):
+        return made_of_lengths(public, args, kwargs)
+    made = function(*args, **kwargs)
+    if public is not np.eye or type(made) is not np.ndarray or made.dtype.char not in "?bBhHiIlLqQfdFD":
+        return made
+    frame: Any = _frame(1)
+    while frame.f_globals.get("__name__", "").startswith(PACKAGE) or frame.f_code.co_name == "eye":
+        frame = frame.f_back
+    is_users = contexts.stack and called_directly(frame, public) and handles_traced(calling_frame(frame)[0])
+    return preallocated(made) if is_users else made
+
+
+OF_LENGTHS: Final = (np.eye, np.tri, np.linspace, np.repeat, np.broadcast_to)
+"""Functions written in Python that are applied as rules where they are given lengths. Others that are given some make arrays by `np.arange`
+and its kin, or need the number itself."""
+
+_PUBLIC: Final[dict[Any, Any]] = {getattr(f, "_implementation", f): f for f in OF_LENGTHS}
+
+
+REGULAR: Final = frozenset({np.arange, np.linspace, np.eye, np.tri})
+"""Functions of which the results are constants that exports describe by a few numbers."""
+
+
+def with_arrays_of_lengths() -> AbstractContextManager[None]:
+    """Let these functions make traced arrays of lengths in a block."""
+    return answered_by(_PUBLIC, _creator)
 
 
 def _copy(frame: FrameType, args: Any, kwargs: dict[str, Any]) -> Any:
