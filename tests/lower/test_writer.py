@@ -70,6 +70,7 @@ def test_routines_of_other_systems_are_valid(files: tuple[str, ...]) -> None:
         "patience": 9,
         "pause": 8,
         "most": 7,
+        "show": 6,
     }
     verify("".join([read_ll(RESIDENT, file, **places) for file in files]))
 
