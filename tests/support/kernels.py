@@ -91,20 +91,25 @@ def told(*args: object, **kwargs: object) -> tuple[str, tuple[object, ...], dict
     return "fallback", args, kwargs
 
 
-def straight_gathers() -> str:
+def straight_gathers(array: str = "a") -> str:
     """A kernel of two positions, three numbers and an array each of 16, 4, 4 and 4 doubles, in which LLVM's SLP vectoriser makes a gather.
 
     It stores `%d0` into the first array, copies four elements of it, at positions that are data, into the second one, and stores
     numbers of which the first is made of `%d0` and the other one of what a call changes. The vectoriser of LLVM 22 computes both at
     once, after the call. It used to move the store there as well, past the gather of the four elements.
+
+    Parameters
+    ----------
+    array : {"a", "frame"}
+        The array of which elements are copied: an output, or memory of the stack.
     """
     read = "".join(
         f"""  %at{k} = getelementptr inbounds i64, ptr %at, i64 {k}
   %k{k} = load i64, ptr %at{k}
-  %from{k} = getelementptr inbounds double, ptr %a, i64 %k{k}
+  %from{k} = getelementptr inbounds double, ptr %{array}, i64 %k{k}
   %g{k} = load double, ptr %from{k}
   %to{k} = getelementptr inbounds double, ptr %copies, i64 {k}
-{"  call void @touch(ptr %called)" if k == 2 else ""}
+{"  notail call void @touch(ptr %called)" if k == 2 else ""}
   store double %g{k}, ptr %to{k}
 """
         for k in range(4)
@@ -132,20 +137,30 @@ define internal void @touch(ptr %called) noinline optnone nounwind {{
   ret void
 }}
 
+define internal void @fill(ptr nocapture %array) noinline optnone nounwind {{
+  call void @llvm.memset.p0.i64(ptr %array, i8 0, i64 128, i1 false)
+  ret void
+}}
+
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
 define internal void @nest({", ".join(f"ptr noalias %{name}" for name in ("at", "x", *names))}) noinline nounwind {{
+  %frame = alloca [16 x double], align 64
+  call void @fill(ptr nocapture %frame)
   %x0 = load double, ptr %x
   %x1.at = getelementptr inbounds double, ptr %x, i64 1
   %x1 = load double, ptr %x1.at
   %x2.at = getelementptr inbounds double, ptr %x, i64 2
   %x2 = load double, ptr %x2.at
   %d0 = fdiv double %x0, %x1
-  %a1 = getelementptr inbounds double, ptr %a, i64 1
+  %a1 = getelementptr inbounds double, ptr %{array}, i64 1
   store double %d0, ptr %a1
 {read}
-  call void @touch(ptr %called)
+  notail call void @touch(ptr %called)
   %number = load double, ptr %called
   %d1 = fdiv double %number, %x2
 {made}
+  call void @fill(ptr nocapture %frame)
   ret void
 }}
 
