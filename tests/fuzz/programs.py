@@ -657,18 +657,20 @@ class Ways:
             np.stack([np.asarray(a), np.asarray(b)]) for a, b in zip(self.args, self.others, strict=True)
         ]
         looped = [self._numpy([whole[k, ...] for whole in stacked]) for k in range(2)]
-        with gt.config.override(jit=False):
-            try:
-                found = outcome(lambda: gt.vmap(self.f)(*stacked))
-            except Refused:
-                return
-            except AssertionError as error:
-                yield Failure("vmap", str(error))
-                return
         wanted = [np.stack([np.asarray(x), np.asarray(y)]) for x, y in zip(*looped, strict=True)]
-        differs = tuple_difference(found, wanted, self.loose)
-        if differs is not None:
-            yield Failure("vmap", differs)
+        for name, chunk_size in (("vmap", None), ("vmap-in-chunks", 1)):
+            with gt.config.override(jit=False):
+                try:
+                    mapped = gt.vmap(self.f, chunk_size=chunk_size)
+                    found = outcome(lambda mapped=mapped: mapped(*stacked))
+                except Refused:
+                    return
+                except AssertionError as error:
+                    yield Failure(name, str(error))
+                    return
+            differs = tuple_difference(found, wanted, self.loose)
+            if differs is not None:
+                yield Failure(name, differs)
 
 
 def laid_like(x: Any, like: Any) -> Any:

@@ -128,8 +128,13 @@ INPUTS = {
 
 
 @CALM
-@given(**INPUTS, size=st.integers(1, 3), shared=st.sampled_from([(0, 0), (0, None), (None, 0), (1, -1)]))
-def test_a_map_is_a_loop(recipe, rows, columns, seed, size, shared):
+@given(
+    **INPUTS,
+    size=st.integers(1, 5),
+    shared=st.sampled_from([(0, 0), (0, None), (None, 0), (1, -1)]),
+    chunk=st.sampled_from([None, 1, 2]),
+)
+def test_a_map_is_a_loop(recipe, rows, columns, seed, size, shared, chunk):
     rng = np.random.default_rng(seed)
     f = program(recipe)
     arrays = []
@@ -146,12 +151,18 @@ def test_a_map_is_a_loop(recipe, rows, columns, seed, size, shared):
     ]
     expected = np.stack([f(*element) for element in elements])
     with gt.config.override(jit=seed % 2 == 0):
-        np.testing.assert_allclose(gt.vmap(f, in_axes=shared)(*arrays), expected, rtol=1e-10, atol=1e-12)
+        mapped = gt.vmap(f, in_axes=shared, chunk_size=chunk)
+        np.testing.assert_allclose(mapped(*arrays), expected, rtol=1e-10, atol=1e-12)
         slope = gt.grad(lambda x, y: np.sum(np.sin(f(x, y))), argnums=(0, 1))
-        found = gt.vmap(slope, in_axes=shared)(*arrays)
+        found = gt.vmap(slope, in_axes=shared, chunk_size=chunk)(*arrays)
         wanted = [slope(*element) for element in elements]
         for k in range(2):
             np.testing.assert_allclose(found[k], np.stack([w[k] for w in wanted]), rtol=1e-9, atol=1e-11)
+        around = gt.grad(lambda *arrays: np.sum(np.sin(mapped(*arrays))), argnums=(0, 1))(*arrays)
+        for k, axis in enumerate(shared):
+            parts = [w[k] for w in wanted]
+            total = np.sum(parts, axis=0) if axis is None else np.stack(parts, axis)
+            np.testing.assert_allclose(around[k], total, rtol=1e-9, atol=1e-11)
 
 
 @CALM
