@@ -260,6 +260,21 @@ def test_columns_of_hessians_at_infinite_curvature(name, loops):
     np.testing.assert_array_equal(forward, expected)
 
 
+def test_seeds_are_masked_in_front_of_reductions_and_what_is_behind_them():
+    function, x = lambda x: np.max(x) * np.sum(x * np.array([1.0, 1.1, 1.2])), np.zeros(3)
+    expected = [[2 / 3, 0.7, 2.2 / 3], [0.7, 2.2 / 3, 2.3 / 3], [2.2 / 3, 2.3 / 3, 0.8]]
+    with gt.config.override(loops="trace"):
+        for hessian in (
+            gt.hessian(function)(x),
+            gt.jacfwd(gt.grad(function))(x),
+            gt.jacrev(gt.grad(function))(x),
+        ):
+            np.testing.assert_allclose(hessian, expected, rtol=1e-12)
+        lengths = gt.jacfwd(lambda x: np.sqrt(np.sum(x * x)) / np.prod(x + 1.0) * x)(x + [1.0, 0.0, 2.0])
+        rows = gt.jacrev(lambda x: np.sqrt(np.sum(x * x)) / np.prod(x + 1.0) * x)(x + [1.0, 0.0, 2.0])
+        np.testing.assert_allclose(lengths, rows, rtol=1e-12)
+
+
 def test_sparse_jacobians_by_colours_have_zeros_by_selection():
     x = np.arange(8.0)
     found = gt.sparse_jacobian(neighbours)(x).toarray()

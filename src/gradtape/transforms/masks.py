@@ -241,9 +241,19 @@ def pushed_through(
     for node in nodes:
         parts = [pushed.get(operand) for operand in node.inputs]
         if any(part is not None for part in parts):
-            outputs = zip(node.outs, pushed_linear(node, parts), strict=True)
+            outputs = zip(node.outs, pushed_linear(_on_values(node, parts), parts), strict=True)
             pushed.update({out: tangent for out, tangent in outputs if tangent is not None})
     return [None if out is None else pushed.get(out, Tangent(out)) for out in outs]
+
+
+def _on_values(node: Node, parts: Sequence[Tangent | None]) -> Node:
+    """Return a node whose operands are the values of tangents: these are others than its own where masks have been applied."""
+    operands = tuple([x if part is None else part.value for x, part in zip(node.inputs, parts, strict=True)])
+    if operands == node.inputs:
+        return node
+    changed = emit_all(node.op, operands, **node.params)[0].node
+    assert changed is not None
+    return changed
 
 
 def pushed_linear(node: Node, parts: Sequence[Tangent | None]) -> tuple[Tangent | None, ...]:

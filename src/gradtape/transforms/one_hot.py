@@ -154,7 +154,8 @@ def _elementwise(node: Node, operands: Sequence[Operand]) -> Operand | None:
             return first.ones(BOOL)
         return first.scaled(emit(op, [first.scale, literal(0, first.dtype)]))
     if op is bitwise_and:
-        return first.scaled(emit(op, [first.numbers() if x is first else first.picked(x) for x in operands]))
+        inputs = [first.picked(x) if isinstance(x, Value) else x.numbers() for x in operands]
+        return first.scaled(emit(op, inputs))
     if op is where and argument == 0:
         return _chosen(operands, first)
     if op is where:

@@ -65,7 +65,7 @@ def share_memory(a: Any, b: Any) -> bool:
 
 def _have_common_memory(a: NDArray, b: NDArray) -> bool:
     try:
-        return np.shares_memory(a, b, max_work=EFFORT)
+        return np.shares_memory(a, b, max_work=EFFORT)  # type: ignore[arg-type]  # the stubs have two numbers only
     except np.exceptions.TooHardError:
         return True
 
