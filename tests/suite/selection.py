@@ -1,8 +1,9 @@
 """The sample of the tests that a plain `python -m pytest` runs.
 
-A parametrised test function has one cell for each set of its arguments. A sample runs as many cells of a function as take `BUDGET` seconds
-of a processor, and all functions but slow ones. What must not be missed is added: each op, each NumPy function with samples, each
-page of the documentation and each value of a parameter of a test file has a cell, and each test file has a test.
+A parametrised test function has one cell for each set of its arguments. A sample runs as many cells of a function as take a budget of
+seconds of a processor, and all functions but slow ones. The budget is the largest of `BUDGETS` with which the sample takes no more than
+`TOTAL`. What must not be missed is added: each op, each NumPy function with samples, each page of the documentation and each value of a
+parameter of a test file has a cell, and each test file has a test.
 
 The choice is the same in each run: it depends on the names of the tests and on `tests/durations.txt` alone, which
 `python -m pytest --all --write-durations` writes. Tests that the file does not contain are taken to be fast.
@@ -25,11 +26,14 @@ from gradtape.kinds.registry import ROWS, TRIALS
 TESTS: Final = Path(__file__).parents[1]
 DURATIONS: Final = TESTS / "durations.txt"
 
-BUDGET: Final = 0.25
+TOTAL: Final = 450.0
+"""Seconds of a processor for the sample: five minutes on two cores, with collecting and with what processes of pytest-xdist wait for."""
+
+BUDGETS: Final = (0.25, 0.12, 0.06, 0.03, 0.0)
 """Seconds of a processor for the cells of one function."""
 
-SHARE: Final = 0.05
-"""Of all cells of a function, this part runs besides."""
+SHARE: Final = 0.2
+"""Of all cells of a function, a part runs besides: the budget times this."""
 
 SLOW: Final = 2.0
 """Seconds from which on a test is left out, unless nothing else tests the same."""
@@ -165,12 +169,21 @@ def spread(cells: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 def sample(items: Sequence[pytest.Item], durations: Durations) -> list[pytest.Item]:
     """Return the tests of the sample, in their order."""
+    for budget in BUDGETS:
+        chosen = sample_within(items, durations, budget)
+        if sum(durations.of(item.nodeid) for item in chosen) <= TOTAL:
+            break
+    return chosen
+
+
+def sample_within(items: Sequence[pytest.Item], durations: Durations, budget: float) -> list[pytest.Item]:
+    """Return the tests of a sample with a budget for each function."""
     kept: set[pytest.Item] = set()
     cells: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         cells[function_of(item.nodeid)].append(item)
     for group in cells.values():
-        most = BUDGET + SHARE * sum(durations.of(cell.nodeid) for cell in group)
+        most = budget * (1 + SHARE * sum(durations.of(cell.nodeid) for cell in group))
         total = 0.0
         for cell in spread(group):
             seconds = durations.of(cell.nodeid)
