@@ -252,7 +252,7 @@ def target_value(leaf: Any, record: Record) -> Value:
     known = record.reads(leaf)
     if known or not record.wants(leaf):
         return known[0] if known else leaf.value
-    read = leaf.read_for(record.tag)
+    read: Value = leaf.read_for(record.tag)
     record.note(leaf, read)
     return read
 

@@ -281,7 +281,7 @@ class GradientTape(Jacobians):
             return x
         leaves, filled = flatten_arrays(x)
         self._listed = self._listed or is_list_of_numbers(x)
-        watched = []
+        watched: list[Any] = []
         for position, leaf in enumerate(leaves):
             watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
         plain = [array.value for array in watched if not issubclass(type(array), Variable)]
