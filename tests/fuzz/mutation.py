@@ -7,7 +7,8 @@
 A mutant is a function of gradtape with one operator, comparison, constant, condition or argument changed. The tests that a plain
 `python -m pytest` runs are collected once. Each mutant runs in a fork of that process, in which the code object of the function is
 exchanged; it is *killed* when one of the tests that cover the changed line fails, raises, or does not end in time. What survives is either
-equivalent (the change has no effect that anybody could see) or names a test that is missing. `--mutants 0` takes all of them.
+equivalent (the change has no effect that anybody could see) or names a test that is missing. A test that fails without the mutant too kills
+none. `--mutants` are drawn from each of the `--paths`; 0 takes all of them.
 
 The tests of the folder that mirrors the changed file run first, short ones before long ones, up to `--tests` tests and `--seconds` seconds.
 
@@ -30,6 +31,7 @@ import argparse
 import ast
 import copy
 import gc
+import itertools
 import json
 import os
 import random
@@ -275,7 +277,8 @@ def put_in(own: types.CodeType, changed: types.CodeType) -> bool:
     walk(own, changed)
     found = False
     for item in gc.get_objects():
-        if isinstance(item, types.FunctionType) and item.__code__ in pairs:
+        # not by isinstance, which asks proxies of objects that are gone
+        if type(item) is types.FunctionType and item.__code__ in pairs:
             new = pairs[item.__code__]
             if len(new.co_freevars) == len(item.__code__.co_freevars):
                 item.__code__ = new
@@ -420,9 +423,12 @@ def _run_item(item: Any, following: Any = None) -> bool:
     return any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
 
 
-def _one_fails(items: Sequence[Any]) -> bool:
-    """Run tests up to the first one that fails; return whether there is one."""
-    return any(_run_item(item, following) for item, following in zip(items, [*items[1:], None], strict=True))
+def _first_that_fails(items: Sequence[Any]) -> int | None:
+    """Run tests up to the first one that fails; return its number, None if there is none."""
+    for number, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
+        if _run_item(item, following):
+            return number
+    return None
 
 
 def files_of(paths: str) -> list[Path]:
@@ -436,14 +442,16 @@ def files_of(paths: str) -> list[Path]:
 
 def run(options: argparse.Namespace, coverage: Coverage, items: dict[str, Any]) -> None:
     """Try the mutants, and print and write what survived."""
-    mutants = [mutant for file in files_of(options.paths) for mutant in mutants_of(file)]
+    every = [[m for file in files_of(path) for m in mutants_of(file)] for path in options.paths.split(",")]
+    mutants = [mutant for part in every for mutant in part]
     rng = random.Random(options.seed)
     if options.only:
         # identified by their text, because lines move
         again = set(re.findall(r"`(\S+):\d+` (.*?): `(.*)` \(", Path(options.only).read_text()))
         mutants = [m for m in mutants if (m.name, m.change, source_of(m)) in again]
     elif options.mutants:
-        mutants = rng.sample(mutants, min(options.mutants, len(mutants)))
+        drawn = [rng.sample(part, min(options.mutants, len(part))) for part in every]
+        mutants = [m for row in itertools.zip_longest(*drawn) for m in row if m is not None]
     outcomes: Counter[str] = Counter()
     lines = []
     on_import = run_on_import()
@@ -519,6 +527,8 @@ def chosen(
 def tried(mutant: Mutant, tests: Sequence[Any], seconds: float) -> str:
     """Run the tests with the mutant put in, in a fork of this process, for so many seconds of the processor.
 
+    A test that fails also without the mutant is left out, and the others run again.
+
     Returns
     -------
     str
@@ -527,41 +537,65 @@ def tried(mutant: Mutant, tests: Sequence[Any], seconds: float) -> str:
     own, changed = code_of(mutant)
     if own == changed:
         return "same code"
+    tests = list(tests)
+    while True:  # terminates: each round but the last has fewer tests
+        outcome, number = in_fork(tests, seconds, lambda: put_in(own, changed))
+        if number is None or in_fork([tests[number]], seconds)[0] == "survived":
+            return outcome
+        del tests[number]
+
+
+def in_fork(
+    tests: Sequence[Any], seconds: float, change: Callable[[], bool] = lambda: True
+) -> tuple[str, int | None]:
+    """Run tests in a fork of this process after a change of it; return the outcome, and the number of the test that failed, if one did."""
     sys.stdout.flush()
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         folder = tempfile.mkdtemp()
-        code = 1
+        code = 4
         try:
             signal.setitimer(signal.ITIMER_PROF, seconds)
             signal.alarm(int(10 * seconds))
             os.environ["GRADTAPE_CACHE_DIR"] = folder
             gradtape.config.cache_dir = folder
+            is_changed = change()
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
             os.dup2(quiet, 2)
-            if not put_in(own, changed):
+            code = 1
+            if not is_changed:
                 code = 3
-            elif _one_fails(tests):
-                code = 1
+            elif (failed := _first_that_fails(tests)) is not None:
+                os.write(writing, str(failed).encode())
             else:
                 code = 0
         except BaseException:
-            code = 1
+            if code == 4:
+                traceback.print_exc(file=sys.__stderr__)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             os._exit(code)
+    os.close(writing)
     _, status = os.waitpid(child, 0)
+    number = os.read(reading, 20)
+    os.close(reading)
     if os.WIFSIGNALED(status):
-        return "hung" if os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF) else "killed"
-    return {0: "survived", 1: "killed", 3: "not live"}.get(os.WEXITSTATUS(status), "killed")
+        return "hung" if os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF) else "killed", None
+    if os.WEXITSTATUS(status) == 4:
+        raise RuntimeError("the mutant could not be put in")
+    outcome = {0: "survived", 1: "killed", 3: "not live"}.get(os.WEXITSTATUS(status), "killed")
+    return outcome, int(number) if number else None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--mutants", type=int, default=200, help="how many, drawn at random; 0 for all")
+    parser.add_argument(
+        "--mutants", type=int, default=200, help="how many of each path, drawn at random; 0 for all"
+    )
     parser.add_argument(
         "--paths", default="ops", help="folders and files of src/gradtape, separated by commas"
     )
