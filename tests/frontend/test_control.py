@@ -343,10 +343,32 @@ def shapes_assigned(x):
     return t, z, y[1]
 
 
+def walrus_in_a_test(x):
+    i, t = 0, 0.0
+    while (y := x[i] * 2.0) > 0.5 and i < 3:
+        t += y
+        i += 1
+    return t + y
+
+
+def conditions_that_differ_in_a_name(x):
+    """The test before a loop and the one at its end are not one: they assign to different names."""
+    i, t, z = 0, 0.0, 7.0
+    if (y := x[i] * 2.0) < 1.5:
+        while True:
+            t += y
+            i += 1
+            if not ((z := x[i] * 2.0) < 1.5):
+                break
+    return t + y + z
+
+
 @pytest.mark.parametrize(
     "function",
     [
         walrus,
+        walrus_in_a_test,
+        conditions_that_differ_in_a_name,
         starred_targets,
         pytest.param(shapes_assigned, marks=pytest.mark.filterwarnings("ignore:Setting the shape")),
         while_and,
