@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import gradtape as gt
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.standalone import compile_procedure
@@ -82,3 +83,24 @@ def test_array_computation():
         build.append(Apply(body, (Span(x, place, matrix), factor), (Span(out, place, matrix),)))
     procedure = build.finish([out], [aval((2, 3, 3), np.dtype(complex))])
     check(procedure, RANDOM.normal(size=(2, 3, 3)) + 1j * RANDOM.normal(size=(2, 3, 3)))
+
+
+def solved(a, b):
+    out = np.zeros(b.shape, complex)
+    for i in range(len(b)):
+        out[i] = np.linalg.solve(a[i], b[i])
+    return out
+
+
+def test_array_computations_read_and_write_parts_of_arrays(monkeypatch):
+    monkeypatch.setattr(gt.config, "loops", "compile")
+    a = RANDOM.normal(size=(4, 3, 3)) + 1j * RANDOM.normal(size=(4, 3, 3))
+    b = RANDOM.normal(size=(4, 3)) + 1j * RANDOM.normal(size=(4, 3))
+    np.testing.assert_allclose(gt.jit(solved)(a, b), solved(a, b), rtol=1e-11)
+
+    def total(b):
+        return np.sum(np.abs(solved(a, b)) ** 2)
+
+    h, direction = 1e-6, RANDOM.normal(size=b.shape)
+    slope = (total(b + h * direction) - total(b - h * direction)) / (2 * h)
+    np.testing.assert_allclose(np.sum(gt.grad(total)(b) * direction).real, slope, rtol=1e-6)
