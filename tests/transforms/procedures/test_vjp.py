@@ -11,11 +11,13 @@ from gradtape.ops.core.elementwise.logic import less
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.builder import ProcedureBuilder
+from gradtape.procedures.ir import Push
+from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
 from tests.transforms.procedures.evaluator import run_procedure
-from tests.transforms.procedures.samples import SAMPLES
+from tests.transforms.procedures.samples import SAMPLES, cholesky
 from tests.transforms.procedures.test_jvp import active_parameters, directions, moved
 
 
@@ -149,3 +151,9 @@ def test_an_array_that_the_reverse_sweep_restores_is_returned_as_it_was():
         build.store(a, 5 - k, build.load(a, j) * build.load(a, k) * 0.5)
     procedure = build.finish([a], [aval((6,), np.dtype(float))])
     check_adjoint(procedure, [np.linspace(0.5, 1.5, 6)])
+
+
+def test_branches_tell_which_elements_an_iteration_writes():
+    """Of a Cholesky decomposition nothing is kept: where ``i == j``, the root that is written is not read in the same iteration."""
+    procedure, _ = cholesky(4)
+    assert not any(isinstance(s, Push) for s in walk(pullback(procedure).body))
