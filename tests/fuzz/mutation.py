@@ -206,7 +206,12 @@ def _edits_of(node: ast.AST, is_index: bool) -> Iterator[tuple[int, str, Edit]]:
             yield line, f"condition -> {outcome}", _setting(node, "test", ast.Constant(outcome))
     if isinstance(node, ast.Call) and not node.keywords and len(node.args) == 2:
         first, second = node.args
-        if not any(isinstance(arg, ast.Starred) for arg in node.args) and _called(node) not in COMMUTATIVE:
+        differ = ast.dump(first) != ast.dump(second)
+        if (
+            differ
+            and not any(isinstance(x, ast.Starred) for x in node.args)
+            and _called(node) not in COMMUTATIVE
+        ):
             yield line, "arguments swapped", _setting(node, "args", [second, first])
     if isinstance(node, ast.Call) and node.keywords:
         for place, keyword in enumerate(node.keywords):
