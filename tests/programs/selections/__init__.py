@@ -1,0 +1,1 @@
+"""Programs with selections, compared at kinks, ties, zeros and infinities."""

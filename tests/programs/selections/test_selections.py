@@ -1,0 +1,45 @@
+"""Programs with selections give one answer at kinks, ties, zeros and infinities, whatever the way, the mode, the order and the size."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.programs.selections.ways import (
+    INFINITE,
+    OPEN,
+    POINTS,
+    PROGRAMS,
+    SIZES,
+    WITH_INFINITIES,
+    disagreements,
+)
+
+EVERY = [*[(name, False) for name in PROGRAMS], *[(name, True) for name in WITH_INFINITIES]]
+
+
+def is_open(name, point, size, order):
+    """Return whether a case is known to have more than one answer."""
+    _, points, orders = OPEN.get(name, ("", POINTS, ()))
+    return bool(orders) and size > 2 and (size > 3 or (point in points and order in orders))
+
+
+@pytest.mark.parametrize(("name", "with_infinities"), EVERY)
+def test_one_answer(name, with_infinities, exhaustive):
+    points = list(INFINITE if with_infinities else POINTS)
+    number = EVERY.index((name, with_infinities))
+    cases = [(point, size, order) for point in points for size in SIZES for order in (1, 2)]
+    if not exhaustive:  # each point and each small size with many programs
+        small = [case for case in cases if case[1] <= 3]
+        cases = [small[(7 * number) % len(small)], small[(7 * number + 5) % len(small)]]
+    failures = []
+    for point, size, order in cases:
+        if not is_open(name, point, size, order):
+            failures += disagreements(name, point, size, order)
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_what_is_open_is_still_open(name):
+    reason, points, orders = OPEN[name]
+    found = [line for point in points for order in orders for line in disagreements(name, point, 3, order)]
+    assert found, f"{name} has one answer now: take it out of OPEN ({reason})"
