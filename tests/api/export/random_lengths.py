@@ -76,6 +76,9 @@ def length(rng: random.Random, depth: int = 2) -> str:
                 "len(x[::2])",
                 "y.shape[0]",
                 "x.nbytes // 8",
+                "np.arange(len(x)).shape[0]",
+                "np.shape(np.ones((len(x), 2)))[0]",
+                "np.linspace(0, 1, len(x))[1:].size",
             ]
         )
     inner, k = length(rng, depth - 1), number(rng)
@@ -83,6 +86,7 @@ def length(rng: random.Random, depth: int = 2) -> str:
         [
             f"({inner} + {k})", f"({inner} - {k})", f"({inner} * {k})", f"({inner} // {k})", f"({inner} % {k})", f"abs({inner} - {k})",
             f"max({inner}, {k})", f"min({inner}, {k})", f"({inner} * {length(rng, depth - 1)})", f"({k} - {inner})", f"({inner} ** 2)",
+            f"np.maximum({inner}, {k})", f"np.add({inner}, {k})", f"np.abs({inner} - {k})", f"np.floor({inner} / {k})",
             f"divmod({inner}, {k})[1]", f"sum([{inner}, {k}])", f"math.floor({inner} / {k})", f"({inner} >> 1)",
         ]
     )  # fmt: skip
@@ -100,6 +104,8 @@ def truth(rng: random.Random) -> str:
             f"math.sqrt(abs({n})) > 30.0", f"np.mod({n}, {k}) == 0", f"isinstance({n}, int)", f"round({n} / {k}) == 4",
             f"len([0] * len(x)) % {k} == 0", f"len(list(x)) % {k} == 0", f"x.shape == ({k},)", f"(x.shape, 1) in [(({k},), 1)]",
             f"fails(lambda: x[{k}])", f"fails(lambda: np.reshape(x, (-1, {k})))", f"len(np.array_split(x, len(x) // {k} + 1)) == 4",
+            f"np.arange(len(x) + {k})[-1] % {k} == 1", f"np.sum(np.ones({n})) % {k} == 0", f"(np.ones(2) * {n})[0] % {k} == 0",
+            f"np.array([{n}, 1])[0] > {k}", f"len(np.repeat([1.0, 2.0], {n})) % {k} == 0", f"np.all(np.arange(len(x)) < {k})",
             f"np.zeros(len(x) + {k}).shape[0] > {2 * k}", f"len(np.arange(len(x) + {k})) % {k} == 1", f"type({n}) is int",
         ]
     )  # fmt: skip
@@ -123,6 +129,13 @@ def program(rng: random.Random) -> str:
                     f"s = s * [1.0, 2.0][{n} % 2]",
                     f"s = s + np.sum(x * np.arange(len(x)) ** ({n} > {k}))",
                     f"s = s + {n}",
+                    f"s = s + np.sum(x * (np.arange(len(x)) % {k} == 1))",
+                    f"s = s + np.sum(np.arange({n}) ** 2 % {k})",
+                    f"s = s + np.sum(np.linspace(0, {k}, len(x)) * x)",
+                    f"s = s + np.arange(len(x) + {k})[-1] % {k}",
+                    f"s = s + np.sum(np.array([{n}, {k}]) / {k})",
+                    f"s = s * np.arange(float({k}))[{n} % {k}]",
+                    f"s = s + np.sum(np.tile([1.0, {k}.0], {n} % 3)) + np.sum(np.indices((len(x), 2))[0] * {k})",
                 ]
             )
         )

@@ -267,3 +267,24 @@ def test_lengths_in_captured_arrays(tmp_path: Path) -> None:
     )
     (tmp_path / "f.gradtape").unlink()
     refused(lambda x: np.sum(x) * (5.0 if (weights * len(x))[1] % 48 == 0 else 1.0), tmp_path)
+
+
+def test_ufuncs_of_two_numbers(tmp_path: Path) -> None:
+    """They make of lengths what operators make of them, and greater and lesser numbers are comparisons."""
+
+    def whole(x: Any) -> Any:
+        mean = np.sum(x) / np.maximum(np.subtract(len(x), 1), 1)
+        half = np.sum(x[: np.floor_divide(len(x), 2)])
+        return mean + half
+
+    def split(x: Any) -> Any:
+        return np.sum(x) * (2.0 if np.minimum(len(x), 40) > 29 else 1.0)
+
+    for function in (whole, split):
+        assert outcome(function, tmp_path / "f.gradtape", LENGTHS) == "exported"
+    (path,) = gt.export(
+        lambda x: x * np.add(len(x), 1),
+        gt.spec((gt.Dim("n", min=1, max=40),), np.float32),
+        path=tmp_path / "f.gradtape",
+    )
+    assert gt.load(path)(np.ones(3, np.float32)).dtype == (np.ones(3, np.float32) * np.add(3, 1)).dtype

@@ -260,14 +260,19 @@ class Fitter:
 
     def _agrees(self, formula: RealFormula, values: NDArray, dtype: str) -> bool:
         """Return whether a formula has all values: with the bits of quotients, and up to the rounding of other functions."""
-        made = np.array([formula.at(point) for point in self.points]).astype(dtype).astype(float)
-        if formula.function == "reciprocal" and not formula.offset:
-            return bool(np.array_equal(made, values, equal_nan=True))
+        is_quotient = formula.function == "reciprocal" and not formula.offset
         error = PRECISION if dtype == "f8" else float(np.finfo(dtype).eps)
+        rounded = np.dtype(dtype).type
         with np.errstate(all="ignore"):
-            return bool(
-                (np.abs(made - values) <= error * np.maximum(np.abs(values), abs(formula.offset))).all()
-            )
+            for point, value in zip(self.points, values.tolist(), strict=True):  # most fail at the first
+                made = float(rounded(formula.at(point)))
+                if is_quotient:
+                    agrees = made == value or (made != made and value != value)
+                else:
+                    agrees = abs(made - value) <= error * max(abs(value), abs(formula.offset))
+                if not agrees:
+                    return False
+        return True
 
 
 def _slope(lengths: Sequence[int], column: Sequence[int], divisor: int) -> int:

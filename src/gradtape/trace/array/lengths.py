@@ -56,6 +56,18 @@ FOLDS: Final[dict[Any, Callable[[Any, Any], Any]]] = {
 }
 """Functions of one sequence of numbers that are lengths again, with the operators that they apply."""
 
+OPERATORS: Final[dict[Any, Callable[..., Any]]] = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.divide: operator.truediv,
+    np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod,
+    np.power: operator.pow,
+    np.negative: operator.neg,
+}
+"""Ufuncs that make of lengths what operators make of them."""
+
 ARRAYS: Final[list[Callable[..., Any]]] = []
 """What makes a traced array of a call with lengths; see `gradtape.trace.patching.creation`, which is above this module."""
 
@@ -412,7 +424,17 @@ class Length:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and not kwargs and all(map(_is_number, inputs)):
-            return _result(ufunc, ufunc(*map(_number, inputs)), inputs)
+            number = ufunc(*map(_number, inputs))  # of NumPy's types, which are strong
+            made: Any = None
+            if ufunc in OPERATORS:
+                made = OPERATORS[ufunc](*inputs)
+            elif ufunc in (np.maximum, np.minimum):
+                made = _extreme(ufunc, *inputs)
+                if type(made) is not Length:
+                    return number
+            if type(made) is Length and made.polynomial is not None:
+                return Length(number, made.polynomial)
+            return _result(ufunc, number, inputs)
         return ARRAYS[0](ufunc, inputs, kwargs, method)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -499,6 +521,13 @@ def _compared(relation: str, x: Length, y: Any, frame: FrameType, compare: Calla
     if difference.atoms:
         questions.ask(relation, difference, answer, asking, f"compares a length ({relation})")
     return answer
+
+
+def _extreme(ufunc: Any, x: Any, y: Any) -> Any:
+    """Return the greater or the lesser of two numbers of which one is a length."""
+    length, other = (x, y) if type(x) is Length else (y, x)
+    is_less = _compared("<", length, other, user_frame(2), operator.lt)
+    return length if is_less == (ufunc is np.minimum) else other
 
 
 _POWERS: Final = 4
