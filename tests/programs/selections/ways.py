@@ -233,14 +233,15 @@ CURVATURES_IN_PROCEDURES = (
     "in forward mode of forward mode, a procedure multiplies an infinite curvature with a tangent of 0"
 )
 
-OPEN: dict[str, tuple[str, tuple[str, ...], tuple[int, ...]]] = {
-    "max": (TIES_IN_TRANSLATED_CODE, ("zeros",), (2,)),
-    "min": (TIES_IN_TRANSLATED_CODE, ("zeros",), (2,)),
-    "maximum.reduce": (TIES_IN_TRANSLATED_CODE, ("zeros",), (1,)),
-    "max where": (TIES_IN_TRANSLATED_CODE, ("zeros",), (1,)),
-    "xlogy": (CURVATURES_IN_PROCEDURES, ("zeros", "kinks"), (2,)),
+OPEN: dict[str, tuple[str, tuple[str, ...], tuple[int, ...], int]] = {
+    "max": (TIES_IN_TRANSLATED_CODE, ("zeros",), (2,), 3),
+    "min": (TIES_IN_TRANSLATED_CODE, ("zeros",), (2,), 3),
+    "maximum.reduce": (TIES_IN_TRANSLATED_CODE, ("zeros",), (1,), 3),
+    "max where": (TIES_IN_TRANSLATED_CODE, ("zeros",), (1,), 3),
+    "largest magnitude": (TIES_IN_TRANSLATED_CODE, ("ties", "kinks"), (1,), 10),
+    "xlogy": (CURVATURES_IN_PROCEDURES, ("zeros", "kinks"), (2,), 3),
 }
-"""Programs with more than one answer at three elements: why, at which points, and in which orders."""
+"""Programs with more than one answer: why, at which points, in which orders, and from which size on."""
 
 KNOWN = (ConcretizationError, UnsupportedCodeError, UnsupportedFunctionError)
 """Errors of a way that a program does not have."""
