@@ -239,7 +239,7 @@ OPEN: dict[str, tuple[str, tuple[str, ...], tuple[int, ...], int]] = {
     "maximum.reduce": (TIES_IN_TRANSLATED_CODE, ("zeros",), (1,), 3),
     "max where": (TIES_IN_TRANSLATED_CODE, ("zeros",), (1,), 3),
     "largest magnitude": (TIES_IN_TRANSLATED_CODE, ("ties", "kinks"), (1,), 10),
-    "xlogy": (CURVATURES_IN_PROCEDURES, ("zeros", "kinks"), (2,), 3),
+    "xlogy": (CURVATURES_IN_PROCEDURES, ("zeros", "kinks"), (2,), 2),
 }
 """Programs with more than one answer: why, at which points, in which orders, and from which size on."""
 
