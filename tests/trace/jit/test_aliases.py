@@ -229,3 +229,19 @@ def test_a_write_to_the_reshape_of_an_array_of_rank_0(name):
     else:
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(gt.jit(function)(np.float64(1.0)), function(np.float64(1.0)))
+
+
+def test_variables_that_are_passed_share_memory_with_themselves_alone() -> None:
+    first, second = gt.Variable([1.0, 2.0]), gt.Variable([3.0, 4.0])
+
+    @gt.jit
+    def step(variables: Any, x: Any) -> Any:
+        variables[0].assign_add(x)
+        return np.sum(variables[0] * variables[1] * x)
+
+    for calls in (1, 2):
+        with gt.GradientTape() as tape:
+            x = tape.watch(np.array([0.5, 0.25]))
+            y = step([first, second], x)
+        np.testing.assert_allclose(first.numpy(), [1.0 + 0.5 * calls, 2.0 + 0.25 * calls])
+        np.testing.assert_allclose(float(y), np.sum(first.numpy() * [3.0, 4.0] * [0.5, 0.25]))

@@ -18,6 +18,7 @@ from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
 from gradtape.trees import flatten
 
 EFFORT: Final = 1000
@@ -86,9 +87,9 @@ def _have_common_elements(a: Handle, b: Handle) -> bool:
 
 
 def _views(handle: Handle) -> tuple[Any, list[Any]]:
-    """Return the array of which a handle is a view, and the views of views on the way to the handle."""
+    """Return the array of which a handle is a view, and the views of views on the way to the handle; a variable is no view."""
     views: list[Any] = []
-    while isinstance(handle._base, Handle):
+    while isinstance(handle._base, Handle) and not issubclass(type(handle), Variable):
         views.append(handle._view)
         handle = handle._base
     return handle, views[::-1]
