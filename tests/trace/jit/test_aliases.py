@@ -231,11 +231,11 @@ def test_a_write_to_the_reshape_of_an_array_of_rank_0(name):
     np.testing.assert_array_equal(gt.jit(function)(np.float64(1.0)), function(np.float64(1.0)))
 
 
-def test_variables_that_are_passed_share_memory_with_themselves_alone() -> None:
+def test_variables_that_are_passed_share_memory_with_themselves_alone():
     first, second = gt.Variable([1.0, 2.0]), gt.Variable([3.0, 4.0])
 
     @gt.jit
-    def step(variables: Any, x: Any) -> Any:
+    def step(variables, x):
         variables[0].assign_add(x)
         return np.sum(variables[0] * variables[1] * x)
 
