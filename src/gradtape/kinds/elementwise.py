@@ -561,7 +561,7 @@ class SmoothSquare(NamedTuple):
     operand : Value
         What is squared: the result of the last move.
     factors : tuple of Value
-        What the square is multiplied by: numbers, or arrays of its shape.
+        What the square is multiplied by: numbers, or arrays of its shape at which derivatives end.
     """
 
     inner: Node
@@ -647,7 +647,11 @@ def _square_among_factors(node: Node, is_closed: Callable[[Value], bool]) -> Smo
         for other, equal in enumerate(right):
             if is_same(value, equal):
                 factors = (*left[:position], *left[position + 1 :], *right[:other], *right[other + 1 :])
-                fits = all(isinstance(factor, Literal) or factor.shape == value.shape for factor in factors)
+                # Others keep their own products, whose cotangents the derivatives of equal eigenvalues are found by.
+                fits = all(
+                    isinstance(factor, Literal) or (factor.shape == value.shape and is_closed(factor))
+                    for factor in factors
+                )
                 return square._replace(factors=factors) if fits else None
     return None
 

@@ -307,7 +307,7 @@ def test_a_gradient_that_is_nan_where_a_method_stops_is_reported(method: str) ->
     """At the bound from which they start, 0 * inf; they take it for a minimum."""
 
     def fun(x: Any, p: Any) -> Any:
-        return np.sum((x - p) ** 2) + np.sum(np.sqrt(x) * np.sqrt(x))
+        return np.sum((x - p) ** 2) + np.sum(np.sqrt(x) * np.cbrt(x))
 
     def solve(p: Any) -> Any:
         return so.minimize(fun, np.zeros(1), args=(p,), method=method, bounds=[(0.0, 5.0)]).x
