@@ -367,7 +367,6 @@ def test_integrals_over_narrow_peaks_and_supports_with_an_end() -> None:
     check(st.pearson3.sf, [np.array([-1.2, 0.3]), np.float64(-2.0)], [0, 1])
 
 
-@pytest.mark.filterwarnings("ignore:power of int64 has no kernel")  # SciPy counts exchanged bounds: (-1)**n
 def test_probabilities_of_boxes_have_second_derivatives() -> None:
     """A bound is infinite, where second derivatives of the normal distribution function are no numbers."""
 

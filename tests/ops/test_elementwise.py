@@ -149,6 +149,16 @@ def test_integer_powers_that_may_be_errors_stay_with_numpy(exponent: Any) -> Non
     assert [node.params.get("row") for node in graph.nodes] == ["power"]
 
 
+@pytest.mark.parametrize("base", [-1, 1, 2, -3, np.array([2, -1, 0, 5])])
+def test_integer_powers_by_counts_have_machine_code(base: Any) -> None:
+    marks = np.array([[True, False, True, False], [True, False, False, True], [True, True, False, False]])
+
+    def signed(marks: Any) -> Any:
+        return base ** np.sum(marks, axis=0)
+
+    np.testing.assert_array_equal(gt.jit(signed)(marks), signed(marks))
+
+
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, 0.5, 2.5])
 def test_slope_of_a_power_by_a_number(exponent: float) -> None:
     bases = np.array([0.5, 2.0, 3.0])

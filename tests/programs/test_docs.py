@@ -130,9 +130,11 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(linalg, "_factored", linalg._factored)
     monkeypatch.setattr(scipy.ndimage.maximum, "__code__", scipy.ndimage.maximum.__code__)
     yield
+    hosts = {name: row for name, row in ROWS.items() if name.startswith("host_function")}
     for table, content in before:
         table.clear()
         table.update(content)
+    ROWS.update(hosts)  # which gradtape enters for functions of each number of arguments, once
 
 
 def run_page(text: str, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Block, str]]:

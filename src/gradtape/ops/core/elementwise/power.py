@@ -11,8 +11,11 @@ import numpy as np
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Literal, Value, literal, number_of
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.kinds.elementwise import Libm, Parts, elementwise
+from gradtape.kinds.elementwise import Elementwise, Libm, Parts, elementwise
+from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.reduction import Reduction
 from gradtape.ops.core.elementwise.arithmetic import complex_multiply
+from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.exponential import complex_exp
 from gradtape.ops.core.elementwise.floats import isfinite
 from gradtape.ops.core.elementwise.inverse import complex_log, log
@@ -65,19 +68,42 @@ def _easy_power(x: Value, exponent: float) -> Value | None:
     return _whole_power(x, int(exponent)) if exponent > 0 else _whole_power(1.0 / x, -int(exponent))
 
 
+def _is_never_negative(x: Value, depth: int = 8) -> bool:
+    """Return whether an integer counts something: it is a truth value or without a sign, or a sum or an extremum of such numbers."""
+    if x.dtype.kind in "bu":
+        return True
+    if isinstance(x, Literal):
+        return bool(np.all(np.asarray(x.data) >= 0))
+    node = x.node
+    if node is None or depth == 0:
+        return False
+    op = node.op
+    if isinstance(op, IndexMap | Reduction) or (isinstance(op, Elementwise) and op.is_identity):
+        source = node.inputs[0]
+        if source.dtype.kind == "u" and source.dtype.itemsize >= x.dtype.itemsize:
+            return False  # the conversion may wrap around
+        return source.dtype.kind in "biu" and _is_never_negative(source, depth - 1)
+    return False
+
+
 def _integer_power(x: Value, y: Value) -> Value:
-    """Square for each bit of the exponent; negative exponents are an error that only NumPy can raise."""
+    """Square for each bit of the exponent; negative exponents are an error that only NumPy can raise, unless there are none."""
     number = number_of(y)
     if number is not None and number >= 0:
         return _whole_power(x, number) if number else literal(1, x.dtype)
-    if y.dtype.kind == "i":
+    if y.dtype.kind == "i" and not _is_never_negative(y):
         raise LoweringError(
             "an integer to the power of signed integers cannot be compiled",
             why="NumPy raises ValueError where an exponent is negative",
             remedy="use unsigned exponents (n.astype(np.uint64)) or floating bases",
         )
+    base = number_of(x)
+    if base in (1, -1) and x.dtype.kind == "i":  # signs, as of the number of exchanges
+        odd = convert(y & literal(1, y.dtype), x.dtype)
+        sign: Value = literal(1, x.dtype) - (1 - int(base)) * odd
+        return sign
     result: Value = literal(1, x.dtype)
-    for bit in range(8 * y.dtype.itemsize):
+    for bit in range(8 * y.dtype.itemsize - (y.dtype.kind == "i")):
         chosen = not_equal(y & literal(1 << bit, y.dtype), literal(0, y.dtype))
         result = where(chosen, result * x, result)
         x = x * x
