@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.custom.complex_convention import Convention, check_convention, conjugated
+from gradtape.api.custom.complex_convention import CONVENTIONS, Convention, check_convention, conjugated
 from gradtape.api.tape.endpoints import (
     Source,
     UnconnectedGradients,
@@ -134,7 +134,8 @@ class GradientTape(Jacobians):
         self._persistent = bool(persistent)
         self._accessed = bool(watch_accessed_variables)
         self._strict = bool(strict)
-        check_convention(convention, "GradientTape")
+        if convention not in CONVENTIONS:
+            check_convention(convention, "GradientTape")
         self._convention = convention
         self._used = False
         self._around: tuple[InBody, ...] = ()
