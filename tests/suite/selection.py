@@ -1,9 +1,9 @@
 """The sample of the tests that a plain `python -m pytest` runs.
 
 A parametrised test function has one cell for each set of its arguments. A sample runs as many cells of a function as take a budget of
-seconds of a processor, and all functions but slow ones. The budget is the largest of `BUDGETS` with which the sample takes no more than
-`TOTAL`. What must not be missed is added: each op, each NumPy function with samples, each page of the documentation and each value of a
-parameter of a test file has a cell, and each test file has a test.
+seconds of a processor, and all functions but slow ones. Budgets and limits are those of the first of `LEVELS` with which the sample takes
+no more than `TOTAL`. What must not be missed is added: each op, each NumPy function with samples, each page of the documentation and each
+value of a parameter of a test file has a cell, and each test file has a test.
 
 The choice is the same in each run: it depends on the names of the tests and on `tests/durations.txt` alone, which
 `python -m pytest --all --write-durations` writes. Tests that the file does not contain are taken to be fast.
@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -26,20 +26,39 @@ from gradtape.kinds.registry import ROWS, TRIALS
 TESTS: Final = Path(__file__).parents[1]
 DURATIONS: Final = TESTS / "durations.txt"
 
-TOTAL: Final = 450.0
-"""Seconds of a processor for the sample: five minutes on two cores, with collecting and with what processes of pytest-xdist wait for."""
+TOTAL: Final = 300.0
+"""Seconds of a processor for the sample: minutes on two cores, with collecting and with what processes of pytest-xdist wait for."""
 
-BUDGETS: Final = (0.25, 0.12, 0.06, 0.03, 0.0)
-"""Seconds of a processor for the cells of one function."""
+
+class Level(NamedTuple):
+    """How much of the tests a sample takes, in seconds of a processor.
+
+    Attributes
+    ----------
+    budget : float
+        For the cells of one function.
+    slow : float
+        From which on a test is left out, unless nothing else tests the same.
+    dear : float
+        From which on a cell is not added because of a value of a parameter.
+    """
+
+    budget: float
+    slow: float
+    dear: float
+
+
+LEVELS: Final = (
+    Level(0.25, 2.0, 0.25),
+    Level(0.12, 1.0, 0.25),
+    Level(0.06, 1.0, 0.1),
+    Level(0.06, 0.6, 0.1),
+    Level(0.06, 0.4, 0.06),
+    Level(0.0, 0.2, 0.04),
+)
 
 SHARE: Final = 0.2
 """Of all cells of a function, a part runs besides: the budget times this."""
-
-SLOW: Final = 2.0
-"""Seconds from which on a test is left out, unless nothing else tests the same."""
-
-DEAR: Final = 0.25
-"""Seconds from which on a cell is not added because of a value of a parameter."""
 
 FEW: Final = 40
 """A parameter with so many values is a list of ways; one with more is a list of cases, of which a part will do."""
@@ -169,25 +188,25 @@ def spread(cells: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 def sample(items: Sequence[pytest.Item], durations: Durations) -> list[pytest.Item]:
     """Return the tests of the sample, in their order."""
-    for budget in BUDGETS:
-        chosen = sample_within(items, durations, budget)
+    for level in LEVELS:
+        chosen = sample_within(items, durations, level)
         if sum(durations.of(item.nodeid) for item in chosen) <= TOTAL:
             break
     return chosen
 
 
-def sample_within(items: Sequence[pytest.Item], durations: Durations, budget: float) -> list[pytest.Item]:
-    """Return the tests of a sample with a budget for each function."""
+def sample_within(items: Sequence[pytest.Item], durations: Durations, level: Level) -> list[pytest.Item]:
+    """Return the tests of a sample of a level."""
     kept: set[pytest.Item] = set()
     cells: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         cells[function_of(item.nodeid)].append(item)
     for group in cells.values():
-        most = budget * (1 + SHARE * sum(durations.of(cell.nodeid) for cell in group))
+        most = level.budget * (1 + SHARE * sum(durations.of(cell.nodeid) for cell in group))
         total = 0.0
         for cell in spread(group):
             seconds = durations.of(cell.nodeid)
-            if total + seconds <= most or (not total and seconds < SLOW):
+            if total + seconds <= most or (not total and seconds < level.slow):
                 kept.add(cell)
                 total += seconds
 
@@ -201,7 +220,7 @@ def sample_within(items: Sequence[pytest.Item], durations: Durations, budget: fl
 
     add(lambda item: tested_subjects([item]), float("inf"))
     few = ways(items)
-    add(lambda item: few.intersection(values(item)), DEAR)
+    add(lambda item: few.intersection(values(item)), level.dear)
     add(lambda item: [file_of(item.nodeid)], float("inf"))
     return [item for item in items if item in kept]
 

@@ -201,7 +201,7 @@ def test_arrays_are_ndarrays_to_isinstance() -> None:
         y = np.zeros(2)
         seen.append([isinstance(v, np.ndarray) for v in (x, x[0], y)])
         y[0] = x[0]
-        seen.append([isinstance(y, np.ndarray), isinstance(y, gt.Array), type(y) is gt.Array])
+        seen.append([isinstance(y, np.ndarray), isinstance(y, gt.Array), type(y) is np.ndarray])
         if not isinstance(x, np.ndarray):
             x = np.array(x)
         return np.sum(x * y[0])
