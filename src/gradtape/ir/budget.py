@@ -104,5 +104,10 @@ def steps_since_now() -> Callable[[], int]:
 
 
 def graph_size(graph: Graph) -> int:
-    """Return the number of nodes of a graph and of all bodies in it."""
-    return len(graph.nodes) + sum(graph_size(body) for node in graph.nodes for body in bodies_of(node))
+    """Return the number of nodes of a graph, of all bodies in it, and of the graphs that nodes stand for."""
+    return sum(
+        1
+        + sum(map(graph_size, bodies_of(node)))
+        + (0 if node.op.graph is None else graph_size(node.op.graph))
+        for node in graph.nodes
+    )

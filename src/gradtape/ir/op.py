@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Node, Value
+from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.types import Aval
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -22,6 +22,9 @@ class Op(ABC):
 
     finite_derivatives = False
     """Whether derivatives of any order are finite where the operands are, other than by overflow."""
+
+    graph: Graph | None = None
+    """The graph that a node stands for; kernels use its nodes."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -32,6 +32,8 @@ class GraphCall(Op):
         Compiled programs by the outputs that they compute; the caller of the graph enters them.
     """
 
+    graph: Graph
+
     def __init__(self, graph: Graph, run: Runner) -> None:
         super().__init__(f"call_{fingerprint(graph)}")
         self.graph = graph
