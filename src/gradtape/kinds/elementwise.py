@@ -578,7 +578,7 @@ class SmoothSquare(NamedTuple):
         """Return the tangent of the product, from those of `operands`."""
         multiply = PRIMITIVES["multiply"]
         terms: list[Value] = []
-        rules = self.inner.op.square_tangents  # type: ignore[attr-defined] # has been looked at
+        rules = self.inner.op.square_tangents  # type: ignore[attr-defined] # _square_of has seen that it is Elementwise
         count = len(rules)
         for rule, tangent in zip(rules, tangents[:count], strict=True):
             if tangent is not None:
@@ -613,7 +613,7 @@ def smooth_square(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquar
 
 
 def _multiplies(node: Node) -> bool:
-    row: object = PRIMITIVES["multiply"]
+    row: object = PRIMITIVES["multiply"]  # which is an op, though its type is that of a function
     return node.op is row
 
 

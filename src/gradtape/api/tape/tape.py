@@ -134,7 +134,7 @@ class GradientTape(Jacobians):
         self._persistent = bool(persistent)
         self._accessed = bool(watch_accessed_variables)
         self._strict = bool(strict)
-        if convention not in CONVENTIONS:
+        if convention not in CONVENTIONS:  # asked here, since opening a tape is a hot path
             check_convention(convention, "GradientTape")
         self._convention = convention
         self._used = False
