@@ -10,7 +10,8 @@ exchanged; it is *killed* when one of the tests that cover the changed line fail
 equivalent (the change has no effect that anybody could see) or names a test that is missing. A test that fails without the mutant too kills
 none. `--mutants` are drawn from each of the `--paths`; 0 takes all of them.
 
-The tests of the folder that mirrors the changed file run first, short ones before long ones, up to `--tests` tests and `--seconds` seconds.
+Tests that are likely to kill for little time run first: those that killed mutants before, those of the folder that mirrors the changed
+file, short ones before long ones; up to `--tests` tests and `--seconds` seconds.
 
 The first run records which tests cover which line and how long they take (coverage.py, in `--processes` processes), and stores that in the
 file given by `--coverage`, outside of the repository; tests that the file does not contain are added to it. `--test-paths` and `--slowest`
@@ -29,8 +30,8 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import gc
+import importlib
 import itertools
 import json
 import os
@@ -47,6 +48,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -258,13 +260,36 @@ def source_of(mutant: Mutant) -> str:
 
 def code_of(mutant: Mutant) -> tuple[types.CodeType, types.CodeType]:
     """Return the code of the module as it stands and as the mutant has it."""
+    own = own_code(mutant.file)
     tree = ast.parse(mutant.file.read_text())
-    own = compile(copy.deepcopy(tree), str(mutant.file), "exec")
     for number, (_, _, make) in enumerate(edits(tree)):
         if number == mutant.number:
             make()
             break
     return own, compile(ast.fix_missing_locations(tree), str(mutant.file), "exec")
+
+
+@cache
+def own_code(file: Path) -> types.CodeType:
+    """Return the code of a module as it stands."""
+    return compile(file.read_text(), str(file), "exec")
+
+
+@cache
+def live_functions() -> dict[types.CodeType, list[types.FunctionType]]:
+    """Return the functions of gradtape by their code.
+
+    They are collected once, in the process that forks. What is there then is taken out of the cycle collector's sight: each collection of a
+    test would pass over all tests otherwise, and write to memory that the forks share.
+    """
+    functions: dict[types.CodeType, list[types.FunctionType]] = {}
+    gc.collect()
+    for item in gc.get_objects():
+        # not by isinstance, which asks proxies of objects that are gone
+        if type(item) is types.FunctionType and item.__code__.co_filename.startswith(str(ROOT)):
+            functions.setdefault(item.__code__, []).append(item)
+    gc.freeze()
+    return functions
 
 
 def put_in(own: types.CodeType, changed: types.CodeType) -> bool:
@@ -280,15 +305,13 @@ def put_in(own: types.CodeType, changed: types.CodeType) -> bool:
                 walk(left, right)
 
     walk(own, changed)
-    found = False
-    for item in gc.get_objects():
-        # not by isinstance, which asks proxies of objects that are gone
-        if type(item) is types.FunctionType and item.__code__ in pairs:
-            new = pairs[item.__code__]
-            if len(new.co_freevars) == len(item.__code__.co_freevars):
-                item.__code__ = new
-                found = True
-    return found
+    changes = False
+    for old, new in pairs.items():
+        if len(new.co_freevars) == len(old.co_freevars):
+            for function in live_functions().get(old, ()):
+                function.__code__ = new
+                changes = True
+    return changes
 
 
 class Session:
@@ -445,47 +468,88 @@ def files_of(paths: str) -> list[Path]:
     return files
 
 
-def run(options: argparse.Namespace, coverage: Coverage, items: dict[str, Any]) -> None:
-    """Try the mutants, and print and write what survived."""
-    every = [[m for file in files_of(path) for m in mutants_of(file)] for path in options.paths.split(",")]
-    mutants = [mutant for part in every for mutant in part]
+def drawn(options: argparse.Namespace) -> list[tuple[str, Mutant]]:
+    """Return the mutants to try, each with its path: the paths take turns, so that a run that ends early has tried as many of each."""
     rng = random.Random(options.seed)
+    again: set[tuple[str, ...]] = set()
     if options.only:
         # identified by their text, because lines move
         again = set(re.findall(r"`(\S+):\d+` (.*?): `(.*)` \(", Path(options.only).read_text()))
-        mutants = [m for m in mutants if (m.name, m.change, source_of(m)) in again]
-    elif options.mutants:
-        drawn = [rng.sample(part, min(options.mutants, len(part))) for part in every]
-        mutants = [m for row in itertools.zip_longest(*drawn) for m in row if m is not None]
-    outcomes: Counter[str] = Counter()
+    parts = []
+    for path in options.paths.split(","):
+        every = [mutant for file in files_of(path) for mutant in mutants_of(file)]
+        if options.only:
+            every = [m for m in every if (m.name, m.change, source_of(m)) in again]
+        elif options.mutants:
+            every = rng.sample(every, min(options.mutants, len(every)))
+        parts.append([(path, mutant) for mutant in every])
+    return [pair for row in itertools.zip_longest(*parts) for pair in row if pair is not None]
+
+
+def run(options: argparse.Namespace, coverage: Coverage, items: dict[str, Any]) -> None:
+    """Try the mutants, and print and write what survived."""
+    begin = time.monotonic()
+    mutants = drawn(options)
+    preload()
+    live_functions()
+    outcomes: dict[str, Counter[str]] = {path: Counter() for path in options.paths.split(",")}
+    kills: Counter[str] = Counter()
+    sound: set[str] = set()
     lines = []
     on_import = run_on_import()
-    for count, mutant in enumerate(mutants, 1):
+    for count, (path, mutant) in enumerate(mutants, 1):
         covering = [name for name in coverage.lines.get(f"{mutant.name}:{mutant.line}", ()) if name in items]
-        names = chosen(mutant, covering, coverage.seconds, options.tests, options.seconds)
+        names = chosen(mutant, covering, coverage.seconds, kills, options.tests, options.seconds)
         if names:
             limit = 20 + 10 * sum(coverage.seconds[name] for name in names)
-            outcome = tried(mutant, [items[name] for name in names], min(limit, options.limit))
+            outcome, killer = tried(mutant, [items[name] for name in names], min(limit, options.limit), sound)
+            if killer is not None:
+                kills[killer.partition("[")[0]] += 1
         else:
             outcome = "on import" if f"{mutant.name}:{mutant.line}" in on_import else "not covered"
-        outcomes[outcome] += 1
+        outcomes[path][outcome] += 1
         if outcome in ("survived", "not covered"):
             lines.append(
                 f"- {outcome}: `{mutant.name}:{mutant.line}` {mutant.change}: `{source_of(mutant)}` "
                 f"({len(names)} of {len(covering)} tests)"
             )
             sys.__stdout__.write(lines[-1] + "\n")
-        if count % 10 == 0 or count == len(mutants):
-            sys.__stdout__.write(f"{count} of {len(mutants)}: {dict(outcomes)}\n")
+        is_last = count == len(mutants) or time.monotonic() - begin > 60 * options.minutes
+        if count % 10 == 0 or is_last:
+            total = sum(outcomes.values(), Counter())
+            sys.__stdout__.write(f"{count} of {len(mutants)}: {dict(total)}\n")
         sys.__stdout__.flush()
-    tried_ones = sum(outcomes.values()) - sum(
-        outcomes[kind] for kind in ("not live", "on import", "same code")
-    )
-    killed = outcomes["killed"] + outcomes["hung"]
-    summary = f"{killed} of {tried_ones} mutants killed: {killed / max(tried_ones, 1):.1%}"
+        if is_last:
+            break
+    seconds = time.monotonic() - begin
+    rows = [row_of(path, outcomes[path]) for path in outcomes] + [
+        row_of("all", sum(outcomes.values(), Counter()))
+    ]
+    summary = "\n".join([*HEAD, *rows, "", f"{seconds / max(count, 1):.2f} s for a mutant"])
     sys.__stdout__.write(summary + "\n")
     if options.report:
         Path(options.report).write_text("\n".join([f"# Mutants that survived\n\n{summary}\n", *lines, ""]))
+
+
+HEAD: Final = (
+    "| Path | Mutants | Killed | Survived | Not covered | Killed of those covered |",
+    "|---|---|---|---|---|---|",
+)
+
+
+def row_of(path: str, outcomes: Counter[str]) -> str:
+    """Return the row of the table for a path."""
+    killed = outcomes["killed"] + outcomes["hung"]
+    covered = killed + outcomes["survived"]
+    mutants = covered + outcomes["not covered"]
+    cells = (
+        mutants,
+        killed,
+        outcomes["survived"],
+        outcomes["not covered"],
+        f"{killed / max(covered, 1):.1%}",
+    )
+    return " | ".join([f"| `{path}`", *map(str, cells)]) + " |"
 
 
 def run_on_import() -> set[str]:
@@ -508,45 +572,75 @@ for file, line in lines:
     return set(out.stdout.split())
 
 
+def preload() -> None:
+    """Import what most tests import, once for all forks."""
+    for name in (
+        "llvmlite.binding",
+        "numba",
+        "scipy.linalg",
+        "scipy.optimize",
+        "scipy.special",
+        "scipy.sparse",
+    ):
+        importlib.import_module(name)
+
+
 def chosen(
-    mutant: Mutant, covering: Sequence[str], seconds: dict[str, float], most: int, longest: float
+    mutant: Mutant,
+    covering: Sequence[str],
+    seconds: dict[str, float],
+    kills: Counter[str],
+    most: int,
+    longest: float,
 ) -> list[str]:
-    """Return tests in the order in which they run: those of the mirroring folder, then one of each function, short ones first."""
+    """Return tests in the order in which they run: first those of the mirroring folder, and one of each function; short ones first.
+
+    The seconds of a function that killed mutants before count for less.
+    """
     folder = f"{mutant.name.rpartition('/')[0]}/"
     rounds: Counter[tuple[bool, str]] = Counter()
     ordered = []
     for name in sorted(covering, key=lambda name: seconds[name]):
         function = name.partition("[")[0]
         is_far = folder not in function
-        ordered.append((is_far, rounds[is_far, function], seconds[name], name))
+        is_late = is_far and not kills[function]
+        ordered.append(
+            (is_late, rounds[is_far, function], (0.02 + seconds[name]) / (1 + kills[function]), name)
+        )
         rounds[is_far, function] += 1
     names: list[str] = []
     total = 0.0
-    for _, _, time_of_one, name in sorted(ordered)[:most]:
-        if not names or total + time_of_one <= longest:
+    for *_, name in sorted(ordered)[:most]:
+        if not names or total + seconds[name] <= longest:
             names.append(name)
-            total += time_of_one
+            total += seconds[name]
     return names
 
 
-def tried(mutant: Mutant, tests: Sequence[Any], seconds: float) -> str:
+def tried(mutant: Mutant, tests: Sequence[Any], seconds: float, sound: set[str]) -> tuple[str, str | None]:
     """Run the tests with the mutant put in, in a fork of this process, for so many seconds of the processor.
 
-    A test that fails also without the mutant is left out, and the others run again.
+    A test that fails also without the mutant is left out, and the others run again. Those that pass without it are added to `sound`.
 
     Returns
     -------
-    str
+    outcome : str
         "killed", "survived", "hung", "same code", or "not live" where no function is left that has the code.
+    killer : str or None
+        The test that failed.
     """
     own, changed = code_of(mutant)
     if own == changed:
-        return "same code"
+        return "same code", None
     tests = list(tests)
     while True:  # terminates: each round but the last has fewer tests
         outcome, number = in_fork(tests, seconds, lambda: put_in(own, changed))
-        if number is None or in_fork([tests[number]], seconds)[0] == "survived":
-            return outcome
+        if number is None:
+            return outcome, None
+        name = tests[number].nodeid
+        if name in sound or in_fork([tests[number]], seconds)[0] == "survived":
+            sound.add(name)
+            return outcome, name
         del tests[number]
 
 
@@ -628,6 +722,9 @@ def main() -> None:
     parser.add_argument("--slowest", type=float, default=2, help="seconds from which on a test is left out")
     parser.add_argument("--processes", type=int, default=2, help="how many record the coverage")
     parser.add_argument("--only-coverage", action="store_true", help="record the coverage, try no mutants")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="how long the run takes at the most"
+    )
     parser.add_argument("--report", default="", help="a file for what survived")
     options = parser.parse_args()
     paths = [path for path in options.test_paths.split(",") if path] or [str(TESTS)]

@@ -5,11 +5,27 @@ More of them, with what is found shrunk and written down: ``python -m tests.fuzz
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import numpy as np
 import pytest
 
 import gradtape as gt
-from tests.fuzz.programs import Program, Spec, failures, generate, minimised, report
+from tests.fuzz import __main__ as command
+from tests.fuzz.programs import (
+    LIMITS,
+    Failure,
+    Program,
+    Spec,
+    failures,
+    generate,
+    minimised,
+    optimised_by_llvm,
+    outcome,
+    report,
+)
 
 BLOCK = 40
 
@@ -110,3 +126,53 @@ def test_a_wrong_result_is_found_and_shrunk(monkeypatch):
     assert (failure.way, how.way) == ("jit-interpreted", "jit-interpreted")
     assert small.lines == ("v1 = np.tanh(a0)", "v2 = v1 + 1")
     assert small.outputs == ("v2",)
+
+
+def test_a_limit_of_kernels_is_an_answer_and_another_warning_is_not():
+    x = np.array([True, False])
+    f = gt.jit(lambda x: np.sin(x) * 2)
+    with pytest.warns(gt.errors.CompileWarning, match="float16"):
+        f(x)
+    assert outcome(lambda: gt.jit(lambda x: np.sin(x) * 2)(x)).dtype == np.float16
+    assert not LIMITS.search("f could not be compiled and runs on the interpreter")
+
+
+def test_programs_without_optimisations_of_llvm():
+    program = Program((spec(7),), ("v0 = np.cumsum(np.sin(a0)) * a0[::-1]",), ("v0",), 0)
+    with optimised_by_llvm(False):
+        assert not list(failures(program, compiled=True))
+
+
+@pytest.fixture
+def three_fail(monkeypatch):
+    """Of the programs 0 to 9, 3 ends its process, 5 hangs, and 7 gives a wrong result."""
+
+    def findings(seed, compiled, seen, optimised):
+        if seed == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if seed == 5:
+            time.sleep(1000)
+        if seed == 7:
+            yield "wrong", generate(seed), Failure("way", "wrong")
+
+    monkeypatch.setattr(command, "findings", findings)
+    monkeypatch.setattr(command, "HANGS", 0.2)
+    monkeypatch.setattr(command, "BLOCK", 4)
+
+
+def test_a_program_that_crashes_or_hangs_costs_itself_alone(three_fail, capsys):
+    done, buckets = command.run_all(range(10), processes=1, compiled=0.0, seconds=100.0)
+    assert done == 10
+    assert {name: entry[1].seed for name, entry in buckets.items()} == {
+        "the process ended with -9": 3,
+        "hang": 5,
+        "wrong": 7,
+    }
+    assert "--- hang\nseed 5" in capsys.readouterr().out
+
+
+def test_the_command_writes_a_report(tmp_path, capsys):
+    file = tmp_path / "found.md"
+    assert command.main(["--programs", "3", "--processes", "1", "--report", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("3 programs in ")
+    assert file.read_text().startswith("# What random programs found")
