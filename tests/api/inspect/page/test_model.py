@@ -127,7 +127,9 @@ def test_a_page_that_is_opened_again_compiles_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(engine, "_emit", lambda *given: emitted.append(given) or emit(*given))
     function = gt.grad(loss)
     arguments = np.ones(4), np.ones((7, 4))
-    with gt.config.override(cache_dir=str(tmp_path)):  # an earlier run may have left its listings in the usual folder
+    with gt.config.override(
+        cache_dir=str(tmp_path)
+    ):  # an earlier run may have left its listings in the usual folder
         models = [watch_call(function, arguments, {}).model("loss") for _ in range(2)]
         assert emitted
         emitted.clear()
