@@ -38,8 +38,8 @@ NAMESPACE_WRITERS = {
 }
 """Modules that write to a namespace of others, and why."""
 
-COPYING = {"trace/jit/captures.py"}
-"""Builds the copies of functions and objects that a traced function sees."""
+COPYING = {"trace/jit/captures/functions.py", "trace/jit/captures/spec.py"}
+"""Build the copies of functions that a traced function sees, and reset them after the trace."""
 
 FUNCTION_PARTS = {"__code__", "__closure__", "__globals__", "__defaults__", "__kwdefaults__", "cell_contents"}
 """What makes a function do something else when it is assigned to."""

@@ -364,7 +364,7 @@ def graph_of(function: Callable[..., Any], args: tuple[Any, ...]) -> Graph:
     site = gt.jit(function).site
     call = CallArguments(args, {}, site.static)
     with gt.config.override(reroll=False):
-        specialisation = site.trace(call, CaptureSet(*site.walk(call, substitutes=False)))
+        specialisation = site.trace(call, CaptureSet(site.capture(call, substitutes=False)))
     assert specialisation is not None
     return specialisation.graph
 

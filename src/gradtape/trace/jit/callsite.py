@@ -47,8 +47,9 @@ from gradtape.trace.array.layout import argument_layout
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.dispatch.call_errors import call_error
 from gradtape.trace.jit.aliases import Writes, are_same, merged, partners, refusal, share_memory
-from gradtape.trace.jit.capture_steps import Check, Step, are_alive
-from gradtape.trace.jit.captures import CaptureWalk
+from gradtape.trace.jit.captures.capture import capture
+from gradtape.trace.jit.captures.spec import CaptureSpec
+from gradtape.trace.jit.captures.steps import Check, Step, are_alive
 from gradtape.trace.jit.dims import ANY_SHAPES
 from gradtape.trace.jit.guards import Trace, trace_of
 from gradtape.trace.jit.leaf_kinds import is_array, is_dynamic, is_handle, is_weak
@@ -408,7 +409,7 @@ class CallSite:
         else:
             self._note("capture", f"{changed.name}, which it reads from outside, has changed")
         install_hooks()  # before functions are copied, whose code they change
-        captures = CaptureSet(*self.walk(call))
+        captures = CaptureSet(self.capture(call))
         known.insert(0, captures)
         found = captures.read(call)
         assert found is not None
@@ -459,12 +460,10 @@ class CallSite:
                 return captures.tree.all()[-1], [as_input(content) for content in found[0]]
         return None
 
-    def walk(self, call: CallArguments, substitutes: bool = True) -> tuple[CaptureWalk, Any, list[Any]]:
-        """Walk over the captures; return the walk, the copy of the function, and the copies of its arguments."""
+    def capture(self, call: CallArguments, substitutes: bool = True) -> CaptureSpec:
+        """Return the captures of the function as they are now, for a new trace."""
         trace = Trace(f"the jitted function {self.name!r}")
-        walk = CaptureWalk(trace, call.objects, substitutes, self._varying)
-        copy, leaves = walk.function(self.function)
-        return walk, copy, leaves
+        return capture(self.function, call.objects, trace, substitutes=substitutes, varying=self._varying)
 
     def _drop_dead(self) -> None:
         """Drop the traces of variables and objects that do not exist any more."""
@@ -523,7 +522,7 @@ class CallSite:
         the trace are undone. Without `keeps` the function is not run again if it fails: then what it wrote until then stays.
         """
         if captures is None:
-            captures = CaptureSet(*self.walk(call))
+            captures = CaptureSet(self.capture(call))
         traced = None
         try:
             traced = self._trace(call, captures, dynamic_trips, keeps)
@@ -535,7 +534,7 @@ class CallSite:
         if traced is None:
             # A traced array cannot stand for one of the captures: then they are checked by value.
             with captures.by_value():
-                captures.take(*self.walk(call, False))
+                captures.take(self.capture(call, False))
                 traced = self._trace(call, captures, dynamic_trips, keeps)
         specialisation, made = traced
         if any_alive(made):
@@ -564,12 +563,12 @@ class CallSite:
             self.translates = reason
             self.inner = inner_codes(error)
             self._note("translation", f"its code is translated in place of being traced: {reason}")
-        walk, *copies = self.walk(call, captures.substitutes)
-        captures.take(walk, *copies)
+        spec = self.capture(call, captures.substitutes)
+        captures.take(spec)
         try:
             return self._trace_once(call, captures, dynamic_trips, keeps)
         except ConcretizationError as error:
-            for way in walk.trace.ways:
+            for way in spec.trace.ways:
                 error.add_note(f"  {way}")
             raise
 
@@ -589,11 +588,11 @@ class CallSite:
     ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         self.traces += 1
         begin = time.perf_counter()
-        walk, copy, objects = captures.walk or self.walk(call, captures.substitutes)
-        captures.walk = None
-        draws = walk.trace.draws = Draws(walk.random)
+        spec = captures.spec or self.capture(call, captures.substitutes)
+        captures.spec = None
+        draws = spec.trace.draws = Draws(spec.numpy_generators)
         try:
-            traced = self._trace_copy(call, captures, dynamic_trips, keeps, walk, copy, objects)
+            traced = self._trace_copy(call, captures, dynamic_trips, keeps, spec)
             if traced[0] is None:
                 draws.restore()
             else:
@@ -608,15 +607,15 @@ class CallSite:
                 or self._reason_to_translate(error) is not None
             )
             if again or (keeps is not None and isinstance(error, Exception)):
-                walk.undo()
+                spec.undo()
                 draws.restore()
             else:
                 write_back(
-                    walk, SideEffects()
+                    spec, SideEffects()
                 )  # what the function has done until then stays, as without a trace
             raise
         finally:
-            walk.release()
+            spec.release()
 
     def _trace_copy(
         self,
@@ -624,20 +623,18 @@ class CallSite:
         captures: CaptureSet,
         dynamic_trips: bool,
         keeps: Keeps | None,
-        walk: CaptureWalk,
-        copy: Any,
-        objects: list[Any],
+        spec: CaptureSpec,
     ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         """Trace the copy of the function, write its side effects back, and return the specialisation and the variables it created."""
-        trace = walk.trace
+        trace = spec.trace
         trace.dynamic_trips = dynamic_trips
         by_need = config.loops != "trace"
         trace.translates = (self.translates or "") if by_need else ""
-        leaves, inputs = call.placeholders(trace, objects)
-        walk.begin()
-        trace.hidden = [array.value for array in walk.arrays]
+        leaves, inputs = call.placeholders(trace, spec.objects)
+        spec.begin()
+        trace.hidden = [array.value for array in spec.placeholders]
         trace.inputs = [*inputs, *trace.hidden]
-        draws = [(generator, generator_state(generator)) for generator in walk.unfollowed]
+        draws = [(generator, generator_state(generator)) for generator in spec.python_generators]
         profiler = ACTIVE.profiler
         traced = counting(f"tracing {self.name}", "operation", recorded_since(moment_now()))
         profiled = nullcontext() if profiler is None else profiler.tracing(self)
@@ -647,7 +644,7 @@ class CallSite:
         inner = translating(self.inner, trace) if by_need and self.inner else nullcontext()
         with inside(trace, Scope()), collector_paused(), traced, profiled, looked_at, inner:
             try:
-                specialisation, writes = self._specialise(call, walk, copy, leaves)
+                specialisation, writes = self._specialise(call, spec, leaves)
                 captures.writes = captures.writes.joined(writes)
                 if any(captures.writes) and self._is_shared(call, captures):
                     raise OutcomeFailed
@@ -659,23 +656,23 @@ class CallSite:
         effects = SideEffects()
         is_kept = specialisation is not None and (keeps is None or keeps(specialisation))
         if is_kept:
-            write_back(walk, effects)
+            write_back(spec, effects)
         else:
-            walk.undo()
+            spec.undo()
             if specialisation is not None:
                 specialisation.give_up_draws()
-        if len(walk.inputs) != len(captures.inputs):
+        if len(spec.inputs) != len(captures.inputs):
             raise InternalError(f"{self.name}: two walks over the same captures differ")
-        captures.steps, captures.inputs, captures.generators = walk.steps, walk.inputs, walk.generators
+        captures.steps, captures.inputs, captures.generators = spec.steps, spec.inputs, spec.generators
         for number in trace.pinned:
-            walk.pin(number)
+            spec.pin(number)
         if is_kept and not expect_side_effects(captures.steps, call.objects, effects):
             self._forget(captures)
         if specialisation is not None:
             specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
-            specialisation.initial_captures = walk.contents
+            specialisation.initial_captures = spec.contents
         if is_kept:
-            self._warn_of_effects(walk, effects, draws)
+            self._warn_of_effects(spec, effects, draws)
         return specialisation, made
 
     def _forget(self, captures: CaptureSet) -> None:
@@ -684,18 +681,20 @@ class CallSite:
                 known.remove(captures)
 
     def _specialise(
-        self, call: CallArguments, walk: CaptureWalk, copy: Any, leaves: list[Any]
+        self, call: CallArguments, spec: CaptureSpec, leaves: list[Any]
     ) -> tuple[Specialisation | None, Writes]:
         """Run the copy of the function on traced arrays, and close the trace into a graph, which is None if a tape follows a capture.
 
         Return also which arguments it has written to.
         """
-        trace = walk.trace
+        trace = spec.trace
         args, kwargs = call.with_leaves(leaves)
-        results, spec = flatten(self._result(copy, args, kwargs))
+        results, tree = flatten(self._result(spec.function, args, kwargs))
         if trace.outcome is False:
             raise OutcomeFailed
-        if any(array.value is not value for array, value in zip(walk.arrays, trace.hidden, strict=True)):
+        if any(
+            array.value is not value for array, value in zip(spec.placeholders, trace.hidden, strict=True)
+        ):
             raise InPlaceError(f"{self.name} writes to an array that it reads from outside")
         writes = _writes(call, trace, leaves)
         traced: list[Value] = []
@@ -706,7 +705,7 @@ class CallSite:
                 outputs.append(len(traced))
                 traced.append(leaf.value)
             else:
-                outputs.append(_constant_result(walk.original(leaf)))
+                outputs.append(_constant_result(spec.original(leaf)))
         state, stored = state_of(trace)
         computed = [*traced, *stored]
         wanted = [*computed, *[guard.value for guard in trace.guards]]
@@ -735,16 +734,16 @@ class CallSite:
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
         )
-        served = native_call(call, traced, spec, outputs, walk.things, writes.all()) if plain else None
+        served = native_call(call, traced, tree, outputs, spec.originals, writes.all()) if plain else None
         # Machine code takes C-contiguous arrays, of which views may be other views; the kernel behind it serves both.
         form = None if served is None else served.form
         # It does not see whether an array that is checked by value is also an argument that is written to.
-        is_seen = all(map(_is_contiguous, (*call.leaves, *walk.things))) and (
-            walk.substitutes or not any(writes)
+        is_seen = all(map(_is_contiguous, (*call.leaves, *spec.originals))) and (
+            spec.substitutes or not any(writes)
         )
         native = served if is_seen else None
         specialisation = Specialisation(
-            graph, seen, spec, outputs, owners, state, native, trace, form, draws, self._kind(call)
+            graph, seen, tree, outputs, owners, state, native, trace, form, draws, self._kind(call)
         )
         return specialisation, writes
 
@@ -853,14 +852,14 @@ class CallSite:
             remedy="pass it as an argument, keep it in an array or a gt.Variable, or raise gt.config.trace_limit",
         )
 
-    def _warn_of_effects(self, walk: CaptureWalk, effects: SideEffects, draws: list[tuple[Any, Any]]) -> None:
+    def _warn_of_effects(self, spec: CaptureSpec, effects: SideEffects, draws: list[tuple[Any, Any]]) -> None:
         """Warn once of each side effect that the compiled function does not repeat."""
-        unrepeated = dict(walk.unrepeatable)
+        unrepeated = dict(spec.unrepeatable)
         if any(generator_state(generator) != state for generator, state in draws):
             unrepeated["a random number generator"] = (
                 "it has drawn numbers, and the compiled function has those of the trace"
             )
-        for name in effects.written.keys() - walk.logs:
+        for name in effects.written.keys() - spec.logs:
             unrepeated.setdefault(name, "it is written to, which compiled calls do not repeat")
         for name in effects.lost:
             unrepeated[name] = "a traced array is written to it, which is not done"

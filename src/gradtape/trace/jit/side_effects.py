@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
 import random
 from collections.abc import Callable, Sequence
-from types import CellType, ModuleType
+from types import CellType
 from typing import Any
 
 import numpy as np
 
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.capture_steps import Check, Step, reference_to
-from gradtape.trace.jit.captures import CaptureWalk
+from gradtape.trace.jit.captures.spec import CaptureSpec
+from gradtape.trace.jit.captures.steps import Check, Step, identity_check
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.patching.copies import ABSENT, content_of, set_content
 from gradtape.trace.variables.variable import Variable
 
 
 class SideEffects:
-    """The places outside to which a traced function wrote.
+    """What a traced function wrote to objects from outside.
 
     Attributes
     ----------
     written : dict
-        The names of the places, in the order of the writes.
+        The names of entries, attributes and variables, in the order of the writes.
     lost : dict
         The names of those to which a traced array was written, which is not repeated.
     """
@@ -36,19 +37,17 @@ class SideEffects:
         self.lost: dict[str, None] = {}
 
 
-def write_back(walk: CaptureWalk, effects: SideEffects) -> None:
+def write_back(spec: CaptureSpec, effects: SideEffects) -> None:
     """Write what the traced function has written to copies into their originals, except for traced arrays."""
 
     def is_traced(array: Handle) -> bool:
-        return walk.trace in array.value.tags
+        return spec.trace in array.value.tags
 
-    for each in walk.substituted:
+    for each in spec.substituted:
         now, initial = content_of(each.copy), each.initial
         if isinstance(now, list):
-            if len(now) != len(initial) or any(
-                one is not other for one, other in zip(now, initial, strict=True)
-            ):
-                now = list(map(walk.with_originals, now))
+            if len(now) != len(initial) or any(map(operator.is_not, now, initial)):
+                now = list(map(spec.with_originals, now))
                 kept = [item for item in now if not _contains(item, is_traced)]
                 if len(kept) < len(now):
                     effects.lost[each.name] = None
@@ -56,15 +55,12 @@ def write_back(walk: CaptureWalk, effects: SideEffects) -> None:
                     effects.written[each.name] = None
                 each.original[:] = kept
             continue
-        for key in (
-            *initial,
-            *(key for key in now if key not in initial),
-        ):  # in the order of the function's own writes
+        for key in {**initial, **now}:  # in the order of the function's own writes
             new = now.get(key, ABSENT)
             if new is initial.get(key, ABSENT):
                 continue
-            name = each.name if isinstance(each.copy, CellType) else each.place(key)
-            new = walk.with_originals(new)
+            name = each.name if isinstance(each.copy, CellType) else each.part_label(key)
+            new = spec.with_originals(new)
             if _contains(new, is_traced):
                 effects.lost[name] = None
                 continue
@@ -78,15 +74,15 @@ def expect_side_effects(steps: Sequence[Step], leaves: Sequence[Any], effects: S
 
     Compiled calls do not repeat its writes: the next call finds what the trace has left.
     """
-    found: list[Any] = []
+    objects: list[Any] = []
     for step in steps:
-        value = step.read(found, leaves)
-        if not step.holds(value, found):
+        value = step.read(objects, leaves)
+        if not step.holds(value, objects):
             if not _expect(step, value):
                 return False
             if not _contains(value, _is_leaked) and not _contains(value, _is_variable):
                 effects.written.setdefault(step.name)
-        found.append(value)
+        objects.append(value)
     return True
 
 
@@ -132,9 +128,7 @@ def _expect(step: Step, value: Any) -> bool:
     elif check is Check.ABSENT:
         step.check = Check.NOTHING
     elif check is Check.SAME or check is Check.ALIVE:
-        reference = None if isinstance(value, type | ModuleType) else reference_to(value)
-        step.check = Check.SAME if reference is None else Check.ALIVE
-        step.expected = value if reference is None else reference
+        step.check, step.expected = identity_check(value)
     else:
         return False
     return True

@@ -1,6 +1,6 @@
 """Signatures of calls: the structure of the arguments, their dtypes and shapes, and static values.
 
-Everything that a trace can read is checked by the signature of the call or by a step of its captures (`capture_steps`):
+Everything that a trace can read is checked by the signature of the call or by a step of its captures (`captures.steps`):
 docs/explanation/keys.md lists what checks what, with a test case for each line.
 
 - `CallArguments.key`: containers with their keys in order (`structure_key`), the settings of traces, and the key of each leaf.

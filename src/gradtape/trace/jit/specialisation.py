@@ -21,9 +21,9 @@ from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.jit.aliases import Writes, is_memory
-from gradtape.trace.jit.capture_steps import Step, read_captures
-from gradtape.trace.jit.capture_table import checked_function
-from gradtape.trace.jit.captures import CaptureWalk
+from gradtape.trace.jit.captures.spec import CaptureSpec
+from gradtape.trace.jit.captures.steps import Step, read_captures
+from gradtape.trace.jit.captures.table import checked_function
 from gradtape.trace.jit.guards import Guard, Trace
 from gradtape.trace.jit.loop_exits import dynamic_loop_key, may_be_loop
 from gradtape.trace.jit.outcomes import OutcomeFailed
@@ -369,26 +369,26 @@ class CaptureSet:
         "inputs",
         "may_draw",
         "op_by_op",
+        "spec",
         "steps",
         "substitutes",
         "tree",
-        "walk",
         "writes",
     )
 
-    def __init__(self, walk: CaptureWalk, copy: Any, leaves: list[Any]) -> None:
-        self.substitutes = walk.substitutes
+    def __init__(self, spec: CaptureSpec) -> None:
+        self.substitutes = spec.substitutes
         self.tree = GuardTree()
         self.in_python = self.op_by_op = False
         self.writes = Writes()
         self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
-        self.take(walk, copy, leaves)
+        self.take(spec)
 
-    def take(self, walk: CaptureWalk, copy: Any, leaves: list[Any]) -> None:
-        """Set the walk that the next trace uses."""
-        self.steps, self.inputs, self.generators = walk.steps, walk.inputs, walk.generators
-        self.may_draw = walk.may_draw
-        self.walk: tuple[CaptureWalk, Any, list[Any]] | None = (walk, copy, leaves)
+    def take(self, spec: CaptureSpec) -> None:
+        """Set the captures that the next trace uses."""
+        self.steps, self.inputs, self.generators = spec.steps, spec.inputs, spec.generators
+        self.may_draw = spec.may_draw
+        self.spec: CaptureSpec | None = spec
 
     @contextmanager
     def by_value(self) -> Iterator[None]:
@@ -406,32 +406,32 @@ class CaptureSet:
             raise
 
     def release(self) -> None:
-        """Release a walk that no trace has used."""
-        if self.walk is not None:
-            self.walk[0].release()
-            self.walk = None
+        """Release copies that no trace has used."""
+        if self.spec is not None:
+            self.spec.release()
+            self.spec = None
 
     def read(self, call: CallArguments) -> tuple[list[Any], list[Any]] | None:
         """Return the hidden inputs of a call, and the random number generators; None where a check fails."""
-        found = read_captures(self.steps, call.objects)
-        if found is None:
+        objects = read_captures(self.steps, call.objects)
+        if objects is None:
             return None
-        return [found[number] for number in self.inputs], [found[number] for number in self.generators]
+        return [objects[number] for number in self.inputs], [objects[number] for number in self.generators]
 
     def arrays(self, call: CallArguments) -> list[tuple[str, Any]]:
         """Return the arrays that are read from outside, by name."""
-        found = read_captures(self.steps, call.objects) or ()
-        pairs = zip(self.steps, found, strict=False)
+        objects = read_captures(self.steps, call.objects) or ()
+        pairs = zip(self.steps, objects, strict=False)
         return [(step.name, value) for step, value in pairs if is_memory(value)]
 
     def first_change(self, call: CallArguments) -> Step | None:
         """Return the first step whose check fails."""
-        found: list[Any] = []
+        objects: list[Any] = []
         for step in self.steps:
-            value = step.read(found, call.objects)
-            if not step.holds(value, found):
+            value = step.read(objects, call.objects)
+            if not step.holds(value, objects):
                 return step
-            found.append(value)
+            objects.append(value)
         return None
 
     def valid(self) -> bool:

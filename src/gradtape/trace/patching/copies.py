@@ -21,14 +21,14 @@ class Substitute:
         What the copy held at first; see `content_of`.
     name : str
         For messages.
-    place : callable
+    part_label : callable
         Returns the name of one of its parts, for messages.
     """
 
-    __slots__ = ("copy", "initial", "name", "original", "place")
+    __slots__ = ("copy", "initial", "name", "original", "part_label")
 
-    def __init__(self, original: Any, copy: Any, name: str, place: Callable[[str], str]) -> None:
-        self.original, self.copy, self.name, self.place = original, copy, name, place
+    def __init__(self, original: Any, copy: Any, name: str, part_label: Callable[[str], str]) -> None:
+        self.original, self.copy, self.name, self.part_label = original, copy, name, part_label
         self.initial: Any = None
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from enum import IntEnum
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from gradtape.trees import exact_key
 
 
 class Source(IntEnum):
-    """The places from which a step reads its object."""
+    """From where a step reads its object."""
 
     FIXED = 0
     """It is known from the trace: `key`."""
@@ -46,7 +46,7 @@ class Source(IntEnum):
     """What the weak reference that step `parent` has read refers to."""
 
 
-Place = tuple[Source, int, Any]
+Origin: TypeAlias = tuple[Source, int, Any]
 """Where something is read: source, parent and key of a step."""
 
 
@@ -99,7 +99,7 @@ class Step:
     def __repr__(self) -> str:
         return f"<{self.name}: {self.source.name} {self.check.name}>"
 
-    def read(self, found: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    def read(self, objects: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """Return the object, or `ABSENT`."""
         source, key = self.source, self.key
         if source is Source.FIXED:
@@ -111,7 +111,7 @@ class Step:
                 return key.cell_contents
             except ValueError:
                 return ABSENT
-        parent = found[self.parent]
+        parent = objects[self.parent]
         if parent is ABSENT:
             return ABSENT
         if source is Source.ENTRY:
@@ -126,7 +126,7 @@ class Step:
             return parent()
         return getattr(parent, key, ABSENT)
 
-    def holds(self, value: Any, found: Sequence[Any]) -> bool:
+    def holds(self, value: Any, objects: Sequence[Any]) -> bool:
         """Return whether the check of an object holds."""
         check, expected = self.check, self.expected
         if check is Check.ABSENT:
@@ -144,7 +144,7 @@ class Step:
         if check is Check.ALIVE:
             return value is expected()
         if check is Check.AS_STEP:
-            return value is found[expected]
+            return value is objects[expected]
         if check is Check.LENGTH:
             kind, length = expected
             if type(value) is not kind:
@@ -155,7 +155,7 @@ class Step:
             return (
                 type(value) is kind
                 and dict.__len__(value) == len(keys)
-                and all(map(_same_key, dict.keys(value), keys))
+                and all(map(is_same_item, dict.keys(value), keys))
             )
         if check is Check.PINNED:
             form, content = expected
@@ -166,18 +166,14 @@ class Step:
             return is_same_data(value, expected)
         if check is Check.CLASS:
             return all(
-                _class_entry(owner, name) is (known() if weak else known)
-                for owner, name, known, weak in expected
+                _class_entry(owner, name) is (entry() if is_weak else entry)
+                for owner, name, entry, is_weak in expected
             )
         return type(value) is type(expected) and equal_plain(value, expected)
 
 
 def _class_entry(owner: type, name: str) -> Any:
     return vars(owner).get(name, ABSENT)
-
-
-def _same_key(one: Any, other: Any) -> bool:
-    return one is other or is_same(one, other)
 
 
 def is_same(value: Any, expected: Any) -> bool:
@@ -225,8 +221,10 @@ def same_content(value: Any, expected: NDArray) -> bool:
     if value.dtype.hasobject:
         return all(map(is_same_item, value.ravel(), expected.ravel()))
     if value.flags.c_contiguous and expected.flags.c_contiguous:
-        one, other = (array.reshape(-1).view(np.uint8) for array in (np.asarray(value), expected))
-        return bool(np.array_equal(one, other))
+        value_bytes, expected_bytes = (
+            array.reshape(-1).view(np.uint8) for array in (np.asarray(value), expected)
+        )
+        return bool(np.array_equal(value_bytes, expected_bytes))
     return bool(value.tobytes() == expected.tobytes())
 
 
@@ -248,21 +246,23 @@ def type_key(value: Any) -> Any:
 
 def read_captures(steps: Sequence[Step], leaves: Sequence[Any]) -> list[Any] | None:
     """Return the objects that all steps read; None where a check fails."""
-    found: list[Any] = []
+    objects: list[Any] = []
     for step in steps:
-        value = step.read(found, leaves)
-        if not step.holds(value, found):
+        value = step.read(objects, leaves)
+        if not step.holds(value, objects):
             return None
-        found.append(value)
-    return found
+        objects.append(value)
+    return objects
 
 
-def reference_to(thing: Any) -> weakref.ref[Any] | None:
-    """Return a weak reference to a function or object, where it can have one."""
+def identity_check(thing: Any) -> tuple[Check, Any]:
+    """Return the check that an object is itself, and what it expects: a weak reference, except for classes, modules, and what has none."""
+    if isinstance(thing, type | ModuleType):
+        return Check.SAME, thing
     try:
-        return weakref.ref(thing)
+        return Check.ALIVE, weakref.ref(thing)
     except TypeError:
-        return None
+        return Check.SAME, thing
 
 
 def are_alive(steps: Sequence[Step]) -> bool:

@@ -17,7 +17,7 @@ from gradtape.runtime.call.capture_entry import (
     checked,
     is_contiguous,
 )
-from gradtape.trace.jit.capture_steps import Check, Source, Step
+from gradtape.trace.jit.captures.steps import Check, Source, Step
 
 _COMPARED: Final = (int, str, bytes)
 _KEYS: Final = (str, int, bool, bytes, float, type(None))
@@ -82,13 +82,13 @@ class _Table:
             if step.check is not Check.NOTHING and number not in self._keys:
                 self._check(number, Read.KNOWN, number, 0)
             return
-        read, a, b = self._place(step)
+        read, a, b = self._operands(step)
         if number in self._keys:
             self._row(read, a, b, (Test.TYPE, self.address(step.expected[0]), 0, 0), number)
         else:
             self._check(number, read, a, b)
 
-    def _place(self, step: Step) -> tuple[Read, int, int]:
+    def _operands(self, step: Step) -> tuple[Read, int, int]:
         if step.source is Source.ARGUMENT:
             return Read.ARGUMENT, step.key, 0
         if step.source is Source.CELL:

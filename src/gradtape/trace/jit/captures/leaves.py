@@ -1,0 +1,64 @@
+"""Visits of numbers, arrays and random number generators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.captures.steps import Check, Origin, Source
+from gradtape.trace.jit.captures.walk import CaptureWalk
+
+
+def visit_plain(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:
+    """Check a number, text or other constant by value; let floats, and integers that vary, become hidden inputs."""
+    if origin[0] is Source.FIXED:
+        return thing
+    kind = type(thing)
+    varies = kind is float or kind is complex or (kind is int and label in walk.varying)
+    if copying and varies and not walk.facts.asks_types:
+        return walk.input(thing, origin, label, weak=True)
+    walk.step(origin, Check.SAME, thing, label)
+    return thing
+
+
+def visit_scalar(walk: CaptureWalk, scalar: Any, origin: Origin, label: str, copying: bool) -> Any:
+    """Check a NumPy scalar by value, or let it become a hidden input."""
+    if copying and scalar.dtype.kind in "fc" and _is_supported(scalar.dtype):
+        return walk.input(scalar, origin, label)
+    return walk.remember(scalar, scalar, walk.step(origin, Check.SAME, scalar, label), copying)
+
+
+def visit_array(walk: CaptureWalk, array: Any, origin: Origin, label: str, copying: bool) -> Any:
+    """Let an array become a hidden input; check those of other dtypes and of subclasses by content."""
+    is_exact = type(array) is np.ndarray
+    if copying and is_exact and _is_supported(array.dtype):
+        return walk.input(array, origin, label)
+    content = array.copy() if is_exact else np.array(array, subok=False)
+    return walk.remember(array, array, walk.step(origin, Check.CONTENT, content, label), copying)
+
+
+def visit_handle(walk: CaptureWalk, handle: Handle, origin: Origin, label: str, copying: bool) -> Any:
+    """Let an Array become a hidden input; check variables, and all where a tape's record is read, by identity."""
+    # What a tape has recorded is known to the arrays themselves, not to others with the same numbers.
+    if type(handle) is Array and copying and not walk.facts.reads_records:
+        return walk.input(handle, origin, label)
+    walk.by_identity(handle, origin, label)
+    return handle
+
+
+def visit_generator(walk: CaptureWalk, generator: Any, origin: Origin, label: str) -> Any:
+    """Check a random number generator of NumPy's for its type: each call draws from the one that it finds."""
+    step = walk.step_unless_fixed(origin, Check.TYPE, type(generator), label)
+    walk.spec.generators.append(step)
+    walk.spec.numpy_generators.append(generator)
+    walk.spec.may_draw = True
+    for copying in (True, False):
+        walk.remember(generator, generator, step, copying)
+    return generator
+
+
+def _is_supported(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biufc" and dtype.char not in "gG"

@@ -1,0 +1,302 @@
+"""Visits of classes, and of objects: of the user's classes by attributes, of others by identity."""
+
+from __future__ import annotations
+
+import enum
+import io
+import operator
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator
+from types import FunctionType, MemberDescriptorType, MethodType
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.kinds.refusals import copy_of, is_labelled
+from gradtape.trace.jit.captures.leaves import visit_generator
+from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check
+from gradtape.trace.jit.captures.varying import check_environment, note_generator
+from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk, CodeFacts
+from gradtape.trace.jit.objects import (
+    has_foreign_code,
+    is_generator,
+    is_plain_object,
+    is_record,
+    is_user_class,
+)
+from gradtape.trace.patching.copies import ABSENT, copy_object, slots_of
+from gradtape.trace.source.sites import PACKAGE
+
+_NOT_CHECKED: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"})
+_AT_CONSTRUCTION: Final = frozenset(
+    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__", "__repr__", "__del__"}
+)
+
+
+def visit_class(walk: CaptureWalk, cls: type, origin: Origin, label: str, copying: bool) -> Any:
+    """Check a class by identity, and the attributes of the user's classes that code may read."""
+    walk.by_identity(cls, origin, label)
+    if len(walk.spec.steps) < MOST_STEPS:
+        _check_class(walk, cls, whole=True)
+    return cls
+
+
+def _check_class(walk: CaptureWalk, cls: type, *, whole: bool) -> dict[str, Any]:
+    """Check the attributes of a user's class and its bases; return, by name, those that its instances inherit.
+
+    If it is `whole`, the class itself is used; else only its instances, which exist.
+    """
+    known_attributes = walk.classes.get((cls, whole))
+    if known_attributes is not None:
+        return known_attributes
+    inherited: dict[str, Any] = {}
+    walk.classes[cls, whole] = inherited
+    entries: list[tuple[type, str, Any]] = []
+    for owner in filter(is_user_class, cls.__mro__):
+        entries += [(owner, name, item) for name, item in _class_attributes(walk.facts, owner, whole)]
+    for _, name, item in entries:
+        if item is not ABSENT:
+            inherited.setdefault(name, item)
+    if is_user_class(type(cls)) and not issubclass(cls, type):
+        _check_class(walk, type(cls), whole=True)
+    if not entries:
+        return inherited
+    expected = [(owner, name, *_reference(item)) for owner, name, item in entries]
+    walk.step((Source.FIXED, -1, cls), Check.CLASS, expected, f"the class {cls.__name__}")
+    for owner, name, item in entries:  # overridden ones as well, which super() finds
+        label = f"{owner.__name__}.{name}"
+        for function in _functions_of(item):
+            if not walk.is_visited(function, False):
+                walk.visit_fixed(function, label, False)
+        # a descriptor, whose code is run
+        if hasattr(type(item), "__get__") and is_user_class(type(item)):
+            walk.visit_fixed(item, label, False)
+    for name, item in inherited.items() if whole else ():
+        if not _functions_of(item) and not callable(item) and not name.startswith("__"):
+            walk.visit_fixed(item, f"{cls.__name__}.{name}", False)
+    return inherited
+
+
+def _class_attributes(facts: CodeFacts, owner: type, whole: bool) -> Iterator[tuple[str, Any]]:
+    """Yield the names that code may read of a class, with what they stand for: `ABSENT` for those that it could hide of its bases."""
+    for name, item in list(vars(owner).items()):
+        is_special = name.startswith("__") and name.endswith("__")
+        if name in _NOT_CHECKED or not (is_special or facts.everything or name in facts.attributes):
+            continue
+        if whole or not is_special or name not in _AT_CONSTRUCTION:
+            yield name, item
+    of_bases = {name for base in owner.__mro__[1:] for name in vars(base)}
+    hideable = facts.attributes if facts.asks else facts.attributes & of_bases
+    for name in sorted(hideable - vars(owner).keys()):
+        yield name, ABSENT
+
+
+def _reference(item: Any) -> tuple[Any, bool]:
+    """Return how a check refers to the attribute of a class, and whether by a weak reference."""
+    check, expected = (Check.SAME, item) if item is ABSENT else identity_check(item)
+    return expected, check is Check.ALIVE
+
+
+def _functions_of(item: Any) -> list[FunctionType]:
+    """Return the functions behind an attribute of a class."""
+    if isinstance(item, staticmethod | classmethod):
+        item = item.__func__
+    parts = (item.fget, item.fset) if isinstance(item, property) else (getattr(item, "func", item),)
+    return [part for part in parts if type(part) is FunctionType]
+
+
+def visit_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:
+    """Visit an object of a class that has no visitor of its own."""
+    if is_generator(thing):
+        return visit_generator(walk, thing, origin, label)
+    if is_plain_object(thing):
+        return _visit_plain_object(walk, thing, origin, label, copying)
+    return _visit_opaque(walk, thing, origin, label, copying)
+
+
+def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:
+    """Visit the attributes and methods of an object that code reads; return a copy of the object with copies of these."""
+    facts, cls, fields = walk.facts, type(thing), getattr(thing, "__dict__", {})
+    is_ours = cls.__module__.partition(".")[0] == PACKAGE
+    may_read_all = facts.everything or is_record(cls) or has_foreign_code(cls)
+    attributes = _attributes_read(thing, fields, None if may_read_all or is_ours else facts.attributes)
+    step = walk.step_unless_fixed(origin, Check.TYPE, cls, label)
+    inherited = {} if is_ours else _check_class(walk, cls, whole=False)
+    overridable = {
+        name: item
+        for name, item in inherited.items()
+        if name not in fields and not name.startswith("__") and (_is_method(item) or _is_constant(item))
+    }
+    is_read = bool(attributes or overridable)
+    if (facts.asks or (is_read and may_read_all)) and hasattr(thing, "__dict__"):
+        _check_names(walk, fields, step, label)
+    if not is_read:  # it is only compared or passed on
+        if origin[0] is not Source.FIXED:
+            identity = walk.spec.steps[step]
+            identity.check, identity.expected = identity_check(thing)
+        _check_hidden(walk, thing, inherited, step, label)
+        return walk.remember(thing, thing, step, copying)
+    copy = copy_object(thing) if copying else thing
+    if not copying and fields:
+        walk.spec.uncopied.append(fields)
+    walk.remember(thing, copy, step, copying)
+    name = cls.__name__ if label.startswith(("argument", "self of")) else f"{cls.__name__} ({label})"
+    for source, key, content in attributes:
+        described = f"the attribute {key!r} of {name}"
+        only_written = key in facts.attributes and key not in facts.read_attributes
+        walk.note_use(described, only_written and not (is_ours or may_read_all))
+        content_copy = walk.visit(content, (source, step, key), described, copying)
+        if content_copy is not content and source is Source.FIELD:
+            copy.__dict__[key] = content_copy
+        elif content_copy is not content:
+            object.__setattr__(copy, key, content_copy)
+    _check_hidden(walk, thing, inherited, step, name)
+    if copying and hasattr(thing, "__dict__"):
+        _override_inherited(walk, copy, overridable)
+    if copying:
+        walk.substitute(
+            thing, copy, f"an object of the class {cls.__name__}", "the attribute {!r} of " + name
+        )
+    return copy
+
+
+def _attributes_read(
+    thing: Any, fields: dict[str, Any], names: set[str] | None
+) -> list[tuple[Source, str, Any]]:
+    """Return the attributes in the ``__dict__`` and the slots of an object that have one of the names; all, if that is None."""
+    return [
+        *((Source.FIELD, key, content) for key, content in fields.items() if names is None or key in names),
+        *(
+            (Source.ATTRIBUTE, key, getattr(thing, key))
+            for key in slots_of(type(thing))
+            if (names is None or key in names) and hasattr(thing, key)
+        ),
+    ]
+
+
+def _override_inherited(walk: CaptureWalk, copy: Any, inherited: dict[str, Any]) -> None:
+    """Give a copy of an object the copies of methods, and placeholders for constants of its class, as attributes of its own."""
+    cls = type(copy)
+    for name, item in inherited.items():
+        if _is_method(item):
+            function = walk.visit_fixed(item, f"{cls.__name__}.{name}")
+            if function is not item:
+                copy.__dict__[name] = MethodType(function, copy)
+        else:
+            owner = next(base for base in cls.__mro__ if name in vars(base))
+            holder = walk.step((Source.FIXED, -1, owner), Check.NOTHING, None, f"the class {owner.__name__}")
+            label = f"{owner.__name__}.{name}"
+            copy.__dict__[name] = walk.visit(item, (Source.ATTRIBUTE, holder, name), label)
+
+
+def _check_hidden(walk: CaptureWalk, thing: Any, inherited: dict[str, Any], step: int, label: str) -> None:
+    """Check that an object has no attributes of its own which would hide those of its class, and that empty slots stay empty."""
+    cls, attributes = type(thing), walk.facts.attributes
+    if not hasattr(cls, "__getattr__"):
+        for key in attributes.intersection(slots_of(cls)):
+            if not hasattr(thing, key):
+                origin = Source.ATTRIBUTE, step, key
+                walk.step(origin, Check.ABSENT, None, f"the slot {key!r} of {label}")
+    if hasattr(thing, "__dict__"):
+        for key in sorted((attributes & inherited.keys()) - vars(thing).keys()):
+            origin = Source.FIELD, step, key
+            walk.step(origin, Check.ABSENT, None, f"the attribute {key!r} of {label}")
+
+
+def _check_names(walk: CaptureWalk, fields: dict[str, Any], step: int, label: str) -> None:
+    """Check the names of the attributes of an object."""
+    origin = Source.ATTRIBUTE, step, "__dict__"
+    walk.step(origin, Check.KEYS, (dict, tuple(fields)), f"the attributes of {label}")
+
+
+def _is_method(item: Any) -> bool:
+    return type(item) is FunctionType or type(item).__name__ == "Jitted"
+
+
+def _is_constant(item: Any) -> bool:
+    return issubclass(type(item), float | np.ndarray)
+
+
+def _visit_opaque(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:
+    """Check an object of an unknown kind by identity, and the arrays that it holds by content."""
+    cls, facts, spec = type(thing), walk.facts, walk.spec
+    if isinstance(thing, operator.attrgetter | operator.methodcaller):
+        names = [part for part in thing.__reduce__()[1] if isinstance(part, str)]
+        facts.attributes |= {word for name in names for word in name.split(".")}
+    is_file = isinstance(thing, io.IOBase)
+    if is_file and not (thing.closed or thing in (sys.stdout, sys.stderr, sys.stdin)):
+        spec.unrepeatable[label] = "a file: reading from it moves on, and the compiled function reads nothing"
+    elif hasattr(cls, "__next__") and hasattr(cls, "__iter__"):
+        spec.unrepeatable[label] = "an iterator: it gives each item once, to the trace"
+    note_generator(walk, thing)
+    facts.reads_records = facts.reads_records or getattr(cls, "reads_records", False)
+    if cls is type(os.environ):
+        check_environment(walk)
+    if is_labelled(thing):
+        step = walk.step(origin, Check.DATA, copy_of(thing), label)
+        return walk.remember(thing, thing, step, copying)
+    if cls.__name__ == "Jitted" and getattr(thing, "site", None) is not None:
+        return _visit_jitted(walk, thing, origin, label, copying)
+    step = walk.by_identity(thing, origin, label)
+    if len(walk.spec.steps) < MOST_STEPS:
+        _visit_content(walk, thing, origin, step, label)
+    return thing
+
+
+def _visit_jitted(walk: CaptureWalk, jitted: Any, origin: Origin, label: str, copying: bool) -> Any:
+    """Check a jitted function by identity, and visit the function that it compiles; return its copy."""
+    step = walk.identity_step(origin, jitted, label)
+    copy = jitted.with_function(None) if copying else jitted
+    walk.remember(jitted, copy, step, copying)
+    function = walk.visit_fixed(jitted.site.function, label, copying)
+    if copying:
+        copy.site.function = function
+    return copy
+
+
+def _visit_content(walk: CaptureWalk, thing: Any, origin: Origin, step: int, label: str) -> None:
+    """Check by value the content of an object that is not copied: arrays, functions, what code reads, all of user objects."""
+    cls = type(thing)
+    package = cls.__module__.partition(".")[0]
+    if package == PACKAGE:
+        for key in getattr(thing, "_functions_called", ()):
+            origin_of_function = Source.ATTRIBUTE, step, key
+            walk.visit(getattr(thing, key), origin_of_function, f"{key} of {label}", False)
+    is_users = is_user_class(cls)
+    if isinstance(thing, enum.Enum) or (package in ("numpy", "builtins", PACKAGE) and not is_users):
+        return
+    if is_users:
+        _check_class(walk, cls, whole=False)
+    # A linear operator of SciPy's computes with all that it holds.
+    reads_all = is_users or cls.__module__ == "scipy.sparse.linalg._interface"
+    fields = getattr(thing, "__dict__", {})
+    if is_users and fields:
+        _check_names(walk, fields, step, label)
+    attributes = [(Source.FIELD, key, item) for key, item in list(fields.items()) if type(key) is str]
+    attributes += [
+        (Source.ATTRIBUTE, key, getattr(thing, key))
+        for key in slots_of(cls)
+        if isinstance(getattr(cls, key, None), MemberDescriptorType) and hasattr(thing, key)
+    ]
+    for source, key, item in attributes:
+        computes = issubclass(type(item), np.ndarray) or type(item) in (FunctionType, MethodType)
+        if reads_all or computes or key in walk.facts.attributes:
+            walk.visit(item, (source, step, key), f"{label}.{key}", False)
+    _visit_items(walk, thing, origin, label)
+
+
+def _visit_items(walk: CaptureWalk, thing: Any, origin: Origin, label: str) -> None:
+    """Check the items of an object that is a container; its own methods are not called."""
+    cls = type(thing)
+    if isinstance(thing, dict):
+        step = walk.step(origin, Check.KEYS, (cls, tuple(dict.keys(thing))), label)
+        for key, item in list(dict.items(thing)):
+            walk.visit(item, (Source.ENTRY, step, key), f"the entry {key!r} of {label}", False)
+    elif isinstance(thing, list):
+        step = walk.step(origin, Check.LENGTH, (cls, list.__len__(thing)), label)
+        for number, item in enumerate(list.__iter__(thing)):
+            walk.visit(item, (Source.ITEM, step, number), f"item {number} of {label}", False)
+    elif isinstance(thing, set | deque):
+        walk.step(origin, Check.EQUAL, thing.copy(), label)

@@ -1,0 +1,260 @@
+"""The walk over the captures of a function, from object to object; visitors by type say what is checked and copied of each."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Sequence
+from types import CellType, ModuleType
+from typing import Any, Final, TypeAlias
+
+from gradtape.ir.graph import Value
+from gradtape.ir.types import aval
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.captures.spec import CaptureSpec
+from gradtape.trace.jit.captures.steps import Check, Origin, Source, Step, identity_check, type_key
+from gradtape.trace.jit.objects import reads_fields
+from gradtape.trace.jit.signature import as_input, layout_of_input
+from gradtape.trace.patching.copies import Substitute
+from gradtape.trace.patching.name_reads import Reads
+
+MOST_STEPS: Final = 4096
+"""The number of steps after which objects are checked by identity alone."""
+
+_WRITABLE: Final = (list, dict, set, deque, OrderedDict, defaultdict)
+
+Visitor: TypeAlias = Callable[["CaptureWalk", Any, Origin, str, bool], Any]
+"""Takes the walk, an object, where it is read, its description, and whether it is copied; returns what the trace sees instead."""
+
+
+class VisitorTable(dict[type, Visitor]):
+    """Visitors by type.
+
+    Parameters
+    ----------
+    exact : dict of type to callable
+        For objects of exactly these types.
+    families : dict of type to callable
+        For all others: that of the first base that is listed; one of them is `object`.
+    """
+
+    def __init__(self, exact: dict[type, Visitor], families: dict[type, Visitor]) -> None:
+        super().__init__(exact)
+        self.families = families
+
+    def __missing__(self, kind: type) -> Visitor:
+        for base in kind.__mro__:
+            if base in self.families:
+                return self.families[base]
+        raise KeyError(kind)
+
+
+class CodeFacts:
+    """What the code that is reached reads. A pass collects it, and the next one has it beforehand.
+
+    Attributes
+    ----------
+    attributes, read_attributes : set of str
+        Attributes that are used; those that are not only appended to.
+    everything, asks, asks_types : bool
+        See `Reads`.
+    reads_records : bool
+        Whether what a tape has recorded is read.
+    write_only : set of int
+        The ids of containers that are written to and never read.
+    """
+
+    def __init__(self) -> None:
+        self.attributes: set[str] = set()
+        self.read_attributes: set[str] = set()
+        self.everything = self.asks = self.asks_types = self.reads_records = False
+        self.write_only: set[int] = set()
+
+    def add(self, reads: Reads) -> None:
+        """Add what a code object reads."""
+        self.attributes |= reads.attributes
+        self.read_attributes |= reads.attributes - reads.appended
+        self.asks_types = self.asks_types or reads.asks_types
+        self.everything = self.everything or reads.everything
+        self.asks = self.asks or reads.asks
+
+    def extent(self) -> tuple[int, ...]:
+        """Return numbers that grow with the facts."""
+        sets = len(self.attributes), len(self.read_attributes), len(self.write_only)
+        return *sets, self.everything, self.asks, self.asks_types, self.reads_records
+
+
+class Namespace:
+    """A namespace of globals, and the copy of it that copied functions have."""
+
+    __slots__ = ("copy", "is_whole", "label", "module_copy", "original", "step", "visited")
+
+    def __init__(self, original: dict[str, Any]) -> None:
+        self.original = original
+        self.step = -1
+        self.label = str(original.get("__name__", "a module"))
+        self.module_copy: ModuleType | None = None
+        # Only names that the code reads are copied: a function that outlives the trace keeps no other objects alive.
+        self.copy = {name: content for name, content in original.items() if name.startswith("__")}
+        self.is_whole = False
+        self.visited: set[tuple[str, bool]] = set()
+
+    def label_of(self, name: str) -> str:
+        """Return the description of a global name for messages."""
+        return f"the global {name!r}" if self.label == "__main__" else f"the global {name!r} of {self.label}"
+
+
+class CellCopy:
+    """A closure cell, its copy, and its description, which is empty until the content of the copy is set."""
+
+    __slots__ = ("copy", "label", "original")
+
+    def __init__(self, original: CellType) -> None:
+        self.original, self.copy, self.label = original, CellType(), ""
+
+
+class CaptureWalk:
+    """One pass over the captures of a function.
+
+    Parameters
+    ----------
+    visitors : VisitorTable
+        What is done with objects, by their types.
+    spec : CaptureSpec
+        What the walk fills.
+    facts : CodeFacts
+        What passes before have seen of the code.
+    varying : set of str
+        The names of integers that have changed between calls; they become inputs.
+    """
+
+    def __init__(
+        self, visitors: VisitorTable, spec: CaptureSpec, facts: CodeFacts, varying: frozenset[str]
+    ) -> None:
+        self.visitors = visitors
+        self.spec = spec
+        self.facts = facts
+        self.varying = varying
+        self.cells: dict[int, CellCopy] = {}
+        self.namespaces: dict[int, Namespace] = {}
+        self.classes: dict[tuple[type, bool], dict[str, Any]] = {}
+        self.stored_names: set[str] = set()
+        self._read_names: set[str] = set()
+        self._written_names: set[str] = set()
+        self._containers: dict[int, set[str]] = {}
+        self._visited: dict[tuple[int, bool], tuple[Any, Any, int]] = {}
+
+    def run(self, function: Callable[..., Any], leaves: Sequence[Any]) -> CaptureSpec:
+        """Walk over a function and the objects among the arguments of a call."""
+        spec = self.spec
+        spec.function = self.visit_fixed(function, "the function")
+        spec.objects = [
+            self.visit(leaf, (Source.ARGUMENT, -1, number), f"argument {number}")
+            if reads_fields(leaf)
+            else leaf
+            for number, leaf in enumerate(leaves)
+        ]
+        written = self._written_names - self._read_names
+        spec.logs = written - self.stored_names
+        self.facts.write_only |= {key for key, names in self._containers.items() if names <= written}
+        return spec
+
+    def visit(self, thing: Any, origin: Origin, label: str, copying: bool = True) -> Any:
+        """Append the steps for an object and what is reached from it; return the object that the traced function sees instead."""
+        kind = type(thing)
+        copying = copying and self.spec.substitutes
+        is_fixed = origin[0] is Source.FIXED
+        if kind in _WRITABLE:
+            self._containers.setdefault(id(thing), set()).add(label)
+        visit = self._visited.get((id(thing), copying))
+        if visit is not None:
+            if not is_fixed:
+                self.step(origin, Check.AS_STEP, visit[2], label)
+            return visit[1]
+        if id(thing) in self.facts.write_only and kind in _WRITABLE and not is_fixed:
+            return self._visit_written(thing, origin, label, copying)
+        return self.visitors[kind](self, thing, origin, label, copying)
+
+    def visit_fixed(self, thing: Any, label: str, copying: bool = True) -> Any:
+        """Visit an object that is known from the trace, which is not read again."""
+        return self.visit(thing, (Source.FIXED, -1, thing), label, copying)
+
+    def _visit_written(self, container: Any, origin: Origin, label: str, copying: bool) -> Any:
+        """Check the type alone of a container that the code writes to and never reads: traces differ in what they write."""
+        step = self.step(origin, Check.TYPE, type(container), label)
+        # A log has the entries of the traces; an item should be that of the last call.
+        if label in self.stored_names:
+            self.spec.unrepeatable[label] = "it is written to, which compiled calls do not repeat"
+        return self.leave(container, step, copying)
+
+    def step(self, origin: Origin, check: Check, expected: Any, label: str) -> int:
+        """Append a step, and return its number."""
+        self.spec.steps.append(Step(*origin, check, expected, label))
+        return len(self.spec.steps) - 1
+
+    def step_unless_fixed(self, origin: Origin, check: Check, expected: Any, label: str) -> int:
+        """Append a step, whose check is left out for an object that is known from the trace."""
+        if origin[0] is Source.FIXED:
+            return self.step(origin, Check.NOTHING, None, label)
+        return self.step(origin, check, expected, label)
+
+    def identity_step(self, origin: Origin, thing: Any, label: str) -> int:
+        """Append a step that checks an object by identity, or not at all if it is known from the trace."""
+        check, expected = (Check.NOTHING, None) if origin[0] is Source.FIXED else identity_check(thing)
+        return self.step(origin, check, expected, label)
+
+    def by_identity(self, thing: Any, origin: Origin, label: str) -> int:
+        """Check an object by identity; return the number of the step."""
+        step = self.identity_step(origin, thing, label)
+        for copying in (True, False):
+            self._visited[id(thing), copying] = thing, thing, step
+        return step
+
+    def input(self, thing: Any, origin: Origin, label: str, *, weak: bool = False) -> Array:
+        """Let an array or number become a hidden input; return its placeholder."""
+        spec = self.spec
+        step = self.step(origin, Check.INPUT, type_key(thing), label)
+        if isinstance(thing, Handle):
+            value = Value(thing.value.aval, tags=(spec.trace,))
+        else:
+            array = as_input(thing)
+            value = Value(aval(array.shape, array.dtype, weak), tags=(spec.trace,))
+        placeholder = Array(value)
+        placeholder._contiguous = layout_of_input(thing)
+        spec.inputs.append(step)
+        spec.placeholders.append(placeholder)
+        spec.originals.append(thing)
+        if weak:  # equal numbers may be one object, and are inputs of their own
+            spec.original_of[id(placeholder)] = placeholder, thing
+        else:
+            self.remember(thing, placeholder, step, True)
+        return placeholder
+
+    def remember(self, thing: Any, copy: Any, step: int, copying: bool) -> Any:
+        """Let later visits of an object refer to a step, and return its copy."""
+        self._visited[id(thing), copying] = thing, copy, step
+        if copy is not thing:
+            self.spec.original_of[id(copy)] = copy, thing
+        return copy
+
+    def leave(self, container: Any, step: int, copying: bool) -> Any:
+        """Let a container stand for itself in the trace."""
+        self.spec.uncopied.append(container)
+        return self.remember(container, container, step, copying)
+
+    def is_visited(self, thing: Any, copying: bool) -> bool:
+        """Return whether an object has been visited."""
+        return (id(thing), copying) in self._visited
+
+    def substitute(
+        self, original: Any, copy: Any, label: str, part: str | Callable[[str], str] = "{}"
+    ) -> None:
+        """Note a copy whose content the trace may change; `part` describes an entry or attribute of it."""
+        label_of = part.format if isinstance(part, str) else part
+        self.spec.substituted.append(Substitute(original, copy, label, label_of))
+
+    def note_use(self, label: str, logs: bool, stores: bool = False) -> None:
+        """Note whether code reads a container, or only appends to it or sets its items."""
+        (self._written_names if logs or stores else self._read_names).add(label)
+        if stores:
+            self.stored_names.add(label)
