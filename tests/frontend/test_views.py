@@ -103,3 +103,28 @@ def test_layouts_are_what_they_say():
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+def test_masks_of_rows_and_of_elements(loops):
+    mask = np.array([True, False, True, True])
+
+    def rows(x):
+        for k in range(2):
+            x[mask] *= 2.0 + k
+        return x + np.sum(x[mask])
+
+    def elements(x):
+        for k in range(2):
+            x[x > k] *= 2.0
+        return x + np.sum(x[x > 2])
+
+    def elements_of_a_column(x):
+        for k in range(2):
+            x[mask, k] += 2.0
+        return x
+
+    with gt.config.override(loops=loops):
+        for f in (rows, elements, elements_of_a_column):
+            x = np.arange(12.0).reshape(4, 3) - 5
+            np.testing.assert_allclose(gt.jit(f)(x.copy()), f(x.copy()), err_msg=f.__name__)

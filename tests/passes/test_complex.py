@@ -309,3 +309,32 @@ def test_custom_derivatives_and_checkpoints_are_compiled() -> None:
     z = numbers(4)
     np.testing.assert_allclose(gradient(z), gt.grad(plain)(z), rtol=1e-11)
     assert "interpreter" not in gt.inspect.explain(gradient)
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+@pytest.mark.parametrize("consts", [0, 1, 2])
+def test_complex_carries_between_constants_and_rows(consts: int, others: int) -> None:
+    """Each of the three groups of operands has complex and real ones: their parts are counted group by group."""
+    scales = (0.5 + 1j, 2.0)[:consts]
+    rows = (numbers(4), *(numbers(4).real, numbers(4))[:others])
+
+    def step(scales: Any, carry: Any, row: Any) -> Any:
+        z, r = carry
+        for scale in scales:
+            z = z * scale
+        for other in row[1:]:
+            r = r + np.real(other)
+        return (0.5 * z + row[0] + r, r + np.abs(z)), (z * 1j, r)
+
+    def f(scales: Any, rows: Any) -> Any:
+        return gt.scan(lambda carry, row: step(scales, carry, row), (1.0 + 2j, 0.5), rows)
+
+    (z, r), made = gt.jit(f)(scales, rows)
+    carry, expected = (1.0 + 2j, 0.5), []
+    for row in zip(*rows, strict=True):
+        carry, out = step(scales, carry, row)
+        expected.append(out)
+    np.testing.assert_allclose(z, carry[0], rtol=1e-12)
+    np.testing.assert_allclose(r, carry[1], rtol=1e-12)
+    for one, other in zip(made, zip(*expected, strict=True), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -248,3 +248,21 @@ def test_the_derivative_of_a_quotient_stays_finite_where_a_shared_division_would
     weighted = gt.grad(lambda x, y, c: c * (x / y), argnums=(0, 1))
     by_x, by_y = weighted(0.0, 2.0**-1000, 2.0**500)
     assert by_x == np.inf and by_y == 0.0
+
+
+@pytest.mark.parametrize(
+    ("function", "count", "is_product"),
+    [
+        (lambda x: np.sum(np.full_like(x, 2.0)), 10, True),
+        (lambda x: np.sum(np.full_like(x, -3.0)), 4, True),
+        (lambda x: np.sum(np.full_like(x, 0.1)), 10, False),
+        (lambda x: np.sum(np.full_like(x, 2.5)), 4, False),
+        (lambda x: np.sum(np.full_like(x, 8388608.0)), 4, False),
+        (lambda x: np.sum(np.full_like(x, 8388608.0)), 1, True),
+        (lambda x: np.max(np.full_like(x, 0.1)), 10, True),
+    ],
+)
+def test_the_sum_of_equal_numbers_is_a_product_where_that_is_exact(function, count, is_product):
+    f = gt.jit(lambda x: x * function(x))
+    text = str(gt.inspect.graph(f, np.linspace(0.0, 1.0, count), optimised=True))
+    assert ("reduce_" not in text) == is_product, text

@@ -395,3 +395,42 @@ def test_selections_are_arguments_of_transforms(transform: Any) -> None:
     chosen = gt.jit(lambda t, event: transform(t[event > 0]))
     for event in (np.array([1, 0, 1, 1]), np.array([0, 1, 0, 0])):
         np.testing.assert_allclose(chosen(times, event), 3 * times[event > 0] ** 2)
+
+
+def rolled(x: Any, step: int) -> Any:
+    return np.roll(x, step) > 0
+
+
+def test_masks_are_the_same_if_they_are_computed_in_the_same_way() -> None:
+    """A value is written where a mask that is computed anew selects it; masks of other parameters are other masks."""
+    x = np.array([1.0, -2.0, 3.0, -4.0, 5.0, 6.0])
+
+    def same(x: Any) -> Any:
+        y = np.zeros(6)
+        y[rolled(x, 1)] = x[rolled(x, 1)] * 2
+        return y
+
+    def other(x: Any) -> Any:
+        y = np.zeros(6)
+        y[rolled(x, 1)] = x[rolled(x, 2)] * 2
+        return y
+
+    def other_of_functions(x: Any) -> Any:
+        return x[np.sin(x) > 0] * x[np.cos(x) > 0] if np.sum(np.sin(x) > 0) == np.sum(np.cos(x) > 0) else x
+
+    apart = np.zeros((6, 6))
+    apart[[0, 2], [1, 3]] = 1.0
+
+    def other_of_axes(x: Any) -> Any:
+        square = apart * x != 0
+        y = np.zeros(6)
+        y[np.any(square, axis=0)] = x[np.any(square, axis=1)] * 2
+        return y
+
+    for f in (same, other, other_of_functions, other_of_axes):
+        for way in ("trace", "compile"):
+            with gt.config.override(loops=way):
+                np.testing.assert_allclose(gt.jit(f)(x), f(x), err_msg=f"{f.__name__}, {way}")
+        with gt.GradientTape() as tape:
+            result = f(tape.watch(x.copy()))
+        np.testing.assert_allclose(result, f(x), err_msg=f"{f.__name__}, tape")

@@ -588,3 +588,15 @@ def test_writes_by_strides_are_seen():
 
     x = np.arange(6.0)
     np.testing.assert_allclose(gt.jit(every_second)(x), every_second(x))
+
+
+def test_the_same_shape_may_be_assigned_to_an_array_with_views():
+    def f(x):
+        y = x * 2
+        row = y[0]
+        y.shape = (3, 4)
+        row[0] = 7.0
+        return y
+
+    x = np.arange(12.0).reshape(3, 4)
+    np.testing.assert_array_equal(gt.jit(f)(x), f(x))

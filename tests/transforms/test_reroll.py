@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import gradtape as gt
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Graph
 from gradtape.ir.verifier import verify
+from gradtape.transforms.reroll.store_forwarding import _disjoint as are_apart
 from gradtape.trees import flatten
 from tests.transforms.reroll_cases import CASES, Case, graph_of, rolled_as_well
 
@@ -258,3 +260,18 @@ def test_large_arrays_are_not_copied_for_a_short_loop(size: int, is_loop: bool) 
     jitted = gt.jit(products)
     np.testing.assert_allclose(jitted(x, y), products(x, y), rtol=1e-11, atol=1e-12)
     assert (" in range(" in str(gt.inspect.graph(jitted, x, y))) is is_loop
+
+
+def test_slices_are_disjoint_where_their_ranges_are():
+    starts, extents, strides = range(4), range(1, 4), (-2, -1, 1, 2, 3)
+    for start, extent, stride in itertools.product((0, 3, 5), extents, strides):
+        own = [start + k * stride for k in range(extent)]
+        for other, count, step in itertools.product(starts, extents, strides):
+            theirs = [other + k * step for k in range(count)]
+            expected = max(own) < min(theirs) or max(theirs) < min(own)
+            found = are_apart((start,), (extent,), (stride,), (other,), (count,), (step,))
+            assert found is expected, (own, theirs)
+            # One axis that is apart is enough.
+            assert (
+                are_apart((0, start), (1, extent), (1, stride), (0, other), (1, count), (1, step)) is expected
+            )

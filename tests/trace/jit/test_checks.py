@@ -406,3 +406,16 @@ def test_roots_in_bodies_check_the_ends() -> None:
     for function in (_roots_in_scan, gt.jit(_roots_in_scan), gt.jacobian(_roots_in_scan)):
         with pytest.raises(ConcretizationError, match="begins or ends with a zero"):
             function(2.0)
+
+
+TEXT = np.array(["a"])
+
+
+def test_an_argument_that_is_no_array_is_named_with_its_place():
+    f = gt.jit(lambda d, **more: d)
+    with pytest.raises(TypeError, match=r"argument 0\['a'\]\[1\]"):
+        f({"a": [1.0, TEXT]})
+    with pytest.raises(TypeError, match=r"argument 0 "):
+        f(TEXT)
+    with pytest.raises(TypeError, match=r"extra\[0\]"):
+        f(1.0, extra=(TEXT,))
