@@ -372,3 +372,34 @@ def test_classes_are_made_and_derived_from_type_in_traced_functions() -> None:
         return x * kind.factor * (3.0 if type(kind) is Meta and isinstance(kind, type) else 1.0)
 
     assert float(gt.jit(made)(2.0)) == made(2.0) == 12.0
+
+
+def test_a_number_of_a_tape_is_as_weak_in_a_compiled_function_as_outside():
+    """A Python number takes the dtype of the array that it meets, also where a tape watches it."""
+    x = np.ones(2, np.float32)
+    f = gt.jit(lambda w, x: w * x)
+    with gt.GradientTape() as tape:
+        w = tape.watch(2.0)
+        assert (w * x).dtype == f(w, x).dtype == np.float32
+        strong = tape.watch(np.float64(2.0))
+        assert (strong * x).dtype == f(strong, x).dtype == np.float64
+
+
+def test_lists_and_dicts_that_contain_themselves_are_captured():
+    ring: list = []
+    ring.append(ring)
+    table: dict = {}
+    table["own"] = table
+
+    class Holder:
+        scale = 2.0
+        rings = (ring, table)
+
+    holder = Holder()
+    holder.ring = ring
+    f = gt.jit(lambda x: x * holder.scale + len(holder.ring) + len(holder.rings))
+    np.testing.assert_array_equal(f(np.ones(2)), [5.0, 5.0])
+    ring.append(1)
+    np.testing.assert_array_equal(f(np.ones(2)), [6.0, 6.0])
+    of_argument = gt.jit(lambda holder, x: x * holder.scale + len(holder.ring))
+    np.testing.assert_array_equal(of_argument(holder, np.ones(2)), [4.0, 4.0])

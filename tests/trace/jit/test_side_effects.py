@@ -140,3 +140,27 @@ def test_code_of_a_namespace_of_exec_that_reads_input_warns(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("1.0\n"))
     with pytest.warns(gt.errors.SideEffectWarning, match="input"):
         gt.jit(lambda x: x + float(NAMESPACE["typed"](x)))(3.0)
+
+
+def test_an_array_of_a_trace_that_is_put_into_a_list_is_lost_and_text_is_not():
+    arrays, names = [0.0], ["a"]
+
+    def keep_array(x):
+        arrays[0] = arrays[0] + x * 2
+        return x + 1
+
+    def keep_text(x):
+        names[0] = names[0] + "b"
+        names.append("c")
+        return x + 1
+
+    with pytest.warns(
+        gt.errors.SideEffectWarning, match="'arrays' of keep_array\n.*a traced array is written to it"
+    ):
+        gt.jit(keep_array)(np.ones(2))
+    with pytest.warns(
+        gt.errors.SideEffectWarning, match="'names' of keep_text\n.*it is written to, which compiled"
+    ):
+        gt.jit(keep_text)(np.ones(2))
+    assert arrays == []
+    assert names == ["ab", "c"]
