@@ -411,3 +411,52 @@ def test_a_recursion_without_a_known_end_is_refused():
     with pytest.raises(UnsupportedCodeError, match="calls itself"):
         run(lambda x: factorial(int(x), x), 3.0)
     assert down(1.0) < 0.0
+
+
+def powers(n, base):
+    total = 0
+    k = 0
+    while k < n:
+        total = total + base**k + 3**k + 2**k + k**2
+        k += 1
+    return total
+
+
+def exchanged(x, n):
+    pair = (x[0], x[1])
+    for k in range(n):
+        pair = (pair[1], pair[0] * 2) if k < 100 else (pair[0],)
+    return pair[0]
+
+
+def longer(x, n):
+    items = (x[0],)
+    for _ in range(n):
+        items = (*items, x[1])
+    return items[-1] * len(items)
+
+
+def another_kind(x, n):
+    pair = (x[0], x[1])
+    for _ in range(n):
+        pair = [pair[1], pair[0] * 2] if isinstance(pair, tuple) else (pair[1], pair[0] * 3)
+    return pair[0]
+
+
+VALUES = {
+    "powers of an integer": (powers, 7, 4),
+    "powers of a number": (powers, 7, 2.0),
+    "a pair": (exchanged, np.array([1.0, 2.0]), 5),
+    "a tuple that grows": (longer, np.array([1.0, 2.0]), 5),
+    "a tuple that becomes a list": (another_kind, np.array([1.0, 2.0]), 5),
+}
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+@pytest.mark.parametrize("name", VALUES)
+def test_values_that_loops_carry(name, loops):
+    f, *args = VALUES[name]
+    with gt.config.override(loops=loops):
+        found = gt.jit(f)(*args)
+    np.testing.assert_allclose(found, f(*args))
+    assert np.asarray(found).dtype == np.asarray(f(*args)).dtype
