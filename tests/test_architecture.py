@@ -16,6 +16,7 @@ FLOORS = {
     "errors": 0,
     "collector": 0,
     "config": 0,
+    "costs": 0,
     "locks": 0,
     "habits": 0,
     "lru": 0,

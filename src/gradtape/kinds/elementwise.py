@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from gradtape import costs
 from gradtape.errors import DtypeError, LoweringError, NotDifferentiableError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.expressions import LIBRARY
@@ -260,8 +261,7 @@ class Elementwise(Op):
     finite_derivatives : bool
         See `Op`.
     cost : float, optional
-        Of one element, in additions of a vector loop: a rounded ratio of throughputs on AVX-512, with libmvec. By default 1 for an
-        instruction, 2 for an intrinsic, 15 for a function of the C library, and 40 for one of SciPy.
+        Of one element, in additions of a vector loop, by default that of the body in `gradtape.costs`.
     twin : str
         The row that is computed at almost no cost beside this one of the same operand.
     dtypes : callable, optional
@@ -336,7 +336,7 @@ class Elementwise(Op):
         self.is_identity = is_identity
         self.additive = additive
         self.finite_derivatives = finite_derivatives
-        self.cost = _usual_cost(body) if cost is None else cost
+        self.cost = body_cost(body) if cost is None else cost
         self.twin = twin
         self._dtypes = dtypes
         self.domain = domain
@@ -528,12 +528,22 @@ class Elementwise(Op):
         )
 
 
-def _usual_cost(body: Body) -> float:
-    if isinstance(body, Instruction):
-        return 1.0
-    if isinstance(body, Intrinsic):
-        return 2.0
-    return 15.0 if isinstance(body, Libm) else 40.0
+def body_cost(body: Body) -> float:
+    """Return what one element costs, in additions; for a formula, of which the rows in it have their own costs, that of a function.
+
+    Examples
+    --------
+    >>> body_cost(Instruction(real="fadd")), body_cost(Libm("exp"))
+    (1.0, 10.0)
+    """
+    if isinstance(body, Instruction | Intrinsic):
+        usual = costs.INSTRUCTION if isinstance(body, Instruction) else costs.INTRINSIC
+        return costs.SLOW_INSTRUCTIONS.get(
+            body.real or (body.signed if isinstance(body, Instruction) else None) or "", usual
+        )
+    if isinstance(body, Libm):
+        return costs.LIBM_FUNCTIONS.get(body.name, costs.LIBM_FUNCTION)
+    return costs.SCIPY_FUNCTION
 
 
 def flat(z: Value, *args: Value, **params: Any) -> Value:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from gradtape.costs import PASSING
 from gradtape.ir.graph import Node
 from gradtape.loops.affine import interval
 from gradtape.loops.ir import (
@@ -26,7 +27,7 @@ from gradtape.loops.ir import (
     Wrap,
 )
 from gradtape.lower.llvm.profiled import timed_statements
-from gradtape.lower.procedures.attribution import PASSING, Item, describe_procedure
+from gradtape.lower.procedures.attribution import Item, describe_procedure
 from gradtape.lower.schedule.costs import cost_of
 from gradtape.lower.schedule.order import Schedule
 from gradtape.procedures.ir import Procedure

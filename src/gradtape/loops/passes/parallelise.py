@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import Any, Final
+from typing import Final
 
-from gradtape.kinds.elementwise import Instruction, Intrinsic, Libm, SciPy
+from gradtape.costs import (
+    INSTRUCTION,
+    LEAST_BLOCK,
+    LOAD,
+    MOST_BLOCKS,
+    MOST_DENSE_SUMS,
+    PARTIAL_SUM,
+    WORTHWHILE,
+)
+from gradtape.kinds.elementwise import SciPy, body_cost
 from gradtape.loops.affine import Affine, Position, Var, affine, interval
 from gradtape.loops.copies import Copier
 from gradtape.loops.ir import (
@@ -32,27 +41,8 @@ from gradtape.loops.traversal import Definitions, positions_of, replace_loops, t
 from gradtape.passes.layout.matmul_tiling import PRODUCT
 from gradtape.records import record
 
-WORTHWHILE: Final = 10_000_000
-"""Additions from which a loop is split: 200 microseconds. Waking a thread takes some 10, and blocks cost a single thread a tenth in loops
-that do nothing but load and store."""
-
-LEAST_BLOCK: Final = 500_000
-"""Additions in a block: 10 microseconds."""
-
-MOST_BLOCKS: Final = 16
-"""Enough for a few threads to end at about the same time; more would cost more sums to bring together."""
-
 ALIGNED: Final = 64
 """Elements of which a block of single elements is a multiple, so that its stores fill cache lines."""
-
-PARTS: Final = 2**21
-"""Bytes that the blocks' own sums may take."""
-
-OVERHEAD: Final = 800
-"""Additions in all that there are to be for each of the sums of a block: zeros, and a trip through memory."""
-
-_FUNCTION: Final = 15.0
-_SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
 
 
 def parallelise(program: LoopProgram) -> LoopProgram:
@@ -112,8 +102,8 @@ def _plan(loop: For, program: LoopProgram) -> _ParallelPlan | None:
     plan.blocks = min(
         MOST_BLOCKS,
         int(additions / LEAST_BLOCK),
-        int(additions / (OVERHEAD * max(elements, 1))),
-        PARTS // max(parts, 1),
+        int(additions / (PARTIAL_SUM * max(elements, 1))),
+        MOST_DENSE_SUMS // max(parts, 1),
         loop.trip_count // unit,
     )
     if unit == 1:
@@ -142,20 +132,12 @@ def work(statements: Sequence[Statement]) -> float:
         if isinstance(statement, For):
             total += statement.trip_count * work(statement.body)
         elif isinstance(statement, Compute):
-            total += _cost(statement.body)
+            total += INSTRUCTION if statement.body is None else body_cost(statement.body)
         elif isinstance(statement, RoutineCall):
             total += statement.multiplications
         else:
-            total += 1.0
+            total += LOAD
     return total
-
-
-def _cost(body: Any) -> float:
-    if isinstance(body, Libm | SciPy):
-        return _FUNCTION
-    if isinstance(body, Instruction | Intrinsic):
-        return _SLOW.get(body.real or "", 1.0)
-    return 1.0
 
 
 def _unit(loop: For) -> int:

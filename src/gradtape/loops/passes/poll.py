@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from gradtape.kinds.elementwise import Instruction, Intrinsic
+from gradtape.costs import BETWEEN_POLLS, LARGE_PRODUCT, LONG_LOOP, SCALAR_ADDITION, UNKNOWN_TRIP_COUNT
+from gradtape.kinds.elementwise import body_cost
 from gradtape.loops.ir import (
     UNBOUNDED,
     Compute,
@@ -17,21 +17,6 @@ from gradtape.loops.ir import (
     Statement,
     WhileLoop,
 )
-
-UNIT: Final = 0.3e-9
-"""Seconds that an addition takes at most, about."""
-
-LONG: Final = 2e-4
-"""Seconds that a loop takes from which it polls."""
-
-BETWEEN: Final = 5e-5
-"""Seconds between two polls: each costs 30 nanoseconds, and the loop its registers."""
-
-UNKNOWN: Final = 16
-"""Iterations of a loop of unknown trip count, for the time that the one around it takes."""
-
-_FUNCTION: Final = 40.0
-_SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
 
 
 def insert_polls(program: LoopProgram) -> LoopProgram:
@@ -49,26 +34,20 @@ def _seconds(statement: Statement, is_outermost: bool) -> float:
     if isinstance(statement, For):
         return statement.trip_count * _insert(statement.body, is_outermost)
     if isinstance(statement, Compute):
-        return _cost(statement.body) * UNIT
+        return (0.0 if statement.body is None else body_cost(statement.body)) * SCALAR_ADDITION
     if isinstance(statement, RoutineCall):
-        return _call_cost(statement) * UNIT
+        return _call_cost(statement) * SCALAR_ADDITION
     if isinstance(statement, IndexSwitch):
         return max([_insert(branch, is_outermost) for branch in statement.branches])
     if not isinstance(statement, SequentialFor | WhileLoop):
-        return UNIT
-    iteration = sum(map(_insert, statement.blocks())) + 3 * UNIT
+        return SCALAR_ADDITION
+    iteration = sum(map(_insert, statement.blocks())) + 3 * SCALAR_ADDITION
     trips = statement.var.high + 1
-    if trips * iteration > LONG:
+    if trips * iteration > LONG_LOOP:
         statement.shows_progress = is_outermost
-        statement.poll = 1 << max(int(BETWEEN / iteration).bit_length() - 1, 0)
-    return iteration * (UNKNOWN if trips > UNBOUNDED else trips)
-
-
-def _cost(body: object) -> float:
-    if isinstance(body, Instruction | Intrinsic):
-        return _SLOW.get(body.real or "", 1.0)
-    return 0.0 if body is None else _FUNCTION
+        statement.poll = 1 << max(int(BETWEEN_POLLS / iteration).bit_length() - 1, 0)
+    return iteration * (UNKNOWN_TRIP_COUNT if trips > UNBOUNDED else trips)
 
 
 def _call_cost(call: RoutineCall) -> float:
-    return (1.0 if call.library == "gradtape" else 0.2) * call.multiplications
+    return (1.0 if call.library == "gradtape" else LARGE_PRODUCT) * call.multiplications

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gradtape.costs import INSTRUCTION
 from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import INT64, aval
 from gradtape.kinds.elementwise import Elementwise
@@ -222,7 +223,7 @@ class _Separation:
             for node in nodes:
                 if any(x in varying for x in node.inputs):
                     varying.update(node.outs)
-                    cost += node.op.cost if isinstance(node.op, Elementwise) else 1.0
+                    cost += node.op.cost if isinstance(node.op, Elementwise) else INSTRUCTION
             contents: list[Content] = [*leaves, *[x for x in uses(statement) if isinstance(x, Pointer)]]
             for content in contents:
                 maker = makers.get(content)

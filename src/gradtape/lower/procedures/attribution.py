@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
+from gradtape.costs import PASSING, UNKNOWN_TRIP_COUNT
 from gradtape.ir.graph import Node, Value, extract, number_of
 from gradtape.lower.schedule.costs import cost_of
 from gradtape.procedures.affine import linear_form
@@ -36,12 +37,6 @@ from gradtape.transforms.observers import DerivativeSite
 
 Item: TypeAlias = Node | Statement
 """What a step does: a node of the scalar code, or a statement."""
-
-PASSING: Final = 0.5
-"""What a load or store costs, in additions: it mostly finds a cache, and a free slot beside the arithmetic."""
-
-UNKNOWN_TRIPS: Final = 64.0
-"""What is taken for a trip count that only the run knows."""
 
 
 @record
@@ -138,9 +133,9 @@ class _Description:
             self._trips[statement.index] = (count - 1) / 2
             self._block(statement.body, number, "body", trips * count)
         elif isinstance(statement, While):
-            self._block(statement.test, number, "condition", trips * UNKNOWN_TRIPS)
-            self._nodes(statement.condition, number, "condition", trips * UNKNOWN_TRIPS)
-            self._block(statement.body, number, "body", trips * UNKNOWN_TRIPS)
+            self._block(statement.test, number, "condition", trips * UNKNOWN_TRIP_COUNT)
+            self._nodes(statement.condition, number, "condition", trips * UNKNOWN_TRIP_COUNT)
+            self._block(statement.body, number, "body", trips * UNKNOWN_TRIP_COUNT)
         elif isinstance(statement, If):
             taken = trips / 2 if statement.then and statement.otherwise else trips
             self._block(statement.then, number, "then", taken)
@@ -194,7 +189,7 @@ class _Description:
         for atom, factor in linear_form(value).items():
             known = 1.0 if atom is None else self._trips.get(atom)
             if known is None:
-                return UNKNOWN_TRIPS
+                return UNKNOWN_TRIP_COUNT
             total += factor * known
         return max(total, 0.0)
 

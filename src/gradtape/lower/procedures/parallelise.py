@@ -10,9 +10,17 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
+from gradtape.costs import (
+    ADDITION,
+    LEAST_BLOCK,
+    MOST_BLOCKS,
+    MOST_SCATTERED_SUMS,
+    PARTIAL_SUM,
+    UNKNOWN_PARALLEL_TRIP_COUNT,
+    WORTHWHILE,
+)
 from gradtape.ir.graph import Value, literal, number_of
 from gradtape.ir.types import INT64
-from gradtape.loops.passes.parallelise import MOST_BLOCKS, OVERHEAD, WORTHWHILE
 from gradtape.lower.procedures.poll import seconds
 from gradtape.lower.procedures.privatise import Privatisation, Sharing
 from gradtape.ops.core.elementwise.cast import convert
@@ -40,18 +48,6 @@ from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.tape import match_tape
 from gradtape.procedures.traversal import names, walk
 from gradtape.records import record, replaced
-
-ADDITION: Final = 2e-11
-"""Seconds that an addition of a vector loop takes, the unit of `OVERHEAD` and `WORTHWHILE`."""
-
-LEAST_BLOCK: Final = 1e-5
-"""Seconds that a block takes at least."""
-
-TRIPS: Final = 1000
-"""Iterations that inner loops of unknown trip count are taken to have: who writes ``prange`` expects many."""
-
-PARTS: Final = 2**26
-"""Bytes that the blocks' own sums may take."""
 
 LINE: Final = 64
 """Bytes of a cache line: sums of different blocks have none in common."""
@@ -106,7 +102,7 @@ def _even(trips: int, blocks: int) -> int:
 
 def _plan(loop: For, privatisation: Privatisation) -> _Plan | None:
     """Return how a loop is cut; None where its iterations cannot run at the same time, or are not worth it."""
-    iteration = sum(seconds(statement, TRIPS) for statement in loop.body)
+    iteration = sum(seconds(statement, UNKNOWN_PARALLEL_TRIP_COUNT) for statement in loop.body)
     known = number_of(loop.count)
     if known is not None and int(known) * iteration < WORTHWHILE * ADDITION:
         return None
@@ -117,8 +113,8 @@ def _plan(loop: For, privatisation: Privatisation) -> _Plan | None:
         return None
     elements = len(sharing.totals) + sum(sharing.sums.values())
     bytes_ = sum([size * pointer.dtype.itemsize for pointer, size in sharing.sums.items()])
-    rows = max(ceil(max(LEAST_BLOCK, OVERHEAD * ADDITION * elements) / iteration), 1)
-    most = min(MOST_BLOCKS, PARTS // max(bytes_, 1))
+    rows = max(ceil(ADDITION * max(LEAST_BLOCK, PARTIAL_SUM * elements) / iteration), 1)
+    most = min(MOST_BLOCKS, MOST_SCATTERED_SUMS // max(bytes_, 1))
     if most < 2 or (known is not None and int(known) < 2 * rows):
         return None
     return _Plan(sharing, rows, most)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final, NamedTuple
 
+from gradtape.costs import ARRAY_COMPUTATION, BETWEEN_POLLS, LONG_LOOP, SCALAR_ADDITION, UNKNOWN_TRIP_COUNT
 from gradtape.ir.graph import Value, number_of
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.loops.passes.poll import BETWEEN, LONG, UNIT
 from gradtape.procedures.ir import Apply, For, If, Statement, While
 from gradtape.procedures.traversal import blocks, uses, walk
-
-TRIPS: Final = 64
-"""Iterations of an inner loop of unknown trip count."""
-
-UNKNOWN: Final = 1e12
-"""Iterations of an outermost loop of unknown trip count: it may be long."""
-
-CALL: Final = 1e-6
-"""Seconds that an array computation takes."""
 
 DEEPEST: Final = 2
 """Loops around each other that poll. An innermost loop polls only if it is an outermost one as well."""
@@ -48,13 +40,13 @@ def plan_polls(body: Sequence[Statement], is_block: bool = False) -> dict[For | 
     is_block : bool
         Whether it is that of a block of a parallel loop: one more loop is around its loops, and those of unknown trip counts poll.
     """
-    estimate = _Estimate(TRIPS, DEEPEST + 1 if is_block else DEEPEST, is_block)
+    estimate = _Estimate(UNKNOWN_TRIP_COUNT, DEEPEST + 1 if is_block else DEEPEST, is_block)
     for statement in body:
         estimate.seconds(statement, 0)
     return estimate.planned
 
 
-def seconds(statement: Statement, trips: int = TRIPS) -> float:
+def seconds(statement: Statement, trips: int = UNKNOWN_TRIP_COUNT) -> float:
     """Return an estimate of the time that a statement takes, where loops of unknown trip count have so many iterations.
 
     Examples
@@ -82,9 +74,11 @@ class _Estimate:
 
     def seconds(self, statement: Statement, depth: int) -> float:
         """Return an estimate of the time that a statement takes, and plan the polls in it."""
-        own = UNIT + sum(_operand_seconds(x, self._seen) for x in uses(statement) if isinstance(x, Value))
+        own = SCALAR_ADDITION + sum(
+            _operand_seconds(x, self._seen) for x in uses(statement) if isinstance(x, Value)
+        )
         if isinstance(statement, Apply):
-            return own + CALL
+            return own + ARRAY_COMPUTATION
         if isinstance(statement, If):
             return own + max(sum(self.seconds(s, depth) for s in block) for block in blocks(statement))
         if not isinstance(statement, For | While):
@@ -93,11 +87,12 @@ class _Estimate:
             self.seconds(inner, depth + 1) for block in blocks(statement) for inner in block
         )
         known = number_of(statement.count) if isinstance(statement, For) else None
-        trips = float(known) if known is not None else UNKNOWN if depth == 0 else self._trips
+        # An outermost loop of unknown length may be endless.
+        trips = float(known) if known is not None else inf if depth == 0 else self._trips
         polls = depth == 0 or (depth < self._deepest and has_loops(statement))
-        is_long = trips * iteration > LONG or (self._polls_unknown and not _is_counted(statement))
+        is_long = trips * iteration > LONG_LOOP or (self._polls_unknown and not _is_counted(statement))
         if polls and is_long:
-            period = 1 << max(int(BETWEEN / iteration).bit_length() - 1, 0)
+            period = 1 << max(int(BETWEEN_POLLS / iteration).bit_length() - 1, 0)
             self.planned[statement] = Poll(period, depth == 0 and not self._polls_unknown)
         return max(trips, 0.0) * iteration
 
@@ -127,6 +122,6 @@ def _operand_seconds(value: Value, seen: set[Value]) -> float:
             continue
         seen.add(value)
         op, inputs, _ = made
-        total += op.cost * UNIT if isinstance(op, Elementwise) else UNIT
+        total += (op.cost if isinstance(op, Elementwise) else 1.0) * SCALAR_ADDITION
         pending += inputs
     return total

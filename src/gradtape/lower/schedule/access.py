@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
+from gradtape.costs import GATHER, LOAD
 from gradtape.ir.budget import spend
 from gradtape.ir.graph import Literal, Node, Value
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.loops.affine import Affine, Position, Var, affine, interval
 from gradtape.lower.schedule.costs import (
-    GATHER,
-    LOAD,
     REPEATED,
     calls_vector_function,
     cost_of,

@@ -1,7 +1,4 @@
-"""The cost model of the scheduler: what an element of each value costs, and what is better stored than computed again.
-
-Costs are in additions of a vector loop: rounded ratios of throughputs on AVX-512, with libmvec.
-"""
+"""What an element of each value costs the scheduler, in additions, and what is better stored than computed again."""
 
 from __future__ import annotations
 
@@ -16,9 +13,6 @@ from gradtape.kinds.elementwise import Elementwise, Libm
 from gradtape.loops.ir import Dtype
 from gradtape.lower.schedule.nests import LoopNest
 from gradtape.lower.target.vecmath import vector_attribute
-
-LOAD: Final = 1.0
-GATHER: Final = 4.0
 
 STORED: Final = 8.0
 """A value that costs more than this is stored rather than computed at two places: a store, a load and

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.config import config
+from gradtape.costs import UNKNOWN_TRIP_COUNT
 from gradtape.errors import ConcretizationError, LeakedValueError
 from gradtape.ir.body import bodies_of
 from gradtape.ir.fingerprint import fingerprint
@@ -59,9 +60,6 @@ NODE_OVERHEAD: Final = 20
 
 REGION_OVERHEAD: Final = 500
 """Element operations in the time that the interpreter takes for a region beside its nodes, and a program with a plan does not."""
-
-UNKNOWN_TRIP_COUNT: Final = 100
-"""The assumed number of iterations of a loop that ends on a value."""
 
 
 def force(values: Sequence[Value]) -> list[NDArray]:

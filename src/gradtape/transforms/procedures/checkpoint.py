@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
+from gradtape.costs import UNKNOWN_TRIP_COUNT
 from gradtape.ir.graph import Value, extract, literal, number_of
 from gradtape.ir.types import INT64
 from gradtape.ops.core.elementwise.cast import convert
@@ -43,9 +44,6 @@ from gradtape.procedures.traversal import defines, uses, walk
 from gradtape.records import record
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
 from gradtape.transforms.procedures.dependence import Dependence
-
-UNKNOWN_TRIPS: Final = 64
-"""Iterations that an inner loop of unknown trip count is taken to have."""
 
 FLOAT: Final = literal(0.0).dtype
 
@@ -231,7 +229,7 @@ def record_bytes(loop: Block, tree: BlockTree, records: Mapping[Block, Sequence[
             for inner in around[: around.index(loop)]:
                 if isinstance(inner.holder, For | While):
                     known = number_of(inner.holder.count) if isinstance(inner.holder, For) else None
-                    trips *= UNKNOWN_TRIPS if known is None else float(known)
+                    trips *= UNKNOWN_TRIP_COUNT if known is None else float(known)
             sizes = [x.dtype.itemsize if isinstance(x, Value) else 8 for x in records.get(block, ())]
             total += trips * sum(sizes)
     return int(total)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from gradtape.costs import UNKNOWN_TRIP_COUNT
 from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.ir import (
@@ -28,9 +29,6 @@ from gradtape.transforms.procedures.dependence import Dependence
 
 EXPENSIVE: Final = 6.0
 """The cost of a row from which its result is recorded: quotients and roots cost less than the tape, which stands in the way of vectors."""
-
-ITERATIONS: Final = 64
-"""Iterations that a loop is taken to have."""
 
 MOST_EXTRA: Final = 48
 """Bytes, from which a record is not made larger to save the computation of expensive rows."""
@@ -56,7 +54,7 @@ class Plan:
     live : set of Block
         The blocks that have a reverse.
     cost : float
-        Bytes that are recorded, if each loop has `ITERATIONS`.
+        Bytes that are recorded, if each loop has `UNKNOWN_TRIP_COUNT` iterations.
     """
 
     def __init__(self) -> None:
@@ -130,7 +128,7 @@ class Planner:
         self._weights: dict[Block, float] = {}
         for block in tree.blocks:
             around = 1.0 if block.parent is None else self._weights[block.parent]
-            self._weights[block] = around * (ITERATIONS if block.is_loop else 1)
+            self._weights[block] = around * (UNKNOWN_TRIP_COUNT if block.is_loop else 1)
         self._needs = {block: list(self._needs_of(block)) for block in tree.blocks}
 
     def best(self) -> Plan:

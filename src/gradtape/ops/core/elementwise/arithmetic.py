@@ -143,7 +143,6 @@ divide = elementwise(
     np.divide,
     body=Instruction(real="fdiv"),
     complex_body=complex_divide,
-    cost=4.0,
     neutral=(None, 1.0),
     tangents=(lambda d, z, x, y: d / y, lambda d, z, x, y: _by_divisor(z, x, y) * d),
     transpose=(lambda ct, x, y: ct / y, None),

@@ -113,7 +113,6 @@ exp = elementwise(
     np.exp,
     body=Libm("exp"),
     complex_body=complex_exp,
-    cost=10.0,
     partials=(lambda z, x: z,),
     domain=RANGE,
     edges=EXP_EDGES,

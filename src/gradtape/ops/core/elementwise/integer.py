@@ -54,7 +54,6 @@ quotient = elementwise(
     "quotient",
     _quotient,
     body=Instruction(signed="sdiv", unsigned="udiv"),
-    cost=4.0,
     dtypes=_integer_dtypes,
     domain=((-50.0, 50.0), (1.0, 9.0)),
     dtype_samples=INTEGERS,
@@ -63,7 +62,6 @@ division_rest = elementwise(
     "division_rest",
     np.fmod,
     body=Instruction(real="frem", signed="srem", unsigned="urem"),
-    cost=4.0,
     domain=((-50.0, 50.0), (1.0, 9.0)),
     dtype_samples="df" + INTEGERS,
 )

@@ -49,7 +49,6 @@ log = elementwise(
     np.log,
     body=Libm("log"),
     complex_body=complex_log,
-    cost=10.0,
     partials=(lambda z, x: 1.0 / x,),
     domain=POSITIVE,
     edges=LOG_EDGES,

@@ -207,7 +207,7 @@ POWER: dict[str, Any] = {
 }
 KINKS = "x**0 gives 0 in x; 0**y gives 0 in y; x**y for x < 0 gives NaN in y"
 
-pow_real = elementwise("pow_real", np.power, body=Libm("pow", arity=2), cost=25.0, **POWER)
+pow_real = elementwise("pow_real", np.power, body=Libm("pow", arity=2), **POWER)
 power = elementwise(
     "power",
     np.power,

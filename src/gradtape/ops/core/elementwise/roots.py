@@ -58,7 +58,6 @@ sqrt = elementwise(
     np.sqrt,
     body=Intrinsic("llvm.sqrt"),
     complex_body=complex_sqrt,
-    cost=5.0,
     partials=(lambda z, x: 0.5 / z,),
     square_tangents=(_squared_root_tangent,),
     domain=((0.2, 4.0),),
