@@ -26,7 +26,10 @@ RNG = np.random.default_rng(11)
 POINTS = RNG.normal(size=(3, 2)) + 1j * RNG.normal(size=(3, 2))
 OTHERS = RNG.normal(size=(3, 2)) + 1j * RNG.normal(size=(3, 2))
 
-WITHOUT_A_DERIVATIVE = ("sign", "psi", "_riemann_zeta", "airye_bi", "airye_bip", "stop_gradient")
+WITHOUT_A_DERIVATIVE = (
+    *("sign", "psi", "_riemann_zeta", "airye_bi", "airye_bip"),
+    *("stop_gradient", "with_tangent_of"),
+)
 APART = ("convert", "from_parts")
 """Casts to single precision, and what takes real numbers."""
 

@@ -190,7 +190,8 @@ def test_jvp_is_the_difference(case: Case) -> None:
             assert pushed == [None]
             return
         (actual,) = evaluate(or_zeros(pushed, [case.apply(*inputs)]), inputs, arrays)
-        expected = difference(case.numpy, arrays, directions)
+        function = (lambda arrays: arrays[1]) if case.row.name == "with_tangent_of" else case.numpy
+        expected = difference(function, arrays, directions)
         error = difference_error(case)
         np.testing.assert_allclose(actual, expected, rtol=1e-8 + error, atol=1e-9 + error, err_msg=str(case))
 

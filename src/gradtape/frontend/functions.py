@@ -44,6 +44,7 @@ from gradtape.kinds.operands import as_value, conform
 from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays.indexing import getitem
+from gradtape.procedures.arrays.reductions import first_extremum
 from gradtape.procedures.arrays.view import Expression
 
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {}
@@ -253,7 +254,9 @@ def _extreme(name: str, compare: Any) -> Callable[..., Any]:
             args = (self.as_array(args[0]),)
             items = self.items(args[0])
             if items is None and isinstance(args[0], Expression):
-                return numpy_call(self.build, np.max if name == "max" else np.min, args, {})
+                if args[0].ndim != 1:
+                    refuse(f"{name} is called with an array of {args[0].ndim} axes")
+                return first_extremum(args[0], name == "max")
             args = tuple(items or ())
         best = args[0]
         for one in args[1:]:

@@ -226,19 +226,11 @@ FOR_NUMBA = {name for name, function in PROGRAMS.items() if function.__name__ !=
 }
 """Programs that Numba compiles."""
 
-TIES_IN_TRANSLATED_CODE = (
-    "np.max of three or more elements that tie: translated code shares by pairs, a trace equally"
-)
 CURVATURES_IN_PROCEDURES = (
     "in forward mode of forward mode, a procedure multiplies an infinite curvature with a tangent of 0"
 )
 
 OPEN: dict[str, tuple[str, tuple[str, ...], tuple[int, ...], int]] = {
-    "max": (TIES_IN_TRANSLATED_CODE, ("zeros",), (2,), 3),
-    "min": (TIES_IN_TRANSLATED_CODE, ("zeros",), (2,), 3),
-    "maximum.reduce": (TIES_IN_TRANSLATED_CODE, ("zeros",), (1,), 3),
-    "max where": (TIES_IN_TRANSLATED_CODE, ("zeros",), (1,), 3),
-    "largest magnitude": (TIES_IN_TRANSLATED_CODE, ("ties", "kinks"), (1,), 10),
     "xlogy": (CURVATURES_IN_PROCEDURES, ("zeros", "kinks"), (2,), 2),
 }
 """Programs with more than one answer: why, at which points, in which orders, and from which size on."""
@@ -383,6 +375,14 @@ def disagreements(name: str, point: str, size: int, order: int) -> list[str]:
                     lines.append(f"{way}: {type(error).__name__}: {error.what}")
             except Exception as error:  # is reported
                 lines.append(f"{way}: {type(error).__name__}: {str(error).splitlines()[0]}")
+    alike = groups_of_equals(computed)
+    if len(alike) > 1:
+        lines += [f"{', '.join(group)}: {shortened(computed[group[0]])}" for group in alike]
+    return [f"{name} at {point}, {size}, order {order}: {line}" for line in lines]
+
+
+def groups_of_equals(computed: dict[str, Any]) -> list[list[str]]:
+    """Return the ways by what they computed, the largest group first."""
     alike: list[list[str]] = []
     for way, value in computed.items():
         for group in alike:
@@ -391,10 +391,7 @@ def disagreements(name: str, point: str, size: int, order: int) -> list[str]:
                 break
         else:
             alike.append([way])
-    alike.sort(key=len, reverse=True)
-    if len(alike) > 1:
-        lines += [f"{', '.join(group)}: {shortened(computed[group[0]])}" for group in alike]
-    return [f"{name} at {point}, {size}, order {order}: {line}" for line in lines]
+    return sorted(alike, key=len, reverse=True)
 
 
 def shortened(value: Any) -> str:

@@ -11,7 +11,7 @@ from gradtape.frontend.numpy.registry import UFUNC_METHODS
 from gradtape.kinds.arguments import NO_VALUE
 from gradtape.kinds.operands import as_value, conform
 from gradtape.kinds.registry import UFUNCS
-from gradtape.ops.numpy.statistics.reductions import sum_dtype
+from gradtape.ops.numpy.statistics.reductions import limits, sum_dtype
 from gradtape.procedures.arrays import indexing, products, reductions
 from gradtape.procedures.arrays.view import as_expression
 from gradtape.procedures.builder import ProcedureBuilder
@@ -59,8 +59,8 @@ def _enter_accumulate(name: str, neutral: Callable[[Any], Any]) -> None:
 
 _enter_accumulate("add", lambda dtype: 0)
 _enter_accumulate("multiply", lambda dtype: 1)
-_enter_accumulate("maximum", lambda dtype: reductions.limits(dtype)[0])
-_enter_accumulate("minimum", lambda dtype: reductions.limits(dtype)[1])
+_enter_accumulate("maximum", lambda dtype: limits(dtype)[0])
+_enter_accumulate("minimum", lambda dtype: limits(dtype)[1])
 
 
 def _enter_pairs(name: str) -> None:

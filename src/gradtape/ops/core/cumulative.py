@@ -13,7 +13,7 @@ from gradtape.ir.op import NDArray
 from gradtape.kinds.cumulative import Cumulative, cumulative
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import broadcast_to
-from gradtape.ops.core.elementwise.cast import convert, zeros_like
+from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.logic import equal, greater, less
@@ -159,8 +159,9 @@ def _by_selection(compare: Elementwise, start: float) -> Callable[..., Push]:
         (x,) = inputs
         before = shifted(z, params["axis"], params["reverse"], start)
         tie = equal(before, x)
-        kept = where(tie, 0.5, convert(compare(before, x), z.dtype))
-        taken = 1.0 - kept
+        one = literal(1, z.dtype)
+        kept = where(tie, 0.5, where(compare(x, before), 0.0, one))
+        taken = where(tie, 0.5, where(compare(before, x), 0.0, one))
 
         def push(tangents: Tangents) -> Value | None:
             (dx,) = tangents

@@ -55,9 +55,8 @@ def run_nest(
     inner : tuple of int or Value
         The extents of the loops that the body contains.
     """
-    static = ix.static_shape((*shape, *inner))
-    if static is not None and math.prod(static) <= UNROLLED:
-        for index in np.ndindex(*static[: len(shape)]):
+    if is_unrolled((*shape, *inner)):
+        for index in np.ndindex(*shape):  # type: ignore[arg-type] # none is a Value
             body(index, Loads())
         return
     views = {
@@ -79,6 +78,12 @@ def run_nest(
                 if _depth(view, shape) == axis < len(shape) - 1:
                     view.element([*indices, *[0] * (len(shape) - axis - 1)], loads)
         body(indices, loads)
+
+
+def is_unrolled(shape: Shape) -> bool:
+    """Return whether a loop nest has so few iterations that it is unrolled."""
+    static = ix.static_shape(shape)
+    return static is not None and math.prod(static) <= UNROLLED
 
 
 def _depth(view: ArrayView, shape: Shape) -> int:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import BOOL, FLOAT64, INT64
 from gradtape.kinds.arguments import NO_VALUE, one_axis, reduced_axes
 from gradtape.kinds.operands import as_value, conform
 from gradtape.ops.core.elementwise.arithmetic import add, multiply
+from gradtape.ops.core.elementwise.cast import with_tangent_of
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import isnan
-from gradtape.ops.core.elementwise.logic import greater, less, truth
+from gradtape.ops.core.elementwise.logic import equal, greater, less, truth
 from gradtape.ops.core.elementwise.select import where as select
 from gradtape.ops.numpy.linalg.norms import root
-from gradtape.ops.numpy.statistics.reductions import sum_dtype
+from gradtape.ops.numpy.statistics.reductions import check_mask_of_extremum, limits, sum_dtype
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.indexing import unselected
-from gradtape.procedures.arrays.nests import UNROLLED, materialise, new_array, run_nest, store
-from gradtape.procedures.arrays.view import Expression, Loads, Place, apply, as_expression
+from gradtape.procedures.arrays.nests import is_unrolled, materialise, new_array, run_nest, store
+from gradtape.procedures.arrays.view import (
+    ArrayView,
+    Expression,
+    Formula,
+    Loads,
+    Place,
+    Shape,
+    apply,
+    as_expression,
+)
 from gradtape.procedures.builder import ProcedureBuilder
 
 Combine = Callable[[Value, Value], Value]
@@ -83,8 +92,8 @@ def reduce(
         return out
     shape = tuple([x.shape[k] for k in kept])
     out = new_array(build, shape, dtype)
-    if x.ndim - 1 in axes or _is_short(x.shape[x.ndim - 1]):
-        inner = tuple([x.shape[k] for k in axes])
+    inner = tuple([x.shape[k] for k in axes])
+    if x.ndim - 1 in axes or _is_short(x.shape[x.ndim - 1]) or is_unrolled(inner):
 
         def each(outer: Sequence[Extent], loads: Loads) -> None:
             part = x.remapped(inner, _partial_places(x.ndim, kept, outer))
@@ -136,7 +145,7 @@ def _total(x: Expression, term: Any, combine: Combine, neutral: Any, dtype: Any)
     build = x.build
     static = ix.static_shape(x.shape)
     start = as_value(np.asarray(neutral, dtype)[()])
-    if static is not None and math.prod(static) <= UNROLLED:
+    if static is not None and is_unrolled(static):
         found = [term(index, Loads()) for index in np.ndindex(*static)]
         total = found[0] if found else start
         for one in found[1:]:
@@ -197,26 +206,73 @@ def prod(
     )
 
 
-def limits(dtype: Any) -> tuple[Any, Any]:
-    """Return the smallest and the largest number of a dtype."""
-    dtype = np.dtype(dtype)
-    if dtype.kind == "f":
-        return -np.inf, np.inf
-    if dtype == BOOL:
-        return False, True
-    return np.iinfo(dtype).min, np.iinfo(dtype).max
-
-
 def extremum(x: Expression, largest: bool, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
     """Reduce to the largest or the smallest element."""
     low, high = limits(x.dtype)
     start = low if largest else high
     combine = maximum if largest else minimum
     axes = reduced_axes(axis, x.ndim)
+    check_mask_of_extremum(combine, where, initial)
     if initial is NO_VALUE:
         check_not_empty(x, axes, f"reduction operation {combine.name}")
-    result = reduce(_selected(x, where, start), combine, start, x.dtype, axes, keepdims)
+    share = _extremum_with_shares if x.dtype.kind == "f" else reduce
+    result = share(_selected(x, where, start), combine, start, x.dtype, axes, keepdims)
     return _with_initial(combine, result, initial)
+
+
+def _extremum_with_shares(
+    x: Expression, combine: Combine, start: Any, dtype: Any, axes: Sequence[int], keepdims: bool
+) -> Any:
+    """Return an extremum of which elements that tie share the derivative equally.
+
+    Its value is the plain reduction, and its derivative that of the mean of the elements that equal it, which only derivatives compute.
+    Those elements are recognised by their value: what is not in memory is stored as it is computed, since the same formula may be rounded
+    in another way in another loop.
+    """
+    build = x.build
+    whole = unselected(x)
+    if whole is not None:
+        x = apply(build, _selection(lambda value: value, start, dtype), whole[1], whole[0])
+        axes = tuple(range(x.ndim))
+    elements = x
+    if not isinstance(x, ArrayView):
+        elements = new_array(build, x.shape, dtype, temporary=True)
+        x = _StoredWhenComputed(x, elements)
+    kept = [k for k in range(x.ndim) if k not in axes]
+    wide = tuple([x.shape[k] if k in kept else 1 for k in range(x.ndim)])
+    best = reduce(x, combine, start, dtype, axes, False)
+    level = best.remapped(wide, [Place(0, k) for k in kept]) if kept else best
+
+    def sum_where_equal(value: Callable[[Value], Value]) -> Any:
+        terms = apply(build, lambda x, best: select(equal(x, best), value(x), 0.0), elements, level)
+        return reduce(terms, add, 0, dtype, axes, False)
+
+    mean = divided(build, sum_where_equal(lambda x: x), sum_where_equal(lambda x: literal(1, dtype)))
+    result = apply(build, with_tangent_of, best, mean)
+    if not keepdims:
+        return result
+    if whole is not None:
+        wide = (1,)
+    return as_expression(build, result).remapped(wide, [Place(0, k) for k in kept])
+
+
+class _StoredWhenComputed(Expression):
+    """An expression whose elements are stored in an array when they are computed."""
+
+    def __init__(self, x: Expression, target: ArrayView) -> None:
+        self.build, self.shape, self.dtype = x.build, x.shape, x.dtype
+        self.x, self.target = x, target
+
+    def remapped(self, shape: Shape, places: Sequence[Place]) -> _StoredWhenComputed:
+        return _StoredWhenComputed(self.x.remapped(shape, places), self.target.remapped(shape, places))
+
+    def element(self, indices: Sequence[Extent], loads: Loads) -> Value:
+        value = self.x.element(indices, loads)
+        self.target.store(indices, value)
+        return value
+
+    def views(self) -> Iterator[ArrayView | Formula]:
+        return self.x.views()
 
 
 def check_not_empty(x: Expression, axes: Sequence[int], what: str) -> None:
@@ -352,7 +408,16 @@ def argmin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return position(x, False, axis, keepdims)
 
 
-def _position(x: Expression, largest: bool) -> Value:
+def first_extremum(x: Expression, largest: bool) -> Value:
+    """Return what Python's ``max`` or ``min`` returns for the elements of an array of one axis: the first of equal ones.
+
+    A NaN counts as neither larger nor smaller than any number.
+    """
+    check_not_empty(x, (0,), "max" if largest else "min")
+    return x.element((_position(x, largest, nan_wins=False),), Loads())
+
+
+def _position(x: Expression, largest: bool, nan_wins: bool = True) -> Value:
     build = x.build
     best = build.variable("best", x.element((0,) * x.ndim, Loads()), x.dtype)
     place = build.variable("place", 0, INT64)
@@ -361,7 +426,7 @@ def _position(x: Expression, largest: bool) -> Value:
     def body(indices: Sequence[Extent], loads: Loads) -> None:
         element, so_far = x.element(indices, loads), build.read(best)
         better = greater(element, so_far) if largest else less(element, so_far)
-        if x.dtype.kind in "fc":
+        if nan_wins and x.dtype.kind in "fc":
             better = better | (isnan(element) & ~isnan(so_far))
         before = build.read(place)
         build.assign(best, select(better, element, so_far))

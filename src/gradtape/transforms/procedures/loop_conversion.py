@@ -17,7 +17,7 @@ import numpy as np
 
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import Literal, Node, Value, extract
+from gradtape.ir.graph import Literal, Node, Value, extract, literal
 from gradtape.ir.types import INT64, Aval, Shape, aval
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.control import Structured
@@ -26,9 +26,9 @@ from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.operands import conform
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import UFUNCS
-from gradtape.ops.core.elementwise.cast import convert, identity
+from gradtape.ops.core.elementwise.cast import convert, identity, with_tangent_of
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
-from gradtape.ops.core.elementwise.logic import less
+from gradtape.ops.core.elementwise.logic import equal, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays.indexing import checked_index
 from gradtape.procedures.builder import ProcedureBuilder, integer
@@ -364,6 +364,11 @@ class _Conversion:
         if op.identity is None and not math.prod(shape):
             raise NotConvertibleError("an extremum of nothing")
         kept = [axis for axis in range(len(shape)) if axis not in axes]
+        shares = op.monoid in ("maximum", "minimum") and node.out.dtype.kind == "f"
+        if shares and isinstance(x, Virtual):
+            x = self._stored(
+                x, node.inputs[0].aval
+            )  # another computation of an element may round differently
         out = self.build.allocate("sum", node.out.size, node.out.dtype) if kept else None
         result: Value | None = None
         with self._nest([shape[axis] for axis in kept]) as outer:
@@ -374,10 +379,26 @@ class _Conversion:
                 combined = UFUNCS[_MONOIDS[op.monoid]](self.build.read(total), _element(self.build, x, index))
                 self.build.assign(total, combined)
             result = self.build.read(total)
+            if shares:
+                index_of = lambda inner: _interleaved(kept, outer, axes, inner)  # noqa: E731
+                result = self._shared(x, [shape[axis] for axis in axes], index_of, result)
             if out is not None:
                 self.build.store(out, flat(outer, node.out.shape), result)
         assert result is not None
         return result if out is None else Buffer(out, node.out.shape, True)
+
+    def _shared(
+        self, x: Held, shape: Sequence[int], index_of: Callable[[Where], Where], best: Value
+    ) -> Value:
+        """Return an extremum with the derivative of the mean of the elements that equal it."""
+        build = self.build
+        total, count = (build.variable(name, 0.0, best.dtype) for name in ("total", "ties"))
+        with self._nest(shape) as inner:
+            element = _element(build, x, index_of(inner))
+            ties = equal(element, best)
+            build.assign(total, build.read(total) + where(ties, element, 0.0))
+            build.assign(count, build.read(count) + where(ties, literal(1, best.dtype), 0.0))
+        return with_tangent_of(best, build.read(total) / build.read(count))
 
     def _first(self, op: Reduction, x: Held, kept: Sequence[int], outer: Where, shape: Shape) -> Any:
         if op.identity is not None:

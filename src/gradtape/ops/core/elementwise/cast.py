@@ -62,6 +62,11 @@ def _complex_cast(x: Value | Parts, *, dtype: np.dtype[Any]) -> Value | Parts:
     return truth(x) if dtype.kind == "b" else convert(x[0], dtype)
 
 
+def _of_pair(x: Any, y: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    own = x if isinstance(x, np.dtype) else np.dtype(x)
+    return (own, own), own
+
+
 convert_row = elementwise(
     "convert",
     _cast,
@@ -99,6 +104,19 @@ stop_gradient = elementwise(
     dtypes=_same,
     kinks="0 everywhere: the value counts as a constant",
 )
+
+
+with_tangent_of = elementwise(
+    "with_tangent_of",
+    lambda x, y: np.broadcast_arrays(x, y)[0],
+    body=lambda x, y: x,
+    complex_body=lambda x, y: x,
+    partials=(None, lambda z, x, y: literal(1.0)),
+    dtypes=_of_pair,
+    domain=((-3.0, 3.0), (-3.0, 3.0)),
+    finite_derivatives=True,
+)
+"""The first argument, with the derivative of the second one. The code that computes the second one is dead where no derivative is taken."""
 
 
 def convert(x: Value, dtype: np.dtype[Any]) -> Value:

@@ -122,6 +122,27 @@ def total(
     return result if initial is NO_VALUE else combine(initial_value(initial, x.dtype), result)
 
 
+def limits(dtype: Any) -> tuple[Any, Any]:
+    """Return the smallest and the largest number of a dtype."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":
+        return -np.inf, np.inf
+    if dtype == BOOL:
+        return False, True
+    return np.iinfo(dtype).min, np.iinfo(dtype).max
+
+
+def check_mask_of_extremum(combine: Elementwise, where: Any, initial: Any) -> None:
+    """Raise the error of NumPy for a mask without a number to begin with."""
+    if initial is NO_VALUE and where is not NO_VALUE and where is not True:
+        raise ArgumentError(
+            f"reduction operation '{combine.name}' does not have an identity, so to use a where "
+            "mask one has to specify 'initial'",
+            where=here.site,
+            remedy="pass initial=-np.inf for a maximum, initial=np.inf for a minimum",
+        )
+
+
 def extremum(
     row: Any, combine: Elementwise, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any
 ) -> Value:
@@ -130,19 +151,13 @@ def extremum(
     x = x if dtype is None else convert(x, np.dtype(dtype))
     axes = reduced_axes(axis, x.ndim)
     empty = math.prod([x.shape[k] for k in axes]) == 0
+    check_mask_of_extremum(combine, where, initial)
     if initial is NO_VALUE:
-        if where is not NO_VALUE and where is not True:
-            raise ArgumentError(
-                f"reduction operation '{combine.name}' does not have an identity, so to use a where "
-                "mask one has to specify 'initial'",
-                where=here.site,
-                remedy="pass initial=-np.inf for a maximum, initial=np.inf for a minimum",
-            )
         if empty:
             raise ValueError(f"zero-size array to reduction operation {combine.name} which has no identity")
         return reduced(row, x, axes, keepdims)
     start = initial_value(initial, x.dtype)
-    x = masked(x, where, start)
+    x = masked(x, where, start if x.dtype.kind == "c" else limits(x.dtype)[combine is minimum])
     if empty:
         return broadcast_to(start, kept_shape(x.shape, axes) if keepdims else remaining(x.shape, axes))
     return combine(start, reduced(row, x, axes, keepdims))
