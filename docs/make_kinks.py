@@ -32,6 +32,9 @@ not read, and for constants that are joined with other elements. Forward and rev
 The square of a function with a kink, such as `np.linalg.norm(x) ** 2` or `np.abs(x) ** 2`, is differentiated as a
 smooth function: its second derivative at the kink is right.
 
+Elements that tie share the derivative of NumPy's reductions, such as `np.max`. Python's `max` and `min`, and code such as
+`if x[i] > best: best = x[i]`, choose one element, and the derivative is that of this element.
+
 ## Conventions
 
 | function | derivative |
