@@ -1,4 +1,4 @@
-"""The floors: imports go down, heavy packages are imported late and nowhere else."""
+"""The layers: imports go down, heavy packages are imported late and nowhere else. The pages that list them are complete."""
 
 import ast
 import re
@@ -12,7 +12,11 @@ from tests.suite.several import several_cases
 from tests.support.processes import words_printed
 
 ROOT = Path(gradtape.__file__).parent
-FLOORS = {
+PROJECT = Path(__file__).parents[1]
+CONTRIBUTING = PROJECT / "CONTRIBUTING.md"
+GLOSSARY = PROJECT / "docs" / "glossary.md"
+HOW_IT_WORKS = PROJECT / "docs" / "explanation" / "how-it-works.md"
+LAYERS = {
     "errors": 0,
     "collector": 0,
     "config": 0,
@@ -45,7 +49,7 @@ FLOORS = {
 LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", "matplotlib", "tqdm"}
 """Packages that a function may import when it runs: `import gradtape` is to be quick."""
 
-LATE_FLOORS = {
+LATE_LAYERS = {
     ("runtime/compile/kernel.py", "lower"),
     ("api/transforms/jit.py", "api"),
     ("api/transforms/linear.py", "api"),
@@ -59,11 +63,11 @@ which only long loops and functions of Numba's do."""
 FILES = sorted(ROOT.rglob("*.py"))
 
 
-def floor_of(module):
-    """Return the floor of a module's package, or of the part of it that has a floor of its own."""
+def layer_of(module):
+    """Return the layer of a module's package, or of the part of it that has a layer of its own."""
     names = module[1:]
     parts = [".".join(names[:count]) for count in (3, 2, 1)]
-    return next((FLOORS[part] for part in parts if part in FLOORS), 9)
+    return next((LAYERS[part] for part in parts if part in LAYERS), 9)
 
 
 def statements(node, late=False):
@@ -93,15 +97,15 @@ def imported(path):
 
 
 def check_imports(path):
-    mine = floor_of(("gradtape", *path.relative_to(ROOT).with_suffix("").parts))
+    mine = layer_of(("gradtape", *path.relative_to(ROOT).with_suffix("").parts))
     for module, late in imported(path):
         if module[0] == "gradtape":
-            named = (path.relative_to(ROOT).as_posix(), module[1] if len(module) > 1 else "") in LATE_FLOORS
+            named = (path.relative_to(ROOT).as_posix(), module[1] if len(module) > 1 else "") in LATE_LAYERS
             assert not late or named, f"{path.name} imports {'.'.join(module)} inside a function"
             if len(module) > 1:
-                theirs = floor_of(module)
+                theirs = layer_of(module)
                 assert theirs <= mine, (
-                    f"{path.name} (floor {mine}) imports {'.'.join(module)} (floor {theirs})"
+                    f"{path.name} (layer {mine}) imports {'.'.join(module)} (layer {theirs})"
                 )
         elif late:
             standard = module[0] in sys.stdlib_module_names
@@ -111,6 +115,52 @@ def check_imports(path):
             assert module[0] not in LATE - {"platformdirs", "filelock"}, (
                 f"{path.name} imports {module[0]} at its top"
             )
+
+
+def test_each_module_beside_the_folders_and_each_folder_has_a_layer():
+    names = {path.relative_to(ROOT).with_suffix("").parts[0] for path in FILES}
+    assert names == {name for name in LAYERS if "." not in name}
+    for name in LAYERS:
+        assert source_path(name), f"LAYERS names {name}"
+
+
+def source_path(name):
+    """Return the path of a module or of a folder in the source, with a slash behind that of a folder; an empty one if there is none."""
+    path = name.replace(".", "/")
+    if (ROOT / path).is_dir():
+        return f"{path}/"
+    return f"{path}.py" if (ROOT / f"{path}.py").exists() else ""
+
+
+def layer_table():
+    """Return the rows of the table of layers in CONTRIBUTING.md, the highest layer first."""
+    rows = ["| layer | modules |\n|---|---|\n"]
+    for layer in sorted(set(LAYERS.values()), reverse=True):
+        names = [f"`{source_path(name)}`" for name in LAYERS if LAYERS[name] == layer]
+        rows.append(f"| {layer} | {', '.join(names)} |\n")
+    return "".join(rows)
+
+
+def test_contributing_lists_the_layers(request):
+    text = CONTRIBUTING.read_text()
+    written = re.search(r"^\| layer \|.*\n(?:\|.*\n)+", text, re.MULTILINE)
+    assert written is not None
+    if request.config.getoption("--update-golden"):
+        CONTRIBUTING.write_text(text.replace(written[0], layer_table()))
+    else:
+        assert written[0] == layer_table(), "CONTRIBUTING.md lists other layers: run pytest --update-golden"
+
+
+def test_how_it_works_lists_the_folders():
+    """Each folder with modules, and each folder inside of one, is in the table of the page; all that the table names exist."""
+    listed = set()
+    for row in re.findall(r"^\| `([a-z_]+)/` \| (.*) \|$", HOW_IT_WORKS.read_text(), re.MULTILINE):
+        folder, content = row
+        listed |= {folder, *[f"{folder}/{inner}" for inner in re.findall(r"`([a-z_]+)/`", content)]}
+    folders = {path.relative_to(ROOT).parent.parts[:2] for path in FILES} - {()}
+    expected = {"/".join(parts[:count]) for parts in folders for count in range(1, len(parts) + 1)}
+    assert not expected - listed, f"docs/explanation/how-it-works.md lacks {sorted(expected - listed)}"
+    assert not [name for name in listed if not (ROOT / name).is_dir()]
 
 
 def test_imports_go_down():
@@ -128,10 +178,9 @@ def test_import_is_light():
 
 
 def test_no_path_or_registry_in_the_project():
-    project = Path(__file__).parents[1]
     words = ["/wo" + "rk/", "/ro" + "ot/", "py" + "pi.org"]
-    for path in [*project.rglob("*.py"), *project.rglob("*.md"), *project.rglob("*.ipynb")]:
-        if ".git" in path.parts or "venv" in str(path.relative_to(project)):
+    for path in [*PROJECT.rglob("*.py"), *PROJECT.rglob("*.md"), *PROJECT.rglob("*.ipynb")]:
+        if ".git" in path.parts or "venv" in str(path.relative_to(PROJECT)):
             continue
         text = path.read_text(errors="ignore")
         for word in words:
@@ -149,7 +198,6 @@ def test_importing_leaves_the_cycle_collector_on():
     assert words_printed(code) == ["True"]
 
 
-GLOSSARY = Path(__file__).parents[1] / "docs" / "glossary.md"
 PLAIN = """
 and attribute check class config containers content context convention copy core cost counter create creation custom debug debugger
 determinants disk edit equal error evaluate event explain explanation finding habit init inside inspect iterator key leaves list loader

@@ -33,7 +33,7 @@ _KEEPS_ORDER.__enter__()  # for as long as the process runs
 
 
 class _Hooks:
-    """What is known of objects on a higher floor.
+    """What is known of objects in a higher layer.
 
     Attributes
     ----------

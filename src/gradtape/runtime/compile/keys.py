@@ -98,8 +98,8 @@ def _source_stamp() -> str:
     digest is kept in the cache folder under one of their sizes and times.
     """
     files = []
-    for floor in _COMPILER:
-        for folder, _, names in os.walk(os.path.join(_PACKAGE, floor)):
+    for part in _COMPILER:
+        for folder, _, names in os.walk(os.path.join(_PACKAGE, part)):
             files += [os.path.join(folder, name) for name in names if name.endswith((".py", ".ll"))]
     files.sort()
     stamp = hashlib.blake2b(_PACKAGE.encode(), digest_size=16)
