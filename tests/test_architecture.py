@@ -199,11 +199,11 @@ def test_importing_leaves_the_cycle_collector_on():
 
 
 PLAIN = """
-and attribute check class config containers content context convention copy core cost counter create creation custom debug debugger
+and attribute by check class config containers content context convention copy core cost counter create creation custom debug debugger
 determinants disk edit equal error evaluate event explain explanation finding habit init inside inspect iterator key leaves list loader
 lock lookup main method minimize mixed more name namespace naming nested number object operator order origin out part per picture plan
 problem product progress read reader reason recording report result routine script select set sign solution solver special split
-statement step table text thread tuple type undo unsupported use user walk write writer
+statement step table text thread tracing tuple type undo unsupported use user walk write writer
 
 api argument building callable caller compile function functional html import interpret log logic memory module
 line optimise standalone svg

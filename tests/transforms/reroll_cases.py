@@ -11,8 +11,8 @@ import numpy as np
 import gradtape as gt
 from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Graph
+from gradtape.trace.jit.lookup import CaptureSet
 from gradtape.trace.jit.signature import CallArguments
-from gradtape.trace.jit.specialisation import CaptureSet
 from gradtape.transforms.reroll.roll import Rolled, rolled_graph
 
 

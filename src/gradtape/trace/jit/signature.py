@@ -31,8 +31,8 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import Layout, argument_layout, layout_of
 from gradtape.trace.array.preallocated import unwrap_preallocated
+from gradtape.trace.jit.captures.user_classes import is_generator, is_plain_object
 from gradtape.trace.jit.leaf_kinds import NUMBERS, is_dynamic, is_weak
-from gradtape.trace.jit.objects import is_generator, is_plain_object
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable

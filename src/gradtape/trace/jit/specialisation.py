@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from gradtape.config import trace_settings
 from gradtape.ir.body import holds_rules
@@ -20,15 +17,11 @@ from gradtape.runtime.compile.loader import LoadedModule
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
-from gradtape.trace.jit.aliases import Writes, is_memory
-from gradtape.trace.jit.captures.spec import CaptureSpec
-from gradtape.trace.jit.captures.steps import Step, read_captures
+from gradtape.trace.jit.captures.steps import Step
 from gradtape.trace.jit.captures.table import checked_function
 from gradtape.trace.jit.guards import Guard, Trace
-from gradtape.trace.jit.loop_exits import dynamic_loop_key, may_be_loop
-from gradtape.trace.jit.outcomes import OutcomeFailed
+from gradtape.trace.jit.loop_exits import may_be_loop
 from gradtape.trace.jit.signature import (
-    CallArguments,
     NativeCall,
 )
 from gradtape.trace.jit.state import State
@@ -241,207 +234,3 @@ class Specialisation:
             if owner is not None and (owner.value is not value or any(tag.recording for tag in value.tags)):
                 return False
         return self.state.alive()
-
-
-class Miss(NamedTuple):
-    """The end of a search for a specialisation: the last one, its guard that missed, and the value of this call."""
-
-    specialisation: Specialisation
-    guard: int
-    actual: int
-
-
-class GuardTree:
-    """The specialisations of one signature: a tree with guards at its forks.
-
-    Each holds, by the guard that missed and the value that was found, the one that was traced then. A specialisation is right wherever
-    all of its guards hold, whether or not others have the same guards: a loop checks the guards of all its iterations by one.
-    """
-
-    __slots__ = ("_dynamic_keys", "_replacements", "_root", "count", "in_python", "warned")
-
-    def __init__(self) -> None:
-        self._root: Specialisation | None = None
-        self._dynamic_keys: dict[Any, tuple[int, ...]] = {}
-        self._replacements = 0
-        self.count = 0
-        self.in_python: set[Miss | None] = set()
-        self.warned = False
-
-    def add(self, specialisation: Specialisation, missed: Miss | None) -> None:
-        """Insert a specialisation where the search for it ended."""
-        self.count += 1
-        if missed is None:
-            self._root = specialisation
-        else:
-            missed.specialisation.alternatives[missed.guard, missed.actual] = specialisation
-
-    def give_up(self, missed: Miss) -> None:
-        """Take out the specialisation where a search ended, and let later calls whose search ends there run in Python."""
-        del missed.specialisation.alternatives[missed.guard, missed.actual]
-        self.in_python.add(missed)
-        self.count -= 1
-
-    def replace_by_dynamic(self, specialisation: Specialisation) -> bool:
-        """Replace all specialisations by one with dynamic trip counts, and return whether that was done.
-
-        It is right if another call with other trip counts was traced to the same program: then nothing after the loops depends on them.
-        """
-        one = specialisation
-        key = dynamic_loop_key(one.graph, one.guards, one.spec, one.outputs, one.state)
-        trips = tuple(loop.recorded_trips for loop in one.loops)
-        before = self._dynamic_keys.setdefault(key, trips)
-        if before == trips:
-            return False
-        self._root = specialisation
-        self._replacements += 1
-        self.count = self._replacements
-        return True
-
-    def run(self, arrays: list[NDArray], generators: Sequence[Any] = ()) -> tuple[bool, Any, Miss | None]:
-        """Return (found, result, where the search ended)."""
-        return self._search(lambda specialisation: specialisation.run(arrays, generators))
-
-    def recorded(self, given: list[Value], generators: Sequence[Any] = ()) -> tuple[bool, Any, Miss | None]:
-        """Return what `run` returns; the nodes become a part of the recordings around the call."""
-        return self._search(lambda specialisation: specialisation.recorded(given, generators))
-
-    def _search(self, attempt: Callable[[Specialisation], Any]) -> tuple[bool, Any, Miss | None]:
-        specialisation = self._root
-        last: Miss | None = None
-        while specialisation is not None:
-            try:
-                return True, attempt(specialisation), None
-            except GuardMiss as miss:
-                last = Miss(specialisation, miss.guard, miss.actual)
-                specialisation = specialisation.alternatives.get((miss.guard, miss.actual))
-            except np.linalg.LinAlgError as error:
-                if not specialisation.is_prepared:
-                    raise
-                raise OutcomeFailed from error
-        return False, None, last
-
-    def followed(self) -> bool:
-        """Return whether a tape or trace around would follow a variable of this function."""
-        return any(specialisation.state.followed() for specialisation in self.all())
-
-    def can_be_recorded(self) -> bool:
-        """Return whether the nodes of each specialisation are all that the function does."""
-        return all(specialisation.can_be_recorded for specialisation in self.all())
-
-    def all(self) -> list[Specialisation]:
-        """Return every specialisation once."""
-        found = [] if self._root is None else [self._root]
-        for specialisation in found:
-            found.extend(specialisation.alternatives.values())
-        return found
-
-
-class CaptureSet:
-    """The captures of a function in one state, and the specialisations that were traced with them.
-
-    Attributes
-    ----------
-    steps : list of Step
-        The reads of captures, with their checks.
-    inputs : list of int
-        The steps that read hidden inputs.
-    generators : list of int
-        The steps that read random number generators of NumPy's.
-    may_draw : bool
-        Whether the function may draw random numbers.
-    branches : Branches
-        The specialisations.
-    substitutes : bool
-        Whether arrays and numbers become hidden inputs; else everything is checked by value.
-    in_python : bool
-        Whether calls that belong to a recording run the function itself: as a trace, it is an error.
-    op_by_op : bool
-        Whether all calls run the function itself, for a debugger that it uses.
-    writes : Writes
-        The arguments that the traces have written to.
-    """
-
-    __slots__ = (
-        "checked",
-        "generators",
-        "in_python",
-        "inputs",
-        "may_draw",
-        "op_by_op",
-        "spec",
-        "steps",
-        "substitutes",
-        "tree",
-        "writes",
-    )
-
-    def __init__(self, spec: CaptureSpec) -> None:
-        self.substitutes = spec.substitutes
-        self.tree = GuardTree()
-        self.in_python = self.op_by_op = False
-        self.writes = Writes()
-        self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
-        self.take(spec)
-
-    def take(self, spec: CaptureSpec) -> None:
-        """Set the captures that the next trace uses."""
-        self.steps, self.inputs, self.generators = spec.steps, spec.inputs, spec.generators
-        self.may_draw = spec.may_draw
-        self.spec: CaptureSpec | None = spec
-
-    @contextmanager
-    def by_value(self) -> Iterator[None]:
-        """Take the captures by value from now on, without the specialisations so far; if the trace in this block fails, nothing changes."""
-        before = self.steps, self.inputs, self.generators, self.may_draw, self.tree
-        self.substitutes = False
-        if self.tree.count:
-            self.tree = GuardTree()
-        try:
-            yield
-        except BaseException:
-            if before[-1].count:
-                self.substitutes = True
-                self.steps, self.inputs, self.generators, self.may_draw, self.tree = before
-            raise
-
-    def release(self) -> None:
-        """Release copies that no trace has used."""
-        if self.spec is not None:
-            self.spec.release()
-            self.spec = None
-
-    def read(self, call: CallArguments) -> tuple[list[Any], list[Any]] | None:
-        """Return the hidden inputs of a call, and the random number generators; None where a check fails."""
-        objects = read_captures(self.steps, call.objects)
-        if objects is None:
-            return None
-        return [objects[number] for number in self.inputs], [objects[number] for number in self.generators]
-
-    def arrays(self, call: CallArguments) -> list[tuple[str, Any]]:
-        """Return the arrays that are read from outside, by name."""
-        objects = read_captures(self.steps, call.objects) or ()
-        pairs = zip(self.steps, objects, strict=False)
-        return [(step.name, value) for step, value in pairs if is_memory(value)]
-
-    def first_change(self, call: CallArguments) -> Step | None:
-        """Return the first step whose check fails."""
-        objects: list[Any] = []
-        for step in self.steps:
-            value = step.read(objects, call.objects)
-            if not step.holds(value, objects):
-                return step
-            objects.append(value)
-        return None
-
-    def valid(self) -> bool:
-        """Return whether all specialisations are valid."""
-        return all(specialisation.valid() for specialisation in self.tree.all())
-
-
-class CaptureSets(list[CaptureSet]):
-    """The capture sets of one signature, the latest first."""
-
-    def all(self) -> list[Specialisation]:
-        """Return every specialisation once."""
-        return [specialisation for captures in reversed(self) for specialisation in captures.tree.all()]

@@ -39,7 +39,8 @@ from gradtape.ir.graph import Node
 from gradtape.ir.op import NDArray
 from gradtape.runtime.compile.program import Program
 from gradtape.runtime.profile.profiled_kernel import clock
-from gradtape.trace.jit.callsite import CallSite, Event
+from gradtape.trace.jit.callsite import CallSite
+from gradtape.trace.jit.explain import Event
 from gradtape.trace.jit.signature import CallArguments
 
 MOST_PROGRAMS: Final = 24
@@ -254,7 +255,7 @@ class WatchedRun(Report):
                     functions[-1]["programs"].append(len(programs))
                     programs.append(_program(program, measured, files, key, number, names))
             if isinstance(key, CallSite):
-                events += _events(list(key.events), number, files)
+                events += _events(list(key.explain.events), number, files)
             for event in _events(self._watch.of_tapes.get(record, []), number, files):
                 events.append({**event, "file": file, "line": function.line})
         problems = [*self._watch.problems, *self._explained()]

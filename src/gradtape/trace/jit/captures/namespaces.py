@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import Any
 
 from gradtape.trace.jit.captures.steps import Check, Origin, Source
+from gradtape.trace.jit.captures.user_classes import BUILTINS
 from gradtape.trace.jit.captures.varying import note_function, note_module
 from gradtape.trace.jit.captures.walk import CaptureWalk, Namespace
-from gradtape.trace.jit.objects import BUILTINS
 from gradtape.trace.patching.copies import copy_module
 from gradtape.trace.patching.name_reads import Reads
 from gradtape.trace.source.sites import PACKAGE, is_user_file

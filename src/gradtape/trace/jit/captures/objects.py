@@ -17,15 +17,15 @@ import numpy as np
 from gradtape.kinds.refusals import copy_of, is_labelled
 from gradtape.trace.jit.captures.leaves import visit_generator
 from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check
-from gradtape.trace.jit.captures.varying import check_environment, note_generator
-from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk, CodeFacts
-from gradtape.trace.jit.objects import (
+from gradtape.trace.jit.captures.user_classes import (
     has_foreign_code,
     is_generator,
     is_plain_object,
     is_record,
     is_user_class,
 )
+from gradtape.trace.jit.captures.varying import check_environment, note_generator
+from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk, CodeFacts
 from gradtape.trace.patching.copies import ABSENT, copy_object, slots_of
 from gradtape.trace.source.sites import PACKAGE
 

@@ -12,8 +12,8 @@ import numpy as np
 from gradtape.ir.op import NDArray
 from gradtape.trace.array.array import Array
 from gradtape.trace.jit.captures.steps import Check, Step
+from gradtape.trace.jit.captures.user_classes import is_plain_object
 from gradtape.trace.jit.guards import Trace
-from gradtape.trace.jit.objects import is_plain_object
 from gradtape.trace.jit.signature import as_input
 from gradtape.trace.patching.copies import Substitute, content_of, restore_content, set_content
 from gradtape.trace.patching.undo import Undo

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.trace.jit.captures.steps import Check, Source
+from gradtape.trace.jit.captures.user_classes import is_generator
 from gradtape.trace.jit.captures.walk import CaptureWalk
-from gradtape.trace.jit.objects import is_generator
 
 _MODULES: Final = frozenset({"datetime", "numpy", "os", "random", "secrets", "time", "uuid"})
 

@@ -13,7 +13,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Check, Origin, Source, Step, identity_check, type_key
-from gradtape.trace.jit.objects import reads_fields
+from gradtape.trace.jit.captures.user_classes import reads_fields
 from gradtape.trace.jit.signature import as_input, layout_of_input
 from gradtape.trace.patching.copies import Substitute
 from gradtape.trace.patching.name_reads import Reads

@@ -1,0 +1,149 @@
+"""Events of a jitted function that cost time, for the inspector, and its warnings, each given once."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+from gradtape.config import config
+from gradtape.errors import SideEffectWarning, TraceLimitWarning, warn
+from gradtape.runtime.compile.program import Program
+from gradtape.trace.jit.captures.spec import CaptureSpec
+from gradtape.trace.jit.captures.steps import Step
+from gradtape.trace.jit.lookup import GuardTree, Miss
+from gradtape.trace.jit.side_effects import SideEffects, generator_state
+
+_MOST_EVENTS: Final = 1000
+"""The number of events that a call site keeps."""
+
+_ORIGINS: Final = {
+    "background": "a thread compiles it, and the NumPy interpreter answers until then",
+    "compiled": "compiled by LLVM",
+    "disk": "loaded from the disk cache",
+    "interpreter": "not compiled, the NumPy interpreter runs it: {}",
+}
+"""By the origin of a kernel, its description, which may have a place for a reason."""
+
+
+class Event(NamedTuple):
+    """Something that made a call slower than the machine code of its function.
+
+    Attributes
+    ----------
+    at : float
+        When it ended, in seconds since 1970.
+    kind : str
+        ``signature`` (arguments of new types), ``guard`` (one did not hold), ``capture`` (something that is read from outside has changed),
+        ``trace``, ``translation``, ``kernel`` or ``limit`` (there are too many traces: the call runs on the interpreter).
+    text : str
+        What happened.
+    seconds : float
+        How long it took.
+    site : Site or None
+        The user's line.
+    """
+
+    at: float
+    kind: str
+    text: str
+    seconds: float = 0.0
+    site: Any = None
+
+
+class Explain:
+    """The events and warnings of a jitted function.
+
+    Parameters
+    ----------
+    name : str
+        That of the function.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.events: deque[Event] = deque(maxlen=_MOST_EVENTS)
+        self._has_warned_of_changes = False
+        self._effects: set[str] = set()
+
+    def note(self, kind: str, text: str, seconds: float = 0.0, site: Any = None) -> None:
+        """Add an event."""
+        self.events.append(Event(time.time(), kind, text, seconds, site))
+
+    def note_guard(self, missed: Miss) -> None:
+        """Add the event of a guard that did not hold."""
+        guard = missed.specialisation.guards[missed.guard]
+        self.note("guard", f"a guard expects {guard.expected} and found {missed.actual}", site=guard.site)
+
+    def note_kernel(self, program: Program) -> None:
+        """Add the event of a program that runs for the first time."""
+        kernel = program.kernel_so_far
+        if program.was_known:
+            self.note("kernel", "found in memory: another function, or another trace, computes the same")
+        else:
+            self.note("kernel", _ORIGINS[kernel.origin].format(kernel.reason), kernel.seconds)
+
+    def warn_of_limit(self, tree: GuardTree, missed: Miss | None) -> None:
+        """Warn once that there are too many traces for the captures of a tree."""
+        if tree.warned:
+            return
+        tree.warned = True
+        self.note(
+            "limit", f"there are {tree.count} traces already: calls that need another run on the interpreter"
+        )
+        warn(
+            TraceLimitWarning,
+            f"{self.name} has {tree.count} traces for one signature; calls that need another run on the interpreter",
+            where=None if missed is None else missed.specialisation.guards[missed.guard].site,
+            why="what Python sees there differs from call to call, and each way on is traced and compiled",
+            remedy="use np.where in place of the branch, or raise gt.config.trace_limit",
+        )
+
+    def warn_of_disagreement(self, own: Miss) -> None:
+        """Warn of a number that Python looks at and that the kernel rounds otherwise than NumPy."""
+        warn(
+            TraceLimitWarning,
+            f"{self.name} looks at a number that its kernel rounds otherwise than NumPy; calls in which this decides run on the "
+            "interpreter",
+            where=own.specialisation.guards[own.guard].site,
+            why="sums in another order, and other implementations of functions, differ in the last digits",
+            remedy="use np.where in place of the branch, or compare with a tolerance",
+        )
+
+    def warn_of_changes(self, changed: Step | None) -> None:
+        """Warn once of a captured value that differs from call to call."""
+        if self._has_warned_of_changes:
+            return
+        self._has_warned_of_changes = True
+        what = "what it reads from outside" if changed is None else changed.name
+        warn(
+            TraceLimitWarning,
+            f"{self.name} was traced {config.trace_limit} times for one signature, because {what} changes; calls that find it "
+            "changed once more run on the interpreter",
+            why="it steers Python, or could not be traced, and each value is traced and compiled",
+            remedy="pass it as an argument, keep it in an array or a gt.Variable, or raise gt.config.trace_limit",
+        )
+
+    def warn_of_effects(
+        self, spec: CaptureSpec, effects: SideEffects, states: list[tuple[Any, bytes]]
+    ) -> None:
+        """Warn once of each side effect that the compiled function does not repeat; `states` are those of generators before the trace."""
+        reasons = dict(spec.unrepeatable)
+        if any(generator_state(generator) != state for generator, state in states):
+            reasons["a random number generator"] = (
+                "it has drawn numbers, and the compiled function has those of the trace"
+            )
+        for name in effects.written.keys() - spec.logs:
+            reasons.setdefault(name, "it is written to, which compiled calls do not repeat")
+        for name in effects.lost:
+            reasons[name] = "a traced array is written to it, which is not done"
+        for name, why in reasons.items():
+            if name in self._effects:
+                continue
+            self._effects.add(name)
+            warn(
+                SideEffectWarning,
+                f"{self.name} uses {name}",
+                why=f"{why}: a function is run once in Python and compiled",
+                remedy="do it outside of the function; pass and return what changes, or keep it in a gt.Variable",
+            )
