@@ -27,7 +27,7 @@ from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.lazy.literals import (
     Numbers,
     Place,
-    Structure,
+    StructureTable,
     copy_with_inputs,
     input_values,
     numbers_at,
@@ -143,8 +143,8 @@ LARGEST_PLAN: Final = 4096
 """Values in a region that has a plan: a program may hold more and more arrays that it never reads."""
 
 
-class _Known:
-    """What is known of the regions that one program computes.
+class _Account:
+    """What regions that one program computes have cost, and the program, when it is worth compiling.
 
     Attributes
     ----------
@@ -176,10 +176,10 @@ class _Known:
         return self.paid > self.price
 
 
-_structures: Final[LRU[Any, Structure]] = LRU(lambda: config.memory_cache)
+_structures: Final = StructureTable(lambda: config.memory_cache)
 """By the key of the region, and `config.precise_math` and `config.compiler`."""
 
-_programs: Final[LRU[Any, _Known]] = LRU(lambda: config.memory_cache)
+_programs: Final[LRU[Any, _Account]] = LRU(lambda: config.memory_cache)
 """By the same, and the numbers."""
 
 _plans: Final[LRU[Any, _Plan]] = LRU(lambda: config.memory_cache)
@@ -194,7 +194,7 @@ def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
     inputs: Mapping[Place, int] = {}
     if config.jit and not CHECKS and (region := region_of(ends, None)) is not None:
         counts = _reference_counts(region, len(ends))
-        structure = _structure(region)
+        structure = _structures.of((config.precise_math, config.compiler, region.key))
         if structure is not None:
             numbers = structure.numbers(region)
             key = structure, counts, numbers.key
@@ -215,18 +215,6 @@ def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
                 inputs = places_of_inputs(region, numbers)
         del region  # its references would be counted
     return _run_anew(requested, ends, key, inputs)
-
-
-def _structure(region: Region) -> Structure | None:
-    """Return what is known of the structure of a region; None for one that has no hash."""
-    key = config.precise_math, config.compiler, region.key
-    try:
-        known = _structures.get(key)
-    except TypeError:  # of a parameter that is an array
-        return None
-    if known is None:
-        known = _structures[key] = Structure()
-    return known
 
 
 def _run_anew(
@@ -310,19 +298,19 @@ def _program(
     taken : sequence of int
         The inputs in their order.
     """
-    structure = _structure(region)
+    structure = _structures.of((config.precise_math, config.compiler, region.key))
     key = (
         config.precise_math,
         config.compiler,
         fingerprint(graph) if structure is None else (structure, numbers.key),
     )
-    known = _programs.get(key)
-    if known is None:
-        known = _programs[key] = _Known(graph.nodes)
-    if known.program is None and known.is_worth_it():
+    account = _programs.get(key)
+    if account is None:
+        account = _programs[key] = _Account(graph.nodes)
+    if account.program is None and account.is_worth_it():
         values = dict(zip(taken, input_values(region, numbers).values(), strict=True))
-        known.program = record_program(_with_inputs(graph, inputs, values) if values else graph)
-    return known.program
+        account.program = record_program(_with_inputs(graph, inputs, values) if values else graph)
+    return account.program
 
 
 def _with_inputs(graph: Graph, inputs: Mapping[Place, int], values: Mapping[int, Value]) -> Graph:

@@ -18,7 +18,7 @@ from gradtape.runtime.compile.program import Program, tape_program
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.literals import (
     Numbers,
-    Structure,
+    StructureTable,
     copy_with_inputs,
     input_values,
     places_of_inputs,
@@ -66,7 +66,7 @@ class GradientTemplate(NamedTuple):
     numbers: int
 
 
-class _Known(NamedTuple):
+class _Entry(NamedTuple):
     """An entry of the cache.
 
     Attributes
@@ -81,10 +81,10 @@ class _Known(NamedTuple):
     retry: bool
 
 
-_structures: Final[LRU[Any, Structure]] = LRU(lambda: config.memory_cache)
+_structures: Final = StructureTable(lambda: config.memory_cache)
 """By the structural key of the record, and the request."""
 
-_templates: Final[LRU[Any, _Known]] = LRU(lambda: config.memory_cache)
+_templates: Final[LRU[Any, _Entry]] = LRU(lambda: config.memory_cache)
 """By the structure of the record and the request, and the numbers."""
 
 LONG: Final = 512
@@ -132,10 +132,10 @@ def derivatives(
     last : bool
         Whether the record is not needed again: then the call node computes the targets as well.
     """
-    found = template_for(derive, what, targets, sources, seeds, tag)
-    if found is None:
+    template_and_leaves = template_for(derive, what, targets, sources, seeds, tag)
+    if template_and_leaves is None:
         return derive(targets, sources, seeds, lambda value: tag not in value.tags)
-    return apply_template(*found, targets, seeds, tag, last=last)
+    return apply_template(*template_and_leaves, targets, seeds, tag, last=last)
 
 
 def template_for(
@@ -161,27 +161,27 @@ def template_for(
         seeds and tuple([_seed_key(seed, places, -1 - k) for k, seed in enumerate(seeds)]),
         region.key,
     )
-    try:
-        structure = _structures.get(key)
-    except TypeError:  # a derivative given by the user, or an array, differs from itself when it comes again
+    structure = _structures.of(key)
+    if (
+        structure is None
+    ):  # a derivative given by the user, or an array, differs from itself when it comes again
         return None
-    if structure is None:
-        structure = _structures[key] = Structure()
     numbers = structure.numbers(region)
-    known = _templates.get((structure, numbers.key))
-    template = None if known is None else known.template
-    if known is None or known.retry:
-        if known is not None or (config.reroll and len(region.computed) >= LONG):
+    entry = _templates.get((structure, numbers.key))
+    template = None if entry is None else entry.template
+    if entry is None or entry.retry:
+        if entry is not None or (config.reroll and len(region.computed) >= LONG):
             nodes, _ = extract(targets, (), lambda value: begins(value, tag))
-            template = _template(
-                derive, nodes, region, numbers, targets, sources, seeds, tag, only_loops=known is None
-            )
-        _templates[structure, numbers.key] = _Known(template, retry=known is None and template is None)
+            record = _RecordCopy(nodes, region, numbers, targets, sources, seeds, tag)
+            if record.roll() or entry is not None:
+                template = record.template(derive, seeds)
+        _templates[structure, numbers.key] = _Entry(template, retry=entry is None and template is None)
     if template is None:
         return None
     if template.numbers:
-        given = [constant(data) for k in numbers.inputs if (data := region.literals[k].data) is not None]
-        template = template._replace(constants=(*given, *template.constants))
+        literals = region.literals
+        inputs = [constant(data) for k in numbers.inputs if (data := literals[k].data) is not None]
+        template = template._replace(constants=(*inputs, *template.constants))
     return template, region.leaves
 
 
@@ -196,97 +196,111 @@ def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
     return [seed for seed in seeds or () if not isinstance(seed, Literal)]
 
 
-def _template(
-    derive: Derive,
-    nodes: Sequence[Node],
-    region: Region,
-    numbers: Numbers,
-    targets: Sequence[Value],
-    sources: Sequence[Value],
-    seeds: Sequence[Value] | None,
-    tag: TraceTag,
-    *,
-    only_loops: bool,
-) -> GradientTemplate | None:
-    """Derive a copy of a record with placeholders for its leaves and for numbers that are inputs, so that the result holds for all data.
+class _RecordCopy:
+    """A copy of a record with placeholders for its leaves and for numbers that are inputs, so that its derivatives hold for all data.
 
     Parameters
     ----------
-    derive, targets, sources, seeds, tag
-        As for `derivatives`.
     nodes : sequence of Node
         The nodes of the record, in topological order.
-    leaves : sequence of Value
-        Where it begins.
-    only_loops : bool
-        Whether a record without loops gets no template.
+    region : Region
+        The record.
+    numbers : Numbers
+        Its numbers.
+    targets, sources, seeds, tag
+        As for `derivatives`.
 
-    Returns
-    -------
-    GradientTemplate or None
-        None where the derivation reads data.
+    Attributes
+    ----------
+    copy_of : dict of Value to Value
+        The copies of leaves, seeds and computed values.
+    inputs : list of Value
+        The placeholders of leaves and seeds.
+    numbers : list of Value
+        Those of numbers.
+    followed : set of Value
+        What derivatives pass through.
+    targets, sources : list of Value
+        The copies of these.
+    stacks : list of (Value, sequence of Value)
+        Placeholders of arrays whose rows are inputs, which rolled loops read.
     """
-    values = input_values(region, numbers)
-    becomes: dict[Value, Value] = {value: Value(value.aval) for value in region.leaves}
-    for seed in _arrays(seeds):
-        becomes.setdefault(seed, Value(seed.aval, tags=seed.tags))
-    inputs = [*becomes.values()]
-    if config.reroll and len(nodes) >= MIN_SAVED:
-        nodes = in_recorded_order(nodes)
-    followed = {becomes[leaf] for leaf in region.leaves if tag in leaf.tags}
-    copies, computed = copy_with_inputs(nodes, becomes, places_of_inputs(region, numbers), values)
-    followed.update(computed)
-    ends = [becomes.get(target, target) for target in targets]
-    inside = [becomes[source] for source in sources if source in becomes and becomes[source].node is not None]
-    sought = frozenset([made for value in inside if (made := value.node) is not None])
-    result = rolled(copies, [*ends, *inside], (), sought, leaves=set(inputs)) if config.reroll else None
-    if only_loops and result is None:
-        return None
-    stacks = [] if result is None else result.stacks
-    moved: dict[Value, Value] = {}
-    if result is not None:
-        ends = result.outputs[: len(ends)]
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        region: Region,
+        numbers: Numbers,
+        targets: Sequence[Value],
+        sources: Sequence[Value],
+        seeds: Sequence[Value] | None,
+        tag: TraceTag,
+    ) -> None:
+        placeholders = input_values(region, numbers)
+        self.copy_of: dict[Value, Value] = {value: Value(value.aval) for value in region.leaves}
+        for seed in _arrays(seeds):
+            self.copy_of.setdefault(seed, Value(seed.aval, tags=seed.tags))
+        self.inputs = [*self.copy_of.values()]
+        self.numbers = [*placeholders.values()]
+        self.followed = {self.copy_of[leaf] for leaf in region.leaves if tag in leaf.tags}
+        if config.reroll and len(nodes) >= MIN_SAVED:
+            nodes = in_recorded_order(nodes)
+        literals = places_of_inputs(region, numbers)
+        self._nodes, computed = copy_with_inputs(nodes, self.copy_of, literals, placeholders)
+        self.followed.update(computed)
+        self.targets = [self.copy_of.get(target, target) for target in targets]
+        self.sources = [self.copy_of.get(source, source) for source in sources]
+        copies = [self.copy_of[source] for source in sources if source in self.copy_of]
+        self._computed_sources = [copy for copy in copies if copy.node is not None]
+        self.stacks: Sequence[tuple[Value, Sequence[Value]]] = ()
+
+    def roll(self) -> bool:
+        """Roll the loops of the copy, and return whether there are any."""
+        computed = self._computed_sources
+        producers = frozenset([source.node for source in computed if source.node is not None])
+        ends = [*self.targets, *computed]
+        result = rolled(self._nodes, ends, (), producers, leaves=set(self.inputs)) if config.reroll else None
+        if result is None:
+            return False
+        self.stacks = result.stacks
+        count = len(self.targets)
+        self.targets = result.outputs[:count]
         # Nodes that stay are made anew where they take what a loop computes.
-        moved = dict(zip(inside, result.outputs[len(ends) :], strict=True))
-        followed.update([whole for whole, rows in stacks if any(row in followed for row in rows)])
+        moved = dict(zip(computed, result.outputs[count:], strict=True))
+        self.sources = [moved.get(source, source) for source in self.sources]
+        followed = self.followed
+        followed.update([stack for stack, rows in self.stacks if any(row in followed for row in rows)])
         for node in result.nodes:
             if any(value in followed for value in node.inputs):
                 followed.update(node.outs)
-    try:
-        derived = derive(
-            ends,
-            [moved.get(start, start) for start in [becomes.get(source, source) for source in sources]],
-            None if seeds is None else [becomes.get(seed, seed) for seed in seeds],
-            lambda value: value not in followed,
+        return True
+
+    def template(self, derive: Derive, seeds: Sequence[Value] | None) -> GradientTemplate | None:
+        """Derive the copy; return None where the derivation reads data."""
+        weights = None if seeds is None else [self.copy_of.get(seed, seed) for seed in seeds]
+        try:
+            derived = derive(self.targets, self.sources, weights, lambda value: value not in self.followed)
+        except Exception:  # a custom derivative reads data: it does so each time
+            return None
+        parts = [_parts(gradient) for gradient in derived]
+        outputs = [*self.targets, *[value for values in parts for value in values]]
+        stacked = [stack for stack, _ in self.stacks]
+        nodes, constants = extract(
+            outputs, [*self.inputs, *stacked, *self.numbers], lambda value: value.node is None
         )
-    except Exception:  # a custom derivative reads data: it does so each time
-        return None
-    parts = [_parts(gradient) for gradient in derived]
-    outputs = [*ends, *[value for values in parts for value in values]]
-    wholes = [whole for whole, _ in stacks]
-    inner, constants = extract(
-        outputs, [*inputs, *wholes, *values.values()], lambda value: value.node is None
-    )
-    if any(value.data is None for value in constants):
-        return None
-    places = {value: place for place, value in enumerate(inputs)}
-    rows_of = tuple([tuple([places[row] for row in rows]) for _, rows in stacks])
-    single = {place for rows in rows_of for place in rows}
-    single -= {places[value] for node in inner for value in node.inputs if value in places}
-    single -= {places[value] for value in outputs if value in places}
-    taken = [place for place in range(len(inputs)) if place not in single]
-    graph = without_data(
-        Graph(
-            [*[inputs[place] for place in taken], *wholes, *values.values(), *constants],
-            inner,
-            outputs,
-            "gradient",
-        )
-    )
-    call = GraphCall(graph, LazyProgram(graph).run)
-    return GradientTemplate(
-        call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of, len(values)
-    )
+        if any(value.data is None for value in constants):
+            return None
+        positions = {value: position for position, value in enumerate(self.inputs)}
+        rows_of = tuple([tuple([positions[row] for row in rows]) for _, rows in self.stacks])
+        only_rows = {position for rows in rows_of for position in rows}
+        only_rows -= {positions[value] for node in nodes for value in node.inputs if value in positions}
+        only_rows -= {positions[value] for value in outputs if value in positions}
+        leaves = [position for position in range(len(self.inputs)) if position not in only_rows]
+        inputs = [*[self.inputs[position] for position in leaves], *stacked, *self.numbers, *constants]
+        graph = without_data(Graph(inputs, nodes, outputs, "gradient"))
+        call = GraphCall(graph, LazyProgram(graph).run)
+        counts = tuple(map(len, parts))
+        return GradientTemplate(call, counts, tuple(constants), tuple(leaves), rows_of, len(self.numbers))
 
 
 def _parts(gradient: Value | SparseGradient | None) -> list[Value]:
@@ -319,15 +333,15 @@ def apply_template(
     last: bool,
 ) -> Derivatives:
     """Append the call of a template, and return the derivatives (see `derivatives`)."""
-    call, counts, constants, taken, stacks, _ = template
-    given = [*dict.fromkeys([*leaves, *_arrays(seeds)])] if seeds else leaves
+    call, counts, constants, positions, stacks, _ = template
+    inputs = [*dict.fromkeys([*leaves, *_arrays(seeds)])] if seeds else leaves
     if stacks:
-        wholes = [constant(np.stack(force([given[place] for place in rows]))) for rows in stacks]
-        given = [*[given[place] for place in taken], *wholes]
-    node, outs = call.appended([*given, *constants], here.site)
+        arrays = [constant(np.stack(force([inputs[position] for position in rows]))) for rows in stacks]
+        inputs = [*[inputs[position] for position in positions], *arrays]
+    node, outs = call.appended([*inputs, *constants], here.site)
     # The record is not needed again, unless a missing gradient is to be explained: from now on the call computes the targets, and
     # the old nodes are released.
-    if last and 0 not in counts and _can_replace_record(targets, given, tag):
+    if last and 0 not in counts and _can_replace_record(targets, inputs, tag):
         for index, target in enumerate(targets):
             if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
@@ -336,14 +350,13 @@ def apply_template(
 
 def grouped(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
     """Return derivatives from their values: none, one, or two for each."""
-    found: Derivatives = []
-    place = 0
+    derivatives: Derivatives = []
+    position = 0
     for count in counts:
-        found.append(
-            SparseGradient(*outs[place : place + 2]) if count == 2 else outs[place] if count else None
-        )
-        place += count
-    return found
+        first = outs[position] if count else None
+        derivatives.append(SparseGradient(*outs[position : position + 2]) if count == 2 else first)
+        position += count
+    return derivatives
 
 
 def _can_replace_record(targets: Sequence[Value], leaves: Sequence[Value], tag: TraceTag) -> bool:

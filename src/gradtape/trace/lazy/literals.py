@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from gradtape.ir.graph import Literal, Node, Value
 from gradtape.ir.types import aval
 from gradtape.kinds.operands import broadcast_to
+from gradtape.lru import LRU
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, subtract
 from gradtape.ops.core.elementwise.logic import (
     equal,
@@ -67,7 +68,7 @@ class Structure:
         if numbers != self._last:
             if self._last is not None:
                 pairs = enumerate(zip(numbers, self._last, strict=True))
-                differing = {position for position, (one, other) in pairs if one != other}
+                differing = {position for position, (number, before) in pairs if number != before}
                 if not differing <= self._varying:
                     self._varying |= differing & _possible_inputs(region)
             self._last = numbers
@@ -82,6 +83,25 @@ class Structure:
         if len(firsts) > MAX_INPUTS:
             return Numbers(numbers, ())
         return Numbers(tuple(key), tuple(firsts.values()))
+
+
+class StructureTable(LRU[Any, Structure]):
+    """Structures by structural keys: what is kept for regions stands in tables by their structure and the key of their numbers."""
+
+    __slots__ = ()
+
+    def of(self, key: Any) -> Structure | None:
+        """Return the structure with a key, a new one the first time; None for a key without a hash: a parameter is an array."""
+        try:
+            entry = self._entries.get(key)
+        except TypeError:
+            return None
+        if entry is None:
+            self[key] = new = Structure()
+            return new
+        entry[1] = next(self._clock)
+        structure: Structure = entry[0]
+        return structure
 
 
 def _literal_places(region: Region) -> Iterator[Place | None]:
@@ -165,9 +185,9 @@ def copy_with_inputs(
                 if expanded.node is not None:
                     copies.append(expanded.node)
         copy = node.copy(tuple(operands))
-        for old, new in zip(node.outs, copy.outs, strict=True):
-            new.aval = old.aval
-            becomes[old] = new
-            computed.append(new)
+        for out, copy_out in zip(node.outs, copy.outs, strict=True):
+            copy_out.aval = out.aval
+            becomes[out] = copy_out
+            computed.append(copy_out)
         copies.append(copy)
     return copies, computed
