@@ -34,14 +34,14 @@ from gradtape.trace.array.operators import Operators
 from gradtape.trace.array.view_functions import ALWAYS_C, KEEPING, ODD, VIEWING, set_shape, view_of
 from gradtape.trace.array.views import (
     READ_ONLY,
-    ImaginaryPart,
-    Part,
-    Picked,
-    ReadOnly,
-    RealPart,
-    Rearranged,
-    Selected,
-    Uncertain,
+    BasicIndexView,
+    ImaginaryView,
+    IntegerIndexView,
+    PermutedView,
+    ReadOnlyView,
+    RealView,
+    SubsetView,
+    UncertainView,
     stays_contiguous,
 )
 from gradtape.trace.dispatch.dispatch import (
@@ -397,7 +397,7 @@ class Array(Operators, Methods, Attributes, Handle):
         index = parse_index(value.shape, plain_key)
         if not isinstance(index, Basic):
             if index.result and all(map(_is_basic, key if isinstance(key, tuple) else (key,))):
-                view = Array(index.read_rows(value), self, Picked(index))
+                view = Array(index.read_rows(value), self, IntegerIndexView(index))
                 view._contiguous = self._contiguous is True and index.picks_rows(value.shape)
                 return view
             picked_array = Array(index.read_rows(value))
@@ -419,7 +419,7 @@ class Array(Operators, Methods, Attributes, Handle):
             copy = Array(index.read(value))  # an index array, even of rank 0, selects a copy
             copy._contiguous = copy.ndim == 1 or (copy.ndim > 0 and self._contiguous is True)
             return copy
-        view = Array(index.read(value), self, Part(index))
+        view = Array(index.read(value), self, BasicIndexView(index))
         view._contiguous = self._contiguous is True and stays_contiguous(index, value.shape)
         return view
 
@@ -462,18 +462,18 @@ class Array(Operators, Methods, Attributes, Handle):
         """Whether NumPy has a scalar in this place, of which there are no views. An argument may be a scalar or an array."""
         return self._base is None and self._contiguous is True and not self.ndim
 
-    def rearranged(self, view: Rearranged | Selected | ReadOnly, *, contiguous: bool) -> Array:
+    def rearranged(self, view: PermutedView | SubsetView | ReadOnlyView, *, contiguous: bool) -> Array:
         """Return a view with the elements in another order or shape."""
-        if not self.ndim and self._base is None and type(view) is not ReadOnly:
+        if not self.ndim and self._base is None and type(view) is not ReadOnlyView:
             value = view.read(self.value)
             if not self.is_scalar:
-                return self.uncertain_view(value, Uncertain("a number as an array"))
+                return self.uncertain_view(value, UncertainView("a number as an array"))
             return wrap_value(value)  # type: ignore[no-any-return]
         rearranged = Array(view.read(self.value), self, view)
         rearranged._contiguous = contiguous
         return rearranged
 
-    def part_view(self, view: RealPart | ImaginaryPart) -> Array:
+    def part_view(self, view: RealView | ImaginaryView) -> Array:
         """Return the view of the real or imaginary part."""
         if self.is_scalar:
             return wrap_value(view.read(self.value))  # type: ignore[no-any-return]
@@ -481,7 +481,7 @@ class Array(Operators, Methods, Attributes, Handle):
         part._contiguous = False
         return part
 
-    def uncertain_view(self, value: Value, view: Uncertain) -> Array:
+    def uncertain_view(self, value: Value, view: UncertainView) -> Array:
         """Return a reshaped array that may be a view or a copy."""
         array = Array(value, self, view)
         array._contiguous = False

@@ -17,7 +17,7 @@ from gradtape.ir.types import Shape
 from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import fit_for_write
-from gradtape.trace.array.views import Stale, Uncertain, View
+from gradtape.trace.array.views import StaleBase, UncertainView, View
 from gradtape.trace.jit.guards import abstract_of, note_write
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import compute
@@ -97,7 +97,7 @@ class Handle:
             value = followed_value(value)  # what is written to an array made of a length belongs to one
         value = fresh_value(value)
         if self._base is not None:
-            if type(self._view) is Uncertain:
+            if type(self._view) is UncertainView:
                 self._detach()
             else:
                 self._base.rebind(self._view.write(self._base.value, value))
@@ -113,7 +113,7 @@ class Handle:
         while isinstance(root._base, Handle):
             root = root._base
         note_write(root._current)
-        root._base = Stale(self._view)
+        root._base = StaleBase(self._view)
         self._base = None
 
     def _hold(self, value: Value) -> None:

@@ -18,7 +18,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape
 from gradtape.kinds.arguments import iteration_order
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.views import Uncertain
+from gradtape.trace.array.views import UncertainView
 
 
 class Strides(tuple[int, ...]):
@@ -115,8 +115,8 @@ def shadow_of(operand: Any) -> NDArray | None:
     operand.value  # noqa: B018 - lets what was promised become what it is
     base = operand._base
     if isinstance(base, Handle):
-        seen = None if type(operand._view) is Uncertain else shadow_of(base)
-        return None if seen is None else operand._view.see(seen)
+        seen = None if type(operand._view) is UncertainView else shadow_of(base)
+        return None if seen is None else operand._view.numpy_view(seen)
     numbers = getattr(base, "numbers", None)  # the memory of a preallocated array
     return numbers if issubclass(type(numbers), np.ndarray) else None
 

@@ -16,7 +16,7 @@ from gradtape.trace.array import view_functions
 from gradtape.trace.array.iterators import FlatIterator
 from gradtape.trace.array.layout import with_layout_of
 from gradtape.trace.array.view_functions import VIEWING, view_of
-from gradtape.trace.array.views import ImaginaryPart, RealPart
+from gradtape.trace.array.views import ImaginaryView, RealView
 from gradtape.trace.dispatch.dispatch import as_strong, call_function, call_ufunc
 from gradtape.trace.lazy.call_observer import observed, prediction
 from gradtape.trace.source.sites import user_site
@@ -107,7 +107,7 @@ class Methods:
     def real(self: Any) -> Any:
         """The real part: a view, which can be written to. Of real numbers it is the array itself."""
         here.site = user_site(via="x.real")
-        return self.part_view(RealPart()) if self.dtype.kind == "c" else self
+        return self.part_view(RealView()) if self.dtype.kind == "c" else self
 
     @real.setter
     def real(self: Any, new: Any) -> None:
@@ -119,7 +119,7 @@ class Methods:
         """The imaginary part: a view, which can be written to. Of real numbers it is zero."""
         here.site = user_site(via="x.imag")
         if self.dtype.kind == "c":
-            return self.part_view(ImaginaryPart())
+            return self.part_view(ImaginaryView())
         return np.imag(self)
 
     @imag.setter

@@ -32,13 +32,13 @@ from gradtape.trace.array.layout import (
     shadow_of,
 )
 from gradtape.trace.array.views import (
-    ImaginaryPart,
-    ReadOnly,
-    RealPart,
-    Rearranged,
-    Selected,
-    Strided,
-    Uncertain,
+    ImaginaryView,
+    PermutedView,
+    ReadOnlyView,
+    RealView,
+    StridedView,
+    SubsetView,
+    UncertainView,
 )
 from gradtape.trace.dispatch.dispatch import call_function, public_name
 from gradtape.trace.dispatch.op_cache import cached_call, not_set, reshape_template
@@ -83,11 +83,12 @@ def _view_kind(kind: Any) -> Viewer:
         contiguous = source._contiguous is True and function in KEEP_ORDER
         call = cached_call(FUNCTIONS[function], (source, *rest), kwargs, [])
         if call is not None and call.view is not None:
-            known = call.view
-            if known.see is not_set:
-                known.see = _seeing(function, rest, kwargs)
+            template = call.view
+            if template.numpy_view is not_set:
+                template.numpy_view = _numpy_view(function, rest, kwargs)
             return source.rearranged(
-                known if kind is Rearranged else kind(known.rearrange, known.see), contiguous=contiguous
+                template if kind is PermutedView else kind(template.rearrange, template.numpy_view),
+                contiguous=contiguous,
             )
         others = [unwrap(argument) for argument in rest]
 
@@ -95,16 +96,16 @@ def _view_kind(kind: Any) -> Viewer:
             result: Value = call_function(function, (value, *others), dict(kwargs))
             return result
 
-        return source.rearranged(kind(rearrange, _seeing(function, rest, kwargs)), contiguous=contiguous)
+        return source.rearranged(kind(rearrange, _numpy_view(function, rest, kwargs)), contiguous=contiguous)
 
     return view
 
 
-def _seeing(function: Any, rest: Arguments, kwargs: Named) -> Any:
-    def see(array: Any) -> Any:
+def _numpy_view(function: Any, rest: Arguments, kwargs: Named) -> Any:
+    def numpy_view(array: Any) -> Any:
         return function(array, *rest, **kwargs)
 
-    return see
+    return numpy_view
 
 
 def _reshaped(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
@@ -114,64 +115,64 @@ def _reshaped(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any
 def reshape(source: Any, shape: Any, order: str = "C", copy: Any = None) -> Any:
     """Return ``source.reshape(shape)``: a view where NumPy makes one."""
     if copy is not True and order == "C" and source._contiguous is True:
-        known = reshape_template(source.value.aval, shape)
-        if known is not None:
-            return source.rearranged(known, contiguous=True)
+        template = reshape_template(source.value.aval, shape)
+        if template is not None:
+            return source.rearranged(template, contiguous=True)
     order = _known_order(source, order) if order == "A" else order
-    wanted = as_shape(shape)
-    args, named = (source, wanted), {"order": order}
+    extents = as_shape(shape)
+    args, named = (source, extents), {"order": order}
     if copy is True or order not in ("C", "F"):
         return _fresh(source, call_function(np.reshape, args, named), order)
-    seen = shadow_of(source)
-    if seen is None:
+    shadow = shadow_of(source)
+    if shadow is None:
         return _uncertain(source, call_function(np.reshape, args, named), "x.reshape")
-    view = reshaped_view(seen, wanted, order)
+    view = reshaped_view(shadow, extents, order)
     if view is None:
-        made = _fresh(source, call_function(np.reshape, args, named), order)
+        copied_array = _fresh(source, call_function(np.reshape, args, named), order)
         if copy is False:
             raise ValueError("Unable to avoid creating a copy while reshaping.")
-        return made
+        return copied_array
 
     def rearrange(value: Value) -> Value:
-        result: Value = call_function(np.reshape, (value, wanted), dict(named))
+        result: Value = call_function(np.reshape, (value, extents), dict(named))
         return result
 
-    see = partial(_reshape_without_copy, shape=wanted, order=order)
-    return source.rearranged(Rearranged(rearrange, see), contiguous=view.flags.c_contiguous)
+    numpy_view = partial(_reshape_without_copy, shape=extents, order=order)
+    return source.rearranged(PermutedView(rearrange, numpy_view), contiguous=view.flags.c_contiguous)
 
 
 def set_shape(array: Any, shape: Any) -> None:
     """Follow ``array.shape = shape``: the array becomes a view of what it was, which nobody else has."""
-    wanted, seen = complete_shape(as_shape(shape), array.size), shadow_of(array)
-    if array.shape == wanted:
+    extents, shadow = complete_shape(as_shape(shape), array.size), shadow_of(array)
+    if array.shape == extents:
         return
-    if math.prod(wanted) != array.size:
+    if math.prod(extents) != array.size:
         raise ShapeError(
-            f"cannot reshape array of size {array.size} into shape {wanted}",
+            f"cannot reshape array of size {array.size} into shape {extents}",
             where=here.site,
             remedy=f"the product of the extents must be {array.size}",
         )
-    if not array.ndim or seen is None or any(x._base is array for x in referrers([array], Handle)):
+    if not array.ndim or shadow is None or any(x._base is array for x in referrers([array], Handle)):
         raise InPlaceError(
-            f"x.shape = {wanted} of a traced array of shape {array.shape}",
+            f"x.shape = {extents} of a traced array of shape {array.shape}",
             where=here.site,
             why="it is a number, or it has views, or the order of its elements in memory is not known here",
             remedy="write x = x.reshape(...)",
         )
-    if reshaped_view(seen, wanted, "C") is None:
+    if reshaped_view(shadow, extents, "C") is None:
         raise AttributeError(
             "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape."
         )
     prediction.materialise(array.value)
-    was = object.__new__(type(array))
-    was._base, was._contiguous = array._base, array._contiguous
+    base = object.__new__(type(array))
+    base._base, base._contiguous = array._base, array._contiguous
     if array._base is not None:
-        was._view, was._derived = array._view, array._derived
-    was._hold(array._current)
-    made = reshape(was, wanted)
-    array._base, array._view, array._derived = was, made._view, made._derived
-    array._contiguous = made._contiguous
-    array._hold(made._current)
+        base._view, base._derived = array._view, array._derived
+    base._hold(array._current)
+    view = reshape(base, extents)
+    array._base, array._view, array._derived = base, view._view, view._derived
+    array._contiguous = view._contiguous
+    array._hold(view._current)
 
 
 def _reshape_without_copy(array: Any, shape: Any, order: str) -> Any:
@@ -219,9 +220,9 @@ def _known_order(source: Any, order: str) -> Any:
 
 
 def _fresh(source: Any, value: Value, order: str) -> Any:
-    made = source.wrap_value(value)
-    made._contiguous = True if order != "F" else fortran(made.ndim)
-    return made
+    copy = source.wrap_value(value)
+    copy._contiguous = True if order != "F" else fortran(copy.ndim)
+    return copy
 
 
 def _uncertain(source: Any, value: Value, what: str) -> Any:
@@ -230,7 +231,7 @@ def _uncertain(source: Any, value: Value, what: str) -> Any:
         extent for extent in source.shape if extent != 1
     ]:
         shape = value.shape  # NumPy copies nothing for the sake of axes of one element
-        view: Any = Rearranged(
+        view: Any = PermutedView(
             lambda base: FUNCTIONS[np.reshape](base, shape),
             lambda array: array.reshape(shape, copy=False),
         )
@@ -239,7 +240,7 @@ def _uncertain(source: Any, value: Value, what: str) -> Any:
 
 
 def _maybe(source: Any, value: Value, what: str) -> Any:
-    return source.uncertain_view(value, Uncertain(f"{what} at {here.site}" if here.site else what))
+    return source.uncertain_view(value, UncertainView(f"{what} at {here.site}" if here.site else what))
 
 
 def _of_each(view: Callable[[Any, Any], Any]) -> Viewer:
@@ -258,7 +259,7 @@ def _broadcast_arrays(function: Any, _: Any, args: Arguments, kwargs: Named) -> 
     if kwargs or not args or not all(isinstance(arg, Handle | np.ndarray) for arg in args):
         return None
     shape = np.broadcast_shapes(*[arg.shape for arg in args])
-    show = _view_kind(ReadOnly)
+    show = _view_kind(ReadOnlyView)
     return tuple(
         [
             arg
@@ -304,14 +305,14 @@ def _mesh(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
 
 
 def _diag(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    return _view_kind(ReadOnly)(function, source, rest, kwargs) if source.ndim == 2 else None
+    return _view_kind(ReadOnlyView)(function, source, rest, kwargs) if source.ndim == 2 else None
 
 
 def _part(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
     if rest or kwargs:
         return None
     if source.dtype.kind == "c":
-        return source.part_view(RealPart() if function is np.real else ImaginaryPart())
+        return source.part_view(RealView() if function is np.real else ImaginaryView())
     return source if function is np.real else zeros_for_imaginary(source)
 
 
@@ -352,10 +353,10 @@ def _einsum(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
     (subscripts,) = rest
     value = call_function(function, (subscripts, source), {})
     tiny = np.zeros((2,) * source.ndim)
-    shown = np.einsum(subscripts, tiny)
-    if not issubclass(type(shown), np.ndarray) or not np.shares_memory(shown, tiny):
+    view = np.einsum(subscripts, tiny)
+    if not issubclass(type(view), np.ndarray) or not np.shares_memory(view, tiny):
         return source.unknown_layout_result(value)
-    kind: Any = Rearranged if shown.size == tiny.size else Selected
+    kind: Any = PermutedView if view.size == tiny.size else SubsetView
 
     def select(base: Value) -> Value:
         result: Value = call_function(np.einsum, (subscripts, base), {})
@@ -371,7 +372,7 @@ def strided(source: Any, shape: Any, strides: Any, writeable: bool) -> Any:
         chain.append(root._view)
         root = root._base
     seen, whole = shadow_of(source), shadow_of(root)
-    if seen is None or whole is None or type(root._contiguous) is Strides or Strided in map(type, chain):
+    if seen is None or whole is None or type(root._contiguous) is Strides or StridedView in map(type, chain):
         raise UnsupportedFunctionError(
             "as_strided of an array whose memory is not known",
             where=here.site,
@@ -383,7 +384,7 @@ def strided(source: Any, shape: Any, strides: Any, writeable: bool) -> Any:
     memory = places.transpose(order).reshape(-1)
     own: Any = np.arange(root.size).reshape([root.shape[axis] for axis in order]).transpose(np.argsort(order))
     for view in chain[::-1]:
-        own = view.see(own)
+        own = view.numpy_view(own)
     size = source.dtype.itemsize
     extents = own.shape if shape is None else as_shape(shape)
     steps = seen.strides if strides is None else tuple(strides)
@@ -399,10 +400,10 @@ def strided(source: Any, shape: Any, strides: Any, writeable: bool) -> Any:
         raise ValueError(
             f"as_strided with shape {extents} and strides {steps} reads beyond the memory of the array"
         )
-    view = Strided(memory[index], writeable)
-    made = type(root)(view.read(root.value), root, view)
-    made._contiguous = False
-    return made
+    view = StridedView(memory[index], writeable)
+    result = type(root)(view.read(root.value), root, view)
+    result._contiguous = False
+    return result
 
 
 def _trimmed(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
@@ -411,8 +412,8 @@ def _trimmed(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
 
 def _itself(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
     """Return the argument where the function returns it as it is (``np.diff(x, 0)``)."""
-    made = call_function(function, (source, *rest), dict(kwargs))
-    return source if made is source.value else source.unknown_layout_result(made)
+    result = call_function(function, (source, *rest), dict(kwargs))
+    return source if result is source.value else source.unknown_layout_result(result)
 
 
 def _nan_to_num(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
@@ -420,15 +421,15 @@ def _nan_to_num(function: Any, source: Any, rest: Arguments, kwargs: Named) -> A
     copy = rest[0] if rest else kwargs.get("copy", True)
     if copy:
         return None
-    made = call_function(function, (source, *rest), dict(kwargs))
-    if made is not source.value:
-        source.write_result(made, public_name(function))
+    result = call_function(function, (source, *rest), dict(kwargs))
+    if result is not source.value:
+        source.write_result(result, public_name(function))
     return source
 
 
 def _astype(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    wanted = number_dtype(rest[0] if rest else kwargs["dtype"])
-    if kwargs.get("copy", True) or wanted != source.dtype:
+    dtype = number_dtype(rest[0] if rest else kwargs["dtype"])
+    if kwargs.get("copy", True) or dtype != source.dtype:
         return None
     return source
 
@@ -447,16 +448,16 @@ def in_order(source: Any, order: str | None, value: Value | None = None) -> Any:
 
 def copied(source: Any, order: str) -> Any:
     """Return ``source.copy(order)``."""
-    made = source.wrap_value(source.value)
-    if not made.ndim:
-        made._contiguous = source.is_scalar
-        return made
+    copy = source.wrap_value(source.value)
+    if not copy.ndim:
+        copy._contiguous = source.is_scalar
+        return copy
     order = _known_order(source, order) if order == "A" else order
     if order == "K":
-        made._contiguous = layout_of_result(made.shape, (source,))
+        copy._contiguous = layout_of_result(copy.shape, (source,))
     else:
-        made._contiguous = fortran(made.ndim) if order == "F" else True
-    return made
+        copy._contiguous = fortran(copy.ndim) if order == "F" else True
+    return copy
 
 
 _MOVES: Final[tuple[Any, ...]] = (
@@ -477,17 +478,17 @@ _MOVES: Final[tuple[Any, ...]] = (
 KEEP_ORDER: Final = frozenset({np.squeeze, np.expand_dims, np.atleast_1d, np.atleast_2d, np.atleast_3d})
 """Functions after which a contiguous array is contiguous."""
 
-_EACH: Final = _of_each(lambda function, array: _view_kind(Rearranged)(function, array, (), {}))
+_EACH: Final = _of_each(lambda function, array: _view_kind(PermutedView)(function, array, (), {}))
 
 OF_EACH: Final[frozenset[Any]] = frozenset(
     {np.atleast_1d, np.atleast_2d, np.atleast_3d, np.broadcast_arrays, np.ix_, np.meshgrid}
 )
 
 VIEWING: Final[dict[Any, Viewer]] = {
-    **dict.fromkeys(_MOVES, _view_kind(Rearranged)),
+    **dict.fromkeys(_MOVES, _view_kind(PermutedView)),
     **dict.fromkeys(
         (np.diagonal, np.linalg.diagonal, np.broadcast_to, np.lib.stride_tricks.sliding_window_view),
-        _view_kind(ReadOnly),
+        _view_kind(ReadOnlyView),
     ),
     **dict.fromkeys((np.atleast_1d, np.atleast_2d, np.atleast_3d), _EACH),
     **dict.fromkeys((np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit), _pieces),

@@ -19,12 +19,12 @@ from gradtape.ops.core.indexing import Advanced, Basic, getitem, put_row, slice_
 from gradtape.ops.core.shape import reshape
 from gradtape.transforms.linear import pull_linear
 
-See = Callable[[NDArray], NDArray]
+NumpyView = Callable[[NDArray], NDArray]
 """Returns the view that NumPy makes of an array; it reads no element."""
 
 
 @dataclass(frozen=True)
-class Part:
+class BasicIndexView:
     """A basic index of the base."""
 
     index: Basic
@@ -35,7 +35,7 @@ class Part:
     def write(self, base: Value, v: Value) -> Value:
         return self.index.write(base, v)
 
-    def see(self, array: NDArray) -> NDArray:
+    def numpy_view(self, array: NDArray) -> NDArray:
         """Return NumPy's view of an array of the base's shape; see `gradtape.trace.array.layout`."""
         index = self.index
         return slice_row_view(array, index.starts, index.shape, index.strides).reshape(
@@ -44,7 +44,7 @@ class Part:
 
 
 @dataclass(slots=True, eq=False)
-class Picked:
+class IntegerIndexView:
     """A basic index of the base with integers that are traced: a row of a matrix, whose number is not known."""
 
     index: Advanced
@@ -55,20 +55,20 @@ class Picked:
     def write(self, base: Value, v: Value) -> Value:
         return self.index.write(base, v)
 
-    def see(self, array: NDArray) -> NDArray:
+    def numpy_view(self, array: NDArray) -> NDArray:
         """Return NumPy's view of an array; which row it is does not matter to its layout."""
         index = self.index
-        seen = Part(index.basic).see(array)
+        seen = BasicIndexView(index.basic).numpy_view(array)
         first = [slice(0, 1) if axis in index.axes else slice(None) for axis in range(seen.ndim)]
         return seen[tuple(first)].reshape(index.result, copy=False)
 
 
 @dataclass(slots=True, eq=False)
-class Rearranged:
+class PermutedView:
     """The base with its elements in another order or shape."""
 
     rearrange: Callable[[Value], Value]
-    see: See
+    numpy_view: NumpyView
 
     def read(self, base: Value) -> Value:
         return self.rearrange(base)
@@ -83,27 +83,27 @@ class Rearranged:
 
 
 @dataclass(frozen=True)
-class Selected:
+class SubsetView:
     """Some elements of the base, each of them once, such as a diagonal."""
 
     select: Callable[[Value], Value]
-    see: See
+    numpy_view: NumpyView
 
     def read(self, base: Value) -> Value:
         return self.select(base)
 
     def write(self, base: Value, v: Value) -> Value:
-        positions = self.see(np.arange(base.size, dtype=INTP).reshape(base.shape))
+        positions = self.numpy_view(np.arange(base.size, dtype=INTP).reshape(base.shape))
         flat = put_row(reshape(base, (base.size,)), reshape(v, (v.size,)), constant(positions.reshape(-1)))
         return reshape(flat, base.shape)
 
 
 @dataclass(frozen=True)
-class ReadOnly:
+class ReadOnlyView:
     """What NumPy shows of the base, and does not let anybody write to: a diagonal, an array that is broadcast."""
 
     show: Callable[[Value], Value]
-    see: See
+    numpy_view: NumpyView
 
     def read(self, base: Value) -> Value:
         return self.show(base)
@@ -122,12 +122,12 @@ def _unchanged(array: Any) -> Any:
     return array
 
 
-READ_ONLY: Final = ReadOnly(_unchanged, _unchanged)
+READ_ONLY: Final = ReadOnlyView(_unchanged, _unchanged)
 """The view of all of an array, to be read only."""
 
 
 @dataclass(frozen=True)
-class Uncertain:
+class UncertainView:
     """A reshaped array of which it is not known whether NumPy's is a view or a copy.
 
     It can be read until the base changes; a write makes it an array of its own, after which the base cannot be read (see `Handle.rebind`).
@@ -141,7 +141,7 @@ class Uncertain:
     def write(self, base: Value, v: Value) -> Value:
         raise self.refusal()
 
-    def see(self, array: NDArray) -> NDArray:
+    def numpy_view(self, array: NDArray) -> NDArray:
         raise self.refusal()
 
     def refusal(self) -> InPlaceError:
@@ -155,7 +155,7 @@ class Uncertain:
 
 
 @dataclass(slots=True, eq=False)
-class Strided:
+class StridedView:
     """Elements of the memory of the base by strides, of which some may be the same element: ``as_strided``."""
 
     positions: NDArray
@@ -174,17 +174,17 @@ class Strided:
         places = constant(self.positions.reshape(-1))
         return reshape(put_row(reshape(base, (base.size,)), reshape(v, (v.size,)), places), base.shape)
 
-    def see(self, array: NDArray) -> NDArray:
+    def numpy_view(self, array: NDArray) -> NDArray:
         """Return an array of the layout of a copy: views of views by strides are not views of the memory."""
         return np.empty(self.positions.shape, array.dtype)
 
 
-class Stale:
+class StaleBase:
     """Stands in the place of the base of an array that may have been changed by a write."""
 
     __slots__ = ("_current", "_view")
 
-    def __init__(self, view: Uncertain) -> None:
+    def __init__(self, view: UncertainView) -> None:
         self._view = view
         self._current = None
 
@@ -199,13 +199,13 @@ class Stale:
 
 
 @dataclass(frozen=True)
-class RealPart:
+class RealView:
     """The real parts of the base's complex numbers."""
 
     def read(self, base: Value) -> Value:
         return real(base)
 
-    def see(self, array: NDArray) -> NDArray:
+    def numpy_view(self, array: NDArray) -> NDArray:
         """Return NumPy's view of an array."""
         return array.real
 
@@ -214,13 +214,13 @@ class RealPart:
 
 
 @dataclass(frozen=True)
-class ImaginaryPart:
+class ImaginaryView:
     """The imaginary parts of the base's complex numbers."""
 
     def read(self, base: Value) -> Value:
         return imag(base)
 
-    def see(self, array: NDArray) -> NDArray:
+    def numpy_view(self, array: NDArray) -> NDArray:
         """Return NumPy's view of an array."""
         return array.imag
 
@@ -228,7 +228,17 @@ class ImaginaryPart:
         return from_parts(real(base), v)
 
 
-View = Strided | Part | Picked | Rearranged | Selected | ReadOnly | Uncertain | RealPart | ImaginaryPart
+View = (
+    StridedView
+    | BasicIndexView
+    | IntegerIndexView
+    | PermutedView
+    | SubsetView
+    | ReadOnlyView
+    | UncertainView
+    | RealView
+    | ImaginaryView
+)
 
 
 def stays_contiguous(index: Basic, base: tuple[int, ...]) -> bool:

@@ -21,7 +21,7 @@ from gradtape.ops.core.indexing import Basic, parse_index
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.numpy.arrays.shape import complete_shape
 from gradtape.trace.array.handle import Handle, unwrap
-from gradtape.trace.array.views import Part, Rearranged, stays_contiguous
+from gradtape.trace.array.views import BasicIndexView, PermutedView, stays_contiguous
 
 MAX_CALLS: Final = 4096
 """Calls in the cache: a program whose shapes or numbers never repeat would otherwise fill the memory."""
@@ -43,7 +43,7 @@ class CachedCall(NamedTuple):
         The nodes that it appends; None for a call that came once, or that the cache does not serve.
     container : type or None
         Tuple or list for a rule that returns several values.
-    view : Rearranged or None
+    view : PermutedView or None
         The template as a view of its only argument; the viewer of the NumPy function sets NumPy's part of it.
     retry : bool
         Whether to make a template when the call comes again.
@@ -51,7 +51,7 @@ class CachedCall(NamedTuple):
 
     template: Template | None
     container: type | None
-    view: Rearranged | None
+    view: PermutedView | None
     retry: bool
 
 
@@ -181,7 +181,9 @@ def _abstract_call(
     template = template_of(inputs, results)
     if template is None:
         return NOT_CACHED
-    return CachedCall(template, container, Rearranged(template, not_set) if len(inputs) == 1 else None, False)
+    return CachedCall(
+        template, container, PermutedView(template, not_set) if len(inputs) == 1 else None, False
+    )
 
 
 def not_set(array: Any) -> Any:
@@ -204,7 +206,7 @@ class IndexTemplate(NamedTuple):
     ----------
     read : Template
         Selects the elements.
-    part : Part
+    part : BasicIndexView
         The view.
     contiguous : bool
         Whether the view of a contiguous array is contiguous.
@@ -213,7 +215,7 @@ class IndexTemplate(NamedTuple):
     """
 
     read: Template
-    part: Part
+    part: BasicIndexView
     contiguous: bool
     scalar: bool
 
@@ -240,7 +242,7 @@ def index_template(type_: Aval, key: Any) -> IndexTemplate | None:
     return _index_template(type_, tuple(code))
 
 
-def reshape_template(type_: Aval, shape: Any) -> Rearranged | None:
+def reshape_template(type_: Aval, shape: Any) -> PermutedView | None:
     """Return the view of contiguous arrays of a type with another shape; None for a shape that is not made of integers."""
     if type(shape) is tuple:
         return _reshape_template(type_, shape) if INTEGERS.issuperset(map(type, shape)) else None
@@ -248,11 +250,11 @@ def reshape_template(type_: Aval, shape: Any) -> Rearranged | None:
 
 
 @lru_cache(maxsize=8192)
-def _reshape_template(type_: Aval, shape: tuple[int, ...]) -> Rearranged:
+def _reshape_template(type_: Aval, shape: tuple[int, ...]) -> PermutedView:
     start = placeholder(type_)
     template = template_of([start], [reshape(start, complete_shape(shape, start.size))])
     assert template is not None
-    return Rearranged(template, lambda array: array.reshape(shape, copy=False))
+    return PermutedView(template, lambda array: array.reshape(shape, copy=False))
 
 
 INDEX_TYPES: Final = frozenset({int, type(None), type(Ellipsis)})
@@ -268,4 +270,4 @@ def _index_template(type_: Aval, code: Any) -> IndexTemplate:
     template = template_of([start], [index.read(start)])
     assert template is not None
     scalar = not index.result and Ellipsis not in items
-    return IndexTemplate(template, Part(index), stays_contiguous(index, type_.shape), scalar)
+    return IndexTemplate(template, BasicIndexView(index), stays_contiguous(index, type_.shape), scalar)

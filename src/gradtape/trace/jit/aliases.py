@@ -80,10 +80,12 @@ def _have_common_elements(a: Handle, b: Handle) -> bool:
         return False
     array = np.empty(root.shape, root.dtype)
     try:
-        one, two = (reduce(lambda seen, view: view.see(seen), views, array) for views in (own, others))
+        first, second = (
+            reduce(lambda base, view: view.numpy_view(base), views, array) for views in (own, others)
+        )
     except InPlaceError:  # whether one is a view is not known
         return True
-    return _have_common_memory(one, two)
+    return _have_common_memory(first, second)
 
 
 def _views(handle: Handle) -> tuple[Any, list[Any]]:

@@ -22,7 +22,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.concretize import concrete_key
 from gradtape.trace.array.handle import Handle, fresh_value, unwrap
 from gradtape.trace.array.indexed_slices import IndexedSlices
-from gradtape.trace.array.views import ReadOnly, Rearranged, Selected
+from gradtape.trace.array.views import PermutedView, ReadOnlyView, SubsetView
 from gradtape.trace.jit.guards import Abstract, Trace, mapped_by, trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.contexts import (
@@ -231,7 +231,7 @@ class Variable(Array):
     def __getitem__(self, key: Any) -> Array:
         return _without_base(Array(self.value)[key])
 
-    def rearranged(self, view: Rearranged | Selected | ReadOnly, *, contiguous: bool) -> Array:
+    def rearranged(self, view: PermutedView | SubsetView | ReadOnlyView, *, contiguous: bool) -> Array:
         return _without_base(Array(self.value).rearranged(view, contiguous=contiguous))
 
     # Assigning
