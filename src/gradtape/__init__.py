@@ -28,11 +28,11 @@ from gradtape.config import config as config
 from gradtape.trace.array.array import Array as Array
 from gradtape.trace.array.indexed_slices import IndexedSlices as IndexedSlices
 from gradtape.trace.jit.dims import Dim as Dim
-from gradtape.trace.patching import conversions as _conversions  # noqa: F401 - lists of traced numbers become arrays
 from gradtape.trace.patching import creation as _creation  # noqa: F401 - hooks in NumPy's functions
 from gradtape.trace.patching import opaque as _opaque  # noqa: F401 - and functions that compute with numbers
 from gradtape.trace.patching import polynomials as _polynomials  # noqa: F401 - numpy.poly1d of traced coefficients
 from gradtape.trace.patching import scipy as _scipy  # noqa: F401 - and in SciPy's
+from gradtape.trace.patching.conversions import hook as _conversions  # noqa: F401 - lists of traced numbers become arrays
 from gradtape.trace.patching.imports import when_imported as _when_imported
 from gradtape.trace.random import generators as _generators  # noqa: F401 - hooks in NumPy's random number generators
 from gradtape.trace.variables.variable import Variable as Variable

@@ -23,7 +23,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import InBody, Mapped, Trace, abstract_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching import recorders
-from gradtape.trace.patching.conversions import find_followed
+from gradtape.trace.patching.conversions.sequences import find_followed
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.random.comparisons import note_drawn
 from gradtape.trace.random.distributions import REPARAMETERISED

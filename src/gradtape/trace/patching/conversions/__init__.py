@@ -1,0 +1,1 @@
+"""Conversions: calls that would make numbers of traced arrays are operations on the arrays."""

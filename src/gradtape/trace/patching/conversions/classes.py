@@ -1,0 +1,128 @@
+"""Classes of NumPy's that are written in Python: ``np.r_``, ``np.vectorize``, ``np.matrix``; and ``as_strided``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ArraySubclassError
+from gradtape.ir.builder import here
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.masked import without_selections
+from gradtape.trace.array.view_functions import strided
+from gradtape.trace.patching import recorders
+from gradtape.trace.patching.conversions.sequences import Function, as_ndarray_or_traced, find_followed
+from gradtape.trace.patching.functions import hook_function
+from gradtape.trace.source.sites import user_site
+
+
+def _index_trick(plain: Function) -> Function:
+    """Return the handler of ``np.r_[...]`` and ``np.c_[...]``: NumPy's own code arranges the positions of the elements."""
+
+    def getitem(self: Any, key: Any) -> Any:
+        items = key if isinstance(key, tuple) else (key,)
+        if isinstance(key, str) or find_followed(items) is None:
+            return plain(self, key)
+        arrays: list[Any] = []
+        kinds: list[Any] = []
+        positions: list[Any] = []
+        size = 0
+        for item in items:
+            if isinstance(item, str):
+                positions.append(item)
+                continue
+            array = plain(np.r_, item) if isinstance(item, slice) else as_ndarray_or_traced(item)
+            positions.append(np.arange(size, size + array.size).reshape(array.shape) if array.ndim else size)
+            size += array.size
+            kinds.append(item if type(item) in (bool, int, float, complex) else array.dtype)
+            arrays.append(array)
+        kind = np.result_type(*kinds)
+        flat = np.concatenate([np.ravel(array).astype(kind) for array in arrays])
+        order = np.asarray(plain(self, tuple(positions)))
+        return (
+            flat.reshape(order.shape)
+            if np.array_equal(order.ravel(), np.arange(size))
+            else np.take(flat, order)
+        )
+
+    return getitem
+
+
+def _vectorize_call(plain: Function) -> Function:
+    """Return the handler of functions of `numpy.vectorize`: the function is called with one traced number after the other."""
+
+    def call(self: Any, func: Any, args: Any) -> Any:
+        args = without_selections(args)
+        if find_followed(args) is None:
+            return plain(self, func, args)
+        dims = self._in_and_out_core_dims
+        cores = [0] * len(args) if dims is None else [len(names) for names in dims[0]]
+        arrays = [as_ndarray_or_traced(argument) for argument in args]
+        shape = np.broadcast_shapes(
+            *[array.shape[: array.ndim - core] for array, core in zip(arrays, cores, strict=True)]
+        )
+        operands = [
+            np.broadcast_to(array, (*shape, *array.shape[array.ndim - core :]))
+            for array, core in zip(arrays, cores, strict=True)
+        ]
+        results = [func(*[array[index] for array in operands]) for index in np.ndindex(*shape)]
+        if not results:
+            return plain(self, func, args)
+        if not isinstance(results[0], tuple):
+            return _stack_results(results, shape, self.otypes[0] if self.otypes else None)
+        kinds = self.otypes or [None] * len(results[0])
+        return tuple(
+            [
+                _stack_results(parts, shape, kind)
+                for parts, kind in zip(zip(*results, strict=True), kinds, strict=True)
+            ]
+        )
+
+    return call
+
+
+def _stack_results(results: Any, shape: tuple[int, ...], kind: Any) -> Any:
+    array = np.stack([as_ndarray_or_traced(result) for result in results])
+    array = array.reshape((*shape, *array.shape[1:]))
+    return array.astype(kind) if kind else array
+
+
+def _refuse_matrix(plain: Function) -> Function:
+    """Return the handler of `numpy.matrix`, which raises an error for traced arrays."""
+
+    def new(kind: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+        if find_followed(data) is None:
+            return plain(kind, data, *args, **kwargs)
+        raise ArraySubclassError(
+            "a matrix, a subclass of ndarray, meets a traced array",
+            where=user_site(),
+            why="its operators mean something else than those of arrays",
+            remedy="use np.asarray(m), and @ for products",
+        )
+
+    return new
+
+
+def _as_strided(plain: Function) -> Function:
+    """Return the handler of ``np.lib.stride_tricks.as_strided``, which asks arrays for their memory."""
+
+    def call(x: Any, shape: Any = None, strides: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, Array):
+            return plain(x, shape, strides, *args, **kwargs)
+        here.site = user_site(via="as_strided")
+        return strided(x, shape, strides, bool(args[1] if len(args) > 1 else kwargs.get("writeable", True)))
+
+    return call
+
+
+def _hook_classes() -> None:
+    hook_function(np.lib.stride_tricks.as_strided, _as_strided)  # type: ignore[arg-type]
+    joining: Any = type(np.r_).__mro__[1]
+    mapping: Any = np.vectorize
+    hook_function(np.matrix.__new__, _refuse_matrix)  # type: ignore[arg-type]
+    hook_function(joining.__getitem__, _index_trick)
+    hook_function(mapping._vectorize_call, _vectorize_call)
+
+
+recorders.before_recording(_hook_classes)

@@ -1,0 +1,78 @@
+"""The hook of functions that take arrays, which their C code calls for traced arrays; see `gradtape.trace.patching.interpose`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.kinds.registry import FUNCTIONS
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.lengths import Length, has_lengths, of_lengths
+from gradtape.trace.array.preallocated import Preallocated
+from gradtape.trace.patching import recorders
+from gradtape.trace.patching.callers import calls
+from gradtape.trace.patching.conversions import classes as _classes  # noqa: F401 - hooks classes as well
+from gradtape.trace.patching.conversions.math_functions import MATHEMATICAL
+from gradtape.trace.patching.conversions.scalars import CONVERSIONS
+from gradtape.trace.patching.conversions.sequences import (
+    call_dispatched,
+    call_ufunc,
+    find_followed,
+    takes_sequences,
+)
+from gradtape.trace.patching.creation import HOOKED
+from gradtape.trace.patching.imports import when_imported
+from gradtape.trace.patching.interpose import When, dispatcher_of, interpose, set_traced_types
+from gradtape.trace.source.asking import ASKING
+from gradtape.trace.variables.variable import Variable
+
+_dispatched: Final = type(np.sum)
+_functions: Final = {**CONVERSIONS, **MATHEMATICAL}
+_FUNCTIONS_OF_LENGTHS: Final = frozenset([f for f in vars(math).values() if callable(f)])
+_UFUNC_METHODS: Final = frozenset(
+    vars(np.ufunc)[name] for name in ("reduce", "accumulate", "reduceat", "outer", "at")
+)
+
+
+def _takes_lengths(called: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether a function has lengths among its arguments, and nothing that NumPy's protocols know."""
+    if called is np.arange:
+        return calls(sys._getframe(2), called)
+    if type(called) is _dispatched:
+        return find_followed([*args, *kwargs.values()]) is None
+    return called in _FUNCTIONS_OF_LENGTHS
+
+
+def _hook(called: Any, /, *args: Any, **kwargs: Any) -> Any:
+    kind = type(called)
+    if ASKING.questions is not None and has_lengths([args, kwargs]) and _takes_lengths(called, args, kwargs):
+        return of_lengths(called, args, kwargs)
+    if kind is np.ufunc or called in _UFUNC_METHODS:
+        return call_ufunc(called, args, kwargs)
+    if kind is _dispatched:
+        return call_dispatched(called, args, kwargs)
+    return _functions[called](*args, **kwargs)
+
+
+def _interpose() -> None:
+    set_traced_types(Array, Variable, Preallocated, Length)
+    functions = {
+        function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
+    }
+    sequences = {function for function in functions if takes_sequences(function)}
+    interpose(_hook, When.ANYWHERE, _functions)
+    interpose(_hook, When.WITHIN, sequences)
+    interpose(_hook, When.NESTED, [*(functions - sequences - HOOKED), *_ufuncs_of(np), *_UFUNC_METHODS])
+    when_imported("scipy.special", lambda special: interpose(_hook, When.NESTED, _ufuncs_of(special)))
+
+
+def _ufuncs_of(module: ModuleType) -> list[Any]:
+    things = [getattr(thing, "__wrapped__", thing) for thing in vars(module).values()]
+    return [thing for thing in things if type(thing) is np.ufunc]
+
+
+recorders.before_recording(_interpose)

@@ -1,0 +1,111 @@
+"""Types and methods of NumPy's that convert arrays: ``np.float64(a)`` is ``a.astype(np.float64)``, ``y.dot(a)`` is ``np.dot(y, a)``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.kinds.registry import FUNCTIONS
+from gradtape.trace.array.array import wrap
+from gradtape.trace.array.iterators import ArrayIterator
+from gradtape.trace.dispatch.dispatch import call_function
+from gradtape.trace.patching.conversions.sequences import Function, as_array, find_followed
+from gradtape.trace.source.sites import is_followed_file, is_user_file
+
+
+def _clip(array: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+    return np.clip(array, min, max, **kwargs)
+
+
+def _method(name: str) -> Function:
+    function = _clip if name == "clip" else getattr(np, name)
+
+    def run(array: Any, *args: Any, **kwargs: Any) -> Any:
+        if find_followed((args, tuple(kwargs.values()))) is None:
+            return NotImplemented
+        operands = (args[0], array, *args[1:]) if name == "compress" else (array, *args)
+        if function in FUNCTIONS:
+            # NumPy dispatches on some arguments only, np.take on the array alone, and would come back here.
+            return wrap(call_function(function, operands, kwargs))
+        return function(*operands, **kwargs)
+
+    return run
+
+
+METHODS: Final = (
+    "all",
+    "any",
+    "choose",
+    "clip",
+    "compress",
+    "cumprod",
+    "cumsum",
+    "dot",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "repeat",
+    "searchsorted",
+    "std",
+    "sum",
+    "take",
+    "var",
+)
+"""Methods of ndarrays that take arrays."""
+
+
+def _scalar(kind: Any) -> Function:
+    def make(cls: type, operand: Any) -> Any:
+        if cls is not kind or find_followed(operand) is None:
+            return NotImplemented
+        array = as_array(operand)
+        return array.astype(kind)
+
+    return make
+
+
+SCALARS: Final = (
+    np.bool_,
+    np.float16,
+    np.float32,
+    np.float64,
+    np.complex64,
+    np.complex128,
+    *{np.dtype(code).type for code in "bBhHiIlLqQ"},
+)
+"""Types that make scalars of numbers."""
+
+
+def _python_number(x: Any) -> Any:
+    """Return the argument of ``float(x)`` itself where a followed package converts it: it takes a number to be a number of Python's."""
+    caller = sys._getframe(2).f_code.co_filename
+    if find_followed(x) is None or np.ndim(x) or is_user_file(caller) or not is_followed_file(caller):
+        return NotImplemented
+    return x.astype(np.float64)
+
+
+def _iterator(cls: type, *args: Any, **kwargs: Any) -> Any:
+    is_traced = cls is np.nditer and find_followed([*args, *kwargs.values()]) is not None
+    return ArrayIterator(*args, **kwargs) if is_traced else NotImplemented
+
+
+def _arange(*args: Any, **kwargs: Any) -> Any:
+    followed = find_followed([*args, *kwargs.values()])
+    return (
+        NotImplemented
+        if followed is None
+        else followed.__array_function__(np.arange, (type(followed),), args, kwargs)
+    )
+
+
+CONVERSIONS: Final[dict[Any, Function]] = {
+    float: _python_number,
+    np.arange: _arange,
+    np.nditer: _iterator,
+    **{kind: _scalar(kind) for kind in SCALARS},
+    **{vars(np.ndarray)[name]: _method(name) for name in METHODS},
+}
+"""By type, function or method, what is called in its place."""
