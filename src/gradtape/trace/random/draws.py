@@ -3,6 +3,23 @@
 A draw is an input of the program. Before the program runs, the plan calls the user's own generators in the order of the trace, so that
 each call has new numbers, those that NumPy alone would draw. What a draw depends on (the shape parameter of a gamma distribution) is
 computed first, by a program of its own. No number is part of a program, and a program draws none: transforms and caches see pure graphs.
+
+In the trace                                          In each call
+
+generator: captured number, `Fresh`, or itself        the same generator, or one made anew
+    |                                                     |
+`Draws.draw` -> `Draw` (sampler, parameters)          `DrawPlan` of `Step`: parameters by a `Graph`, then the sampler
+    |                                                     |
+a `Value`, an input of the trace                      `Pack`: an input of the program; many draws of one type are one
+
+A loop or branch has draws of its own, whose samplers draw for all of it before it begins; they are draws of the trace around it:
+
+`LoopDraws`    all iterations   `IterationDraws`: the calls of one generator, in the order of the iterations
+`BranchDraws`  the choice       zeros, if the branch is not chosen
+`vmap`         all elements     `ElementDraws`: each element from the same state
+`Seeded`       base of both     generators that the body makes with a seed draw numbers, which nothing repeats
+
+`Change` is what a trace has done to a generator. It is undone if the trace is given up, or a guard misses.
 """
 
 from __future__ import annotations
@@ -100,9 +117,9 @@ class Draw(NamedTuple):
 def drawn_array(sampler: Sampler, generator: Any, parameters: Sequence[NDArray]) -> tuple[Any, bool]:
     """Return what a sampler draws as an array of the machine's byte order, and whether it is a number of Python's."""
     with own_calls():
-        found = sampler(generator, *[array if array.ndim else array[()] for array in parameters])
-    array = np.asarray(found)
-    is_plain = type(found) in (float, int, bool)
+        drawn = sampler(generator, *[array if array.ndim else array[()] for array in parameters])
+    array = np.asarray(drawn)
+    is_plain = type(drawn) in (float, int, bool)
     if not is_plain:
         array = np.require(array, np.dtype(array.dtype.type), ("C", "A"))
     return array, is_plain
@@ -204,24 +221,24 @@ class Draws:
         if not self.calls:
             return None
         steps = []
-        known = [*inputs]
+        values = [*inputs]
         for draw in self.calls:
             type_ = draw.value.aval
             if not draw.parameters:
-                known.append(draw.value)
+                values.append(draw.value)
                 steps.append(
                     Step(draw.source, draw.sampler, (), None, type_.shape, type_.dtype, draw.warning)
                 )
                 continue
             guards = [(guard.value, guard.expected) for guard in trace.guards[: draw.guards]]
             ends = [*draw.parameters, *[value for value, _ in guards]]
-            nodes, leaves = extract(ends, known, stop)
+            nodes, leaves = extract(ends, values, stop)
             force(leaves)
-            met = {value for node in nodes for value in node.inputs} | set(ends)
-            needed = tuple([place for place, value in enumerate(known) if value in met])
-            own = [known[place] for place in needed]
-            graph = Graph(own, nodes, draw.parameters, "parameters", guards)
-            known.append(draw.value)
+            operands = {value for node in nodes for value in node.inputs} | set(ends)
+            needed = tuple([position for position, value in enumerate(values) if value in operands])
+            inputs_of_step = [values[position] for position in needed]
+            graph = Graph(inputs_of_step, nodes, draw.parameters, "parameters", guards)
+            values.append(draw.value)
             steps.append(
                 Step(draw.source, draw.sampler, needed, graph, type_.shape, type_.dtype, draw.warning)
             )
@@ -231,18 +248,20 @@ class Draws:
     def _packed(self, trace: Trace) -> list[Pack]:
         """Return the inputs of the program: of many draws of one type there is one, and each is an element, so that a loop can be found."""
         alike: dict[Any, list[int]] = {}
-        for place, draw in enumerate(self.calls):
-            alike.setdefault(draw.value.aval if len(self.calls) >= PACKED else place, []).append(place)
-        found = []
-        for places in alike.values():
-            values = [self.calls[place].value for place in places]
+        for number, draw in enumerate(self.calls):
+            alike.setdefault(draw.value.aval if len(self.calls) >= PACKED else number, []).append(number)
+        packs = []
+        for numbers in alike.values():
+            values = [self.calls[number].value for number in numbers]
             if len(values) < PACKED:
-                found += [Pack((place,), False, value) for place, value in zip(places, values, strict=True)]
+                packs += [
+                    Pack((number,), False, value) for number, value in zip(numbers, values, strict=True)
+                ]
                 continue
-            one = values[0].aval
-            whole = Value(aval((len(values), *one.shape), one.dtype), tags=(trace,))
+            type_ = values[0].aval
+            stack = Value(aval((len(values), *type_.shape), type_.dtype), tags=(trace,))
             for number, value in enumerate(values):
-                element = getitem(whole, number)
+                element = getitem(stack, number)
                 value.aval = element.aval
                 value.node, value.index = element.node, 0
                 node = element.node
@@ -250,9 +269,9 @@ class Draws:
                 node.adopt(value, (element.aval,))
                 first = node.inputs[0].node
                 assert first is not None
-                first.serial, node.serial = self._moments[places[number]]
-            found.append(Pack(tuple(places), True, whole))
-        return found
+                first.serial, node.serial = self._moments[numbers[number]]
+            packs.append(Pack(tuple(numbers), True, stack))
+        return packs
 
 
 class LoopDraws(Seeded):
@@ -300,15 +319,15 @@ class LoopDraws(Seeded):
         groups: dict[int, list[Draw]] = {}
         for draw in self.calls:
             groups.setdefault(id(draw.source), []).append(draw)
-        found: dict[int, list[Value]] = {}
+        stacks_of: dict[int, list[Value]] = {}
         for key, draws in groups.items():
             iterations = IterationDraws(draws, length, reverse)
-            every = [value for draw in draws for value in draw.parameters]
-            for place, draw in enumerate(draws):
-                parameters = draw.parameters if place else every
-                made = self._before(draw, partial(iterations, place), parameters)
-                found.setdefault(key, []).append(made)
-        return [found[id(draw.source)].pop(0) for draw in self.calls]
+            parameters_of_all = [value for draw in draws for value in draw.parameters]
+            for number, draw in enumerate(draws):
+                parameters = draw.parameters if number else parameters_of_all
+                stack = self._before(draw, partial(iterations, number), parameters)
+                stacks_of.setdefault(key, []).append(stack)
+        return [stacks_of[id(draw.source)].pop(0) for draw in self.calls]
 
     def _before(self, draw: Draw, sampler: Sampler, parameters: Sequence[Value]) -> Value:
         """Draw before the loop, or the choice."""
@@ -323,24 +342,24 @@ class BranchDraws(LoopDraws):
 
     __slots__ = ()
 
-    def chosen(self, place: int, last: int, index: Value) -> list[Value]:
+    def chosen(self, number: int, last: int, index: Value) -> list[Value]:
         """Return what the function draws, or zeros.
 
         Parameters
         ----------
-        place, last : int
+        number, last : int
             The number of the function, and that of the last one.
         index : Value
             The choice.
         """
         return [
-            self._before(draw, partial(_if_chosen, draw, place, last), [index, *draw.parameters])
+            self._before(draw, partial(_if_chosen, draw, number, last), [index, *draw.parameters])
             for draw in self.calls
         ]
 
 
-def _if_chosen(draw: Draw, place: int, last: int, generator: Any, index: Any, *parameters: Any) -> Any:
-    if min(max(int(index), 0), last) == place:
+def _if_chosen(draw: Draw, number: int, last: int, generator: Any, index: Any, *parameters: Any) -> Any:
+    if min(max(int(index), 0), last) == number:
         return draw.sampler(generator, *parameters)
     zeros = np.zeros(draw.value.shape, draw.value.dtype)
     return zeros.item() if draw.value.aval.weak else zeros
@@ -363,20 +382,21 @@ class IterationDraws:
 
     def __init__(self, draws: Sequence[Draw], length: int, reverse: bool) -> None:
         ends = np.cumsum([0, *[len(draw.parameters) for draw in draws]])
-        places = [slice(*pair) for pair in itertools.pairwise(ends)]
-        self._samplers = list(zip([draw.sampler for draw in draws], places, strict=True))
+        slices = [slice(*pair) for pair in itertools.pairwise(ends)]
+        self._samplers = list(zip([draw.sampler for draw in draws], slices, strict=True))
         self._length = length
         self._reverse = reverse
         self._drawn = threading.local()
 
-    def __call__(self, place: int, generator: Any, *parameters: Any) -> NDArray:
+    def __call__(self, number: int, generator: Any, *parameters: Any) -> NDArray:
         """Return the numbers of one of the calls, (length, ...). The first one gets the parameters of all."""
-        if place == 0:
+        if number == 0:
             rounds = [
-                [one(generator, *parameters[own]) for one, own in self._samplers] for _ in range(self._length)
+                [sampler(generator, *parameters[part]) for sampler, part in self._samplers]
+                for _ in range(self._length)
             ]
             self._drawn.arrays = [np.asarray(numbers) for numbers in zip(*rounds, strict=True)]
-        numbers: NDArray = self._drawn.arrays[place]
+        numbers: NDArray = self._drawn.arrays[number]
         return np.ascontiguousarray(numbers[::-1]) if self._reverse else numbers
 
 
@@ -413,8 +433,10 @@ class ElementDraws:
         after, rows = before, []
         for number in range(size):
             restore(generator, before)
-            given = [x[number] if flag else x for x, flag in zip(parameters, self._is_mapped, strict=True)]
-            row, self.is_plain = drawn_array(self._sampler, generator, list(map(np.asarray, given)))
+            arguments = [
+                x[number] if flag else x for x, flag in zip(parameters, self._is_mapped, strict=True)
+            ]
+            row, self.is_plain = drawn_array(self._sampler, generator, list(map(np.asarray, arguments)))
             rows.append(row)
             if number == 0:
                 after = state_of(generator)
@@ -427,7 +449,7 @@ class Pack(NamedTuple):
 
     Attributes
     ----------
-    places : tuple of int
+    draws : tuple of int
         Which draws.
     is_stack : bool
         Whether they are its elements along a first axis; else it is a single draw.
@@ -435,15 +457,15 @@ class Pack(NamedTuple):
         The input.
     """
 
-    places: tuple[int, ...]
+    draws: tuple[int, ...]
     is_stack: bool
     value: Value
 
     def filled(self, drawn: Sequence[NDArray]) -> NDArray:
         """Return its numbers, given those of all draws."""
         if self.is_stack:
-            return np.stack([drawn[place] for place in self.places])
-        return drawn[self.places[0]]
+            return np.stack([drawn[number] for number in self.draws])
+        return drawn[self.draws[0]]
 
 
 class Step:
@@ -500,7 +522,7 @@ class Step:
         if self._program is None:
             self._program = program_for(self.graph)
         try:
-            return self._program.run([arrays[place] for place in self.needed])
+            return self._program.run([arrays[position] for position in self.needed])
         except GuardMiss as miss:
             raise GuardMiss(self.first_guard + miss.guard, miss.actual) from None
 
@@ -508,7 +530,7 @@ class Step:
         """Compute the parameters of a call that a tape follows; warn where a derivative would miss them."""
         if self.graph is None:
             return []
-        outs, looks = recorded(self.graph, [values[place] for place in self.needed])
+        outs, looks = recorded(self.graph, [values[position] for position in self.needed])
         for number, ((_, expected), value) in enumerate(zip(self.graph.guards, looks, strict=True)):
             seen = int(force([value])[0])
             if seen != expected:
@@ -527,17 +549,17 @@ class Step:
 def is_differentiated(value: Value) -> bool:
     """Return whether a tape, or a derivative that is being recorded, follows a value, and no `stop_gradient` is in between."""
     tags = [tag for tag in value.tags if type(tag) is TraceTag and tag.recording]
-    ahead, met = [value] if tags else [], set[Value]()
+    ahead, seen = [value] if tags else [], set[Value]()
     while ahead:
-        one = ahead.pop()
-        if one in met or not is_inexact(one.dtype):
+        inner = ahead.pop()
+        if inner in seen or not is_inexact(inner.dtype):
             continue
-        met.add(one)
-        made = one.maker()
-        before = [] if made is None else [x for x in made[1] if any(tag in x.tags for tag in tags)]
+        seen.add(inner)
+        maker = inner.maker()
+        before = [] if maker is None else [x for x in maker[1] if any(tag in x.tags for tag in tags)]
         if not before:
             return True
-        if made is not None and made[0] is not stop_gradient:
+        if maker is not None and maker[0] is not stop_gradient:
             ahead += before
     return False
 
@@ -594,11 +616,15 @@ class DrawPlan:
         Meanwhile no other thread draws from them. Yields a list for `run` and `recorded`, of what they take from the trace.
         """
         taken: list[Change] = []
-        used = {id(one): one for step in self.steps if (one := _generator_of(step.source, generators, {}))}
+        used = {
+            id(generator): generator
+            for step in self.steps
+            if (generator := _generator_of(step.source, generators, {}))
+        }
         with ExitStack() as held:
             for generator in sorted(used.values(), key=id):
                 held.enter_context(_lock_of(generator))
-            before = [(one, state_of(one)) for one in used.values()]
+            before = [(generator, state_of(generator)) for generator in used.values()]
             try:
                 yield taken
             except (GuardMiss, np.linalg.LinAlgError):
@@ -624,12 +650,12 @@ class DrawPlan:
             if taken is not None:
                 taken += changes
             return self._filled(numbers)
-        known = list(arrays)
+        available = list(arrays)
         fresh: dict[int, Any] = {}
         for step in self.steps:
-            parameters = step.parameters(known)
-            known.append(step.drawn(_generator_of(step.source, generators, fresh, make=True), parameters))
-        return self._filled(known[len(arrays) :])
+            parameters = step.parameters(available)
+            available.append(step.drawn(_generator_of(step.source, generators, fresh, make=True), parameters))
+        return self._filled(available[len(arrays) :])
 
     def _filled(self, drawn: Sequence[NDArray]) -> list[NDArray]:
         return [pack.filled(drawn) for pack in self._packs]
@@ -642,17 +668,17 @@ class DrawPlan:
         for numbers, changes in self._take_first():
             first.append(numbers)
             taken += changes
-        known = list(values)
+        available = list(values)
         drawn: list[NDArray] = []
         fresh: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
-            parameters = step.recorded(known)
+            parameters = step.recorded(available)
             if first:
                 drawn.append(first[0][number])
             else:
                 generator = _generator_of(step.source, generators, fresh, make=True)
                 drawn.append(step.drawn(generator, parameters))
-            known.append(constant(drawn[-1]))
+            available.append(constant(drawn[-1]))
         return [constant(array) for array in self._filled(drawn)]
 
 
