@@ -20,7 +20,7 @@ import numpy as np
 
 from gradtape.api.control.branches import cond
 from gradtape.api.ode.factors import LinearSystems, systems_of
-from gradtape.api.ode.newton import newton_solution, newton_tolerance, with_derivatives
+from gradtape.api.ode.newton import Newton, newton_solution, newton_tolerance, with_derivatives
 from gradtape.api.ode.problem import (
     LARGEST_FACTOR,
     Problem,
@@ -64,15 +64,15 @@ class State(NamedTuple):
         The size of the next attempt.
     equal_steps : int
         Steps since the size or the order has last changed.
-    is_retry, is_cut, has_failed : bool
-        Whether the last attempt was rejected; whether it was cut by the end and is to be repeated; whether steps would be smaller
+    is_retry, hits_bound, has_failed : bool
+        Whether the last attempt was rejected; whether it ended at the bound and is to be repeated; whether steps would be smaller
         than rounding errors.
-    slopes_are_old, slopes_are_current, factors_are_old : bool
+    jacobian_is_stale, jacobian_is_current, factors_are_stale : bool
         Whether the Jacobian is to be computed; whether it is that of this step; whether the factors are to be computed.
-    slopes : array
-        The elements of the Jacobian.
-    factored : scalar
-        The factor of the Jacobian in the matrix whose factors are kept.
+    jacobian : array
+        The elements of the Jacobian J.
+    factored_c : scalar
+        The number c in the matrix I - c J whose factors are kept.
     factors, pivots : array
     """
 
@@ -84,13 +84,13 @@ class State(NamedTuple):
     size: Any
     equal_steps: Any
     is_retry: Any
-    is_cut: Any
+    hits_bound: Any
     has_failed: Any
-    slopes_are_old: Any
-    slopes_are_current: Any
-    factors_are_old: Any
-    slopes: Any
-    factored: Any
+    jacobian_is_stale: Any
+    jacobian_is_current: Any
+    factors_are_stale: Any
+    jacobian: Any
+    factored_c: Any
     factors: Any
     pivots: Any
 
@@ -100,8 +100,19 @@ class State(NamedTuple):
         return self.differences[0]
 
 
+class _System(NamedTuple):
+    """The linear system of Newton's method, I - c J in factors; `is_current` says whether J is the Jacobian of this step."""
+
+    jacobian: Any
+    is_current: Any
+    c: Any
+    factors: Any
+    pivots: Any
+
+
 class BDF:
-    """The method. It is made for one problem."""
+    """The method. It is made for one problem. Names are those of the reference: differences are D, `psi` is the part of the formula that
+    is known, and ``c = h / alpha``."""
 
     dense: tuple[str, ...] = ("t", "t_old", "differences", "grid", "order")
     repeats_steps = False
@@ -116,8 +127,10 @@ class BDF:
         size = first_step_size(problem, slope, 1)
         t, grid = problem.t0 + 0.0 * size, size * problem.direction
         zero, no = 0.0 * size, np.isinf(t)
-        slopes = 0.0 * stop_gradient(systems.jacobian(t, problem.y0, *self._parameters))
-        factors, pivots = (stop_gradient(one * 0) for one in systems.factors(self._matrix(slopes, zero)))
+        jacobian = 0.0 * stop_gradient(systems.jacobian(t, problem.y0, *self._parameters))
+        factors, pivots = (
+            stop_gradient(array * 0) for array in systems.factors(self._matrix(jacobian, zero))
+        )
         empty = [0.0 * problem.y0] * (ROWS - 2)
         return State(
             t=t,
@@ -128,13 +141,13 @@ class BDF:
             size=size,
             equal_steps=np.where(no, 1, 0),
             is_retry=no,
-            is_cut=no,
+            hits_bound=no,
             has_failed=no,
-            slopes_are_old=~no,
-            slopes_are_current=no,
-            factors_are_old=~no,
-            slopes=slopes,
-            factored=zero,
+            jacobian_is_stale=~no,
+            jacobian_is_current=no,
+            factors_are_stale=~no,
+            jacobian=jacobian,
+            factored_c=zero,
             factors=factors,
             pivots=pivots,
         )
@@ -145,102 +158,108 @@ class BDF:
     def attempt(self, problem: Problem, state: State) -> State:
         """Return the state after an attempt at a step."""
         now = State(*map(stop_gradient, state))
-        order, direction = now.order, problem.direction
-        smallest = smallest_step(now.t, direction)
-        within = np.minimum(np.maximum(now.size, smallest), problem.max_step)
-        size = np.where(now.is_retry, now.size, within)
-        fails = ~(size >= smallest)
-        t_new, moving = limited(problem, state.t, size)
-        t_new = np.where(now.is_cut, problem.t_bound, t_new)
-        moving = np.where(now.is_cut, problem.t_bound - state.t, moving)
-        h, time = stop_gradient(moving), stop_gradient(t_new)
-        is_cut = time == stop_gradient(problem.t_bound)
-        is_changed = (size != now.size) | is_cut
+        order = now.order
+        smallest = smallest_step(now.t, problem.direction)
+        bounded = np.minimum(np.maximum(now.size, smallest), problem.max_step)
+        size = np.where(now.is_retry, now.size, bounded)
+        has_failed = ~(size >= smallest)
+        t_new, step = limited(problem, state.t, size)
+        t_new = np.where(now.hits_bound, problem.t_bound, t_new)
+        step = np.where(now.hits_bound, problem.t_bound - state.t, step)
+        t, h = stop_gradient(t_new), stop_gradient(step)
+        hits_bound = t == stop_gradient(problem.t_bound)
+        is_resized = (size != now.size) | hits_bound
         # A rejected attempt leaves the differences: the next one takes them to its own grid, so that each step does that once.
-        old = _on_grid(state.differences, moving / state.grid, order)
+        differences = _on_grid(state.differences, step / state.grid, order)
         alpha = _of_order(ALPHA, order)
-        predicted = _of_order(PREDICTION, order) @ old
-        history = _of_order(HISTORY, order) @ old
-        guess, known, c = stop_gradient(predicted), stop_gradient(history), h / alpha
-        is_first = ~now.is_retry & now.slopes_are_old
-        slopes = cond(
-            now.slopes_are_old,
-            lambda: stop_gradient(
-                self._systems.jacobian(
-                    np.where(is_first, now.t, time),
-                    np.where(is_first, now.differences[0], guess),
-                    *self._parameters,
-                )
-            ),
-            lambda: now.slopes,
-        )
-        is_current = now.slopes_are_current | (now.slopes_are_old & now.is_retry)
-        factored, factors, pivots = cond(
-            now.factors_are_old | now.slopes_are_old | is_changed,
-            lambda: (c, *self._systems.factors(self._matrix(slopes, c))),
-            lambda: (now.factored, now.factors, now.pivots),
-        )
-        matrix = self._matrix(slopes, factored)
-
-        def step(d: Any) -> Any:
-            right = c * stop_gradient(self._fun(time, guess + d)) - known - d
-            return self._systems.solve(matrix, (factors, pivots), right[None])[0]
-
-        newton = newton_solution(
-            step, 0.0 * guess, problem.scale(guess), newton_tolerance(problem), MOST_ITERATIONS
-        )
-        d, converges = stop_gradient(newton.x), newton.has_converged
-        scale = problem.scale(guess + d)
-        error = norm(_of_order(ERRORS, order) * d / scale)
-        is_accepted = (error <= 1) & converges & ~fails
+        predicted = _of_order(PREDICTION, order) @ differences
+        psi = _of_order(HISTORY, order) @ differences
+        y, c = stop_gradient(predicted), h / alpha
+        system = self._linearised(now, t, y, c, is_resized)
+        newton = self._corrected(problem, system, t, y, stop_gradient(psi), c)
+        correction, converges = stop_gradient(newton.x), newton.has_converged
+        scale = problem.scale(y + correction)
+        error = norm(_of_order(ERRORS, order) * correction / scale)
+        is_accepted = (error <= 1) & converges & ~has_failed
         change = cond(
             is_accepted,
-            lambda: self._change(d[None], t_new, predicted, history, moving / alpha, *self._parameters)[0],
+            lambda: self._change(correction[None], t_new, predicted, psi, step / alpha, *self._parameters)[0],
             lambda: 0.0 * predicted,
         )
-        new = _of_order(UPDATE, order) @ old + _of_order(ADDITION, order)[:, None] * change
+        updated = _of_order(UPDATE, order) @ differences + _of_order(ADDITION, order)[:, None] * change
         safety = 0.9 * (2 * MOST_ITERATIONS + 1) / (2 * MOST_ITERATIONS + newton.count)
-        equal_steps = np.where(is_changed, 0, now.equal_steps)
-        is_due = equal_steps + 1 > order
-        growth, turn = _next_order(stop_gradient(new), scale, error, order)
-        growth = np.where(is_due, np.minimum(LARGEST_FACTOR, safety * growth), 1.0)
+        equal_steps = np.where(is_resized, 0, now.equal_steps)
+        may_change_order = equal_steps + 1 > order
+        growth, order_change = _next_order(stop_gradient(updated), scale, error, order)
+        growth = np.where(may_change_order, np.minimum(LARGEST_FACTOR, safety * growth), 1.0)
         shrinkage = rejected_factor(safety * np.where(error == 0, 1.0, error) ** (-1 / (order + 1)))
-        repeats = ~converges & ~is_current
+        needs_jacobian = ~converges & ~system.is_current
 
-        def chosen(new: Any, old: Any) -> Any:
+        def if_accepted(new: Any, old: Any) -> Any:
             return np.where(is_accepted, new, old)
 
         return State(
-            t=chosen(t_new, state.t),
-            t_old=chosen(state.t, state.t_old),
-            differences=chosen(new, state.differences),
-            grid=chosen(moving, state.grid),
-            order=order + np.where(is_accepted & is_due, turn, 0),
-            size=np.abs(h) * chosen(growth, np.where(converges, shrinkage, np.where(repeats, 1.0, 0.5))),
-            equal_steps=chosen(np.where(is_due, 0, equal_steps + 1), np.where(repeats, equal_steps, 0)),
+            t=if_accepted(t_new, state.t),
+            t_old=if_accepted(state.t, state.t_old),
+            differences=if_accepted(updated, state.differences),
+            grid=if_accepted(step, state.grid),
+            order=order + np.where(is_accepted & may_change_order, order_change, 0),
+            size=np.abs(h)
+            * if_accepted(growth, np.where(converges, shrinkage, np.where(needs_jacobian, 1.0, 0.5))),
+            equal_steps=if_accepted(
+                np.where(may_change_order, 0, equal_steps + 1), np.where(needs_jacobian, equal_steps, 0)
+            ),
             is_retry=~is_accepted,
-            is_cut=~is_accepted & repeats & is_cut,
-            has_failed=fails,
-            slopes_are_old=~is_accepted & repeats,
-            slopes_are_current=~is_accepted & is_current,
-            factors_are_old=chosen(is_due, ~converges),
-            slopes=slopes,
-            factored=factored,
-            factors=factors,
-            pivots=pivots,
+            hits_bound=~is_accepted & needs_jacobian & hits_bound,
+            has_failed=has_failed,
+            jacobian_is_stale=~is_accepted & needs_jacobian,
+            jacobian_is_current=~is_accepted & system.is_current,
+            factors_are_stale=if_accepted(may_change_order, ~converges),
+            jacobian=system.jacobian,
+            factored_c=system.c,
+            factors=system.factors,
+            pivots=system.pivots,
         )
 
-    def _matrix(self, slopes: Any, c: Any) -> Any:
+    def _linearised(self, now: State, t: Any, y: Any, c: Any, is_resized: Any) -> _System:
+        """Return the system of Newton's method at a predicted state; the Jacobian and the factors are those of before, if they will do."""
+        is_first = ~now.is_retry & now.jacobian_is_stale
+        jacobian = cond(
+            now.jacobian_is_stale,
+            lambda: stop_gradient(
+                self._systems.jacobian(
+                    np.where(is_first, now.t, t), np.where(is_first, now.y, y), *self._parameters
+                )
+            ),
+            lambda: now.jacobian,
+        )
+        is_current = now.jacobian_is_current | (now.jacobian_is_stale & now.is_retry)
+        factored = cond(
+            now.factors_are_stale | now.jacobian_is_stale | is_resized,
+            lambda: (c, *self._systems.factors(self._matrix(jacobian, c))),
+            lambda: (now.factored_c, now.factors, now.pivots),
+        )
+        return _System(jacobian, is_current, *factored)
+
+    def _corrected(self, problem: Problem, system: _System, t: Any, y: Any, psi: Any, c: Any) -> Newton:
+        """Solve ``c * f(t, y + d) = psi + d`` for the correction d of the predicted state y."""
+        matrix = self._matrix(system.jacobian, system.c)
+
+        def step(d: Any) -> Any:
+            residual = c * stop_gradient(self._fun(t, y + d)) - psi - d
+            return self._systems.solve(matrix, (system.factors, system.pivots), residual[None])[0]
+
+        return newton_solution(step, 0.0 * y, problem.scale(y), newton_tolerance(problem), MOST_ITERATIONS)
+
+    def _matrix(self, jacobian: Any, c: Any) -> Any:
         """Return the identity less a multiple of the Jacobian."""
-        return self._systems.matrix(np.ones((1, 1)), np.ones((1, 1)) * c, slopes[None])
+        return self._systems.matrix(np.ones((1, 1)), np.ones((1, 1)) * c, jacobian[None])
 
-    def _increments(self, change: Any, t: Any, predicted: Any, history: Any, c: Any, *parameters: Any) -> Any:
+    def _increments(self, change: Any, t: Any, predicted: Any, psi: Any, c: Any, *parameters: Any) -> Any:
         """Return the new state less the predicted one, (1, n), as the formula gives it."""
-        return (c * self._apply(t, predicted + change[0], *parameters) - history)[None]
+        return (c * self._apply(t, predicted + change[0], *parameters) - psi)[None]
 
-    def _step_matrix(
-        self, change: Any, t: Any, predicted: Any, history: Any, c: Any, *parameters: Any
-    ) -> Any:
+    def _step_matrix(self, change: Any, t: Any, predicted: Any, psi: Any, c: Any, *parameters: Any) -> Any:
         """Return the matrix of the equation of a step."""
         return self._matrix(self._systems.jacobian(t, predicted + change[0], *parameters), c)
 
@@ -290,11 +309,11 @@ def _grids() -> NDArray:
         values[i] = (i - 1) / i * values[i - 1]
         values[i, :, 1:] -= np.arange(n)[:, None] / i * values[i - 1, :, :-1]
     signs = np.array([[(-1) ** j * comb(k, j) for j in range(n)] for k in range(n)], float)
-    whole = np.einsum("kj,ijp->pki", signs, values) * np.triu(np.ones((n, n)))
+    stencils = np.einsum("kj,ijp->pki", signs, values) * np.triu(np.ones((n, n)))
     tables = np.zeros((n, n, ROWS, ROWS))
     for order in range(n):
         tables[order, 0] = np.eye(ROWS)
-        tables[order, :, : order + 1, : order + 1] = whole[:, : order + 1, : order + 1]
+        tables[order, :, : order + 1, : order + 1] = stencils[:, : order + 1, : order + 1]
     return tables
 
 
@@ -324,4 +343,4 @@ HISTORY: Final = np.where(
     np.append(_GAMMA, [0, 0]) / np.where(_ORDER == 0, 1.0, ALPHA[:, None]),
     0.0,
 )
-"""By order: the weights of the differences in the part of the formula that is known."""
+"""By order: the weights of the differences in psi, the part of the formula that is known."""
