@@ -5,22 +5,25 @@ the derivative to the graph. Passes simplify the graph. Then loops are made of i
 
     function ── trace ──> graph ── vjp ──> graph ── passes ──> graph ── schedule ──> loops ── LLVM ──> machine code
 
-This file has the same stages, and its classes and functions have the names of the real ones. The head of each part says which modules
-of `src/gradtape` it stands for, and "Real:" says what is different there. Nothing of gradtape is imported. You should know NumPy and
-the chain rule; what you need of compilers is explained. `python docs/anatomy.py` runs all examples.
+Section 9 adds a second way, for loops. This file has the same stages, and its classes and functions have the names of the real ones.
+The head of each part says which modules of `src/gradtape` it stands for, and "Real:" says what is different there. Nothing of gradtape
+is imported. You should know NumPy and the chain rule; what you need of compilers is explained. `python docs/anatomy.py` runs all examples.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
+import inspect
 import itertools
 import math
+import operator
 import struct
 import timeit
 from collections import Counter, namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import CFUNCTYPE, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -594,6 +597,9 @@ class Affine:
     def __mul__(self, factor: int) -> Affine:
         return Affine(tuple((name, factor * old) for name, old in self.terms), factor * self.offset)
 
+    def __sub__(self, other: Any) -> Affine:
+        return self + other * -1
+
     __radd__, __rmul__ = __add__, __mul__
 
     def __str__(self) -> str:
@@ -798,3 +804,305 @@ for k, step in enumerate(1e-6 * np.eye(10)):
 for call in ("loss(w, x, y)", "train(w, x, y)"):  # the loss in NumPy; the loss and its gradient, compiled
     seconds = min(timeit.repeat(call, number=100, repeat=9, globals=globals())) / 100
     print(f"{call} takes {seconds * 1e6:.0f} microseconds")
+
+# %% 9. Loops from code: frontend/translate.py, frontend/interpreter.py, frontend/loops.py, frontend/carries.py, frontend/operators.py
+#
+# To trace a loop is to run it, and each iteration leaves its nodes. There is a second front end for functions with long loops. It does not
+# run the function but reads its code, and makes a `Procedure`: a program of loops and statements that write to memory. What is computed
+# between the statements is a graph of numbers, so that rows and derivatives are those of sections 2 and 4. The statements are `Load` and
+# `Store` of section 6 and three more (procedures/ir.py). Real: `If` and `While` too; trip counts and indices may depend on data.
+#
+# The code is interpreted with abstract values. A name holds a number or an index that is known, a value that depends on data, or an array.
+# A loop is interpreted until nothing changes any more: at first each name keeps its value; if the body assigns another one, the name is
+# `Held` in a variable, and the body is interpreted again. This is a fixpoint of abstract interpretation (Cousot and Cousot, 1977). Here a
+# variable is an array of one element. Real: bytecode is read, and its jumps become loops and branches.
+
+For = namedtuple("For", "index count body backwards")
+Push = namedtuple("Push", "values")  # append numbers to the tape, for the reverse sweep
+Pop = namedtuple("Pop", "outs")  # take them off: the last one first
+Memory = namedtuple("Memory", "name shape")
+Held = namedtuple("Held", "name")
+BINARY = {ast.Add: (operator.add, add), ast.Sub: (operator.sub, subtract)}
+BINARY |= {ast.Mult: (operator.mul, multiply), ast.Div: (operator.truediv, divide)}
+
+
+@dataclass
+class Procedure:
+    """A program that works on flat arrays: its parameters, which are arrays, then others that begin as zeros."""
+
+    name: str
+    parameters: list[str]
+    sizes: dict[str, int]
+    body: list[Any]
+    results: list[str]
+
+
+class Interpreter:
+    """Interprets the code of a function with abstract values, and appends the statements of its procedure."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names, self.body, self.depth = names, [], 0
+        self.sizes = {name: math.prod(memory.shape) for name, memory in names.items()} | {"result": 1}
+
+    def value(self, code: Any) -> Any:
+        """Return what an expression is."""
+        if isinstance(code, ast.Constant):
+            return code.value
+        if isinstance(code, ast.Name):
+            held = self.names[code.id]
+            return self.load(code.id, Affine()) if isinstance(held, Held) else held
+        if isinstance(code, ast.Subscript):
+            return self.load(*self.element(code))
+        if isinstance(code, ast.UnaryOp):
+            return negative(self.value(code.operand))
+        if isinstance(code, ast.Call):
+            operands, name = [self.value(x) for x in code.args], ast.unparse(code.func).removeprefix("np.")
+            return operands[0].shape[0] if name == "len" else PRIMITIVES[name](*operands)
+        left, right = self.value(code.left), self.value(code.right)
+        return BINARY[type(code.op)][isinstance(left, Value) or isinstance(right, Value)](left, right)
+
+    def load(self, name: str, index: Affine) -> Value:
+        self.body.append(Load(Value(Aval(())), name, index))
+        return self.body[-1].target
+
+    def element(self, code: Any) -> tuple[str, Affine]:
+        memory, keys = self.value(code.value), getattr(code.slice, "elts", [code.slice])
+        return memory.name, flat(tuple(self.value(key) for key in keys), memory.shape)
+
+    def run(self, code: Any) -> None:
+        """Interpret a statement."""
+        if isinstance(code, ast.For):
+            for_loop(self, code)
+        elif isinstance(code, ast.Return):
+            self.body.append(Store("result", Affine(), as_value(self.value(code.value)), False))
+        elif isinstance(code, ast.AugAssign):
+            self.assign(code.target, self.value(ast.BinOp(code.target, code.op, code.value)))
+        else:
+            self.assign(code.targets[0], self.value(code.value))
+
+    def assign(self, target: Any, value: Any) -> None:
+        if isinstance(target, ast.Subscript):
+            self.body.append(Store(*self.element(target), as_value(value), False))
+        elif isinstance(self.names.get(target.id), Held):
+            self.body.append(Store(target.id, Affine(), as_value(value), False))
+        else:
+            self.names[target.id] = value
+
+
+def for_loop(self: Interpreter, code: ast.For) -> None:
+    """Interpret a loop over a range, until it is settled which names change in it. No value is read outside of its block."""
+    before, outer, count = self.names, self.body, self.value(code.iter.args[0])
+    held = {name for name, x in before.items() if isinstance(x, Value)}
+    index, self.depth = f"i{self.depth}", self.depth + 1
+    while True:
+        self.names, self.body = before | {name: Held(name) for name in held}, []
+        entered = dict(self.names)
+        self.names[code.target.id] = Affine(((index, 1),))
+        for line in code.body:
+            self.run(line)
+        changed = {name for name in entered if self.names[name] is not entered[name]}
+        if not changed - {code.target.id}:
+            break
+        held |= changed
+    outer += [Store(name, Affine(), as_value(before[name]), False) for name in sorted(held)]
+    self.sizes |= dict.fromkeys(held, 1)
+    outer.append(For(index, count, self.body, False))
+    self.names, self.body, self.depth = before | {name: Held(name) for name in held}, outer, self.depth - 1
+
+
+def translate(function: Callable[..., Any], shapes: Sequence[Shape]) -> Procedure:
+    """Return the procedure of a function of arrays of these shapes."""
+    code: Any = ast.parse(inspect.getsource(function)).body[0]
+    parameters = [argument.arg for argument in code.args.args]
+    interpreter = Interpreter(dict(zip(parameters, map(Memory, parameters, shapes), strict=True)))
+    for line in code.body:
+        interpreter.run(line)
+    return Procedure(code.name, parameters, interpreter.sizes, interpreter.body, ["result"])
+
+
+# procedures/traversal.py, procedures/printer.py, procedures/interpret.py: a procedure prints as Python, and this is how it is interpreted.
+
+
+def walk(body: list[Any]) -> Iterable[Any]:
+    """Yield statements and those inside them."""
+    for s in body:
+        yield s
+        yield from walk(s.body) if isinstance(s, For) else ()
+
+
+def print_procedure(procedure: Procedure) -> str:
+    """Return a procedure as Python."""
+    names: dict[Value, str] = {}
+
+    def text(x: Any) -> str:
+        if isinstance(x, Literal):
+            return str(float(x.data))
+        if x.node is not None:
+            return f"{x.node.op.name}({', '.join(map(text, x.node.inputs))})"
+        return names.setdefault(x, f"t{len(names)}")
+
+    def block(body: list[Any], tab: str) -> Iterable[str]:
+        for s in body:
+            if isinstance(s, For):
+                yield f"{tab}for {s.index} in {f'reversed(range({s.count}))' if s.backwards else f'range({s.count})'}:"
+                yield from block(s.body, f"{tab}    ")
+            elif isinstance(s, Load):
+                yield f"{tab}{text(s.target)} = {s.buffer}[{s.index}]"
+            elif isinstance(s, Store):
+                yield f"{tab}{s.buffer}[{s.index}] {'+=' if s.adds else '='} {text(s.value)}"
+            elif isinstance(s, Push):
+                yield from [f"{tab}tape.append({text(x)})" for x in s.values]
+            else:
+                yield from [f"{tab}{text(x)} = tape.pop()" for x in reversed(s.outs)]
+
+    others = [name for name in procedure.sizes if name not in procedure.parameters]
+    lines = [f"def {procedure.name}({', '.join(procedure.parameters)}):", "    tape = []"]
+    lines += [f"    {name} = zeros({procedure.sizes[name]})" for name in others]
+    lines += block(procedure.body, "    ")
+    return "\n".join([*lines, f"    return {', '.join(procedure.results)}"])
+
+
+def run_procedure(procedure: Procedure, arrays: Sequence[Any]) -> Any:
+    """Return the results for copies of arrays."""
+    names: dict[str, Any] = {row.name: row.function for row in PRIMITIVES.values()} | {"zeros": np.zeros}
+    exec(print_procedure(procedure), names)
+    return names[procedure.name](*[np.array(array, float).ravel() for array in arrays])
+
+
+# transforms/procedures/vjp.py, transforms/procedures/adjoint.py, transforms/procedures/residuals.py: the reverse sweep walks the
+# statements backwards. Each array x has a shadow x_b with its cotangents. The reverse of a load adds to the shadow, the reverse of a store
+# takes the cotangent from there and leaves 0, and in between `vjp` of section 4 pulls it back through the numbers.
+#
+# A derivative needs values that were loaded in the forward sweep, when the memory had other contents. There are three ways to a value.
+# Recompute it from what was loaded. Record it: it is pushed on a tape, and popped in the reverse sweep. Restore the memory: record what a
+# store overwrites, write it back in the reverse of the store, and load again. For each array the cheaper of the last two is chosen: loads
+# or stores may be in fewer loops. What no derivative needs is not recorded (this is "to be recorded" analysis, as in Tapenade). Real: a
+# minimum cut decides between recording the result of an expensive function and recording its operands.
+
+
+def adjoint(body: list[Any]) -> list[list[Any]]:
+    """Return the reverse of each statement of a block. That of a loop has the reverses of its body in place of statements."""
+    cotangents: dict[Value, Value] = {}
+    steps: list[list[Any]] = [[] for _ in body]
+    for s, step in reversed(list(zip(body, steps, strict=True))):
+        if isinstance(s, For):
+            step.append(For(s.index, s.count, adjoint(s.body), True))
+        elif isinstance(s, Load):
+            if s.target in cotangents:
+                step.append(Store(f"{s.buffer}_b", s.index, cotangents[s.target], True))
+        else:
+            step.append(ct := Load(Value(Aval(())), f"{s.buffer}_b", s.index))
+            step.append(Store(*ct[1:], as_value(0.0), False))
+            sources = leaves(s.value)
+            parts = vjp(s.value, sources, ct.target, lambda x: False) if sources else []
+            for x, part in zip(sources, parts, strict=True):
+                cotangents[x] = cotangents[x] + part if x in cotangents else part
+    return steps
+
+
+def leaves(value: Value) -> list[Value]:
+    """Return what was loaded for a value."""
+    made = [value, *[x for node in extract([value], lambda x: False) for x in node.inputs]]
+    return [x for x in dict.fromkeys(made) if x.node is None and not isinstance(x, Literal)]
+
+
+class Planner:
+    """What is recorded, restored and loaded again. An access is (buffer, runs of its block, block, position, where it is needed first)."""
+
+    def __init__(self, body: list[Any], steps: list[list[Any]]) -> None:
+        self.loads: dict[Value, Any] = {}
+        self.stores: list[tuple[str, int]] = []
+        self.find(body, steps, 1)
+        self.restored = {buffer for buffer, *_ in self.loads.values() if self.is_restored(buffer)}
+        stored = {buffer for buffer, _ in self.stores}
+        self.recorded = {x for x, (name, *_) in self.loads.items() if name in stored - self.restored}
+
+    def find(self, body: list[Any], steps: list[list[Any]], runs: int) -> None:
+        """Enter the stores of a block, and the loads whose values its reverse needs, with the position where they are needed first."""
+        places = {s.target: place for place, s in enumerate(body) if isinstance(s, Load)}
+        for place, step in reversed(list(enumerate(steps))):
+            for x in {x for s in step if isinstance(s, Store) for x in leaves(s.value)} & places.keys():
+                when = max(place, places[x])
+                self.loads.setdefault(x, (body[places[x]].buffer, runs, body, places[x], when))
+            if isinstance(body[place], For):
+                self.find(body[place].body, step[0].body, runs * body[place].count)
+            elif isinstance(body[place], Store):
+                self.stores.append((body[place].buffer, runs))
+
+    def is_restored(self, buffer: str) -> bool:
+        """Return whether stores are fewer than loads, and nothing is stored between a load and where it is needed in its block."""
+        loads = [load for load in self.loads.values() if load[0] == buffer]
+        stores = [runs for name, runs in self.stores if name == buffer]
+        between = [s for *_, body, place, when in loads for s in walk(body[place:when])]
+        is_cheaper = sum(stores) < sum([load[1] for load in loads])
+        return is_cheaper and not any(isinstance(s, Store) and s.buffer == buffer for s in between)
+
+
+def vjp_procedure(procedure: Procedure) -> Procedure:
+    """Return the procedure of the result and of its cotangents for the parameters."""
+    steps = adjoint(procedure.body)
+    plan = Planner(procedure.body, steps)
+
+    def sweeps(body: list[Any], steps: list[list[Any]]) -> tuple[list[Any], list[Any]]:
+        """Return the forward sweep and the reverse sweep of a block."""
+        forward, backward = list[Any](), list[Any]()
+        record = [s.target for s in body if isinstance(s, Load) and s.target in plan.recorded]
+        again = {x: load for x, load in plan.loads.items() if load[2] is body and x not in plan.recorded}
+        for place, (s, step) in enumerate(zip(body, steps, strict=True)):
+            loads = [body[first] for *_, first, when in again.values() if when == place]
+            if isinstance(s, For):
+                inner, reverse = sweeps(s.body, step[0].body)
+                s, step = s._replace(body=inner), [step[0]._replace(body=reverse)]
+            elif isinstance(s, Store) and s.buffer in plan.restored:
+                forward.append(old := Load(Value(Aval(())), s.buffer, s.index))
+                record.append(old.target)
+                loads.insert(0, Store(s.buffer, s.index, old.target, False))
+            forward.append(s)
+            backward = [*loads, *step, *backward]
+        return [*forward, Push(record)], [Pop(record), *backward]
+
+    forward, backward = sweeps(procedure.body, steps)
+    seed = Store("result_b", Affine(), as_value(1.0), False)
+    sizes = procedure.sizes | {f"{name}_b": size for name, size in procedure.sizes.items()}
+    results = ["result", *[f"{name}_b" for name in procedure.parameters]]
+    return Procedure(procedure.name, procedure.parameters, sizes, [*forward, seed, *backward], results)
+
+
+# lower/procedures/optimise.py, lower/procedures/emit.py: all numbers that a procedure stores are one graph, and go through the passes of
+# section 5. Real: loops are fused, exchanged and divided too. Then the procedure is written as LLVM IR, much as in section 7: one statement
+# after the other, with variables in memory that LLVM turns into registers, and a tape that grows.
+
+
+def simplify_scalars(procedure: Procedure) -> Procedure:
+    """Return the procedure after the passes over its numbers."""
+    values = dict.fromkeys([s.value for s in walk(procedure.body) if isinstance(s, Store)])
+    inputs = dict.fromkeys([x for value in values for x in leaves(value)])
+    becomes = dict(zip(values, optimise(Graph([*inputs], [*values])).outputs, strict=True))
+
+    def copied(s: Any) -> Any:
+        if isinstance(s, For):
+            return s._replace(body=[*map(copied, s.body)])
+        return s._replace(value=becomes[s.value]) if isinstance(s, Store) else s
+
+    return replace(procedure, body=[*map(copied, procedure.body)])
+
+
+def settle(w: Any, x: Any) -> Any:
+    for _ in range(10):  # the neurons x of a network are updated one by one, and in place
+        for i in range(len(x)):
+            s = 0.0
+            for j in range(len(x)):
+                s += w[i, j] * x[j]
+            x[i] = 1.0 / (1.0 + np.exp(-s))
+    return x[0]
+
+
+w, x = random.normal(size=(5, 5)), random.uniform(size=5)
+primal = translate(settle, [w.shape, x.shape])
+reverse = simplify_scalars(vjp_procedure(primal))
+print(print_procedure(primal))
+print(print_procedure(reverse))
+assert np.isclose(*run_procedure(primal, [w, x]), settle(w, x.copy()))
+value, slope, _ = run_procedure(reverse, [w, x])
+for k, step in enumerate(1e-6 * np.eye(25).reshape(25, 5, 5)):
+    assert np.isclose(slope[k], (settle(w + step, x.copy()) - settle(w - step, x.copy())) / 2e-6)
