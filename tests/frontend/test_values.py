@@ -460,3 +460,21 @@ def test_values_that_loops_carry(name, loops):
         found = gt.jit(f)(*args)
     np.testing.assert_allclose(found, f(*args))
     assert np.asarray(found).dtype == np.asarray(f(*args)).dtype
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c8", "i1", "u4", "f8", "b1"])
+def test_numbers_of_python_are_strong_in_arrays_of_lists(dtype):
+    x = np.ones(3, dtype)
+
+    def numbers(x):
+        return np.array([x[0], 1.0]), np.array([[x[0], 1], [2, x[1]]]), np.stack([x[0], 2])
+
+    def operand(x):
+        return x[:2] * [1.0, 2.0]
+
+    for way in ("trace", "compile"):
+        with gt.config.override(loops=way):
+            for one, other in zip(gt.jit(numbers)(x), numbers(x), strict=True):
+                assert one.dtype == other.dtype, way
+                np.testing.assert_array_equal(one, other)
+            assert gt.jit(operand)(x).dtype == operand(x).dtype

@@ -647,7 +647,7 @@ add(
     "np.vecdot({a}, {b})",
     "np.kron({a}.ravel()[:2], {b}.ravel()[:2])",
     "np.searchsorted(np.sort({a}.ravel()), {b})",
-    "np.cross({a}.ravel()[:3], {b}.ravel()[:3]) if {a}.size > 2 and {b}.size > 2 else {b}",
+    "np.cross({a}.ravel()[:3], {b}.ravel()[:3] + np.arange(3.0)) if {a}.size > 2 and {b}.size > 2 else {b}",
 )
 add(
     (written_float,),

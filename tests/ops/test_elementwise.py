@@ -388,3 +388,28 @@ def test_fractions_are_floats_beside_arrays(operate: Any) -> None:
 def test_decimals_say_what_to_write(operate: Any) -> None:
     with pytest.raises(DtypeError, match=r"float\(d\)"):
         gt.jit(lambda x: operate(x, decimal.Decimal("0.5")))(np.ones(2))
+
+
+@pytest.mark.parametrize(
+    "compare", [np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal]
+)
+@pytest.mark.parametrize("dtype", "?bBiIlLfd")
+def test_integers_of_arguments_are_compared_as_they_are(compare: Any, dtype: str) -> None:
+    """NumPy compares with a Python integer that the dtype of the array does not hold."""
+    x = np.array([0, 1, 3, 100]).astype(dtype)
+    functions = (lambda x, n: compare(x, n), lambda x, n: compare(n, x), lambda x, n: np.sum(compare(x, n)))
+    for number in (-5, -1, 0, 3, 200, 300, 2**31, 2**40, 2**62):
+        for array in (x, x[2], np.asarray(x[2])):
+            for f in functions:
+                with gt.config.override(jit=False):
+                    np.testing.assert_array_equal(gt.jit(f)(array, number), f(array, number))
+    for f in functions:
+        np.testing.assert_array_equal(gt.jit(f)(x, -5), f(x, -5))
+
+
+def test_arrays_of_rank_0_of_booleans_are_squared_as_arrays() -> None:
+    for x in (np.array([True, False]), np.asarray(True), np.bool_(True)):
+        for f in (lambda x: x**2, lambda x: x - x**2 if np.ndim(x) else (x**2) * 3):
+            found = gt.jit(f)(x)
+            assert found.dtype == f(x).dtype
+            np.testing.assert_array_equal(found, f(x))

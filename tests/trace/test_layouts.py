@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.trace.array.layout import memory_order
 
 LAYOUTS = {
     "C": lambda x: x,
@@ -103,3 +104,76 @@ def test_a_reshape_of_an_argument_is_a_view_where_numpys_is(loops):
                 ours = LAYOUTS[name](x.copy())
                 for one, other in zip(jitted(ours), f(view), strict=True):
                     np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+WRITES = {
+    "a ufunc": lambda a, b: np.multiply(a, 0.5, out=a),
+    "a ufunc by position": lambda a, b: np.multiply(a, 0.5, a),
+    "a ufunc of two arrays": lambda a, b: np.multiply(a, b, out=a),
+    "a ufunc of the other array": lambda a, b: np.add(b, b, out=a),
+    "a ufunc with a mask": lambda a, b: np.add(a, b, out=a, where=a > 0),
+    "a method of a ufunc": lambda a, b: np.add.accumulate(a, axis=1, out=a),
+    "a function": lambda a, b: np.cumsum(a, axis=0, out=a),
+    "a function by position": lambda a, b: np.cumsum(a, 0, None, a),
+    "a method": lambda a, b: a.cumsum(axis=1, out=a),
+    "clip": lambda a, b: np.clip(a, -1.0, 1.0, out=a),
+    "an operator": lambda a, b: a.__iadd__(b),
+    "a sort": lambda a, b: (a.sort(axis=1), a)[1],
+    "copyto": lambda a, b: (np.copyto(a, b), a)[1],
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_an_array_that_is_written_to_keeps_its_layout(name):
+    def f(a, b):
+        v = WRITES[name](a, b)
+        a.ravel()[-1] = 5.0
+        v.reshape(-1)[0] = 7.0
+        return a * 1.0, v * 1.0, b * 1.0, a.ravel("K") * 1.0
+
+    layouts = ("C", "F", "gaps in rows", "gaps between blocks", "reversed")
+    for first, second in itertools.product(layouts, layouts):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(2, 3))[None]
+
+        def arguments(first=first, second=second, x=x):
+            return [LAYOUTS[name](x[0]) if name != "C" else x[0].copy() for name in (first, second)]
+
+        expected = f(*arguments())
+        for loops in ("trace", "compile"):
+            with gt.config.override(jit=False, loops=loops):
+                found = gt.jit(f)(*arguments())
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, other, err_msg=f"{first}, {second}: {loops}")
+        with gt.GradientTape() as tape:
+            a, b = arguments()
+            found = f(tape.watch(a), b)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, err_msg=f"{first}, {second}: tape")
+
+
+def test_memory_order_is_that_of_numpys_iterators():
+    """Repeated elements tell nothing of the order: C order wins there."""
+    for shape in ((2, 3), (2, 3, 4), (1, 3, 2), (3, 1), (1, 1, 2)):
+        x = np.arange(1.0, 1.0 + np.prod(shape)).reshape(shape)
+        for axes in itertools.permutations(range(x.ndim)):
+            y = x.transpose(axes).copy().transpose(np.argsort(axes))
+            for axis in range(x.ndim):
+                first = y.take([0], axis)
+                views = [
+                    y,
+                    np.flip(y, axis),
+                    np.repeat(y, 2, axis)[(slice(None),) * axis + (slice(None, None, 2),)],
+                    np.broadcast_to(first, shape),
+                    *[np.broadcast_to(first.take([0], other), shape) for other in range(x.ndim)],
+                ]
+                for view in views:
+                    order = memory_order(view, "K")
+                    found = view.ravel(order) if isinstance(order, str) else view.transpose(order).ravel()
+                    np.testing.assert_array_equal(found, view.ravel("K"), err_msg=f"{shape} {view.strides}")
+
+
+def test_an_argument_of_repeated_rows_is_read_in_c_order():
+    x = np.broadcast_to(np.arange(3.0), (2, 3))
+    for f in (lambda x: x.ravel("K") * 1.0, lambda x: np.broadcast_to(x[0] * 1.0, (2, 3)).ravel("K") * 1.0):
+        np.testing.assert_array_equal(gt.jit(f)(x), f(x))

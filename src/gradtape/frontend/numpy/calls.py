@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.kinds.registry import UFUNCS, UNSUPPORTED, WRITERS, out_place
 from gradtape.procedures.arrays import creation
 from gradtape.procedures.arrays.graphs import apply_graph
+from gradtape.procedures.arrays.indexing import apart
 from gradtape.procedures.arrays.nests import check_same_kind, store, value_of
 from gradtape.procedures.arrays.view import Expression, apply, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
@@ -42,6 +44,19 @@ JOINING = frozenset(
     }
 )
 """Functions that take a list of arrays as such; for others it stands for an array."""
+
+
+RETURNING_ARGUMENTS = frozenset({np.broadcast_arrays})
+"""Functions without an implementation of their own that may return an argument itself."""
+
+
+def operands_of(args: Any) -> Iterator[Any]:
+    """Yield arguments, and the items of lists and tuples in them."""
+    for x in args:
+        if isinstance(x, list | tuple):
+            yield from operands_of(x)
+        else:
+            yield x
 
 
 def _is_nested(x: Any) -> bool:
@@ -91,6 +106,8 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
         if function in WRITERS:
             store(args[0], result)
             return None
+        if function not in RETURNING_ARGUMENTS and any(result is x for x in operands_of(args)):
+            result = apart(result)  # such as np.pad(x, 0)
     return delivered(build, result, out, function)
 
 

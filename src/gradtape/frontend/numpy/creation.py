@@ -120,29 +120,50 @@ def linspace(
 
 
 @implements(np.array)
-def array(build: ProcedureBuilder, object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0) -> Any:
-    return creation.array(build, object, dtype, copy is True)
+def array(
+    build: ProcedureBuilder,
+    object: Any,
+    dtype: Any = None,
+    copy: Any = True,
+    order: str = "K",
+    ndmin: int = 0,
+) -> Any:
+    return _in_order(build, creation.array(build, object, dtype, copy is True), order)
 
 
 @implements(np.asarray, np.asanyarray)
-def asarray(build: ProcedureBuilder, a: Any, dtype: Any = None, copy: Any = None) -> Any:
-    return creation.array(build, a, dtype, copy is True)
+def asarray(
+    build: ProcedureBuilder, a: Any, dtype: Any = None, order: str | None = None, copy: Any = None
+) -> Any:
+    return _in_order(build, creation.array(build, a, dtype, copy is True), order)
 
 
 @implements(np.ascontiguousarray)
 def ascontiguousarray(build: ProcedureBuilder, a: Any, dtype: Any = None) -> Any:
-    made = creation.array(build, a, dtype, False)
-    build.reads_order = True
-    return materialise(made, order="C") if isinstance(made, ArrayView) and not made.is_contiguous else made
+    return asarray(build, a, dtype, "C")
 
 
 @implements(np.asfortranarray)
 def asfortranarray(build: ProcedureBuilder, a: Any, dtype: Any = None) -> Any:
-    made = creation.array(build, a, dtype, False)
-    build.reads_order = True
-    if not isinstance(made, ArrayView) or shapes.transpose(made).is_contiguous:
+    return asarray(build, a, dtype, "F")
+
+
+def _in_order(build: ProcedureBuilder, made: Any, order: str | None) -> Any:
+    """Return an array itself if it is in order C or F already, or if any other order is asked for; else a copy in this order."""
+    if order not in ("C", "F"):
         return made
-    return materialise(made, order="F")
+    build.reads_order = True
+    if not isinstance(made, ArrayView):
+        return made
+    in_order = made if order == "C" else shapes.transpose(made)
+    return made if in_order.is_contiguous else materialise(made, order=order)
+
+
+@implements(np.require)
+def require(build: ProcedureBuilder, a: Any, dtype: Any = None, requirements: Any = None) -> Any:
+    wanted = {name[0].upper() for name in requirements or () if name}  # C and F, of more names than these
+    convert = ascontiguousarray if "C" in wanted else asfortranarray if "F" in wanted else asarray
+    return convert(build, a, dtype)
 
 
 @implements(np.copy)

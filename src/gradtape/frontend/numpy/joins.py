@@ -20,7 +20,7 @@ from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays import shapes
 from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.index_arithmetic import Extent
-from gradtape.procedures.arrays.indexing import memories
+from gradtape.procedures.arrays.indexing import apart, memories
 from gradtape.procedures.arrays.nests import materialise, with_axes
 from gradtape.procedures.arrays.view import Expression, Formula, Loads, Place, Shape, apply, as_expression
 from gradtape.procedures.builder import ProcedureBuilder
@@ -119,7 +119,7 @@ def repeat(build: ProcedureBuilder, a: Any, repeats: Any, axis: Any = None) -> A
         x, axis = shapes.ravel(x), 0
     axis, count = one_axis(axis, x.ndim), ix.extent(repeats)
     if isinstance(x.shape[axis], int) and x.shape[axis] == 1:
-        return x.broadcast(tuple([count if k == axis else n for k, n in enumerate(x.shape)]))
+        return apart(x.broadcast(tuple([count if k == axis else n for k, n in enumerate(x.shape)])))
     return picked(x, axis, ix.multiply(x.shape[axis], count), lambda index: ix.floor_divide(index, count))
 
 
@@ -130,7 +130,8 @@ def tile(build: ProcedureBuilder, A: Any, reps: Any) -> Any:
     counts = [*[1] * (x.ndim - len(counts)), *counts]
     wide = [n for pair in zip(counts, x.shape, strict=True) for n in pair]
     spread = x.remapped(tuple(wide), [Place(0, 2 * k + 1) for k in range(x.ndim)])
-    return shapes.reshape(spread, tuple([ix.multiply(*pair) for pair in zip(counts, x.shape, strict=True)]))
+    whole = tuple([ix.multiply(*pair) for pair in zip(counts, x.shape, strict=True)])
+    return apart(shapes.reshape(spread, whole))
 
 
 @implements(np.diff)

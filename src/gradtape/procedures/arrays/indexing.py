@@ -271,6 +271,11 @@ def is_integer(part: Any) -> bool:
     return isinstance(part, Value | int | np.integer) and not isinstance(part, bool | np.bool_)
 
 
+def apart(x: Expression) -> Expression:
+    """Return an array with the same elements that shares no memory with `x`: they are read where it is stored or used."""
+    return Formula(x.build, x.shape, x.dtype, x.element, memories([x])) if isinstance(x, ArrayView) else x
+
+
 def memories(sources: Sequence[Any]) -> list[Any]:
     """Return the memories from which expressions are read."""
     found: list[Any] = []

@@ -32,7 +32,6 @@ from gradtape.errors import ShapeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value
 from gradtape.ir.types import PYTHON_DTYPES, Aval, aval
-from gradtape.kinds.elementwise import promotion_type, result_dtype
 from gradtape.kinds.operands import SEQUENCES, as_value, items_of
 from gradtape.kinds.registry import FUNCTIONS, UFUNCS
 from gradtape.procedures.arrays import index_arithmetic as ix
@@ -412,7 +411,7 @@ def of_numbers(build: ProcedureBuilder, nested: Any, dtype: Any = None) -> Array
     if isinstance(nested, np.ndarray):
         found = nested.dtype
     elif flat:
-        found = result_dtype(*[promotion_type(as_value(x).aval) for x in flat])
+        found = np.result_type(*[as_value(x).dtype for x in flat])  # numbers of Python are strong in an array
     else:
         found = np.dtype(np.float64)
     pointer = build.allocate("array", size, found if dtype is None else np.dtype(dtype))

@@ -328,8 +328,11 @@ class Array(Operators, Methods, Attributes, Handle):
         if any(type(operand) is Selection for operand in inputs):  # which knows what to do beside an array
             return NotImplemented
         here.site = user_site()
+        keeps_layout = "out" in kwargs or all(
+            map(is_c_contiguous, inputs)
+        )  # as an array does that is written to
         made = wrap(call_ufunc(ufunc, method, inputs, kwargs))
-        if all(map(is_c_contiguous, inputs)):
+        if keeps_layout:
             return made
         return with_layout_of(made, inputs) if method == "__call__" else unknown_layout(made)
 
@@ -363,7 +366,8 @@ class Array(Operators, Methods, Attributes, Handle):
         view = view_of(function, args, kwargs)
         if view is not None:
             return view
-        return with_layout(function, wrap(call_function(function, args, kwargs)), (*args, *kwargs.values()))
+        operands = (*args, *kwargs.values())
+        return with_layout(function, wrap(call_function(function, args, kwargs)), operands)
 
     # Indexing
 
@@ -529,6 +533,8 @@ def unknown_layout(made: Any) -> Any:
 
 def with_layout(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
     """Set the layout of results to that of NumPy's results, as far as it is known, and return them."""
+    if any(made is operand for operand in operands):  # written to
+        return made
     if function in ODD:
         return unknown_layout(made)
     if function in ALWAYS_C or all(map(is_c_contiguous, operands)):

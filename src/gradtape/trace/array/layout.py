@@ -151,10 +151,14 @@ def layout_of_result(shape: Shape, operands: Iterable[Any]) -> Layout:
         if seen is None:
             return False
         missing = len(shape) - seen.ndim
-        own = [0 if extent == 1 else stride for extent, stride in zip(seen.shape, seen.strides, strict=True)]
-        strides.append([0] * missing + own)
+        strides.append([0] * missing + _own_strides(seen))
     order = iteration_order(len(shape), strides)
     return True if order == tuple(range(len(shape))) else order
+
+
+def _own_strides(array: NDArray) -> list[int]:
+    """Return the strides of an array that say something about its order."""
+    return [0 if extent == 1 else stride for extent, stride in zip(array.shape, array.strides, strict=True)]
 
 
 def with_layout_of(made: Any, operands: Iterable[Any]) -> Any:
@@ -190,6 +194,4 @@ def memory_order(seen: NDArray, order: str) -> str | tuple[int, ...]:
         return "C"
     if flags.f_contiguous:
         return "F"
-    if order == "A":
-        return "C"
-    return tuple(sorted(range(seen.ndim), key=lambda axis: -abs(seen.strides[axis])))
+    return "C" if order == "A" else iteration_order(seen.ndim, [_own_strides(seen)])

@@ -33,9 +33,11 @@ ALWAYS_C = frozenset({"matmul"})
 
 def _power(x: Any, y: Any) -> Any:
     """Return ``x**y``. NumPy's operator squares with np.square, which makes int8 of arrays of booleans."""
-    if type(y) is int and y == 2 and x.aval.dtype.char == "?" and x.ndim and SQUARES:
-        return _SQUARE(x)
-    return _POWER(x, y)
+    return _SQUARE(x) if _is_square(x, y) and x.ndim else _POWER(x, y)
+
+
+def _is_square(x: Any, y: Any) -> bool:
+    return type(y) is int and y == 2 and x.aval.dtype.char == "?" and SQUARES
 
 
 _POWER, _SQUARE = fast_rule(np.power), fast_rule(np.square)
@@ -98,12 +100,15 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
     rule = _power if name == "power" else fast_rule(getattr(np, name))
     always_c = name in ALWAYS_C
     divides = name in DIVISIONS
+    is_power = name == "power"
 
     def operate(self: Any, other: Any) -> Any:
         observer = prediction.observer
         if observer is not None and (made := observer.observe(operate, (self, other), _frame(1))) is not None:
             return made
         ordered = self._contiguous is True
+        if is_power and not ordered and _is_square(self._current, other):  # also an array of rank 0
+            return np.square(self)
         if isinstance(other, Handle):
             right = other._current if other._base is None else other.value
             ordered = ordered and other._contiguous is True

@@ -27,7 +27,7 @@ from gradtape.trace.patching.callers import called_directly, calling_frame, call
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.asking import ASKING
-from gradtape.trace.source.contexts import scopes
+from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import (
     READERS,
     asking_package,
@@ -132,7 +132,11 @@ ORDERS: Final = {"ascontiguousarray": "C", "asfortranarray": "F"}
 
 def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a function returns its argument itself, unless the memory order differs."""
-    if len(args) > 2 or not kwargs.keys() <= {"dtype", "order", "copy"} or kwargs.get("order") == "A":
+    if (
+        len(args) > 2
+        or not kwargs.keys() <= {"dtype", "order", "copy", "subok"}
+        or kwargs.get("order") == "A"
+    ):
         return False
     if (kwargs.get("copy", True) if name == "array" else kwargs.get("copy")) is True:
         return False
@@ -143,10 +147,10 @@ def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: 
 
 def _is_followed_copy(array: Handle, frame: FrameType, function: Any) -> bool:
     """Return whether followed code calls ``np.asarray(x)`` with a traced array, rather than compiled code that needs the numbers. An array
-    of a trace has no numbers."""
+    of a trace has no numbers. While a tape records, one that it does not follow may be written to by both names."""
     if trace_of(array.value) is not None:
         return is_followed_frame(converting_frame(calling_frame(frame)[0]))
-    followed = is_followed(array) or (bool(scopes()) and not _is_constant(array))
+    followed = is_followed(array) or (bool(contexts.stack) and not _is_constant(array))
     return followed and called_directly(frame, function) and not gives_to_compiled(converting_frame(frame))
 
 

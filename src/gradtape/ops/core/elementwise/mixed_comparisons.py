@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Literal, Value, literal
-from gradtape.ir.types import BOOL
+from gradtape.ir.types import BOOL, INT64
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import UFUNCS
@@ -32,13 +32,25 @@ def _comparing(row: Elementwise, mirrored: Elementwise) -> Callable[[Any, Any], 
                 return _everywhere(row.function(side, 0), y)
             return row(x, y)
         left, right = as_value(x), as_value(y)
-        if left.dtype.kind == "i" and right.dtype == UINT64 and not left.aval.weak:
+        left, right = _beside_any(left, right), _beside_any(right, left)
+        if left.dtype.kind == "i" and right.dtype == UINT64 and _is_any(left):
             return _signed_first(row, left, right)
-        if right.dtype.kind == "i" and left.dtype == UINT64 and not right.aval.weak:
+        if right.dtype.kind == "i" and left.dtype == UINT64 and _is_any(right):
             return _signed_first(mirrored, right, left)
         return row(left, right)
 
     return compare
+
+
+def _is_any(number: Value) -> bool:
+    """Return whether an integer may be any one: it is not known to fit the dtype of the other operand."""
+    return not (number.aval.weak and isinstance(number, Literal))
+
+
+def _beside_any(x: Value, other: Value) -> Value:
+    """Return an operand in a dtype that holds a Python integer which is not known yet, if the other operand is one."""
+    is_python = other.aval.weak and other.dtype.kind == "i" and not isinstance(other, Literal)
+    return convert(x, INT64) if is_python and x.dtype.kind in "iu" and x.dtype != UINT64 else x
 
 
 def _beyond(x: Any, number: int) -> int:
