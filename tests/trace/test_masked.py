@@ -434,3 +434,33 @@ def test_masks_are_the_same_if_they_are_computed_in_the_same_way() -> None:
         with gt.GradientTape() as tape:
             result = f(tape.watch(x.copy()))
         np.testing.assert_allclose(result, f(x), err_msg=f"{f.__name__}, tape")
+
+
+@pytest.mark.parametrize("extremum", [np.max, np.min, np.maximum.reduce])
+@pytest.mark.parametrize("way", ["trace", "compile"])
+def test_the_extremum_of_no_elements_is_an_error(extremum, way):
+    def of_positive(x: Any) -> Any:
+        return extremum(x[x > 0])
+
+    def in_a_loop(x: Any) -> Any:
+        return gt.fori_loop(0, 2, lambda i, c: c - extremum(c[c > 0]), x)
+
+    x, nothing = np.array([1.0, -1.0, 2.0]), np.zeros(3)
+    with gt.config.override(loops=way):
+        jitted = gt.jit(of_positive)
+        assert jitted(x) == of_positive(x)
+        ways = (
+            jitted,
+            gt.grad(of_positive),
+            gt.jacfwd(of_positive),
+            lambda x: gt.vmap(of_positive)(np.stack([np.ones(3), x])),
+            gt.jit(in_a_loop),
+        )
+        for function in ways:
+            with pytest.raises(ValueError, match="zero-size array to reduction operation"):
+                function(nothing)
+        assert jitted(x) == of_positive(x)
+        with gt.GradientTape() as tape, pytest.raises(ValueError, match="zero-size"):
+            of_positive(tape.watch(nothing))
+        first = gt.cond(x[1] > 0, of_positive, lambda x: x[1], -np.abs(x))
+        assert first == -1.0

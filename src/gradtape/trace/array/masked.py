@@ -20,6 +20,7 @@ from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.ops.core.elementwise.cast import convert_number, identity
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import expand
+from gradtape.ops.numpy.statistics.reductions import limits
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.source.sites import user_site
@@ -181,8 +182,11 @@ class Selection(NDArrayOperatorsMixin):
         mask = self._wide_mask()
         if function is np.count_nonzero:
             return np.sum((self._whole != 0) & mask, axis=axes)
-        if function in (np.max, np.min):
-            kwargs.setdefault("initial", _lower_bound(self.dtype, -1 if function is np.max else 1))
+        if function in (np.max, np.min) and "initial" not in kwargs:
+            name = "maximum" if function is np.max else "minimum"
+            if not np.any(self._mask):
+                raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+            kwargs["initial"] = limits(self.dtype)[function is np.min]
         return function(self._whole, axis=axes, where=mask, **kwargs)
 
     def _wide_mask(self) -> Any:
@@ -205,16 +209,6 @@ def without_selections(tree: Any) -> Any:
     if type(tree) in (list, tuple):
         return type(tree)(map(without_selections, tree))
     return {name: without_selections(item) for name, item in tree.items()} if type(tree) is dict else tree
-
-
-def _lower_bound(dtype: np.dtype[Any], sign: int) -> Any:
-    """Return the lower (or upper) bound of all numbers of a dtype."""
-    if dtype.kind == "f":
-        return sign * np.inf
-    if dtype.kind == "b":
-        return sign > 0
-    limits = np.iinfo(dtype)
-    return limits.min if sign < 0 else limits.max
 
 
 def is_traced_mask(x: Any, key: Any) -> bool:
