@@ -31,6 +31,7 @@ from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.passes.simplify.factors import hoist_factors
 from gradtape.passes.simplify.fold import fold_constants
 from gradtape.passes.simplify.inline_calls import inline_calls
+from gradtape.passes.simplify.masks import fold_masks
 from gradtape.passes.simplify.primal_results import share_primal_results
 from gradtape.passes.simplify.product_sums import drop_repeated_axes, sum_before_products
 
@@ -48,6 +49,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     trim_loops,
     expand_formulas,
     expand_correlations,
+    fold_masks,
     fold_constants,
     eliminate_common_subexpressions,
     simplify_algebra,

@@ -29,6 +29,7 @@ from gradtape.loops.ir import (
     const,
 )
 from gradtape.lower.building.context import BuildContext, LoweredBody
+from gradtape.lower.building.folding import NO_PARAMS, folded, padding
 from gradtape.lower.schedule.element_interpreter import ElementInterpreter, Test, Where
 from gradtape.lower.schedule.fusion import shared_levels
 from gradtape.lower.schedule.nests import LoopNest
@@ -108,7 +109,7 @@ class ElementBuilder(ElementInterpreter[Number]):
         return const(value.data, value.dtype)
 
     def zero(self, value: Value) -> Number:
-        return const(0, value.dtype)
+        return padding(value.dtype)
 
     def read_nest(self, nest: LoopNest, index: Where) -> Number:
         buffer = self.plan.storage[nest].buffer
@@ -135,15 +136,22 @@ class ElementBuilder(ElementInterpreter[Number]):
     def apply(self, node: Node, args: list[Number], index: Where) -> Number:
         assert isinstance(node.op, Elementwise)
         self._node = node
-        result = self.computed(node.op.name, node.op.body, tuple(args), node.out.dtype)
+        result = self.function(node.op, tuple(args), node.out.dtype, params=node.params)
         self._node = None
         return result
 
     def function(
-        self, row: Elementwise, args: tuple[Number, ...], dtype: Dtype, *, here: bool = False
+        self,
+        row: Elementwise,
+        args: tuple[Number, ...],
+        dtype: Dtype,
+        *,
+        params: Mapping[str, Any] = NO_PARAMS,
+        here: bool = False,
     ) -> Number:
         """Apply a row to numbers; `here` keeps it in the innermost loop, for what accumulators make."""
-        return self.computed(row.name, row.body, args, dtype, here)
+        known = folded(row, args, dtype, params)
+        return self.computed(row.name, row.body, args, dtype, here) if known is None else known
 
     def computed(
         self,
@@ -200,8 +208,8 @@ class ElementBuilder(ElementInterpreter[Number]):
             if inner.op.is_formula:
                 from_value[inner.out] = self.formula(inner.op.body, operands, inner)
             else:
-                from_value[inner.out] = self.computed(
-                    inner.op.name, inner.op.body, tuple(operands), inner.out.dtype, here=True
+                from_value[inner.out] = self.function(
+                    inner.op, tuple(operands), inner.out.dtype, params=inner.params, here=True
                 )
         return self.number(result) if isinstance(result, Literal) else from_value[result]
 

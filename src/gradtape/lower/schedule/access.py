@@ -25,7 +25,7 @@ from gradtape.lower.schedule.element_interpreter import ElementInterpreter, Test
 from gradtape.lower.schedule.nests import LoopNest
 from gradtape.records import record
 
-SEGMENTS: Final = 6
+SEGMENTS: Final = 16
 """More pieces of one loop than this cost more code than their tests cost time."""
 
 

@@ -1,0 +1,116 @@
+"""Masks that follow from the program: numbers where they are the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.ir.graph import Value, literal
+from gradtape.ir.types import BOOL
+from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.shape import expand
+from gradtape.passes.simplify import masks
+from gradtape.passes.simplify.masks import fold_masks
+from gradtape.runtime.interpret import interpret
+from tests.support.lowering import array_input, graph_of
+
+ROW: dict[str, Any] = dict(ROWS)
+
+
+def repeated(value: bool, *shape: int) -> Value:
+    return expand(literal(value, BOOL), shape, ())
+
+
+def padded(x: Value, before: int, behind: int, axis: int = -1) -> Value:
+    shape, starts = list(x.shape), [0] * x.ndim
+    shape[axis] += before + behind
+    starts[axis] = before
+    return ROW["pad"](x, shape=tuple(shape), starts=tuple(starts), strides=(1,) * x.ndim)
+
+
+def sliced(x: Value, start: int, stop: int) -> Value:
+    shape = (*x.shape[:-1], stop - start)
+    return ROW["slice"](x, shape=shape, starts=(*[0] * (x.ndim - 1), start), strides=(1,) * x.ndim)
+
+
+def random_mask(rng: np.random.Generator, depth: int, shape: tuple[int, ...]) -> Value:
+    """Return a mask of a shape, made by what derivatives make theirs of."""
+    if depth == 0 or shape[-1] < 3:
+        return repeated(bool(rng.random() < 0.7), *shape)
+    choice = rng.integers(6)
+    if choice == 0:
+        cut = int(rng.integers(1, shape[-1]))
+        return padded(random_mask(rng, depth - 1, (*shape[:-1], shape[-1] - cut)), cut, 0)
+    if choice == 1:
+        more = int(rng.integers(1, 4))
+        start = int(rng.integers(0, more + 1))
+        return sliced(random_mask(rng, depth - 1, (*shape[:-1], shape[-1] + more)), start, start + shape[-1])
+    if choice == 2:
+        return ROW["reduce_any"](random_mask(rng, depth - 1, (*shape, 3)), axes=(len(shape),))
+    if choice == 3:
+        cut = int(rng.integers(1, shape[-1]))
+        parts = [(*shape[:-1], cut), (*shape[:-1], shape[-1] - cut)]
+        return ROW["join"](*[random_mask(rng, depth - 1, part) for part in parts], axis=len(shape) - 1)
+    row = "logical_or" if choice == 4 else "logical_and"
+    return ROW[row](random_mask(rng, depth - 1, shape), random_mask(rng, depth - 1, shape))
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_folding_keeps_what_masks_are(seed):
+    rng = np.random.default_rng(seed)
+    x = array_input(2, 5)
+    graph = graph_of([x], [ROW["where"](random_mask(rng, 4, (2, 5)), x, literal(0.0))])
+    numbers = rng.normal(size=(2, 5))
+    before, after = [interpret(g, [numbers])[0] for g in (graph, fold_masks(graph))]
+    np.testing.assert_array_equal(before, after)
+
+
+def test_a_mask_that_is_the_same_everywhere_is_a_number():
+    x = array_input(5)
+    whole = ROW["logical_or"](padded(repeated(True, 2), 0, 3), padded(repeated(True, 3), 2, 0))
+    graph = fold_masks(graph_of([x], [ROW["where"](whole, x, literal(0.0))]))
+    assert [node.op.name for node in graph.nodes] == ["expand", "where"]
+    half = fold_masks(graph_of([x], [ROW["where"](padded(repeated(True, 2), 0, 3), x, literal(0.0))]))
+    assert "pad" in [node.op.name for node in half.nodes]
+
+
+def test_repeated_axes_cost_nothing(monkeypatch):
+    sizes = []
+    evaluated = masks._evaluated
+
+    def counted(node, operands):
+        result = evaluated(node, operands)
+        sizes.append(0 if result is None else result.size)
+        return result
+
+    monkeypatch.setattr(masks, "_evaluated", counted)
+    x = array_input(1_000_000, 5)
+    whole = ROW["logical_or"](
+        padded(repeated(True, 1_000_000, 2), 0, 3), padded(repeated(True, 1_000_000, 3), 2, 0)
+    )
+    any_row = ROW["reduce_any"](whole, axes=(0,))
+    graph = fold_masks(graph_of([x], [ROW["where"](whole, x, literal(0.0)), any_row]))
+    assert max(sizes) == 5
+    assert not {node.op.name for node in graph.nodes} - {"expand", "where"}
+
+
+def test_masks_of_data_stay():
+    x = array_input(5)
+    graph = fold_masks(graph_of([x], [ROW["where"](ROW["greater"](x, literal(0.0)), x, literal(0.0))]))
+    assert [node.op.name for node in graph.nodes] == ["greater", "where"]
+
+
+def test_a_derivative_of_slices_selects_nothing():
+    def radial(z):
+        direction = z[:3] / np.sqrt(np.sum(z[:3] ** 2))
+        return np.sum(direction * z[3:6]) * z[6] + np.sum(z[7:9] ** 2)
+
+    total = gt.grad(lambda z: np.sum(gt.vmap(radial)(z)))
+    z = np.random.default_rng(0).normal(size=(50, 9))
+    text = str(gt.inspect.loops(total, z))
+    assert " if " not in text and "+ 0.0" not in text
+    assert text.count("range(50)") == 1
+    np.testing.assert_allclose(total(z), np.stack([gt.grad(radial)(row) for row in z]), rtol=1e-13)
