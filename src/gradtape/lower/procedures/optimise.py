@@ -19,6 +19,7 @@ from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import fuse_loops
 from gradtape.passes.procedures.interchange import interchange_loops
 from gradtape.passes.procedures.product_blocking import block_products
+from gradtape.passes.procedures.splitting import split_loops
 from gradtape.passes.rewrite import rewrite
 from gradtape.passes.simplify.algebra import simplify_algebra
 from gradtape.passes.simplify.cse import eliminate_common_subexpressions
@@ -135,6 +136,12 @@ def interchange_nests(procedure: Procedure) -> Procedure:
     return procedure if changed is procedure else simplify_scalars(changed)
 
 
+def split_index_sets(procedure: Procedure) -> Procedure:
+    """Return the procedure with loops cut at the borders of what their iterations choose between."""
+    changed = split_loops(procedure)
+    return procedure if changed is procedure else eliminate_checks(changed)
+
+
 def sink_accumulations(procedure: Procedure) -> Procedure:
     """Return the procedure with accumulations in the branches that have something to add."""
     changed = sink_into_branches(procedure)
@@ -150,6 +157,7 @@ PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
     block_products_of_iterations,
     fuse_and_contract,
     interchange_nests,
+    split_index_sets,
     sink_accumulations,
     divide_parallel_loops,
     separate_accumulations,

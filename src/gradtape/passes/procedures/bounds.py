@@ -1,4 +1,4 @@
-"""Bounds-check elimination: comparisons of indices that the trip counts of loops decide."""
+"""Bounds-check elimination: comparisons and extrema of indices that the trip counts of loops decide."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 from gradtape.ir.graph import Node, Value, literal, number_of
 from gradtape.ir.op import Op
 from gradtape.ir.types import BOOL
-from gradtape.ops.core.elementwise.logic import greater, greater_equal, less, less_equal
+from gradtape.ops.core.elementwise.extrema import maximum, minimum
+from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.ir import Check, For, Procedure, Statement
 from gradtape.procedures.rewrite import Rewriter
@@ -76,6 +77,15 @@ class _Decider(Rewriter):
             if holds is not None:
                 self.count += 1
                 return (literal(holds, BOOL),)
+        if (
+            node.op in (minimum, maximum)
+            and inputs[0].dtype.char in "lq"
+            and inputs[0].dtype == inputs[1].dtype
+        ):
+            is_first_less = _is_less(inputs[0], inputs[1], self._greatest)
+            if is_first_less is not None:
+                self.count += 1
+                return (inputs[0 if is_first_less is (node.op is minimum) else 1],)
         return super().made(node, inputs)
 
     def _greatest(self, first: Value, second: Value) -> int | None:
@@ -106,6 +116,13 @@ def _is_less(first: Value, second: Value, greatest: Greatest) -> bool | None:
     return False if most is not None and most <= 0 else None
 
 
+def _differs(first: Value, second: Value, greatest: Greatest) -> bool | None:
+    is_less, is_greater = _is_less(first, second, greatest), _is_less(second, first, greatest)
+    if is_less or is_greater:
+        return True
+    return False if is_less is False and is_greater is False else None
+
+
 def _negated(holds: bool | None) -> bool | None:
     return None if holds is None else not holds
 
@@ -115,5 +132,7 @@ COMPARISONS: Final[dict[Op, Callable[[Value, Value, Greatest], bool | None]]] = 
     greater: lambda x, y, greatest: _is_less(y, x, greatest),
     greater_equal: lambda x, y, greatest: _negated(_is_less(x, y, greatest)),
     less_equal: lambda x, y, greatest: _negated(_is_less(y, x, greatest)),
+    equal: lambda x, y, greatest: _negated(_differs(x, y, greatest)),
+    not_equal: lambda x, y, greatest: _differs(x, y, greatest),
 }
 """By row, whether it holds for two integers in all iterations, or in none; None where that is not known."""
