@@ -23,6 +23,7 @@ from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.control import Structured
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.join import Join, starts
 from gradtape.kinds.operands import conform
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import UFUNCS
@@ -282,6 +283,8 @@ class _Conversion:
             return (self._index_map(node, operands),)
         if isinstance(op, Accumulate):
             return (self._accumulate(node, operands, donated[0]),)
+        if isinstance(op, Join):
+            return (self._join(node, operands),)
         if isinstance(op, Reduction) and op.monoid in _MONOIDS:
             return (self._reduce(node, operands[0]),)
         if isinstance(op, Structured):
@@ -358,6 +361,15 @@ class _Conversion:
             self.build.store(target.pointer, place, value)
         return target
 
+    def _join(self, node: Node, operands: Sequence[Held]) -> Held:
+        axis, out = node.params["axis"], node.out
+        joined = self._new("join", out.aval)
+        for held, value, start in zip(operands, node.inputs, starts(node), strict=True):
+            with self._nest(value.shape) as index:
+                place = tuple([p + start if k == axis else p for k, p in enumerate(index)])
+                self.build.store(joined.pointer, flat(place, out.shape), _element(self.build, held, index))
+        return joined
+
     def _reduce(self, node: Node, x: Held) -> Held:
         op, axes, shape = node.op, node.params["axes"], node.inputs[0].shape
         assert isinstance(op, Reduction)
@@ -366,10 +378,9 @@ class _Conversion:
         kept = [axis for axis in range(len(shape)) if axis not in axes]
         shares = op.monoid in ("maximum", "minimum") and node.out.dtype.kind == "f"
         if shares and isinstance(x, Virtual):
-            x = self._stored(
-                x, node.inputs[0].aval
-            )  # another computation of an element may round differently
-        out = self.build.allocate("sum", node.out.size, node.out.dtype) if kept else None
+            # Another computation of an element may round differently.
+            x = self._stored(x, node.inputs[0].aval)
+        out = self._new("sum", node.out.aval).pointer if kept else None
         result: Value | None = None
         with self._nest([shape[axis] for axis in kept]) as outer:
             first = self._first(op, x, kept, outer, shape)
@@ -420,9 +431,7 @@ class _Conversion:
         inputs = [Value(aval(value.shape, value.dtype)) for value in node.inputs]
         copy = node.copy(tuple(inputs))
         outs = copy.outs
-        buffers = [
-            Buffer(self.build.allocate(node.op.name, out.size, out.dtype), out.shape, True) for out in outs
-        ]
+        buffers = [self._new(node.op.name, out.aval) for out in outs]
         spans = tuple(
             [Span(held.pointer, integer(0), out.aval) for held, out in zip(buffers, outs, strict=True)]
         )
@@ -464,10 +473,7 @@ class _Conversion:
     ) -> list[Held]:
         build, length = self.build, node.params["length"]
         count = node.params["carries"]
-        ys = [
-            Buffer(build.allocate("y", length * out.size, out.dtype), (length, *out.shape), True)
-            for out in body.outputs[count:]
-        ]
+        ys = [self._new("y", aval((length, *out.shape), out.dtype)) for out in body.outputs[count:]]
         with build.loop(length) as iteration:
             index = (length - 1) - iteration if node.params["reverse"] else iteration
             given = [
@@ -554,7 +560,7 @@ class _Conversion:
                 pointers = [other.pointer for other in taken if isinstance(other, Buffer)]
                 if isinstance(held, Buffer) and held.is_owned and held.pointer not in pointers:
                     return held
-        return Buffer(self.build.allocate("chosen", out.size, out.dtype), out.shape, True)
+        return self._new("chosen", out.aval)
 
     def _branch(
         self, branch: Body, given: Sequence[Held], targets: Sequence[Held], variables: Sequence[Any]
@@ -597,9 +603,14 @@ class _Conversion:
             place = place if isinstance(offset, int) and not offset else place + offset
             self.build.store(pointer, place, _element(self.build, held, index))
 
+    def _new(self, name: str, type_: Aval) -> Buffer:
+        """Return memory for an array. That of an iteration serves all iterations: each writes all of it before it reads it."""
+        with self.build.at_start():
+            return Buffer(self.build.allocate(name, type_.size, type_.dtype), type_.shape, True)
+
     def _stored(self, held: Held, type_: Aval) -> Buffer:
         """Return a copy of an array in memory of its own."""
-        buffer = Buffer(self.build.allocate("copy", type_.size, type_.dtype), type_.shape, True)
+        buffer = self._new("copy", type_)
         self._fill(buffer.pointer, held, type_.shape)
         return buffer
 
