@@ -98,6 +98,40 @@ def gmm(
     return value, (by_alpha, by_mu, by_q, by_packed[:, d:])
 
 
+def ba(cameras: np.ndarray, points: np.ndarray, weights: np.ndarray, features: np.ndarray) -> Result:
+    rotation, focal = cameras[:, :3], cameras[:, 6:7]
+    angle = np.sqrt(np.sum(rotation**2, axis=1, keepdims=True))
+    axis, cosine, sine = rotation / angle, np.cos(angle), np.sin(angle)
+    offset = points - cameras[:, 3:6]
+    cross = np.cross(axis, offset)
+    along = np.sum(axis * offset, axis=1, keepdims=True)
+    turned = offset * cosine + cross * sine + axis * (along * (1.0 - cosine))
+    flat = turned[:, :2] / turned[:, 2:]
+    squared = np.sum(flat**2, axis=1, keepdims=True)
+    scale = 1.0 + cameras[:, 9:10] * squared + cameras[:, 10:] * squared**2
+    missed = focal * (scale * flat) + cameras[:, 7:9] - features
+    errors = np.sum(missed**2, axis=1)
+
+    to_missed = 2.0 * weights[:, None] ** 2 * missed
+    to_focal = np.sum(to_missed * scale * flat, axis=1, keepdims=True)
+    to_scale = np.sum(to_missed * focal * flat, axis=1, keepdims=True)
+    to_squared = to_scale * (cameras[:, 9:10] + 2.0 * cameras[:, 10:] * squared)
+    to_flat = to_missed * focal * scale + 2.0 * flat * to_squared
+    to_depth = -np.sum(to_flat * flat, axis=1, keepdims=True)
+    to_turned = np.concatenate([to_flat, to_depth], axis=1) / turned[:, 2:]
+    to_along = np.sum(to_turned * axis, axis=1, keepdims=True) * (1.0 - cosine)
+    to_cosine = np.sum(to_turned * (offset - axis * along), axis=1, keepdims=True)
+    to_sine = np.sum(to_turned * cross, axis=1, keepdims=True)
+    to_axis = sine * np.cross(offset, to_turned) + to_turned * along * (1.0 - cosine) + to_along * offset
+    to_points = cosine * to_turned + sine * np.cross(to_turned, axis) + to_along * axis
+    to_angle = cosine * to_sine - sine * to_cosine - np.sum(to_axis * axis, axis=1, keepdims=True) / angle
+    to_rotation = to_axis / angle + to_angle * axis
+    to_cameras = np.concatenate(
+        [to_rotation, -to_points, to_focal, to_missed, to_scale * squared, to_scale * squared**2], axis=1
+    )
+    return np.sum(weights**2 * errors), (to_cameras, to_points, 2.0 * weights * errors)
+
+
 def mlp(
     w1: np.ndarray, b1: np.ndarray, w2: np.ndarray, b2: np.ndarray, x: np.ndarray, labels: np.ndarray
 ) -> Result:
@@ -136,6 +170,7 @@ BY_HAND: dict[str, Callable[..., Any]] = {
     "bs": bs,
     "lse": lse,
     "gmm": gmm,
+    "ba": ba,
     "mlp": mlp,
     "jacmlp": jacmlp,
     "hesslr": hesslr,

@@ -126,6 +126,15 @@ def hmm(name: str, size: str) -> Inputs:
     return (*logs, rng.integers(0, states, size=length)), 3, {}
 
 
+def observations(name: str, size: str) -> Inputs:
+    """Cameras, points in front of them, weights, and where the points are seen."""
+    n = count(name, size, 1, "observations")
+    rng = np.random.default_rng(0)
+    cameras = 0.3 * rng.normal(size=(n, 11))
+    points = rng.normal(size=(n, 3)) + np.array([0.0, 0.0, 5.0])
+    return (cameras, points, rng.uniform(size=n), rng.normal(size=(n, 2))), 3, {}
+
+
 def newton(name: str, size: str) -> Inputs:
     """For a size of 1 a number, else a vector."""
     n = count(name, size, 1, "elements")
@@ -167,6 +176,7 @@ MAKERS: dict[str, Callable[[str, str], Inputs]] = {
     "bs": options,
     "lse": vector,
     "gmm": mixture,
+    "ba": observations,
     "mlp": mlp,
     "jacmlp": jacmlp,
     "hesslr": hesslr,

@@ -114,6 +114,10 @@ def _vectors(library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]) -> Bind
     return [ctypes.c_int64(n), *map(_pointer, inputs)], scratch
 
 
+def _observations(library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]) -> Binding:
+    return [ctypes.c_int64(len(inputs[0])), *map(_pointer, inputs)], []
+
+
 def _mixture(library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]) -> Binding:
     _, mu, _, _, x = inputs
     k, d = mu.shape
@@ -149,6 +153,7 @@ BINDINGS: dict[str, Callable[[ctypes.CDLL, Work, list[np.ndarray]], Binding]] = 
     "bs": _vectors,
     "lse": _vectors,
     "gmm": _mixture,
+    "ba": _observations,
     "pendulum": _pendulum,
     "lstm": _lstm,
     "hmm": _hmm,

@@ -160,14 +160,14 @@ TOOLS = {
             ("numpy",),
             c,
             by_hand=True,
-            works=("rosen", "bs", "lse", "gmm", "pendulum", "lstm", "hmm", "newton"),
+            works=("rosen", "bs", "lse", "gmm", "ba", "pendulum", "lstm", "hmm", "newton"),
         ),
         Tool("numba", ("numpy", "numba"), numba, by_hand=True, works=("rosen", "bs", "lse", "pendulum")),
         Tool("numpy", ("numpy",), numpy, by_hand=True),
         Tool("gradtape", ("gradtape",), gradtape, wordings=("", *LOOPS)),
         # Its while_loop has no gradient, and it unrolls Python's loops: minutes and gigabytes.
         Tool("jax", ("jax", "jax.numpy"), jax, wordings=("", "scan")),
-        Tool("torch", ("torch",), torch, works=("rosen", "bs", "lse", "gmm", "mlp")),
+        Tool("torch", ("torch",), torch, works=("rosen", "bs", "lse", "gmm", "ba", "mlp")),
         Tool(
             "autograd",
             ("autograd", "autograd.numpy"),

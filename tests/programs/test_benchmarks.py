@@ -50,6 +50,7 @@ LOOPS = ["c", "numpy", "gradtape loop"]
         ("bs", ARRAYS),
         ("lse", ARRAYS),
         ("gmm", ARRAYS),
+        ("ba", ARRAYS),
         ("mlp", ["numpy", "gradtape"]),
         ("jacmlp", ["numpy", "gradtape"]),
         ("hesslr", ["numpy", "gradtape"]),
@@ -72,6 +73,7 @@ def test_all_agree_with_the_gradients_by_hand(tmp_path: Path, work: str, measure
 @pytest.mark.parametrize(
     "work, size",
     [
+        ("ba", "7"),
         ("pendulum", "3"),
         ("lstm", "l2_c6"),
         ("lstm", "l3_c4"),
@@ -100,7 +102,7 @@ def test_wordings_and_limits_agree(monkeypatch: pytest.MonkeyPatch, work: str, s
         np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-12 * np.max(np.abs(wanted)))
 
 
-@pytest.mark.parametrize("work", ["mlp", "jacmlp", "hesslr", "pendulum", "lstm", "hmm", "newton"])
+@pytest.mark.parametrize("work", ["ba", "mlp", "jacmlp", "hesslr", "pendulum", "lstm", "hmm", "newton"])
 def test_derivatives_by_hand_are_differences(monkeypatch: pytest.MonkeyPatch, work: str) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import byhand
