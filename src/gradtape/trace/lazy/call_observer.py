@@ -48,7 +48,10 @@ class Deferred(ABC):
 
     @property
     def value(self) -> None:
-        """None, after all such arrays have their values: an array asks its base for this."""
+        """Give all such arrays their values, and return None.
+
+        A base of other arrays returns its value here. An array finds that it has no base any more, and asks itself again.
+        """
         self.materialise()
 
     @abstractmethod
@@ -88,9 +91,9 @@ def observed(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         observer = prediction.observer
         if observer is not None:
-            made = observer.observe(call, (self, *args), sys._getframe(1), kwargs)
-            if made is not None:
-                return made
+            result = observer.observe(call, (self, *args), sys._getframe(1), kwargs)
+            if result is not None:
+                return result
         return method(self, *args, **kwargs)
 
     return call

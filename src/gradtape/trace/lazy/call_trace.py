@@ -2,7 +2,7 @@
 
 A call trace is recorded by the second tape of a line (`CallRecorder`), predicted by later ones (`gradtape.trace.lazy.trace_prediction`),
 and can be replayed. It names functions and not nodes, so that a replay does what the user's code would have done. A *slot* is the
-position of an array in the trace: ``k`` for the result of call ``k``, ``-1 - k`` for leaf ``k``.
+position of an array in the trace: a `ResultSlot`, ``k`` for the result of call ``k``, or a `LeafSlot`, ``-1 - k`` for leaf ``k``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import copy
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NewType, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,15 @@ from gradtape.trace.dispatch.op_cache import MAX_ITEMS, NUMBERS
 from gradtape.trace.lazy.call_observer import NO_KEYWORDS, CallObserver, prediction
 from gradtape.trace.lazy.region import begins
 from gradtape.trace.patching.bytecode import instruction_span
+
+ResultSlot = NewType("ResultSlot", int)
+"""The number of the call that returned an array."""
+
+LeafSlot = NewType("LeafSlot", int)
+"""Where an array stands among the leaves, of which the last one comes first: an index from the end."""
+
+Slot: TypeAlias = ResultSlot | LeafSlot
+"""They are told apart by their sign, in one comparison."""
 
 ATOMS: Final = (type(None), str, bool, type, np.dtype, type(Ellipsis))
 """The types of arguments, besides numbers, that mean the same exactly if they are equal."""
@@ -184,7 +193,7 @@ def replay(
     calls: Sequence[TracedCall],
     leaves: Sequence[Any],
     results: list[Any],
-    adopted: Callable[[int, Any], Any],
+    adopted: Callable[[ResultSlot, Any], Any],
 ) -> None:
     """Make the calls of a trace.
 
@@ -207,10 +216,10 @@ def replay(
             count = len(operands) - len(call.keywords)
             keywords = dict(zip(call.keywords, operands[count:], strict=True))
             result = _result(call.function, operands[:count], keywords)
-            known = [handle._current for handle in _handles_in(operands)]
-            for node in extract([result._current], known)[0]:
+            inputs = [handle._current for handle in _handles_in(operands)]
+            for node in extract([result._current], inputs)[0]:
                 node.site = call.site
-            results.append(adopted(len(results), result))
+            results.append(adopted(ResultSlot(len(results)), result))
     finally:
         here.site, prediction.observer = before, observer
 
@@ -233,13 +242,13 @@ def _result(function: Any, operands: Sequence[Any], keywords: dict[str, Any]) ->
 
 
 def _handles_in(operands: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
+    handles: list[Any] = []
     for operand in operands:
         if isinstance(operand, Handle):
-            found.append(operand)
+            handles.append(operand)
         elif isinstance(operand, list | tuple):
-            found += _handles_in(operand)
-    return found
+            handles += _handles_in(operand)
+    return handles
 
 
 class TapeObserver(CallObserver):
@@ -282,9 +291,9 @@ class CallRecorder(TapeObserver):
     def __init__(self, tag: TraceTag, own_tags: tuple[TraceTag, ...], kind: type[Handle]) -> None:
         super().__init__(tag, own_tags, kind)
         self._calls: list[TracedCall] = []
-        self._slots: weakref.WeakKeyDictionary[Value, int] = weakref.WeakKeyDictionary()
+        self._slots: weakref.WeakKeyDictionary[Value, Slot] = weakref.WeakKeyDictionary()
         self._values: list[weakref.ref[Value]] = []
-        self._results: dict[int, int] = {}
+        self._results: dict[int, ResultSlot] = {}
         self._leaves: list[Value] = []
 
     def observe(
@@ -296,14 +305,15 @@ class CallRecorder(TapeObserver):
     ) -> Any:
         if not self._is_recorded((*operands, *keywords.values())):
             return None
-        given = [self._as_array(operand) for operand in operands]
+        arrays = [self._as_array(operand) for operand in operands]
         prediction.observer = None
-        traced = self._operands([*given, *keywords.values()])
-        result = _result(function, given, keywords)
-        call = None if traced is None else self._call(function, given, keywords, traced, frame, result)
+        traced = self._operands([*arrays, *keywords.values()])
+        result = _result(function, arrays, keywords)
+        call = None if traced is None else self._call(function, arrays, keywords, traced, frame, result)
         if call is not None:
-            self._slots.setdefault(result._current, len(self._calls))
-            self._results[id(result)] = len(self._calls)
+            slot = ResultSlot(len(self._calls))
+            self._slots.setdefault(result._current, slot)
+            self._results[id(result)] = slot
             self._calls.append(call)
             self._arrays.append(weakref.ref(result))
             self._values.append(weakref.ref(result._current))
@@ -315,11 +325,11 @@ class CallRecorder(TapeObserver):
         leaves = [Leaf(leaf.aval, self._tag in leaf.tags) for leaf in self._leaves]
         return CallTrace((*self._calls, END), tuple(leaves[::-1]), self._kind)
 
-    def slot_of(self, value: Value) -> int | None:
+    def slot_of(self, value: Value) -> Slot | None:
         """Return the slot of a value, if it has one: that of the first call that returned it, or of a leaf."""
         return self._slots.get(value)
 
-    def result_slot(self, array: Any) -> int | None:
+    def result_slot(self, array: Any) -> ResultSlot | None:
         """Return the slot of the call that returned an array; None if none did, or it has been written to."""
         slot = self._results.get(id(array))
         return slot if slot is not None and self._array_at(slot) is array else None
@@ -328,11 +338,12 @@ class CallRecorder(TapeObserver):
         """Return the leaves: leaf k at -1 - k."""
         return self._leaves[::-1]
 
-    def live_slots(self) -> tuple[int, ...]:
+    def live_slots(self) -> tuple[ResultSlot, ...]:
         """Return the slots of arrays that the user holds."""
-        return tuple([slot for slot in range(len(self._arrays)) if self._array_at(slot) is not None])
+        slots = map(ResultSlot, range(len(self._arrays)))
+        return tuple([slot for slot in slots if self._array_at(slot) is not None])
 
-    def bind(self, slot: int, value: Value) -> None:
+    def bind(self, slot: ResultSlot, value: Value) -> None:
         """Let the array at a slot hold another value."""
         array = self._array_at(slot)
         if array is not None:
@@ -341,7 +352,7 @@ class CallRecorder(TapeObserver):
                 array._derived = array._base.value
             array._hold(value)
 
-    def _array_at(self, slot: int) -> Any:
+    def _array_at(self, slot: ResultSlot) -> Any:
         """Return the result of a call, if the user holds it and has not written to it."""
         array = self._arrays[slot]()
         return array if array is not None and array.value is self._values[slot]() else None
@@ -372,14 +383,14 @@ class CallRecorder(TapeObserver):
         except TypeError:
             return None
 
-    def _slot_or_leaf(self, value: Value) -> int | None:
+    def _slot_or_leaf(self, value: Value) -> Slot | None:
         """Return the slot of a value, which becomes a leaf if it has none and may be one."""
         slot = self._slots.get(value)
         if slot is None and not isinstance(value, Literal) and not value.aval.weak:
             if self._tag in value.tags and (value.tags != self._own_tags or not begins(value, self._tag)):
                 return None
             self._leaves.append(value)
-            slot = self._slots[value] = -len(self._leaves)
+            slot = self._slots[value] = LeafSlot(-len(self._leaves))
         return slot
 
     def _call(

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from operator import call
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard, TypeVar
 
 from gradtape.config import config
 from gradtape.ir.builder import here
@@ -32,6 +32,9 @@ from gradtape.trace.lazy.call_trace import (
     CallTrace,
     Constant,
     Items,
+    LeafSlot,
+    ResultSlot,
+    Slot,
     TapeObserver,
     alias,
     is_array_leaf,
@@ -50,6 +53,8 @@ from gradtape.trace.lazy.region import begins
 from gradtape.trace.source.contexts import contexts
 from gradtape.transforms.call import GraphCall, without_data
 from gradtape.transforms.observers import OBSERVERS
+
+T = TypeVar("T")
 
 MAX_VARIANTS: Final = 8
 """Combinations of live arrays for which a program is kept."""
@@ -102,16 +107,16 @@ class CallPredictor(TapeObserver, Deferred):
         expected, traced, names, first, last, code, placeholder, contiguous, view, _ = self._calls[at]
         if function is not expected or frame.f_code is not code or not first <= frame.f_lasti <= last:
             return self._leave(operands, keywords)
-        given = operands
+        arguments = operands
         if keywords:
-            given = (*operands, *keywords.values())
+            arguments = (*operands, *keywords.values())
             if tuple(keywords) != names:
                 return self._leave(operands, keywords)
-        if len(given) != len(traced) or (names and not keywords):
+        if len(arguments) != len(traced) or (names and not keywords):
             return self._leave(operands, keywords)
         number = 0
         for slot in traced:  # the hot path: operands that have been met before, by slot
-            operand = given[number]
+            operand = arguments[number]
             number += 1
             if type(slot) is not int:
                 if operand is slot.identical:
@@ -162,15 +167,16 @@ class CallPredictor(TapeObserver, Deferred):
         """Return the leaves that were met: leaf k at -1 - k."""
         return self._leaves
 
-    def result_slot(self, array: Any) -> int | None:
+    def result_slot(self, array: Any) -> ResultSlot | None:
         """Return the slot of the call that returned an array; None if none did."""
         return array._view if array._base is self else None
 
-    def live_slots(self) -> tuple[int, ...]:
+    def live_slots(self) -> tuple[ResultSlot, ...]:
         """Return the slots of arrays that the user holds."""
-        return tuple([slot for slot, array in enumerate(map(call, self._arrays)) if array is not None])
+        slots: Any = tuple([slot for slot, array in enumerate(map(call, self._arrays)) if array is not None])
+        return slots  # type: ignore[no-any-return] # a call for each slot would cost more than the rest
 
-    def bind(self, slot: int, value: Value) -> None:
+    def bind(self, slot: ResultSlot, value: Value) -> None:
         """Give the array at a slot its value."""
         array = self._arrays[slot]()
         if array is not None and array._base is self:
@@ -196,11 +202,11 @@ class CallPredictor(TapeObserver, Deferred):
             return traced < 0 and self._is_leaf(operand.value, traced)
         return traced < 0 and is_array_leaf(operand) and self._is_leaf(as_value(operand), traced)
 
-    def _is_leaf(self, value: Value, slot: int) -> bool:
+    def _is_leaf(self, value: Value, slot: LeafSlot) -> bool:
         """Return whether a value is the leaf at a slot, or becomes it now."""
-        known = self._leaves[slot]
-        if known is not None:
-            return known is value
+        leaf = self._leaves[slot]
+        if leaf is not None:
+            return leaf is value
         type_, tagged = self._trace.leaves[slot]
         if value.aval is not type_ or isinstance(value, Literal) or self.starts_from(value):
             return False
@@ -212,7 +218,7 @@ class CallPredictor(TapeObserver, Deferred):
             self._leaves[slot] = value
         return fits
 
-    def _adopt(self, slot: int, result: Any) -> Any:
+    def _adopt(self, slot: ResultSlot, result: Any) -> Any:
         """Give the array at a slot the value of a replayed call, and return the array that stands for the result."""
         array = self._arrays[slot]()
         if array is None or array._base is not self:
@@ -248,8 +254,8 @@ class _Variant(NamedTuple):
     """
 
     template: GradientTemplate
-    leaves: tuple[int, ...]
-    live: tuple[int, ...]
+    leaves: tuple[LeafSlot, ...]
+    live: tuple[ResultSlot, ...]
 
 
 class _Expected(NamedTuple):
@@ -268,9 +274,9 @@ class _Expected(NamedTuple):
     """
 
     trace: CallTrace
-    targets: tuple[int, ...]
-    sources: tuple[int, ...]
-    variants: dict[tuple[int, ...], _Variant]
+    targets: tuple[ResultSlot, ...]
+    sources: tuple[LeafSlot, ...]
+    variants: dict[tuple[ResultSlot, ...], _Variant]
 
 
 class _Line:
@@ -411,20 +417,22 @@ def _recorded(
 ) -> Derivatives | None:
     """Return the gradients of a tape whose call trace was recorded, and expect the same of later tapes."""
     targets = [end.value for end in ends]
-    target_slots = _all_known(map(recorder.result_slot, ends))
-    sources = _all_known(map(recorder.slot_of, starts))
+    target_slots = _without_none(map(recorder.result_slot, ends))
+    sources: tuple[Slot, ...] | None = _without_none(map(recorder.slot_of, starts))
     if target_slots is None or sources is None or len(set(targets)) < len(targets):
         return None
-    found = template_for(gradients, "gradient", targets, starts, None, tag)
-    if found is None:
+    template_and_leaves = template_for(gradients, "gradient", targets, starts, None, tag)
+    if template_and_leaves is None:
         return None
-    template, leaves = found
-    slots = _all_known(map(recorder.slot_of, leaves))
-    if slots is None or max(sources) >= 0 or 0 in template.counts or template.stacks:
+    template, leaves = template_and_leaves
+    slots: tuple[Slot, ...] | None = _without_none(map(recorder.slot_of, leaves))
+    if slots is None or not _are_leaves(sources) or not _are_leaves(slots):
+        return None
+    if 0 in template.counts or template.stacks:
         return None
     if template.numbers and line.changes:
         return None
-    own = _Variant(template, tuple([slots[place] for place in template.leaves]), ())
+    own = _Variant(template, tuple([slots[position] for position in template.leaves]), ())
     expected = _Expected(recorder.trace(), target_slots, sources, {tuple(sorted(target_slots)): own})
     live = recorder.live_slots()
     variant = expected.variants.get(live) or _variant(expected, live)
@@ -434,11 +442,15 @@ def _recorded(
     return _apply(variant, expected, recorder)
 
 
-def _all_known(slots: Iterable[int | None]) -> tuple[int, ...] | None:
-    """Return slots, or None where one of them is unknown or there are none."""
-    found = list(slots)
-    known = tuple([slot for slot in found if slot is not None])
-    return known if known and len(known) == len(found) else None
+def _without_none(slots: Iterable[T | None]) -> tuple[T, ...] | None:
+    """Return slots, or None where one of them is not known or there are none."""
+    all_slots = list(slots)
+    known_slots = tuple([slot for slot in all_slots if slot is not None])
+    return known_slots if known_slots and len(known_slots) == len(all_slots) else None
+
+
+def _are_leaves(slots: tuple[Slot, ...]) -> TypeGuard[tuple[LeafSlot, ...]]:
+    return max(slots) < 0
 
 
 def _apply(variant: _Variant, expected: _Expected, observer: CallRecorder | CallPredictor) -> Derivatives:
@@ -446,14 +458,14 @@ def _apply(variant: _Variant, expected: _Expected, observer: CallRecorder | Call
     prediction.observer = prediction.deferred = None
     leaves = observer.leaves()
     template = variant.template
-    given = [leaves[slot] for slot in variant.leaves]
-    _, outs = template.call.appended([*given, *template.constants], here.site)  # type: ignore[list-item]
+    inputs = [leaves[slot] for slot in variant.leaves]
+    _, outs = template.call.appended([*inputs, *template.constants], here.site)  # type: ignore[list-item]
     for slot, value in zip((*expected.targets, *variant.live), outs, strict=False):
         observer.bind(slot, value)
     return grouped(template.counts, outs[len(expected.targets) + len(variant.live) :])
 
 
-def _variant(expected: _Expected, live: tuple[int, ...]) -> _Variant | None:
+def _variant(expected: _Expected, live: tuple[ResultSlot, ...]) -> _Variant | None:
     """Return a new variant for some live arrays, whose nodes a replay with placeholders records; None where there is to be none."""
     own = expected.variants[tuple(sorted(expected.targets))]
     graph = own.template.call.graph
@@ -461,10 +473,11 @@ def _variant(expected: _Expected, live: tuple[int, ...]) -> _Variant | None:
         return None
     others = tuple([slot for slot in live if slot not in expected.targets])
     count = len(own.leaves)
-    known = dict(zip(own.leaves, graph.inputs, strict=False))
+    input_at = dict(zip(own.leaves, graph.inputs, strict=False))
+    slots = [LeafSlot(slot) for slot in range(-len(expected.trace.leaves), 0)]
     leaves = [
-        known[slot] if slot in known else Value(leaf.type)
-        for slot, leaf in enumerate(expected.trace.leaves, -len(expected.trace.leaves))
+        input_at[slot] if slot in input_at else Value(leaf.type)
+        for slot, leaf in zip(slots, expected.trace.leaves, strict=True)
     ]
     results: list[Any] = []
     replay(
@@ -475,13 +488,13 @@ def _variant(expected: _Expected, live: tuple[int, ...]) -> _Variant | None:
     )
     values = [results[slot].value for slot in others]
     nodes, constants = extract(values, leaves, lambda value: value.node is None)
-    more = tuple([slot - len(leaves) for slot, leaf in enumerate(leaves) if leaf not in graph.inputs])
-    inputs = [*graph.inputs[:count], *[leaves[slot] for slot in more], *graph.inputs[count:], *constants]
+    new = tuple([slot for slot, leaf in zip(slots, leaves, strict=True) if leaf not in graph.inputs])
+    inputs = [*graph.inputs[:count], *[leaves[slot] for slot in new], *graph.inputs[count:], *constants]
     ends = len(expected.targets)
     outputs = [*graph.outputs[:ends], *values, *graph.outputs[ends:]]
     whole = without_data(Graph(inputs, [*graph.nodes, *nodes], outputs, "gradient"))
     template = own.template._replace(
         call=GraphCall(whole, LazyProgram(whole).run), constants=(*own.template.constants, *constants)
     )
-    variant = expected.variants[live] = _Variant(template, (*own.leaves, *more), others)
+    variant = expected.variants[live] = _Variant(template, (*own.leaves, *new), others)
     return variant
