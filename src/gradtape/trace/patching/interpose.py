@@ -48,7 +48,7 @@ _VARARGS, _KEYWORDS, _NONE, _ONE, _FAST = 0x1, 0x2, 0x4, 0x8, 0x80
 _UNSPECIALISED: Final = _KEYWORDS
 """Flags of no definition of Python's or NumPy's, and none of those by which Cython calls the C function itself."""
 
-_ABI: Final = {
+_CONVENTION_OF: Final = {
     _ONE: "one",
     _FAST: "fast",
     _FAST | _KEYWORDS: "fast_named",
@@ -64,7 +64,7 @@ _NO_NAMES: Final = """%named = add i64 0, 0
 _OF_TUPLE: Final = f"""%count = call i64 @size(ptr %given)
   %args = getelementptr i8, ptr %given, i64 {TUPLE_ITEMS}
   """
-_FORMS: Final = {
+_CONVENTIONS: Final = {
     "call": (
         "ptr %callee, ptr %args, i64 %flags, ptr %names",
         "%count = and i64 %flags, 9223372036854775807\n  " + _COUNTED,
@@ -133,14 +133,26 @@ class When(enum.Enum):
 
 
 class FunctionPointer:
-    """A pointer to a C function in the memory of an object, to be replaced."""
+    """A pointer to a C function in the memory of an object, to be replaced.
 
-    __slots__ = ("at", "form", "key", "original")
+    Attributes
+    ----------
+    owner : object
+        Whose pointer it is.
+    convention : str
+        How the function is called; see `_CONVENTIONS`.
+    address : int
+        Of the pointer.
+    original : int
+        The address of the function.
+    """
 
-    def __init__(self, key: object, form: str, at: int, original: int) -> None:
-        self.key = key
-        self.form = form
-        self.at = at
+    __slots__ = ("address", "convention", "original", "owner")
+
+    def __init__(self, owner: object, convention: str, address: int, original: int) -> None:
+        self.owner = owner
+        self.convention = convention
+        self.address = address
         self.original = original
 
 
@@ -164,17 +176,17 @@ def _vectorcall_pointer(thing: Any) -> list[FunctionPointer]:
     ):
         return []
     if type(thing).__name__ in _DEFINITION:
-        form = _copy_definition(thing, _UNSPECIALISED)
-        if form in ("tuple", "tuple_named"):  # these have no vectorcall pointer of their own
+        convention = _copy_definition(thing, _UNSPECIALISED)
+        if convention in ("tuple", "tuple_named"):  # these have no vectorcall pointer of their own
             return [FunctionPointer(thing, "call", id(thing) + offset, _BY_TYPE)] if _by_type() else []
-        if form is None:
+        if convention is None:
             return []
     original = _word(id(thing) + offset)
     return [FunctionPointer(thing, "call", id(thing) + offset, original)] if original else []
 
 
 def _copy_definition(thing: Any, flags: int | None = None) -> str | None:
-    """Give a builtin function or method its own copy of its definition, and return the form of its C function; None if it is unknown.
+    """Give a builtin function or method its own copy of its definition, and return how its C function is called; None if it is unknown.
 
     The address of the C function stays in the definition of a function: its hash is made of it, and dictionaries such as Numba's have it
     as a key. But the interpreter's specialised instructions would call that address; flags that they do not know keep them from it.
@@ -183,24 +195,24 @@ def _copy_definition(thing: Any, flags: int | None = None) -> str | None:
     old = _word(id(thing) + offset)
     if not old or ctypes.string_at(_word(old)) != thing.__name__.encode():
         return None
-    known = ctypes.c_int.from_address(old + 16).value
-    form = _ABI.get(known)
-    if form is not None:
+    old_flags = ctypes.c_int.from_address(old + 16).value
+    convention = _CONVENTION_OF.get(old_flags)
+    if convention is not None:
         block = keep_for_ever(ctypes.create_string_buffer(ctypes.string_at(old, 32), 32))
         address = ctypes.addressof(block)
-        if flags is not None and not known & _VARARGS:
+        if flags is not None and not old_flags & _VARARGS:
             ctypes.c_int.from_address(address + 16).value = flags
         _POINTER.from_address(id(thing) + offset).value = address
-    return form
+    return convention
 
 
 def _method_pointer(thing: Any) -> list[FunctionPointer]:
     """Give a builtin method its own copy of its definition, and return the pointer in it."""
-    form = _copy_definition(thing)
-    if form is None:
+    convention = _copy_definition(thing)
+    if convention is None:
         return []
-    at = _word(id(thing) + _DEFINITION["method_descriptor"]) + 8
-    return [FunctionPointer(thing, form, at, _word(at))]
+    address = _word(id(thing) + _DEFINITION["method_descriptor"]) + 8
+    return [FunctionPointer(thing, convention, address, _word(address))]
 
 
 def _constructor_pointer(thing: type) -> list[FunctionPointer]:
@@ -255,77 +267,95 @@ def interpose(hook: Hook, when: When, things: Iterable[Any]) -> None:
     if not _can_install():
         return
     for thing in things:
-        for place in _pointer_of(thing):
-            if place.original in _installed:  # an interruption, or a fork, came in between
+        for pointer in _pointer_of(thing):
+            if pointer.original in _installed:  # an interruption, or a fork, came in between
                 continue
             _hooks[thing] = hook
             if when in (When.ALWAYS, When.NO_ARRAY):
-                _originals[id(thing)] = _unhooked_function(place)
-            thunk = _thunks.get((when.value, place.original)) if place.form == "call" else None
+                _originals[id(thing)] = _unhooked_function(pointer)
+            is_shared = pointer.convention == "call"
+            thunk = _thunks.get((when.value, pointer.original)) if is_shared else None
             if thunk is None:
-                _pending.append((place, when.value))
+                _pending.append((pointer, when.value))
             else:
-                _POINTER.from_address(place.at).value = thunk
+                _POINTER.from_address(pointer.address).value = thunk
+
+
+class _Thunks:
+    """Native code for the pointers of hooked objects. One C function calls all ufuncs, which share a thunk; so do dispatched functions.
+
+    Attributes
+    ----------
+    text : list of str
+        The code.
+    pointers : list of FunctionPointer
+        The first pointer of each thunk.
+    """
+
+    def __init__(self) -> None:
+        lists = _SHARED_LIST_ITEM if FREE_THREADED else _LIST_ITEM
+        common = read_ll(__package__, "interpose.ll", type=TYPE, size=HEAD, tuple_items=TUPLE_ITEMS, **lists)
+        self.text = [common]
+        self.pointers: list[FunctionPointer] = []
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._names: set[str] = set()
+
+    def number_of(self, pointer: FunctionPointer, when: str) -> int:
+        """Return the number of the thunk for a pointer, whose code is added if there is none yet."""
+        is_shared = pointer.convention == "call"
+        number = self._numbers.get((when, pointer.original)) if is_shared else None
+        if number is not None:
+            return number
+        number = self._numbers[when, pointer.original] = len(self.pointers)
+        self.pointers.append(pointer)
+        name = f"{when}_{pointer.convention}"
+        if name not in self._names:
+            self._names.add(name)
+            self.text.append(_convention_text(pointer.convention, when))
+        parameters = _CONVENTIONS[pointer.convention][0]
+        self.text.append(
+            read_ll(__package__, "interpose_thunk.ll", number=number, name=name, parameters=parameters)
+        )
+        return number
+
+    def load(self) -> list[int]:
+        """Compile the code, and return the addresses of the thunks."""
+        objects = {"hooks": _hooks, "list": list, "tuple": tuple, "declined": NotImplemented}
+        objects["array"] = np.ndarray
+        types = [*_traced_types, object, object, object, object][:4]
+        objects |= {f"followed{number}": kind for number, kind in enumerate(types)}
+        imports = {name: id(imported) for name, imported in objects.items()}
+        imports["recording"] = COUNT
+        if not _by_type():  # not called where it is not there, but bound
+            imports["_PyObject_MakeTpCall"] = python_function("PyObject_Vectorcall")
+        numbers = range(len(self.pointers))
+        exports = ["by_type", *[f"{what}{number}" for number in numbers for what in ("thunk", "owner")]]
+        addresses = load_resident("\n".join(self.text), "gradtape.interpose", exports, imports, effort=0)
+        for number, pointer in enumerate(self.pointers):
+            words = addresses[f"owner{number}"]
+            _POINTER.from_address(words).value = id(pointer.owner)
+            _POINTER.from_address(words + 8).value = pointer.original or addresses["by_type"]
+        return [addresses[f"thunk{number}"] for number in numbers]
 
 
 def install() -> None:
     """Compile the native code for the pending hooks, and write the pointers to it."""
     if not _pending:
         return
-    numbers: list[int] = []
-    shared: dict[tuple[str, int], int] = {}
-    owners: list[FunctionPointer] = []
-    forms: set[str] = set()
-    lists = _SHARED_LIST_ITEM if FREE_THREADED else _LIST_ITEM
-    text = [
-        read_ll(__package__, "interpose.ll", type=TYPE, size=HEAD, tuple_items=TUPLE_ITEMS, **lists),
-    ]
-    for place, mode in _pending:
-        # All ufuncs are called by one C function, and so are all dispatched functions.
-        known = shared.get((mode, place.original)) if place.form == "call" else None
-        if known is None:
-            known = shared[mode, place.original] = len(owners)
-            owners.append(place)
-            name = f"{mode}_{place.form}"
-            if name not in forms:
-                forms.add(name)
-                text.append(_common(place.form, mode))
-            text.append(
-                read_ll(
-                    __package__,
-                    "interpose_thunk.ll",
-                    number=known,
-                    name=name,
-                    parameters=_FORMS[place.form][0],
-                )
-            )
-        numbers.append(known)
-    imports = {}
-    if not _by_type():  # not called where it is not there, but bound
-        imports["_PyObject_MakeTpCall"] = python_function("PyObject_Vectorcall")
-    things = {"hooks": _hooks, "list": list, "tuple": tuple, "declined": NotImplemented, "array": np.ndarray}
-    things |= {
-        f"followed{k}": kind for k, kind in enumerate([*_traced_types, object, object, object, object][:4])
-    }
-    imports.update((name, id(thing)) for name, thing in things.items())
-    imports["recording"] = COUNT
-    exports = ["by_type", *[f"{what}{k}" for k in range(len(owners)) for what in ("thunk", "owner")]]
+    thunks = _Thunks()
+    numbers = [thunks.number_of(pointer, when) for pointer, when in _pending]
     try:
-        found = load_resident("\n".join(text), "gradtape.interpose", exports, imports, effort=0)
+        addresses = thunks.load()
     except (RuntimeError, OSError) as error:  # where no memory may be executed that was written to
         _pending.clear()
         _refuse(f"its machine code cannot be loaded: {error}")
         return
-    for number, owner in enumerate(owners):
-        words = found[f"owner{number}"]
-        _POINTER.from_address(words).value = id(owner.key)
-        _POINTER.from_address(words + 8).value = owner.original or found["by_type"]
-    for (place, mode), number in zip(_pending, numbers, strict=True):
-        thunk = found[f"thunk{number}"]
+    for (pointer, when), number in zip(_pending, numbers, strict=True):
+        thunk = addresses[number]
         _installed.add(thunk)
-        _POINTER.from_address(place.at).value = thunk
-        if place.form == "call":
-            _thunks[mode, place.original] = thunk
+        _POINTER.from_address(pointer.address).value = thunk
+        if pointer.convention == "call":
+            _thunks[when, pointer.original] = thunk
     _pending.clear()
 
 
@@ -340,17 +370,17 @@ def without_hook(function: Any) -> Any:
 def _new_function(definition: int, self: int) -> Hook:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [_POINTER] * 3
-    made: Hook = make(definition, self, None)
-    return made
+    function: Hook = make(definition, self, None)
+    return function
 
 
-def _unhooked_function(place: FunctionPointer) -> Hook:
+def _unhooked_function(pointer: FunctionPointer) -> Hook:
     """Return a function that calls the original of a vectorcall pointer, whose form is that of METH_FASTCALL | METH_KEYWORDS."""
-    thing: Any = place.key
-    if place.original == _BY_TYPE:
+    thing: Any = pointer.owner
+    if pointer.original == _BY_TYPE:
         return _new_function(_word(id(thing) + _DEFINITION[type(thing).__name__]), id(thing.__self__))
     name = keep_for_ever(ctypes.create_string_buffer(str(thing.__name__).encode()))
-    words = (ctypes.addressof(name), place.original, _FAST | _KEYWORDS, 0)
+    words = (ctypes.addressof(name), pointer.original, _FAST | _KEYWORDS, 0)
     return _new_function(ctypes.addressof(keep_for_ever((_POINTER * 4)(*words))), id(thing))
 
 
@@ -391,18 +421,19 @@ def dispatcher_of(function: Any) -> Any:
     return ctypes.cast(address, ctypes.py_object).value if address else None
 
 
-def _common(form: str, mode: str) -> str:
-    parameters, unpack = _FORMS[form]
-    called = form == "call"
+def _convention_text(convention: str, when: str) -> str:
+    """Return the code that asks the hook, if the arguments are those that it is for, and calls the C function otherwise."""
+    parameters, unpack = _CONVENTIONS[convention]
+    is_call = convention == "call"
     return read_ll(
         __package__,
         "interpose_form.ll",
-        name=f"{mode}_{form}",
-        mode=mode,
+        name=f"{when}_{convention}",
+        mode=when,
         parameters=parameters,
         unpack=unpack,
-        key="%callee" if called else "%key",
-        self="null" if called else "%self",
+        key="%callee" if is_call else "%key",
+        self="null" if is_call else "%self",
         names="%names" if "%names" in parameters else "null",
         keywords="%keywords" if "%keywords" in parameters else "null",
     )
