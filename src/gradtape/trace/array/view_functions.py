@@ -79,37 +79,37 @@ def _first_name(function: Any) -> str:
 def _view_kind(kind: Any) -> Viewer:
     """Return the viewer of functions that permute elements and never copy: views of a `kind`."""
 
-    def view(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    def view(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
         contiguous = source._contiguous is True and function in KEEP_ORDER
-        call = cached_call(FUNCTIONS[function], (source, *rest), kwargs, [])
+        call = cached_call(FUNCTIONS[function], (source, *args), kwargs, [])
         if call is not None and call.view is not None:
             template = call.view
             if template.numpy_view is not_set:
-                template.numpy_view = _numpy_view(function, rest, kwargs)
+                template.numpy_view = _numpy_view(function, args, kwargs)
             return source.rearranged(
                 template if kind is PermutedView else kind(template.rearrange, template.numpy_view),
                 contiguous=contiguous,
             )
-        others = [unwrap(argument) for argument in rest]
+        others = [unwrap(argument) for argument in args]
 
         def rearrange(value: Value) -> Value:
             result: Value = call_function(function, (value, *others), dict(kwargs))
             return result
 
-        return source.rearranged(kind(rearrange, _numpy_view(function, rest, kwargs)), contiguous=contiguous)
+        return source.rearranged(kind(rearrange, _numpy_view(function, args, kwargs)), contiguous=contiguous)
 
     return view
 
 
-def _numpy_view(function: Any, rest: Arguments, kwargs: Named) -> Any:
+def _numpy_view(function: Any, args: Arguments, kwargs: Named) -> Any:
     def numpy_view(array: Any) -> Any:
-        return function(array, *rest, **kwargs)
+        return function(array, *args, **kwargs)
 
     return numpy_view
 
 
-def _reshaped(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    return reshape(source, *rest, **kwargs)
+def _reshaped(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
+    return reshape(source, *args, **kwargs)
 
 
 def reshape(source: Any, shape: Any, order: str = "C", copy: Any = None) -> Any:
@@ -179,8 +179,8 @@ def _reshape_without_copy(array: Any, shape: Any, order: str) -> Any:
     return array.reshape(shape, order=order, copy=False)
 
 
-def _raveled(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    return ravel(source, *rest, **kwargs)
+def _raveled(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
+    return ravel(source, *args, **kwargs)
 
 
 def ravel(source: Any, order: str = "C") -> Any:
@@ -304,12 +304,12 @@ def _mesh(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
     return tuple(found) if kwargs.get("sparse") else _broadcast_arrays(function, None, tuple(found), {})
 
 
-def _diag(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    return _view_kind(ReadOnlyView)(function, source, rest, kwargs) if source.ndim == 2 else None
+def _diag(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
+    return _view_kind(ReadOnlyView)(function, source, args, kwargs) if source.ndim == 2 else None
 
 
-def _part(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    if rest or kwargs:
+def _part(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
+    if args or kwargs:
         return None
     if source.dtype.kind == "c":
         return source.part_view(RealView() if function is np.real else ImaginaryView())
@@ -322,35 +322,35 @@ def zeros_for_imaginary(source: Any) -> Any:
     return zeros.read_only() if zeros.ndim else zeros
 
 
-def _pieces(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+def _pieces(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
     """Return the pieces of ``np.split`` and similar functions as views."""
-    shapes = [piece.shape for piece in call_function(function, (source, *rest), dict(kwargs))]
+    shapes = [piece.shape for piece in call_function(function, (source, *args), dict(kwargs))]
     if function is np.hsplit:
         axis = 1 if source.ndim > 1 else 0
     elif function in (np.vsplit, np.dsplit):
         axis = 0 if function is np.vsplit else 2
     else:
-        axis = int(rest[1] if len(rest) > 1 else kwargs.get("axis", 0)) % source.ndim
-    given = rest[0] if rest else kwargs["indices_or_sections"]
-    numbers: Any = force([given.value])[0] if isinstance(given, Handle) else given
-    found = []
+        axis = int(args[1] if len(args) > 1 else kwargs.get("axis", 0)) % source.ndim
+    sections = args[0] if args else kwargs["indices_or_sections"]
+    numbers: Any = force([sections.value])[0] if isinstance(sections, Handle) else sections
+    pieces = []
     for piece, shape in zip(np.array_split(np.arange(source.shape[axis]), numbers), shapes, strict=True):
         start = int(piece[0]) if piece.size else 0
-        found.append(source[(slice(None),) * axis + (slice(start, start + shape[axis]),)])
-    return found
+        pieces.append(source[(slice(None),) * axis + (slice(start, start + shape[axis]),)])
+    return pieces
 
 
-def _unstacked(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    call_function(function, (source, *rest), dict(kwargs))  # which checks the arguments
+def _unstacked(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
+    call_function(function, (source, *args), dict(kwargs))  # which checks the arguments
     axis = int(kwargs.get("axis", 0)) % source.ndim
     return tuple([source[(slice(None),) * axis + (k,)] for k in range(source.shape[axis])])
 
 
-def _einsum(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+def _einsum(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
     """Return ``np.einsum`` of one operand as a view, if it has no summed subscript."""
-    if len(rest) != 1 or not isinstance(rest[0], str) or not kwargs.keys() <= {"optimize"}:
+    if len(args) != 1 or not isinstance(args[0], str) or not kwargs.keys() <= {"optimize"}:
         return None
-    (subscripts,) = rest
+    (subscripts,) = args
     value = call_function(function, (subscripts, source), {})
     tiny = np.zeros((2,) * source.ndim)
     view = np.einsum(subscripts, tiny)
@@ -379,9 +379,9 @@ def strided(source: Any, shape: Any, strides: Any, writeable: bool) -> Any:
             why="it has gaps, or an earlier function has laid it out",
             remedy="take a copy first: x = x.copy()",
         )
-    places = np.arange(root.size).reshape(root.shape)
+    positions = np.arange(root.size).reshape(root.shape)
     order = sorted(range(root.ndim), key=lambda axis: -whole.strides[axis])
-    memory = places.transpose(order).reshape(-1)
+    memory = positions.transpose(order).reshape(-1)
     own: Any = np.arange(root.size).reshape([root.shape[axis] for axis in order]).transpose(np.argsort(order))
     for view in chain[::-1]:
         own = view.numpy_view(own)
@@ -406,29 +406,29 @@ def strided(source: Any, shape: Any, strides: Any, writeable: bool) -> Any:
     return result
 
 
-def _trimmed(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    return source[trimmed(source.value, *rest, **kwargs)]
+def _trimmed(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
+    return source[trimmed(source.value, *args, **kwargs)]
 
 
-def _itself(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+def _itself(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
     """Return the argument where the function returns it as it is (``np.diff(x, 0)``)."""
-    result = call_function(function, (source, *rest), dict(kwargs))
+    result = call_function(function, (source, *args), dict(kwargs))
     return source if result is source.value else source.unknown_layout_result(result)
 
 
-def _nan_to_num(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+def _nan_to_num(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
     """Write in place where ``copy=False``."""
-    copy = rest[0] if rest else kwargs.get("copy", True)
+    copy = args[0] if args else kwargs.get("copy", True)
     if copy:
         return None
-    result = call_function(function, (source, *rest), dict(kwargs))
+    result = call_function(function, (source, *args), dict(kwargs))
     if result is not source.value:
         source.write_result(result, public_name(function))
     return source
 
 
-def _astype(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    dtype = number_dtype(rest[0] if rest else kwargs["dtype"])
+def _astype(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
+    dtype = number_dtype(args[0] if args else kwargs["dtype"])
     if kwargs.get("copy", True) or dtype != source.dtype:
         return None
     return source

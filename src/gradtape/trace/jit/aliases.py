@@ -131,7 +131,7 @@ def partners(leaves: Sequence[Any], written: Iterable[int]) -> Iterator[tuple[in
 
 def merged(leaves: Sequence[Any]) -> dict[int, int]:
     """Return, for leaves that are one array with an earlier one, the position of that."""
-    found: dict[int, int] = {}
+    first_of: dict[int, int] = {}
     arrays: list[int] = []
     for position, leaf in enumerate(leaves):
         if not is_memory(leaf) or not leaf.size:
@@ -140,8 +140,8 @@ def merged(leaves: Sequence[Any]) -> dict[int, int]:
         if first is None:
             arrays.append(position)
         else:
-            found[position] = first
-    return found
+            first_of[position] = first
+    return first_of
 
 
 def check_copies(

@@ -209,14 +209,14 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
     if issubclass(kind, np.generic):
         return (check_dtype(leaf.dtype, argument), "scalar")
     if isinstance(leaf, Handle) and not isinstance(leaf, Variable):
-        known = leaf.value.aval
-        if known.weak:
-            return known.dtype, known.shape, "weak"
+        type_ = leaf.value.aval
+        if type_.weak:
+            return type_.dtype, type_.shape, "weak"
         layout = layout_of_input(leaf)
         return (
-            (known.dtype, known.shape)
-            if layout is True or not known.shape
-            else (known.dtype, known.shape, layout)
+            (type_.dtype, type_.shape)
+            if layout is True or not type_.shape
+            else (type_.dtype, type_.shape, layout)
         )
     declared = kind is StaticLeaf
     if declared:

@@ -207,16 +207,16 @@ class Specialisation:
         return any(way.translated for way in self.ways)
 
     def recorded(
-        self, given: list[Value], generators: Sequence[Any] = (), *, is_traced_call: bool = False
+        self, inputs: list[Value], generators: Sequence[Any] = (), *, is_traced_call: bool = False
     ) -> Any:
         """Append the nodes to the recordings that follow the inputs, as the function itself would; raise GuardMiss where a guard does
         not hold. The call that was traced need not be checked."""
         if self.draws is None:
-            return self._appended([*given, *self.state.reads()], is_traced_call)
+            return self._appended([*inputs, *self.state.reads()], is_traced_call)
         with self.draws.undone_by_misses(generators) as taken:
             reads = self.state.reads()
-            drawn = self.draws.recorded(generators, [*given, *reads], taken)
-            return self._appended([*given, *drawn, *reads], is_traced_call)
+            drawn = self.draws.recorded(generators, [*inputs, *reads], taken)
+            return self._appended([*inputs, *drawn, *reads], is_traced_call)
 
     def _appended(self, inputs: list[Value], is_traced_call: bool) -> Any:
         values, looks = recorded(self.graph, inputs)

@@ -54,9 +54,9 @@ class ModuleCopy(ModuleType):
 
 def copy_module(original: ModuleType, names: dict[str, Any]) -> ModuleCopy:
     """Return the copy of a module with the namespace `names`."""
-    made = ModuleCopy(original.__name__)
-    vars(made).update(_names=names, _original=original)
-    return made
+    copy = ModuleCopy(original.__name__)
+    vars(copy).update(_names=names, _original=original)
+    return copy
 
 
 class ReferenceCopy:
@@ -110,14 +110,14 @@ def copy_object(original: Any) -> Any:
 
 def slots_of(cls: type) -> list[str]:
     """Return the names of the slots of a class and its bases, as attributes are stored under them."""
-    found = []
+    names = []
     for owner in cls.__mro__:
         slots = vars(owner).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__"):
-                private = name.startswith("__") and not name.endswith("__")
-                found.append(f"_{owner.__name__.lstrip('_')}{name}" if private else name)
-    return found
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if slot not in ("__dict__", "__weakref__"):
+                private = slot.startswith("__") and not slot.endswith("__")
+                names.append(f"_{owner.__name__.lstrip('_')}{slot}" if private else slot)
+    return names
 
 
 def closure_of(function: Any) -> list[tuple[str, CellType]]:
@@ -130,9 +130,9 @@ def outer_variables(function: Any) -> dict[str, Any]:
     if getattr(function, "__code__", None) is None:
         return {}
     names = function.__globals__
-    found = {name: names[name] for name in function.__code__.co_names if name in names}
-    found.update((name, cell.cell_contents) for name, cell in closure_of(function) if is_filled(cell))
-    return found
+    variables = {name: names[name] for name in function.__code__.co_names if name in names}
+    variables.update((name, cell.cell_contents) for name, cell in closure_of(function) if is_filled(cell))
+    return variables
 
 
 def is_filled(cell: CellType) -> bool:

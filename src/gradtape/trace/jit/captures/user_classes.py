@@ -42,10 +42,10 @@ _users: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary
 
 
 def _is_plain_class(cls: type) -> bool:
-    known = _plain.get(cls)
-    if known is None:
-        known = _plain[cls] = _looks_plain(cls)
-    return known
+    is_plain = _plain.get(cls)
+    if is_plain is None:
+        is_plain = _plain[cls] = _looks_plain(cls)
+    return is_plain
 
 
 def _looks_plain(cls: type) -> bool:
@@ -73,10 +73,10 @@ def is_record(cls: type) -> bool:
 
 def is_user_class(cls: type) -> bool:
     """Return whether a class is defined in the user's own code."""
-    known = _users.get(cls)
-    if known is None:
-        known = _users[cls] = _is_user_class(cls)
-    return known
+    is_users = _users.get(cls)
+    if is_users is None:
+        is_users = _users[cls] = _is_user_class(cls)
+    return is_users
 
 
 def _is_user_class(cls: type) -> bool:
@@ -132,8 +132,8 @@ def _holds_arrays(content: Any, depth: int = 0) -> bool:
         return any(_holds_arrays(item, depth + 1) for item in content)
     if kind is SimpleNamespace or not is_plain_object(content):
         return False
-    found = fields_with_arrays(content)
-    return found is not None and bool(found[0])
+    fields = fields_with_arrays(content)
+    return fields is not None and bool(fields[0])
 
 
 class TypeOfNumbers:
