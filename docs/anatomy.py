@@ -1021,7 +1021,8 @@ class Planner:
         """Enter the stores of a block, and the loads whose values its reverse needs, with the position where they are needed first."""
         places = {s.target: place for place, s in enumerate(body) if isinstance(s, Load)}
         for place, step in reversed(list(enumerate(steps))):
-            for x in {x for s in step if isinstance(s, Store) for x in leaves(s.value)} & places.keys():
+            needed = {x for s in step if isinstance(s, Store) for x in leaves(s.value)}
+            for x in filter(needed.__contains__, places):
                 when = max(place, places[x])
                 self.loads.setdefault(x, (body[places[x]].buffer, runs, body, places[x], when))
             if isinstance(body[place], For):
