@@ -405,3 +405,74 @@ def test_a_tangent_that_vanishes_for_once_has_derivatives():
         with gt.config.override(loops=loops):
             second = gt.jvp(lambda x: gt.jvp(function, (x,), (np.ones(1),))[1], (np.zeros(1),), (np.ones(1),))
             assert second[1] == 2.0
+
+
+def roll_of_logs(x):
+    return np.roll(np.log(x), 1) * x
+
+
+def products_of_logs(x):
+    y = np.zeros(len(x))
+    for i in range(len(x)):
+        y[i] = np.log(x[i]) * x[i - 1] * x[i - 2]
+    return y
+
+
+def carried_logs(x):
+    total, y = 0.0, np.zeros(len(x))
+    for i in range(len(x)):
+        total = total + np.log(x[i])
+        y[i] = total * x[len(x) - 1 - i]
+    return y
+
+
+def stored_quotients(x):
+    y = np.zeros((len(x), 2))
+    y[:, 0] = 1.0 / x
+    y[1:, 1] = y[:-1, 0]
+    return y[:, 1] * x[::-1]
+
+
+INFINITE_FACTORS = {
+    "roll of logs": roll_of_logs,
+    "products of logs": products_of_logs,
+    "carried logs": carried_logs,
+    "stored quotients": stored_quotients,
+    "padded": lambda x: np.pad(x**-0.5, (1, 0))[1:] * x[::-1],
+    "joined": lambda x: np.concatenate([np.log(x)[1:], np.log(x)[:1]]) * x,
+    "transposed": lambda x: (np.log(x)[:, None] * np.ones(len(x))).T[1] * x[::-1],
+    "cumsum": lambda x: np.cumsum(np.log(x)) * x[::-1],
+}
+"""Functions whose products have a factor that is infinite where the argument is 0, and that comes from memory in compiled code."""
+
+
+@pytest.mark.parametrize("name", INFINITE_FACTORS)
+def test_a_zero_times_an_infinite_factor_from_memory_is_zero_by_selection(name):
+    function, x = INFINITE_FACTORS[name], np.array([0.0, 4.0, 0.0, 1.0])
+    with gt.config.override(loops="trace"):
+        expected = gt.jacfwd(function)(x)
+        failures = disagreements({"reverse, trace": gt.jacrev(function)(x)}, expected)
+    with gt.config.override(loops="compile"):
+        failures += disagreements({"forward, compile": gt.jacfwd(function)(x)}, expected)
+        backward = gt.jacrev(function)(x)
+    # In reverse mode the cotangent 0 * 1 of a product counts as zero by selection (ADR 104), also of paths that make NaN of a sum.
+    backward = np.where(np.isnan(expected), np.nan, backward)
+    failures += disagreements({"reverse, compile": backward}, expected)
+    assert np.isinf(expected).any()
+    assert (expected == 0).any()
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+def test_forward_mode_of_forward_mode_at_infinite_curvature(loops):
+    special = pytest.importorskip("scipy.special")
+
+    def function(x):
+        y = np.maximum(x, 0.0)
+        return np.sum(special.xlogy(y, y))
+
+    with gt.config.override(loops=loops):
+        expected = gt.jacrev(gt.grad(function))(np.zeros(3))
+        twice = gt.jacfwd(gt.jacfwd(function))(np.zeros(3))
+    np.testing.assert_array_equal(twice, expected)
+    np.testing.assert_array_equal(twice, np.where(np.eye(3) > 0, np.inf, 0.0))

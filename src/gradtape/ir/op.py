@@ -47,5 +47,9 @@ class Op(ABC):
     ) -> tuple[Value | None, ...]:
         """Pull cotangents back through a node that is linear in the inputs flagged by `linear`."""
 
+    def is_finite(self, node: Node) -> bool:
+        """Return whether the outputs of a node are finite where its inputs are, unless numbers become too large."""
+        return self.finite_derivatives
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

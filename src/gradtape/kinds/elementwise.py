@@ -260,6 +260,9 @@ class Elementwise(Op):
         Arguments in which the row is linear together; in others of `transpose` it is linear in one at a time.
     finite_derivatives : bool
         See `Op`.
+    finite : bool or callable
+        Whether the result is finite where the arguments are, unless their square would overflow, or ``(*args) -> bool``, which says so. By
+        default it is if the derivatives are.
     cost : float, optional
         Of one element, in additions of a vector loop, by default that of the body in `gradtape.costs`.
     twin : str
@@ -305,6 +308,7 @@ class Elementwise(Op):
         is_identity: bool = False,
         additive: tuple[int, ...] = (),
         finite_derivatives: bool = False,
+        finite: bool | Callable[..., bool] = False,
         cost: float | None = None,
         twin: str = "",
         dtypes: Callable[..., tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]] | None = None,
@@ -336,6 +340,7 @@ class Elementwise(Op):
         self.is_identity = is_identity
         self.additive = additive
         self.finite_derivatives = finite_derivatives
+        self._finite = finite or finite_derivatives
         self.cost = body_cost(body) if cost is None else cost
         self.twin = twin
         self._dtypes = dtypes
@@ -375,6 +380,10 @@ class Elementwise(Op):
     def differentiable(self) -> bool:
         """Whether the row has a derivative (a row without one has integer or piecewise constant results)."""
         return self.partials is not None or self.tangents is not None
+
+    def is_finite(self, node: Node) -> bool:
+        finite = self._finite
+        return finite if isinstance(finite, bool) else finite(*node.inputs)
 
     def __call__(self, *operands: Any, **params: Any) -> Value:
         if params:

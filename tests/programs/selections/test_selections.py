@@ -6,7 +6,6 @@ import pytest
 
 from tests.programs.selections.ways import (
     INFINITE,
-    OPEN,
     POINTS,
     PROGRAMS,
     SIZES,
@@ -15,14 +14,6 @@ from tests.programs.selections.ways import (
 )
 
 EVERY = [*[(name, False) for name in PROGRAMS], *[(name, True) for name in WITH_INFINITIES]]
-
-
-def is_open(name, point, size, order):
-    """Return whether a case is known to have more than one answer."""
-    if name not in OPEN or point in INFINITE:
-        return False
-    _, points, orders, first = OPEN[name]
-    return size > first or (size == first and point in points and order in orders)
 
 
 @pytest.mark.parametrize(("name", "with_infinities"), EVERY)
@@ -35,13 +26,5 @@ def test_one_answer(name, with_infinities, exhaustive):
         cases = [small[(7 * number) % len(small)], small[(7 * number + 5) % len(small)]]
     failures = []
     for point, size, order in cases:
-        if not is_open(name, point, size, order):
-            failures += disagreements(name, point, size, order)
+        failures += disagreements(name, point, size, order)
     assert not failures, "\n".join(failures)
-
-
-@pytest.mark.parametrize("name", OPEN)
-def test_what_is_open_is_still_open(name):
-    reason, points, orders, size = OPEN[name]
-    found = [line for point in points for order in orders for line in disagreements(name, point, size, order)]
-    assert found, f"{name} has one answer now: take it out of OPEN ({reason})"

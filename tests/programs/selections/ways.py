@@ -226,15 +226,6 @@ FOR_NUMBA = {name for name, function in PROGRAMS.items() if function.__name__ !=
 }
 """Programs that Numba compiles."""
 
-CURVATURES_IN_PROCEDURES = (
-    "in forward mode of forward mode, a procedure multiplies an infinite curvature with a tangent of 0"
-)
-
-OPEN: dict[str, tuple[str, tuple[str, ...], tuple[int, ...], int]] = {
-    "xlogy": (CURVATURES_IN_PROCEDURES, ("zeros", "kinks"), (2,), 2),
-}
-"""Programs with more than one answer: why, at which points, in which orders, and from which size on."""
-
 KNOWN = (ConcretizationError, UnsupportedCodeError, UnsupportedFunctionError)
 """Errors of a way that a program does not have."""
 

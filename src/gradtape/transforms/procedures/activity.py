@@ -1,12 +1,16 @@
-"""Activity analysis of procedures: the memories and variables that stand on differentiable paths, whatever the order of statements."""
+"""Activity analysis of procedures: the memories and variables that stand on differentiable paths, whatever the order of statements.
+
+With it the analysis of finite values, of those that zeros may be multiplied with.
+"""
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from gradtape.ir.body import Body
-from gradtape.ir.graph import Node, Value, extract
+from gradtape.ir.graph import Node, Value, extract, number_of
 from gradtape.ir.types import is_inexact
 from gradtape.procedures.ir import (
     Apply,
@@ -117,6 +121,54 @@ class Activity:
 
     def _applies(self) -> Iterator[Apply]:
         return (statement for statement in self._statements if isinstance(statement, Apply))
+
+
+class FiniteValues:
+    """The values that are finite if the parameters are, unless numbers become too large.
+
+    A variable or a memory may hold infinite numbers if a value that may be infinite is stored in it anywhere.
+    """
+
+    def __init__(self, procedure: Procedure) -> None:
+        self._finite: dict[Value, bool] = {}
+        statements = list(walk(procedure.body))
+        nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
+        infinite: set[Location] = set()
+        while True:
+            self._finite = {leaf: location not in infinite for leaf, location in _loads(statements)}
+            self._enter(nodes)
+            found = {location for value, location in _stores(statements) if not self.is_finite(value)}
+            for apply in statements:
+                if isinstance(apply, Apply) and not self._has_finite_results(apply, infinite):
+                    found |= {span.pointer.memory for span in apply.outputs}
+            if found <= infinite:
+                return
+            infinite |= found
+
+    def is_finite(self, value: Value) -> bool:
+        """Return whether a value is finite, of the procedure or computed from its values."""
+        finite = self._finite
+        if value.is_made and value not in finite:
+            self._enter(extract([value], stop=lambda x: not x.is_made or x in finite)[0])
+        return self._is_known_as_finite(value)
+
+    def _is_known_as_finite(self, value: Value) -> bool:
+        number = number_of(value)
+        return self._finite.get(value, True) if number is None else cmath.isfinite(number)
+
+    def _has_finite_results(self, apply: Apply, infinite: Collection[Location]) -> bool:
+        return all(node.op.is_finite(node) for node in apply.graph.nodes) and all(
+            x.pointer.memory not in infinite if isinstance(x, Span) else self.is_finite(x)
+            for x in apply.inputs
+        )
+
+    def _enter(self, nodes: list[Node]) -> None:
+        """Enter the outputs of nodes in topological order."""
+        finite = self._finite
+        for node in nodes:
+            is_finite = node.op.is_finite(node) and all(map(self._is_known_as_finite, node.inputs))
+            for out in node.outs:
+                finite[out] = is_finite or not is_inexact(out.dtype)
 
 
 def outputs_that_vary(graph: Body, active: Sequence[bool]) -> list[bool]:

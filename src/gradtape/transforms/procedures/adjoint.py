@@ -9,6 +9,7 @@ from gradtape.ir.builder import at, here
 from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.logic import less
 from gradtape.passes.procedures.residuals import expensive_values
@@ -35,7 +36,7 @@ from gradtape.transforms.linear import Cotangents
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.observers import site_of_derivative
 from gradtape.transforms.procedures.accumulate import Accumulator, empty_sum
-from gradtape.transforms.procedures.activity import Activity
+from gradtape.transforms.procedures.activity import Activity, FiniteValues
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
 from gradtape.transforms.procedures.dependence import Access, Dependence
 from gradtape.transforms.procedures.shadows import Shadows
@@ -91,6 +92,7 @@ class Adjoint:
         self._seeds = seeds
         self._tree = tree
         self._active = activity.values
+        self._finite = FiniteValues(procedure)
         self._shadows = shadows
         self._build = build
         self._sums: dict[Value, Variable] = {}
@@ -158,9 +160,23 @@ class Adjoint:
             found.add(value, Cotangent(self._build.read(self._sums[value])))
         for node in reversed(self._nodes_at.get((block, position), ())):
             if any(out in self._active and found.get(out) is not None for out in node.outs):
-                if not node.op.finite_derivatives:
+                if self._may_have_infinite_slope(node):
                     found.select_nonzero(node.out)
                 pull_back(node, self._active, found, never_stop)
+
+    def _may_have_infinite_slope(self, node: Node) -> bool:
+        """Return whether a partial derivative may be infinite, also where an operand is."""
+        op = node.op
+        if not op.finite_derivatives:
+            return True
+        if not isinstance(op, Elementwise) or op.additive:
+            return False
+        rules = op.linear_rules or (None,) * len(node.inputs)
+        infinite = [k for k, operand in enumerate(node.inputs) if not self._finite.is_finite(operand)]
+        return any(
+            operand in self._active and any(k != j or rule is None for j in infinite)
+            for k, (operand, rule) in enumerate(zip(node.inputs, rules, strict=True))
+        )
 
     def _reverse_leaf(self, place: Place, statement: Load | Read, found: Cotangents) -> None:
         """Append the adjoint of a load or of the reading of a variable."""

@@ -35,7 +35,7 @@ from gradtape.records import replaced
 from gradtape.transforms.jvp import jvp, push_node, push_partials, push_square
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.observers import derivative_site
-from gradtape.transforms.procedures.activity import Activity
+from gradtape.transforms.procedures.activity import Activity, FiniteValues
 from gradtape.transforms.procedures.shadows import Shadows
 
 
@@ -74,6 +74,7 @@ class _ForwardMode:
         self._flags = active
         self._build = ProcedureBuilder(procedure.name, names(procedure))
         self._active = Activity(procedure, active)
+        self._finite = FiniteValues(procedure)
         self._shadows = Shadows(self._build, self._active.locations, "t")
         self._tangents: dict[Value, Tangent] = {}
         self._rewriter = Rewriter()
@@ -117,7 +118,7 @@ class _ForwardMode:
                     with at(derivative_site(node, backward=False)):
                         square = smooth_square(node, never_stop)
                         if square is None:
-                            pushed = _pushed(node, incoming)
+                            pushed = self._pushed(node, incoming)
                         else:
                             given = list(map(self._tangents.get, square.operands))
                             pushed = [push_square(square, given)]
@@ -207,29 +208,30 @@ class _ForwardMode:
             Apply(make_body([*body.inputs, *tangents], outputs), tuple(operands), tuple(spans))
         )
 
+    def _pushed(self, node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
+        """Return the tangents of a node's outputs.
 
-def _pushed(node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
-    """Return the tangents of a node's outputs.
+        A tangent that was in memory has lost its mask. A tangent of zero counts as zero by selection, as a cotangent does in reverse mode.
+        """
+        op = node.op
+        if isinstance(op, Elementwise) and op.partials is not None:
+            return [push_partials(node, op.partials, incoming, self._product)]
+        is_real = all(value.dtype.kind != "c" for value in (node.out, *node.inputs))  # others conjugate
+        if (
+            isinstance(op, Elementwise)
+            and op.linear_rules is not None
+            and is_real
+            and not op.finite_derivatives
+        ):
+            partials = [None if rule is None else _slope(rule) for rule in op.tangents or ()]
+            return [push_partials(node, partials, incoming, self._product)]
+        return push_node(node, incoming)
 
-    A tangent that was in memory has lost its mask. A tangent of zero counts as zero by selection, as a cotangent does in reverse mode.
-    """
-    op = node.op
-    if isinstance(op, Elementwise) and op.partials is not None:
-        return [push_partials(node, op.partials, incoming, _product)]
-    is_real = all(value.dtype.kind != "c" for value in (node.out, *node.inputs))  # others conjugate
-    if isinstance(op, Elementwise) and op.linear_rules is not None and is_real and not op.finite_derivatives:
-        partials = [None if rule is None else _slope(rule) for rule in op.tangents or ()]
-        return [push_partials(node, partials, incoming, _product)]
-    return push_node(node, incoming)
+    def _product(self, partial: Value, tangent: Value) -> Value:
+        """Return a partial derivative times a tangent; 0 where the tangent is 0 if the partial derivative may be infinite there."""
+        return (scaled if self._finite.is_finite(partial) else masked_product)(partial, tangent)
 
 
 def _slope(rule: Rule) -> Rule:
     """Return the partial derivative that a linear map of a tangent multiplies with."""
     return lambda z, *args, **params: rule(literal(1.0, z.dtype), z, *args, **params)
-
-
-def _product(partial: Value, tangent: Value) -> Value:
-    """Return a partial derivative times a tangent; 0 where the tangent is 0 if the partial derivative may be infinite there."""
-    nodes, _ = extract([partial])
-    is_finite = all(each.op.finite_derivatives for each in nodes)
-    return scaled(partial, tangent) if is_finite else masked_product(partial, tangent)

@@ -121,6 +121,7 @@ masked_product: Elementwise = elementwise(
         lambda d, z, x, y: masked_product(x, d),
     ),
     transpose=(lambda ct, x, y: masked_product(ct, y), lambda ct, x, y: masked_product(x, ct)),
+    finite_derivatives=True,
     dtypes=_masked_dtypes,
     domain=PAIR,
     edges=((inf, 0.0), (np.nan, 0.0), (inf, 2.0)),
@@ -146,6 +147,7 @@ divide = elementwise(
     neutral=(None, 1.0),
     tangents=(lambda d, z, x, y: d / y, lambda d, z, x, y: _by_divisor(z, x, y) * d),
     transpose=(lambda ct, x, y: ct / y, None),
+    finite=lambda x, y: bool(number_of(y)),
     domain=((-3.0, 3.0), (0.5, 3.0)),
     edges=((1.0, 0.0), (0.0, 0.0), (1.0, inf), (inf, inf)),
     dtype_samples=NUMBERS,
@@ -171,6 +173,7 @@ positive = elementwise(
     complex_body=lambda x: x,
     tangents=(lambda d, z, x: d,),
     is_identity=True,
+    finite=True,
     dtype_samples=NUMBERS,
 )
 

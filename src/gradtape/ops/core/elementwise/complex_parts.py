@@ -62,6 +62,7 @@ real: Elementwise = elementwise(
     tangents=(lambda d, z, x: real(d),),
     transpose=(lambda ct, x: convert(ct, x.dtype),),
     dtypes=_part_dtypes,
+    finite=True,
     dtype_samples=NUMBERS + "D",
 )
 imag = elementwise(
@@ -72,6 +73,7 @@ imag = elementwise(
     tangents=(_imag_tangent,),
     transpose=(_imag_back,),
     dtypes=_part_dtypes,
+    finite=True,
     dtype_samples=NUMBERS + "D",
     kinks="0 for real numbers",
 )
@@ -82,6 +84,7 @@ conjugate: Elementwise = elementwise(
     complex_body=lambda x: (x[0], -x[1]),
     tangents=(lambda d, z, x: conjugate(d),),
     transpose=(lambda ct, x: conjugate(ct),),
+    finite=True,
     dtype_samples=NUMBERS + "D",
 )
 

@@ -112,6 +112,7 @@ fmax = elementwise(
         lambda d, z, x, y: where(greater_equal(x, y) | isnan(y), _shared(d, x, y), 0.0),
         lambda d, z, x, y: where(greater_equal(y, x) | isnan(x), _shared(d, x, y), 0.0),
     ),
+    finite=True,
     domain=PAIR,
     edges=EDGES,
     slopes=(
@@ -133,6 +134,7 @@ fmin = elementwise(
         lambda d, z, x, y: where(greater_equal(y, x) | isnan(y), _shared(d, x, y), 0.0),
         lambda d, z, x, y: where(greater_equal(x, y) | isnan(x), _shared(d, x, y), 0.0),
     ),
+    finite=True,
     domain=PAIR,
     edges=EDGES,
     slopes=(
@@ -168,6 +170,7 @@ clip = elementwise(
         lambda d, z, x, low, high: where(greater(x, high) | greater(low, high), d, 0.0),
     ),
     dtypes=_clip_dtypes,
+    finite=True,
     domain=((-3.0, 3.0), (-2.0, -0.5), (0.5, 2.0)),
     edges=(
         (1.0, 1.0, 2.0),

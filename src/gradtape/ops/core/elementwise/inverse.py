@@ -294,6 +294,7 @@ arcsinh = elementwise(
     body=Libm("asinh"),
     complex_body=_complex_arcsinh,
     partials=(lambda z, x: 1.0 / _unit_length(x),),
+    finite=True,
     edges=(*SPECIAL, (30.0,), (-30.0,), (1e200,)),
     slopes=(((0.0,), (1.0,)), ((1e200,), (1e-200,)), ((-inf,), (0.0,))),
     dtype_samples=COMPLEX,

@@ -52,6 +52,7 @@ expit: Elementwise = elementwise(
     "scipy.special:expit",
     body=_expit_body,
     partials=(lambda z, x: expit_slope(x),),
+    finite=True,
     domain=RANGE,
     edges=((0.0,), (inf,), (-inf,), (nan,), (800.0,), (-800.0,), (40.0,), (-40.0,)),
     slopes=(
@@ -83,6 +84,7 @@ logaddexp = elementwise(
     np.logaddexp,
     body=_logaddexp_body,
     partials=(lambda z, x, y: _share(x, y), lambda z, x, y: _share(y, x)),
+    finite=True,
     domain=PAIR,
     edges=(
         (inf, inf),

@@ -208,6 +208,13 @@ POWER: dict[str, Any] = {
 KINKS = "x**0 gives 0 in x; 0**y gives 0 in y; x**y for x < 0 gives NaN in y"
 
 pow_real = elementwise("pow_real", np.power, body=Libm("pow", arity=2), **POWER)
+
+
+def _is_whole_and_positive(x: Value, y: Value) -> bool:
+    exponent = number_of(y)
+    return isinstance(exponent, int | float) and exponent > 0 and exponent == int(exponent)
+
+
 power = elementwise(
     "power",
     np.power,
@@ -215,6 +222,7 @@ power = elementwise(
     body=_power_body,
     complex_body=_complex_power,
     dtype_samples="dfBHQD",
+    finite=_is_whole_and_positive,
     kinks=KINKS,
     **POWER,
     shift=Power(),
@@ -226,6 +234,7 @@ float_power = elementwise(
     body=_float_power_body,
     complex_body=_complex_power,
     dtype_samples=("d", "f", "l", "fd", "ld"),
+    finite=_is_whole_and_positive,
     kinks=KINKS,
     **POWER,
 )
