@@ -55,9 +55,9 @@ def test_keys_tell_records_apart():
     assert len(set(keys)) == len(keys)
 
 
-def test_places_are_those_of_the_walk():
+def test_positions_are_those_of_the_walk():
     region, tag = record(lambda x, y: np.sin(x * 2.0) + y * 2.0)
-    assert list(region.places.values()) == list(range(len(region.places)))
+    assert list(region.positions.values()) == list(range(len(region.positions)))
     assert [value.node.op.name for value in region.computed] == ["add", "sin", "multiply", "multiply"]
     assert all(begins(leaf, tag) for leaf in region.leaves)
     assert len(region.leaves) == 2

@@ -26,12 +26,12 @@ from gradtape.trace.jit.guards import Abstract, abstract_of
 from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.lazy.literals import (
     Numbers,
-    Place,
+    OperandIndex,
     StructureTable,
     copy_with_inputs,
     input_values,
     numbers_at,
-    places_of_inputs,
+    operands_that_are_inputs,
 )
 from gradtape.trace.lazy.pending import (
     dependents,
@@ -191,7 +191,7 @@ def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
     alone = live_arrays.only_requested or bool(scopes())
     ends = requested if alone else [*dict.fromkeys([*requested, *live_pending()])]
     key = plan = None
-    inputs: Mapping[Place, int] = {}
+    inputs: Mapping[OperandIndex, int] = {}
     if config.jit and not CHECKS and (region := region_of(ends, None)) is not None:
         counts = _reference_counts(region, len(ends))
         structure = _structures.of((config.precise_math, config.compiler, region.key))
@@ -200,9 +200,9 @@ def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
             key = structure, counts, numbers.key
             plan = _plans.get(key)
             if plan is not None:
-                values = [*region.places]
-                kept = [values[place] for place in plan.kept]
-                arrays = [values[place].data for place in plan.leaves]
+                values = [*region.positions]
+                kept = [values[position] for position in plan.kept]
+                arrays = [values[position].data for position in plan.leaves]
                 if plan.numbers:
                     arrays += [region.literals[position].data for position in plan.numbers]
                 _run(plan.program, arrays, kept)  # type: ignore[arg-type]
@@ -212,13 +212,13 @@ def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
                     forget_computed()
                 return kept
             if numbers.inputs:
-                inputs = places_of_inputs(region, numbers)
+                inputs = operands_that_are_inputs(region, numbers)
         del region  # its references would be counted
     return _run_anew(requested, ends, key, inputs)
 
 
 def _run_anew(
-    requested: Sequence[Value], ends: Sequence[Value], key: Any, inputs: Mapping[Place, int]
+    requested: Sequence[Value], ends: Sequence[Value], key: Any, inputs: Mapping[OperandIndex, int]
 ) -> Iterable[Value]:
     """Compute values for which there is no plan, keep a plan, and return all values that were computed.
 
@@ -238,8 +238,8 @@ def _run_anew(
     for leaf in leaves:
         if leaf.data is None:
             raise _without_data(leaf)
-    if len(ends) > len(requested) and (more := dependents(nodes, ends)):
-        requested = [*requested, *more]
+    if len(ends) > len(requested) and (others := dependents(nodes, ends)):
+        requested = [*requested, *others]
         nodes, leaves = extract(requested)
     kept = [*dict.fromkeys([*requested, *_needed_elsewhere(nodes)])]
     program = None
@@ -250,7 +250,10 @@ def _run_anew(
         leaves = region.leaves
         numbers, taken = numbers_at(region, inputs)
         program = _program(Graph(leaves, nodes, kept, "tape"), region, numbers, inputs, taken)
-        arrays = [*[leaf.data for leaf in leaves], *[region.literals[place].data for place in numbers.inputs]]
+        arrays = [
+            *[leaf.data for leaf in leaves],
+            *[region.literals[position].data for position in numbers.inputs],
+        ]
         del region
     if program is None:
         profiler = ACTIVE.profiler
@@ -274,14 +277,17 @@ def _plan(
     """Keep a plan for the region behind `ends`, if all values that the program computes are in it."""
     region = region_of(ends, None)
     assert region is not None
-    places = region.places
-    if len(places) <= LARGEST_PLAN and places.keys() >= {*kept}:
-        inputs, outputs = tuple([places[leaf] for leaf in leaves]), tuple([places[value] for value in kept])
+    positions = region.positions
+    if len(positions) <= LARGEST_PLAN and positions.keys() >= {*kept}:
+        inputs, outputs = (
+            tuple([positions[leaf] for leaf in leaves]),
+            tuple([positions[value] for value in kept]),
+        )
         _plans[key] = _Plan(program, inputs, numbers, outputs, whole={*ends} <= {*kept})
 
 
 def _program(
-    graph: Graph, region: Region, numbers: Numbers, inputs: Mapping[Place, int], taken: Sequence[int]
+    graph: Graph, region: Region, numbers: Numbers, inputs: Mapping[OperandIndex, int], taken: Sequence[int]
 ) -> Program | None:
     """Return the program of a region that is heavy, or has come often; None for another one.
 
@@ -313,7 +319,7 @@ def _program(
     return account.program
 
 
-def _with_inputs(graph: Graph, inputs: Mapping[Place, int], values: Mapping[int, Value]) -> Graph:
+def _with_inputs(graph: Graph, inputs: Mapping[OperandIndex, int], values: Mapping[int, Value]) -> Graph:
     """Return a graph in which literals are inputs."""
     becomes: dict[Value, Value] = {}
     nodes, _ = copy_with_inputs(in_recorded_order(graph.nodes), becomes, inputs, values)

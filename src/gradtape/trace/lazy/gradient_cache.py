@@ -21,7 +21,7 @@ from gradtape.trace.lazy.literals import (
     StructureTable,
     copy_with_inputs,
     input_values,
-    places_of_inputs,
+    operands_that_are_inputs,
 )
 from gradtape.trace.lazy.region import Region, begins, number_key, region_of
 from gradtape.transforms.call import GraphCall, without_data
@@ -151,14 +151,14 @@ def template_for(
         return None
     region = region_of(targets, tag)
     assert region is not None
-    places = region.places
+    positions = region.positions
     key = (
         what,
         config.reroll,
         config.reroll_checkpoint,
         len(targets),
-        tuple([places.get(source, -1) for source in sources]),
-        seeds and tuple([_seed_key(seed, places, -1 - k) for k, seed in enumerate(seeds)]),
+        tuple([positions.get(source, -1) for source in sources]),
+        seeds and tuple([_seed_key(seed, positions, -1 - k) for k, seed in enumerate(seeds)]),
         region.key,
     )
     structure = _structures.of(key)
@@ -185,11 +185,11 @@ def template_for(
     return template, region.leaves
 
 
-def _seed_key(seed: Value, places: dict[Value, int], other: int) -> Any:
+def _seed_key(seed: Value, positions: dict[Value, int], other: int) -> Any:
     """Return the part of a seed in a key: its number, or the type of an array and its place in the record, or else `other`."""
     if isinstance(seed, Literal):
         return number_key(seed)
-    return seed.aval, is_constant(seed), places.setdefault(seed, other)
+    return seed.aval, is_constant(seed), positions.setdefault(seed, other)
 
 
 def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
@@ -245,7 +245,7 @@ class _RecordCopy:
         self.followed = {self.copy_of[leaf] for leaf in region.leaves if tag in leaf.tags}
         if config.reroll and len(nodes) >= MIN_SAVED:
             nodes = in_recorded_order(nodes)
-        literals = places_of_inputs(region, numbers)
+        literals = operands_that_are_inputs(region, numbers)
         self._nodes, computed = copy_with_inputs(nodes, self.copy_of, literals, placeholders)
         self.followed.update(computed)
         self.targets = [self.copy_of.get(target, target) for target in targets]

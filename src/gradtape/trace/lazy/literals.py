@@ -33,7 +33,7 @@ ARITHMETIC: Final = frozenset(
 MAX_INPUTS: Final = 64
 """Numbers that become inputs at most: a region that differs in more is like data, and is interpreted."""
 
-Place = tuple[Node, int]
+OperandIndex = tuple[Node, int]
 """A node, and the position of one of its inputs."""
 
 
@@ -104,44 +104,46 @@ class StructureTable(LRU[Any, Structure]):
         return structure
 
 
-def _literal_places(region: Region) -> Iterator[Place | None]:
+def _operands_of_literals(region: Region) -> Iterator[OperandIndex | None]:
     """Yield where each literal of a region stands; None for one that is an end."""
-    places = [
+    operands = [
         (node, position)
         for value in region.computed
         if (node := value.node) is not None
         for position, operand in enumerate(node.inputs)
         if type(operand) is Literal
     ]
-    yield from [None] * (len(region.literals) - len(places))
-    yield from places
+    yield from [None] * (len(region.literals) - len(operands))
+    yield from operands
 
 
 def _possible_inputs(region: Region) -> set[int]:
     return {
         position
-        for position, (literal, place) in enumerate(
-            zip(region.literals, _literal_places(region), strict=True)
+        for position, (literal, operand) in enumerate(
+            zip(region.literals, _operands_of_literals(region), strict=True)
         )
-        if place is not None and place[0].op in ARITHMETIC and literal.dtype.kind in "fc"
+        if operand is not None and operand[0].op in ARITHMETIC and literal.dtype.kind in "fc"
     }
 
 
-def places_of_inputs(region: Region, numbers: Numbers) -> dict[Place, int]:
+def operands_that_are_inputs(region: Region, numbers: Numbers) -> dict[OperandIndex, int]:
     """Return which input each literal is that is one, by the position of the first literal that is equal."""
     return {
-        place: entry
-        for place, entry in zip(_literal_places(region), numbers.key, strict=True)
-        if type(entry) is int and place is not None
+        operand: entry
+        for operand, entry in zip(_operands_of_literals(region), numbers.key, strict=True)
+        if type(entry) is int and operand is not None
     }
 
 
-def numbers_at(region: Region, inputs: Mapping[Place, int]) -> tuple[Numbers, tuple[int, ...]]:
+def numbers_at(region: Region, inputs: Mapping[OperandIndex, int]) -> tuple[Numbers, tuple[int, ...]]:
     """Return the numbers of a part of a region whose inputs are known, and which input of the whole each input of the part is."""
     firsts: dict[int, int] = {}
     key: list[bytes | int] = []
-    for position, (literal, place) in enumerate(zip(region.literals, _literal_places(region), strict=True)):
-        entry = None if place is None else inputs.get(place)
+    for position, (literal, operand) in enumerate(
+        zip(region.literals, _operands_of_literals(region), strict=True)
+    ):
+        entry = None if operand is None else inputs.get(operand)
         if entry is None:
             key.append(literal.data.tobytes())  # type: ignore[union-attr]
         else:
@@ -157,7 +159,7 @@ def input_values(region: Region, numbers: Numbers) -> dict[int, Value]:
 def copy_with_inputs(
     nodes: Sequence[Node],
     becomes: dict[Value, Value],
-    inputs: Mapping[Place, int],
+    inputs: Mapping[OperandIndex, int],
     values: Mapping[int, Value],
 ) -> tuple[list[Node], Collection[Value]]:
     """Return copies of nodes in which literals are inputs, and the outputs of those that are no expansions of inputs.

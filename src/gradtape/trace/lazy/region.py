@@ -3,7 +3,7 @@
 A *region* is the part of the graph from some values, its ends, back to the leaves at which it begins. One walk collects a region and its
 structural key. Two regions have equal keys if they compute the same of their leaves: the values are met in one order (the ends, then the
 inputs of each value when it is met first), and the key holds the op and the parameters of each value that is computed, the types of
-leaves and literals, and the place at which each value was met first. The numbers of the literals are told apart from the structure (see
+leaves and literals, and the position at which each value was met first. The numbers of the literals are told apart from the structure (see
 `gradtape.trace.lazy.literals`).
 """
 
@@ -22,18 +22,18 @@ class Region(NamedTuple):
     ----------
     key : tuple
         Its structure; it has no hash where a parameter has none.
-    places : dict
-        The place of each value in the walk, in the order met.
+    positions : dict
+        The position of each value in the walk, in the order met.
     computed : list of Value
         The values that nodes compute: the ends come first.
     leaves : list of Value
         The values at which it begins, in the order met; literals are not among them.
     literals : list of Literal
-        The literal at each place that has one: first the ends, then the inputs of the computed values, in their order.
+        The literals, in their order: first the ends, then the inputs of the computed values, in their order.
     """
 
     key: tuple[Any, ...]
-    places: dict[Value, int]
+    positions: dict[Value, int]
     computed: list[Value]
     leaves: list[Value]
     literals: list[Literal]
@@ -57,19 +57,19 @@ def region_of(ends: Sequence[Value], tag: TraceTag | None) -> Region | None:
     met = [*ends]
     parts: list[Any] = []
     add = parts.append
-    places: dict[Value, int] = {}
+    positions: dict[Value, int] = {}
     computed: list[Value] = []
     leaves: list[Value] = []
     literals: list[Literal] = []
     for value in met:  # which grows meanwhile
-        if value in places:
+        if value in positions:
             continue
         op = value._op
         if op is None and type(value) is Literal:
             literals.append(value)
             add(value.aval)
             continue
-        places[value] = len(places)
+        positions[value] = len(positions)
         if op is not None and (value.data is None if tag is None else tag in value.tags):
             inputs = value._inputs
             if tag is not None:
@@ -93,7 +93,7 @@ def region_of(ends: Sequence[Value], tag: TraceTag | None) -> Region | None:
         else:
             leaves.append(value)
             add(value.aval)
-    return Region((*parts, *map(places.get, met)), places, computed, leaves, literals)
+    return Region((*parts, *map(positions.get, met)), positions, computed, leaves, literals)
 
 
 def begins(value: Value, tag: TraceTag) -> bool:
