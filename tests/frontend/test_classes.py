@@ -167,3 +167,68 @@ def reads_attributes_by_name(x):
 )
 def test_functions_of_functions_and_attributes(function):
     check(function, X)
+
+
+def asks_for_the_class(x):
+    total, count = 0.0, 0.0
+    for i in range(len(x)):
+        if type(total) is float:
+            count += 1.0
+        total = total + x[i]
+    return count + total
+
+
+def asks_by_isinstance(x):
+    total, count = 0, 0.0
+    for i in range(len(x)):
+        if isinstance(total, np.floating):
+            count += 1.0
+        total = total + x[i]
+    return count + total
+
+
+def asks_for_what_is_computed(x):
+    total, count = 1.0, 0.0
+    for i in range(len(x)):
+        twice = 2.0 * total
+        if isinstance(twice, np.float64):
+            count += 1.0
+        total = total + x[i]
+    return count + total
+
+
+def asks_after_a_branch(x):
+    count = 0.0
+    for i in range(len(x)):
+        chosen = 1.0 if x[i] > 0.0 else x[i]
+        if type(chosen) is float:
+            count += 1.0
+    return count + np.sum(x)
+
+
+SEVERAL_CLASSES = [asks_for_the_class, asks_by_isinstance, asks_for_what_is_computed, asks_after_a_branch]
+
+
+@pytest.mark.parametrize("function", SEVERAL_CLASSES, ids=lambda function: function.__name__)
+def test_a_number_of_several_classes_is_not_asked_for_one(function):
+    with pytest.raises(UnsupportedCodeError, match="depending on the iteration or the branch"):
+        translated(function, X)
+    if function is not asks_after_a_branch:  # a trace does not branch on elements by itself
+        with gt.config.override(loops="compile"):
+            assert gt.jit(function)(X) == function(X)
+
+
+def test_a_question_with_one_answer_is_answered_for_numbers_of_several_classes():
+    def function(x):
+        total, count = 0.0, 0.0
+        for i in range(len(x)):
+            if (
+                isinstance(total, float)
+                and not isinstance(total, str)
+                and type(2.0 * x[i] + total) is np.float64
+            ):
+                count += 1.0
+            total = total + x[i]
+        return count + total
+
+    check(function, X)

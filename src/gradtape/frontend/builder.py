@@ -45,6 +45,8 @@ class TranslationBuilder(ProcedureBuilder):
         self._allocated: set[Pointer] = set()
         self._joined: dict[Memory, Memory] = {}
         self.pointed: list[Variable] = []
+        self.number_types: dict[Value, frozenset[tuple[Any, bool]]] = {}
+        """The dtypes and weaknesses of numbers whose class depends on the iteration, or on the branch."""
         self.counts: ix.Bounds = ix.Bounds()
         self.copied: list[tuple[Pointer, Pointer]] = []
         self.on_write: Callable[[Pointer], None] | None = None

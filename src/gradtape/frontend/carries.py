@@ -50,9 +50,18 @@ class Fixed:
 
 @record
 class Held:
-    """A number in a variable."""
+    """A number in a variable.
+
+    Attributes
+    ----------
+    type : Aval
+        The type of the variable.
+    types : frozenset of (dtype, bool)
+        The dtypes and weaknesses of the numbers that it holds, if there are several; otherwise empty.
+    """
 
     type: Aval
+    types: frozenset[tuple[Dtype, bool]] = frozenset()
 
 
 @record
@@ -115,7 +124,9 @@ class Planner:
             if not is_number(value):
                 return Fixed(Conflict(plan.type, value))
             type_ = joined([plan.type], value)
-            return plan if type_ is plan.type else Held(type_)
+            types = (plan.types or {number_type_of(plan.type)}) | {number_type(value)}
+            is_same_plan = type_ is plan.type and (len(types) == 1 or types == plan.types)
+            return plan if is_same_plan else Held(type_, frozenset(types))
         if isinstance(plan, Group):
             parts = parts_of(value)
             if type(value) is not plan.kind or len(parts) != len(plan.items):
@@ -131,7 +142,8 @@ class Planner:
         if first is MISSING or second is MISSING:
             return self._perhaps(second if first is MISSING else first)
         if is_number(first) and is_number(second):
-            return Held(joined([], first, second))
+            types = frozenset([number_type(first), number_type(second)])
+            return Held(joined([], first, second), types if len(types) > 1 else frozenset())
         if isinstance(first, Expression) and isinstance(second, Expression):
             return self._arrays(first, second)
         if type(first) is type(second) and isinstance(first, (tuple, *RECORDS)):
@@ -255,6 +267,11 @@ def joined(types: Sequence[Aval], *numbers: Any) -> Aval:
     return aval((), dtype, is_weak)
 
 
+def number_type_of(type_: Aval) -> tuple[Dtype, bool]:
+    """Return dtype and weakness of a type."""
+    return type_.dtype, type_.weak
+
+
 def parts_of(value: Any) -> tuple[Any, ...]:
     """Return the items of a tuple or the fields of a record."""
     if isinstance(value, tuple):
@@ -356,7 +373,10 @@ class Slot:
         if isinstance(plan, Fixed):
             return plan.value
         if isinstance(plan, Held):
-            return self.build.read(self.variable)
+            value = self.build.read(self.variable)
+            if plan.types:
+                self.build.number_types[value] = plan.types
+            return value
         if isinstance(plan, Group):
             return rebuilt(plan.kind, [part.read() for part in self.parts])
         if isinstance(plan, Owned):

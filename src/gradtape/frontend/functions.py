@@ -8,7 +8,7 @@ import math
 import operator
 import types
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from gradtape.frontend.values import (
     weak,
 )
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Value, extract
 from gradtape.ir.types import BOOL, FLOAT64, INT64
 from gradtape.kinds.operands import as_value, conform
 from gradtape.kinds.registry import UFUNCS
@@ -46,6 +46,8 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays.indexing import getitem
 from gradtape.procedures.arrays.reductions import first_extremum
 from gradtape.procedures.arrays.view import Expression
+
+T = TypeVar("T")
 
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {}
 """What runs in place of a function; it takes the interpreter before the arguments."""
@@ -446,12 +448,50 @@ def map_(self: Interpreter, function: Any, *iterables: Any) -> Any:
 
 @runs(isinstance)
 def isinstance_(self: Interpreter, x: Any, kinds: Any) -> bool:
-    return isinstance(x, kinds) if is_static(x) else issubclass(class_of(x), kinds)
+    if is_static(x):
+        return isinstance(x, kinds)
+    return _only(self, x, {issubclass(one, kinds) for one in classes_of(self, x)})
 
 
 @runs(type)
 def type_(self: Interpreter, x: Any) -> type:
-    return class_of(x)
+    return _only(self, x, classes_of(self, x))
+
+
+def _only(self: Interpreter, x: Any, answers: set[T]) -> T:
+    """Return the one answer to a question for a class."""
+    if len(answers) > 1:
+        names = " or ".join(sorted(one.__name__ for one in classes_of(self, x)))
+        refuse(
+            f"the class of {shown(x)} is asked for, which is {names}, depending on the iteration or the branch",
+            "let the number have one class, as by float(...) where it is assigned",
+        )
+    (answer,) = answers
+    return answer
+
+
+def classes_of(self: Interpreter, x: Any) -> set[type]:
+    """Return the classes that Python may see of an abstract value."""
+    if not isinstance(x, Value) or not self.build.number_types:
+        return {class_of(x)}
+    types_ = self.build.number_types.get(x, frozenset())
+    if not types_:
+        return {class_of(x), *([PYTHON_CLASSES[x.dtype.kind]] if _may_be_weak(self, x) else [])}
+    return {
+        PYTHON_CLASSES.get(dtype.kind, dtype.type) if is_weak else dtype.type for dtype, is_weak in types_
+    }
+
+
+def _may_be_weak(self: Interpreter, x: Value) -> bool:
+    """Return whether a value may be a number of Python, since it is computed from numbers of several classes alone."""
+    several = self.build.number_types
+    nodes, leaves = extract([x], stop=lambda value: not value.is_made or value in several)
+    if x.dtype.kind not in PYTHON_CLASSES or several.keys().isdisjoint(leaves):
+        return False
+    may_be = {leaf: leaf.aval.weak or any(is_weak for _, is_weak in several.get(leaf, ())) for leaf in leaves}
+    for node in nodes:
+        may_be.update(dict.fromkeys(node.outs, all(may_be.get(operand, True) for operand in node.inputs)))
+    return may_be[x]
 
 
 def class_of(x: Any) -> type:

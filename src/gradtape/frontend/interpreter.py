@@ -530,6 +530,9 @@ class Interpreter:
                 joined[key] = plan.value
             elif selected:
                 joined[key] = _select(condition, plan, firsts[key], seconds[key])
+                for part, result, _ in _leaves(plan, joined[key], joined[key]):
+                    if isinstance(part, Held) and part.types and isinstance(result, Value):
+                        self.build.number_types[result] = part.types
         if not selected:
             slots = {key: Slot(self.build, plans[key], _variable_name(key)) for key in changed}
             with self.build.block(then):
