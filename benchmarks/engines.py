@@ -87,7 +87,9 @@ def small_lstm(weights: Any, inputs: Any, h: Any) -> Any:
     c = h
     for t in range(100):
         gates = weights @ np.concatenate((h, inputs[t]))
-        enter, forget, leave = (1.0 / (1.0 + np.exp(-gates[16 * i : 16 * i + 16])) for i in range(3))
+        enter = 1.0 / (1.0 + np.exp(-gates[:16]))
+        forget = 1.0 / (1.0 + np.exp(-gates[16:32]))
+        leave = 1.0 / (1.0 + np.exp(-gates[32:48]))
         c = forget * c + enter * np.tanh(gates[48:])
         h = leave * np.tanh(c)
     return np.sum(h * h)
@@ -156,7 +158,7 @@ def steady(name: str, seconds: float) -> dict[str, float]:
         value, gradients = both()
         results[way] = [np.asarray(value), *map(np.asarray, gradients)]
         both()
-    calls = {way: both for way in WAYS} | ({} if by_hand is None else {"C": by_hand})
+    calls = dict.fromkeys(WAYS, both) | ({} if by_hand is None else {"C": by_hand})
     samples: dict[str, list[float]] = {way: [] for way in calls}
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds or len(samples["trace"]) < 5:

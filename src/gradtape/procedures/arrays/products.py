@@ -14,7 +14,7 @@ from gradtape.kinds.registry import FUNCTIONS, UFUNCS
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.index_arithmetic import Extent
-from gradtape.procedures.arrays.nests import as_view, new_array, run_nest
+from gradtape.procedures.arrays.nests import as_view, is_unrolled, new_array, run_nest
 from gradtape.procedures.arrays.reductions import sum_
 from gradtape.procedures.arrays.shapes import reshape, transpose
 from gradtape.procedures.arrays.view import (
@@ -149,9 +149,10 @@ def batched_matmul(build: ProcedureBuilder, a: ArrayView, b: ArrayView) -> Any:
     m, p, n = left.shape[-2], left.shape[-1], right.shape[-1]
     left, right = left.broadcast((*batch, m, p)), right.broadcast((*batch, p, n))
     dtype = np.result_type(a.dtype, b.dtype)
+    unrolled = is_unrolled((*batch, m, p, n))
     by_rows = _is_one(right.strides[-1]) or not _is_one(right.strides[-2])
-    out = new_array(build, (*batch, m, n), dtype, zero=by_rows and not _is_unrolled(batch, m, p, n))
-    if by_rows and not _is_unrolled(batch, m, p, n):
+    out = new_array(build, (*batch, m, n), dtype, zero=by_rows and not unrolled)
+    if by_rows and not unrolled:
 
         def rows_of_result(outer: Sequence[Extent], loads: Loads) -> None:
             def rows_from(start: Extent, count: int) -> None:
@@ -180,11 +181,6 @@ def batched_matmul(build: ProcedureBuilder, a: ArrayView, b: ArrayView) -> Any:
 
     run_nest(build, out.shape, each, inner=(p,))
     return _without_added(out, a, b)
-
-
-def _is_unrolled(batch: Sequence[Extent], m: Extent, p: Extent, n: Extent) -> bool:
-    work = ix.product([*batch, m, p, n])
-    return isinstance(work, int) and work <= 16
 
 
 def _without_added(out: ArrayView, a: ArrayView, b: ArrayView) -> ArrayView:

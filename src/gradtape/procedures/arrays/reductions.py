@@ -143,10 +143,9 @@ def _partial_places(ndim: int, kept: Sequence[int], outer: Sequence[Extent]) -> 
 def _total(x: Expression, term: Any, combine: Combine, neutral: Any, dtype: Any) -> Value:
     """Return all terms combined."""
     build = x.build
-    static = ix.static_shape(x.shape)
     start = as_value(np.asarray(neutral, dtype)[()])
-    if static is not None and is_unrolled(static):
-        found = [term(index, Loads()) for index in np.ndindex(*static)]
+    if is_unrolled(x.shape):
+        found = [term(index, Loads()) for index in np.ndindex(*x.shape)]  # type: ignore[arg-type] # they are numbers
         total = found[0] if found else start
         for one in found[1:]:
             total = combine(total, one)
