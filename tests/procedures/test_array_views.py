@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradtape.procedures.ir import Allocate, Check, For, If
+from gradtape.procedures.ir import Allocate, Check, For, If, Store
 from gradtape.procedures.traversal import walk
 from tests.support.array_programs import check, named, procedure_of, run
 
@@ -254,3 +254,23 @@ def test_what_is_selected_stays_when_its_source_changes():
         return chosen.sum()
 
     check(program, X)
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 5), (4, 4)])
+def test_nests_of_a_few_short_loops_are_unrolled(shape):
+    procedure = check(lambda x: np.tanh(x) * x, np.random.default_rng(3).normal(size=shape))
+    assert not count(procedure, For)
+
+
+@pytest.mark.parametrize("shape", [(8,), (16,), (2, 8), (17,)])
+def test_loops_of_as_many_iterations_as_a_vector_has_elements_are_not_unrolled(shape):
+    """Unrolled, 16 elements are computed one by one."""
+    procedure = check(lambda x: np.tanh(x) * x, np.random.default_rng(3).normal(size=shape))
+    assert sum(len(s.body) for s in walk(procedure.body) if isinstance(s, For))
+    assert sum(isinstance(s, Store) for s in walk(procedure.body)) <= 3
+
+
+@pytest.mark.parametrize("length, is_unrolled", [(7, True), (8, False), (16, False)])
+def test_only_short_sums_are_unrolled(length, is_unrolled):
+    procedure = check(lambda x: np.sum(x * x), np.random.default_rng(4).normal(size=length))
+    assert (count(procedure, For) == 0) == is_unrolled

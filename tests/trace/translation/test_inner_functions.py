@@ -165,3 +165,33 @@ def test_functions_that_call_each_other_are_translated_together():
     compiled = gt.jit(objective)
     assert compiled(start) == pytest.approx(objective(start.copy()))
     assert "objective was compiled from its code" in str(gt.inspect.explain(compiled))
+
+
+def advanced(state, x):
+    """A loop of two iterations."""
+    after = []
+    for k in range(2):
+        x = np.tanh(state[k] * x + 0.1)
+        after.append(x)
+    return after, x
+
+
+def test_a_short_loop_that_a_long_one_calls_is_not_to_blame():
+    """The list that changes keeps the long loop from being translated; its iterations are recorded as they are."""
+
+    def objective(x):
+        state = [x, 0.5 * x]
+        for _ in range(1200):
+            state, x = advanced(state, x)
+        return np.sum(x)
+
+    compiled = gt.value_and_grad(objective)
+    point = np.linspace(0.5, 1.5, 9)
+    value, gradient = compiled(point)
+    said = str(gt.inspect.explain(compiled))
+    assert "objective was run and recorded, since its code could not be compiled" in said
+    assert "advanced was compiled from its code" not in said
+    assert value == pytest.approx(objective(point), rel=1e-12)
+    step = 1e-6 * np.eye(9)[4]
+    difference = (objective(point + step) - objective(point - step)) / 2e-6
+    assert gradient[4] == pytest.approx(difference, rel=1e-5, abs=1e-9)

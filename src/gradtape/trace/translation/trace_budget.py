@@ -75,6 +75,7 @@ class _State(threading.local):
     limit = 0
     reads = 0
     stores = 0
+    is_marked = False
     base: CodeType | None = None
     consent: Callable[[], bool] | None = None
 
@@ -94,16 +95,16 @@ def watched(base: CodeType, consent: Callable[[], bool] | None = None) -> Iterat
     consent : callable, optional
         Asked before; if it returns False, the loop goes on to its end.
     """
-    before = _state.first, _state.limit, _state.base, _state.consent, _state.stores
+    before = _state.first, _state.limit, _state.base, _state.consent, _state.stores, _state.is_marked
     key = id(before)
     _state.first, _state.limit, _state.reads, _state.stores = next_serial(), LONG, 0, 0
-    _state.base, _state.consent = base, consent
+    _state.base, _state.consent, _state.is_marked = base, consent, False
     _watches.add(key)
     CLOCK.__class__ = _Watched
     try:
         yield
     finally:
-        _state.first, _state.limit, _state.base, _state.consent, _state.stores = before
+        _state.first, _state.limit, _state.base, _state.consent, _state.stores, _state.is_marked = before
         _watches.discard(key)
         if not _watches:
             CLOCK.__class__ = _PLAIN
@@ -119,11 +120,16 @@ def _look() -> None:
     _state.reads = 0
     count, stores = next_serial() - _state.first, _state.stores
     effort = count + STORED * stores
+    if effort < _state.limit // 2:
+        return
+    if not _state.is_marked:
+        _state.is_marked = True
+        _mark_loops()
     if effort < _state.limit:
         return
-    loop = _loop_around()
+    loop = _loop_around(_is_marked)
     if loop is None:
-        _state.limit = 2 * effort
+        _state.limit, _state.is_marked = 2 * effort, False
         return
     recorded = f"{count} operations" + (f" and stored {stores} elements" if stores else "")
     _end(f"the loop at {site_of(loop)!r} had recorded {recorded}, and went on", loop)
@@ -181,11 +187,34 @@ def watch_branch(found: Sequence[bool], site: Any) -> None:
         _end(f"the branch at {site!r} goes both ways, in no order", loop)
 
 
-def _loop_around() -> FrameType | None:
-    """Return the innermost frame of user code inside of the watch that executes a loop."""
+def _loops_around() -> Iterator[FrameType]:
+    """Yield the frames of user code inside of the watch that execute loops, the innermost first."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code is not _state.base:
         if is_user_file(frame.f_code.co_filename) and is_in_loop(frame):
-            return frame
+            yield frame
         frame = frame.f_back
-    return None
+
+
+def _loop_around(has_run_long: Callable[[FrameType], bool] = lambda _: True) -> FrameType | None:
+    """Return the innermost frame of user code inside of the watch that executes a loop, of those that have run for long."""
+    return next(filter(has_run_long, _loops_around()), None)
+
+
+def _mark_loops() -> None:
+    """Mark the loops that run now: those that run when twice as many operations are recorded are the long ones.
+
+    A short loop in a function that a long loop calls is not to blame. A frame takes no weak references, and a strong one would keep
+    its arrays alive; its trace function, which nobody calls while there is no debugger, goes when it goes.
+    """
+    if sys.gettrace() is None:
+        for frame in _loops_around():
+            frame.f_trace = _mark
+
+
+def _mark(frame: FrameType, event: str, argument: Any) -> None:
+    """Do nothing, where a debugger begins in between."""
+
+
+def _is_marked(frame: FrameType) -> bool:
+    return frame.f_trace is _mark or sys.gettrace() is not None
