@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,17 @@ from gradtape.procedures.arrays.view import (
 from gradtape.procedures.builder import ProcedureBuilder
 
 LARGE = 2**20
-"""Products of at least so many multiplications, of static shapes, go to BLAS."""
+"""Products of at least so many multiplications in all, of static shapes, are array computations."""
+
+WORTH_A_CALL = 2**12
+"""So are those with so many multiplications for each matrix: array computations multiply in tiles, or by BLAS.
+
+Measured on 50 steps with a product of matrices of n rows and columns, value and gradient, by loops and by array computations: n = 12 130
+and 180 microseconds, n = 16 105 and 77, n = 32 547 and 366, n = 64 3850 and 2110 (first call 2.0 s and 0.5 s), n = 80 34700 and 5200.
+"""
+
+SHORT = 8
+"""Products with fewer rows, columns or terms are loops."""
 
 
 def dot(build: ProcedureBuilder, a: Any, b: Any) -> Any:
@@ -65,13 +76,20 @@ def matmul(build: ProcedureBuilder, a: Any, b: Any) -> Any:
 
 
 def _is_large(build: ProcedureBuilder, x: Expression, y: Expression) -> bool:
-    """Return whether BLAS is worth its call for a product of matrices of static shapes."""
+    """Return whether an array computation is worth its call for a product of matrices of static shapes."""
     if ix.static_shape(x.shape) is None or ix.static_shape(y.shape) is None:
         return False
     batch = common_shape(build, [x.shape[:-2], y.shape[:-2]])
-    work = ix.product([*batch, x.shape[-2], x.shape[-1], y.shape[-1]])
-    few = any(isinstance(n, int) and n < 8 for n in (*x.shape[-2:], y.shape[-1]))
-    return isinstance(work, int) and work >= LARGE and not few
+    return _is_worth_a_call(batch, (x.shape[-2], x.shape[-1], y.shape[-1]))
+
+
+def _is_worth_a_call(batch: Sequence[Extent], extents: Sequence[Extent]) -> bool:
+    """Return whether products of matrices with these rows, terms and columns are array computations."""
+    sizes, count = ix.static_shape(tuple(extents)), ix.static_shape(tuple(batch))
+    if sizes is None or count is None or min(sizes) < SHORT:
+        return False
+    work = math.prod(sizes)
+    return work >= WORTH_A_CALL or work * math.prod(count) >= LARGE
 
 
 def check_equal(build: ProcedureBuilder, x: Extent, y: Extent, what: str) -> None:
@@ -219,7 +237,8 @@ def einsum(build: ProcedureBuilder, subscripts: Any, *operands: Any) -> Any:
     order = [*result, *summed]
     shape = tuple([extents[letter] for letter in order])
     work = ix.product(shape)
-    if isinstance(work, int) and work >= LARGE and len(arrays) > 1:
+    is_large = isinstance(work, int) and work >= LARGE and len(arrays) > 1
+    if is_large or (len(arrays) == 2 and _is_matrix_product(extents, terms, result)):
         return apply_graph(build, FUNCTIONS[np.einsum], (subscripts, *arrays), {})
     spread = []
     for term, x in zip(terms, arrays, strict=True):
@@ -234,6 +253,21 @@ def einsum(build: ProcedureBuilder, subscripts: Any, *operands: Any) -> Any:
         total = apply(build, np.multiply, total, x)
     axes = tuple(range(len(result), len(order)))
     return sum_(total, axis=axes, dtype=total.dtype) if axes else total
+
+
+def _is_matrix_product(extents: dict[str, Extent], terms: Sequence[str], result: str) -> bool:
+    """Return whether the product of two arrays is one of matrices that is worth a call."""
+    static = ix.static_shape(tuple(extents.values()))
+    if static is None:
+        return False
+    sizes = dict(zip(extents, static, strict=True))
+    first, second, third = set(terms[0]), set(terms[1]), set(result)
+    batch = first & second & third
+    parts = [(first & third) - batch, (first & second) - batch, (second & third) - batch]
+    if not all(parts) or set().union(batch, *parts) != set(extents):
+        return False
+    groups = [math.prod([sizes[letter] for letter in part]) for part in parts]
+    return _is_worth_a_call([sizes[letter] for letter in batch], groups)
 
 
 def _extents_by_letter(
