@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from gradtape.ir.graph import literal
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.ops.core.elementwise.exponential import sin
@@ -277,3 +278,40 @@ def test_a_store_that_is_overwritten_unread_is_gone():
     (loop,) = loops(forward_elements(procedure))
     assert sum(isinstance(s, Store) for s in loop.body) == 2
     check(procedure, [np.array([1.0, -1.0, 2.0, -2.0, 0.5, 0.0])])
+
+
+def test_an_accumulator_that_is_used_up_in_each_iteration_is_gone():
+    """The reverse sweep has such ones for what an iteration computes on the way: they hold zeros at its begin and at its end."""
+    build = ProcedureBuilder("f")
+    x = build.array("x", (SIZE,))
+    parts = build.allocate("parts", 2, zero=True)
+    total = build.variable("total", literal(0.0))
+    with build.loop(SIZE) as i:
+        for place in (0, 1):
+            build.store(parts, place, build.load(parts, place) + build.load(x, i))
+        build.assign(total, build.read(total) + build.load(parts, 0) * build.load(parts, 1))
+        for place in (0, 1):
+            build.store(parts, place, literal(0.0))
+    procedure = build.finish([build.read(total)])
+    forwarded = optimise_procedure(procedure, check=True)
+    assert not any(isinstance(s, Allocate | Store) for s in walk(forwarded.body))
+    assert sum(isinstance(s, Load) for s in walk(forwarded.body)) == 1
+    values = np.linspace(-1.0, 1.0, SIZE)
+    assert run_procedure(forwarded, [values]) == run_procedure(procedure, [values])
+
+
+@pytest.mark.parametrize("last", [0.0, -0.0, 1.0])
+def test_only_arrays_of_the_zeros_that_they_are_filled_with_are_zeros(last):
+    """Of the elements that are read before the first store, the sign of a zero is kept."""
+    build = ProcedureBuilder("f")
+    n = build.scalar("n", np.int64)
+    held = build.allocate("held", 2, zero=True)
+    total = build.variable("total", literal(0.0))
+    with build.loop(n) as i:
+        build.assign(total, 1.0 / build.load(held, 0) + i)
+        build.store(held, 0, literal(last))
+    procedure = build.finish([build.read(total)])
+    for count in (1, 3):
+        with np.errstate(divide="ignore"):
+            (expected,) = run_procedure(procedure, [count])
+            assert run_procedure(forward_elements(procedure), [count]) == [expected]

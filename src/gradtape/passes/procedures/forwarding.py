@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
-from gradtape.ir.graph import Literal, Value, literal, number_of
+from gradtape.ir.graph import Literal, Value, extract, literal, number_of
+from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.dataflow import kept_variables, same_number
 from gradtape.procedures.ir import (
@@ -30,7 +31,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, stored, uses, walk
+from gradtape.procedures.traversal import defines, roots, stored, uses, walk
 from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import structure
 from gradtape.transforms.procedures.blocks import BlockTree, Place
@@ -55,8 +56,17 @@ def forward_elements(procedure: Procedure) -> Procedure:
     >>> [type(statement).__name__ for statement in forwarded.body]
     ['Allocate', 'Store']
     """
+    forwarded = _forwarded_once(procedure, set())
+    if forwarded is procedure or not loads_of_zeros(forwarded):
+        return forwarded
+    # Of an accumulator that is used up in each iteration only the zeros are left.
+    return _forwarded_once(forwarded, _added_to(procedure) - _used_otherwise(forwarded))
+
+
+def _forwarded_once(procedure: Procedure, neutral: set[Value]) -> Procedure:
+    """Return the procedure after one walk; zeros that are `neutral` are so in additions: they leave the sign of a zero."""
     sums = _Sums()
-    forwarding = _Forwarding(zero_loads(procedure), sums)
+    forwarding = _Forwarding(zero_loads(procedure), sums, neutral)
     stores = _OverwrittenStores(sums)
     body = stores.block(_without_fills(forwarding.block(procedure.body)))
     fills = sum(isinstance(s, Allocate) and s.zero for s in procedure.body)
@@ -80,10 +90,11 @@ class _Forwarding(Rewriter):
         Of the loads that were replaced.
     """
 
-    def __init__(self, zeros: set[Load], sums: _Sums) -> None:
+    def __init__(self, zeros: set[Load], sums: _Sums, neutral: set[Value]) -> None:
         super().__init__()
         self.count = 0
         self._zeros = zeros
+        self._neutral = neutral
         self._elements: _Elements[Value] = _Elements(sums)
         """What elements hold."""
         self._contents: dict[Variable, Content] = {}
@@ -95,7 +106,8 @@ class _Forwarding(Rewriter):
             if isinstance(statement, Load):
                 if statement in self._zeros:
                     self.count += 1
-                    self.becomes[statement.out] = literal(0, statement.out.dtype)
+                    zero = -0.0 if statement.out in self._neutral else 0
+                    self.becomes[statement.out] = literal(zero, statement.out.dtype)
                     continue
                 load = self.statement(statement)
                 assert isinstance(load, Load)
@@ -275,7 +287,7 @@ def zero_loads(procedure: Procedure) -> set[Load]:
     users = _first_users(procedure.body)
     first = {memory: set(walk([statement])) for memory, statement in users.items() if memory in memories}
     tree: BlockTree | None = None
-    found: set[Load] = set()
+    found = _of_zeros(arrays, loads, stores)
     for pointer in arrays:
         own = [load for load in loads.get(pointer, []) if load in first[pointer.memory]]
         others = [store for store in stores.get(pointer, []) if store in first[pointer.memory]]
@@ -293,6 +305,55 @@ def zero_loads(procedure: Procedure) -> set[Load]:
             ):
                 found.add(load)
     return found
+
+
+def _added_to(procedure: Procedure) -> set[Value]:
+    """Return what is loaded of elements to which something is added: the sign of a zero in such a sum is free, as its order is."""
+    sums = _Sums()
+    loads = {s.out: s for s in walk(procedure.body) if isinstance(s, Load) and s.out.dtype.kind == "f"}
+    found: set[Value] = set()
+    for store in walk(procedure.body):
+        node = store.value.node if isinstance(store, Store) else None
+        if node is None or node.op is not add:
+            continue
+        assert isinstance(store, Store)
+        for x in node.inputs:
+            load = loads.get(x)
+            if load is None or load.pointer is not store.pointer:
+                continue
+            if sums.split(load.index) == sums.split(store.index):
+                found.add(x)
+    return found
+
+
+def _used_otherwise(procedure: Procedure) -> set[Value]:
+    """Return what statements use themselves, and what is computed otherwise than by addition of."""
+    used = roots(procedure)
+    nodes, _ = extract([x for x in used if x.is_made])
+    return {x for x in used if not x.is_made} | {
+        x for node in nodes if node.op is not add for x in node.inputs
+    }
+
+
+def loads_of_zeros(procedure: Procedure) -> set[Load]:
+    """Return the loads of arrays that are allocated as zeros and into which nothing but zeros is stored."""
+    arrays = [s.out for s in procedure.body if isinstance(s, Allocate) and s.zero]
+    return _of_zeros(arrays, *_accesses(procedure, {pointer.memory: pointer for pointer in arrays}))
+
+
+def _of_zeros(
+    arrays: Iterable[Pointer], loads: dict[Pointer, list[Load]], stores: dict[Pointer, list[Store]]
+) -> set[Load]:
+    found: set[Load] = set()
+    for pointer in arrays:
+        if all(_is_zero(store.value) for store in stores.get(pointer, [])):
+            found.update(loads.get(pointer, []))
+    return found
+
+
+def _is_zero(value: Value) -> bool:
+    """Return whether a value is the number as which arrays are allocated."""
+    return isinstance(value, Literal) and value.data is not None and not any(value.data.tobytes())
 
 
 def _accesses(
