@@ -38,6 +38,7 @@ from gradtape.lower.resident.interrupts import (
     RAISE,
     UNKNOWN_TOTAL,
 )
+from gradtape.lower.target.host import vector_bytes
 from gradtape.procedures.dataflow import depend_on, exposed_variables
 from gradtape.procedures.ir import (
     Allocate,
@@ -60,6 +61,12 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.tape import item_size, record_layout
 from gradtape.procedures.traversal import uses, walk
+
+MOST_VECTORS: Final = 4
+"""Vectors of float64 of a loop that is unrolled.
+
+Measured on a hidden Markov model of 16 states, whose inner loops are two vectors: value and gradient 346 microseconds, unrolled 284.
+"""
 
 Mark: TypeAlias = tuple[str, str, str]
 """An arena, its present chunk, and the next free byte of this."""
@@ -192,9 +199,9 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
         _open_stream(function, loop, count)
     poll = function.polls.get(loop)
     if poll is None or has_loops(loop):
-        with _iterations(function, count, function.plan.independent.get(loop)) as number:
-            function.set_operand(loop.index, number)
-            _iteration(function, loop)
+        group, unrolls = function.plan.independent.get(loop), _is_a_few_vectors(loop)
+        with _iterations(function, count, group, unrolls) as number:
+            _iteration(function, loop, number, count)
             _poll_sometimes(function, number, poll, count)
         _end_progress(function, poll)
         return
@@ -207,8 +214,7 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
         left = function.let(f"sub nuw nsw i64 {count}, {first}")
         length = function.call("i64", "llvm.smin.i64", f"i64 {left}", f"i64 {period}")
         with _iterations(function, length, function.plan.independent.get(loop)) as place:
-            function.set_operand(loop.index, function.let(f"add nuw nsw i64 {first}, {place}"))
-            _iteration(function, loop)
+            _iteration(function, loop, function.let(f"add nuw nsw i64 {first}, {place}"), count)
         _poll(
             function, function.let(f"add nsw i64 {first}, {length}"), count if poll.shows_progress else INSIDE
         )
@@ -216,16 +222,26 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
 
 
 @contextmanager
-def _iterations(function: ProcedureEmitter, count: str, group: int | None = None) -> Iterator[str]:
+def _iterations(
+    function: ProcedureEmitter, count: str, group: int | None = None, unrolls: bool = False
+) -> Iterator[str]:
     """Append a loop around what is appended meanwhile, and yield the number of the iteration.
 
-    The test is at the end of an iteration. With a group, the loads and stores of different iterations are independent.
+    The test is at the end of an iteration. With a group, the loads and stores of different iterations are independent. Where the loop is
+    to be unrolled, that is done once it consists of vectors.
     """
-    facts = ""
+    hints = []
     if group is not None:
         function.group = f", !llvm.access.group !{group}"
-        accesses = f'!{{!"llvm.loop.parallel_accesses", !{group}}}'
-        facts = f"!llvm.loop !{function.module.add_metadata(f'distinct !{{{ITSELF}, {accesses}}}')}"
+        hints.append(f'!{{!"llvm.loop.parallel_accesses", !{group}}}')
+    if unrolls:
+        after = ['!{!"llvm.loop.isvectorized", i32 1}', '!{!"llvm.loop.unroll.full"}']
+        numbers = ", ".join([f"!{function.module.add_metadata(fact)}" for fact in after])
+        hints.append(f'!{{!"llvm.loop.vectorize.followup_vectorized", {numbers}}}')
+    facts = ""
+    if hints:
+        attached = ", ".join([ITSELF, *hints])
+        facts = f"!llvm.loop !{function.module.add_metadata(f'distinct !{{{attached}}}')}"
     name = function.new_label()
     head, end, index = f"{name}.head", f"{name}.end", f"%{name}.index"
     begin = function.label
@@ -242,8 +258,20 @@ def _iterations(function: ProcedureEmitter, count: str, group: int | None = None
     function.start_block(end)
 
 
-def _iteration(function: ProcedureEmitter, loop: For) -> None:
-    """Append the body of a counted loop."""
+def _is_a_few_vectors(loop: For) -> bool:
+    """Return whether a loop, once it consists of vectors, has so few iterations that the loop around it may keep them in registers."""
+    count = number_of(loop.count)
+    if count is None or has_loops(loop) or code_is_shared():
+        return False
+    return 1 <= int(count) * 8 // vector_bytes() <= MOST_VECTORS
+
+
+def _iteration(function: ProcedureEmitter, loop: For, number: str, count: str) -> None:
+    """Append the body of a counted loop, for the iteration of a number."""
+    if loop in function.plan.backward:
+        number = function.let(f"sub nuw nsw i64 {count}, {number}")
+        number = function.let(f"sub nuw nsw i64 {number}, 1")
+    function.set_operand(loop.index, number)
     mark = _mark(function, loop)
     outside = function.inlines, function.in_loop
     function.inlines, function.in_loop = not _may_be_vectorised(function, loop), True

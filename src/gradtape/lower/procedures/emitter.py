@@ -13,7 +13,7 @@ from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY
 from gradtape.lower.procedures.allocation import IN_FRAME, Allocations, plan_allocations
 from gradtape.lower.procedures.expressions import ScalarEmitter, exact_integers, free_sums
-from gradtape.lower.procedures.independence import independent_loops
+from gradtape.lower.procedures.independence import backward_loops, independent_loops
 from gradtape.lower.procedures.poll import plan_polls
 from gradtape.lower.resident.memory import ARENA
 from gradtape.procedures.ir import (
@@ -59,6 +59,8 @@ class EmissionPlan:
         The loops whose records lie in arrays.
     independent : dict of For to int
         The loops whose iterations are independent, and the numbers of their access groups.
+    backward : set of For
+        The loops that are run in the other order.
     bodies : dict of Apply to (str, int)
         The symbols of array computations, and the bytes of workspace that they need.
     calls_python : bool
@@ -73,6 +75,7 @@ class EmissionPlan:
     allocations: Allocations
     streamed: dict[For, Push | Pop]
     independent: dict[For, int]
+    backward: set[For]
     bodies: dict[Apply, tuple[str, int]]
     calls_python: bool
     aliases: dict[Memory | None, str]
@@ -89,6 +92,7 @@ def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
         plan_allocations(procedure),
         streamed,
         {loop: module.add_metadata("distinct !{}") for loop in independent_loops(procedure, streamed)},
+        backward_loops(procedure, streamed),
         {s: module.body(s.graph) for s in walk(body) if isinstance(s, Apply)},
         calls_python(procedure),
         alias_metadata(module, procedure),

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
-from gradtape.procedures.affine import distance
+from gradtape.procedures.affine import distance, linear_form
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
+    Assign,
     Content,
     For,
     Load,
@@ -89,6 +90,30 @@ def independent_loops(procedure: Procedure, streamed: Collection[For]) -> set[Fo
         if all(distance(first.index, second.index) is not None for first, second in pairs):
             continue
         if not any(accesses.are_carried(loop, first, second) for first, second in pairs):
+            found.add(loop)
+    return found
+
+
+def backward_loops(procedure: Procedure, streamed: Collection[For]) -> set[For]:
+    """Return the innermost loops that walk backwards through all arrays, and whose iterations may come in the other order.
+
+    The reverse sweep of a loop over an array is such. Vectors are loaded and stored as they are in the other order; otherwise their
+    elements have to be reversed each time.
+    """
+    accesses = LoopAccesses(procedure)
+    found: set[For] = set()
+    for loop in walk(procedure.body):
+        if not isinstance(loop, For) or loop.parallel:
+            continue
+        inside = list(walk(loop.body))
+        tape = () if loop in streamed else (Push, Pop)
+        if any(isinstance(s, (For, While, Apply, Allocate, Assign, *tape)) for s in inside):
+            continue
+        steps = [linear_form(s.index).get(loop.index, 0) for s in inside if isinstance(s, Load | Store)]
+        if any(step > 0 for step in steps) or not any(step < 0 for step in steps):
+            continue
+        pairs = list(_pairs(inside))
+        if len(pairs) <= MOST_PAIRS and not any(accesses.are_carried(loop, *pair) for pair in pairs):
             found.add(loop)
     return found
 

@@ -19,6 +19,7 @@ from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import fuse_loops
 from gradtape.passes.procedures.interchange import interchange_loops
 from gradtape.passes.procedures.product_blocking import block_products
+from gradtape.passes.procedures.records import merge_records
 from gradtape.passes.procedures.splitting import split_loops
 from gradtape.passes.rewrite import rewrite
 from gradtape.passes.simplify.algebra import simplify_algebra
@@ -152,6 +153,7 @@ PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
     remove_dead_statements,
     split_complex_procedure,
     simplify_scalars,
+    merge_records,
     remove_dead_statements,
     eliminate_checks,
     block_products_of_iterations,

@@ -1,0 +1,116 @@
+"""What LLVM makes of inner loops: vectors in the order of memory, loops of a few vectors without a loop, records without duplicates."""
+
+import numpy as np
+import pytest
+
+from gradtape.ir.graph import literal
+from gradtape.ir.types import aval
+from gradtape.lower.procedures.optimise import optimise_procedure
+from gradtape.lower.procedures.standalone import compile_procedure, procedure_module
+from gradtape.lower.target.host import vector_bytes
+from gradtape.ops.core.elementwise.exponential import exp
+from gradtape.passes.procedures.records import merge_records
+from gradtape.procedures.builder import ProcedureBuilder, leaf
+from gradtape.procedures.interpret import run_procedure
+from gradtape.procedures.ir import Pop, Push
+from gradtape.procedures.traversal import walk
+from gradtape.runtime.compile.engine import optimised_llvm
+from gradtape.transforms.procedures.vjp import vjp_procedure
+from tests.support.array_programs import procedure_of
+
+N = 256
+LANES = vector_bytes() // 8
+rng = np.random.default_rng(0)
+
+
+def backward(update, count=N):
+    """A loop whose iterations go down."""
+    build = ProcedureBuilder("backward")
+    x = build.array("x", (N,))
+    out = build.allocate("out", N, zero=True)
+    with build.loop(count) as i:
+        update(build, x, out, i)
+    return build.finish([out], [aval((N,), np.dtype(float))])
+
+
+def scaled(build, x, out, i):
+    build.store(out, N - 1 - i, build.load(x, N - 1 - i) * 2.0 + 1.0)
+
+
+def accumulated(build, x, out, i):
+    build.store(out, N - 1 - i, build.load(out, N - 1 - i) + build.load(x, N - 1 - i) * 2.0)
+
+
+def turned(build, x, out, i):
+    build.store(out, N - 1 - i, build.load(x, i) * 2.0 + 1.0)
+
+
+def carried(build, x, out, i):
+    build.store(out, N - 2 - i, build.load(out, N - 1 - i) * 0.5 + build.load(x, N - 2 - i))
+
+
+def to_one_element(build, x, out, i):
+    build.store(out, 0, build.load(x, N - 1 - i) * 2.0)
+
+
+@pytest.mark.parametrize("update", [scaled, accumulated, turned, carried, to_one_element])
+def test_the_order_of_iterations_is_kept_where_it_matters(update):
+    procedure = backward(update, N - 1)
+    x = rng.normal(size=N)
+    (expected,), (found,) = run_procedure(procedure, [x]), compile_procedure(procedure)(x)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("update, is_reversed", [(scaled, False), (accumulated, False), (turned, True)])
+def test_vectors_are_reversed_only_between_arrays_of_different_orders(update, is_reversed):
+    text = optimised_llvm(procedure_module(backward(update)).text())
+    assert f"<{LANES} x double>" in text
+    assert ("reverse" in text) == is_reversed
+
+
+def column_sums(columns, rows=40):
+    build = ProcedureBuilder("column_sums")
+    x = build.array("x", (rows, columns))
+    out = build.allocate("out", columns, zero=True)
+    with build.loop(rows) as i, build.loop(columns) as j:
+        build.store(out, j, build.load(out, j) + exp(build.load(x, i * columns + j)))
+    return build.finish([out], [aval((columns,), np.dtype(float))])
+
+
+@pytest.mark.parametrize("vectors, loops", [(1, 1), (2, 1), (4, 1), (16, 2)])
+def test_loops_of_a_few_vectors_leave_one_loop(vectors, loops):
+    procedure = column_sums(vectors * LANES)
+    module = procedure_module(procedure).text()
+    assert ("llvm.loop.unroll.full" in module) == (loops == 1)
+    text = optimised_llvm(module, unroll=False)
+    back = [line for line in text.splitlines() if "!llvm.loop" in line and " br " in line]
+    assert len(back) <= loops
+    x = rng.normal(size=(40, vectors * LANES))
+    (expected,), (found,) = run_procedure(procedure, [x]), compile_procedure(procedure)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_records_hold_no_value_twice():
+    """The derivative of a maximum asks twice whether its operands are equal."""
+    procedure = vjp_procedure(
+        procedure_of(lambda build, x: np.sum(np.max(x, axis=0) ** 2), rng.normal(size=(20, 16))),
+        [True],
+        [True],
+    )
+    records = [s for s in walk(optimise_procedure(procedure).body) if isinstance(s, Push | Pop)]
+    assert records
+    for record in records:
+        contents = record.values if isinstance(record, Push) else record.outs
+        assert len(set(contents)) == len(contents) <= 3
+
+
+def test_records_of_literals_are_gone():
+    build = ProcedureBuilder("f")
+    x = build.scalar("x")
+    first, second, third = leaf(float), leaf(float), leaf(float)
+    build.append(Push((x, literal(2.0), x)))
+    build.append(Pop((first, second, third)))
+    procedure = build.finish([first * second - third * third])
+    merged = merge_records(procedure)
+    assert [len(s.values) for s in merged.body if isinstance(s, Push)] == [1]
+    assert run_procedure(merged, [3.0]) == run_procedure(procedure, [3.0]) == [-3.0]
