@@ -110,7 +110,8 @@ def _indexed(node: Node, op: IndexMap, x: NDArray[np.bool_]) -> NDArray[np.bool_
         np.clip(place, 0, extent - 1) if extent > 1 else 0
         for place, extent in zip(op.source(at, in_shape, **params), x.shape, strict=True)
     ]
-    return inside & np.asarray(x[tuple(places)])
+    result: NDArray[np.bool_] = inside & np.asarray(x[tuple(places)])
+    return result
 
 
 def _variables(position: Position) -> set[Var]:
