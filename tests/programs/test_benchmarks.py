@@ -284,3 +284,20 @@ def test_filters_stand_beside_those_of_scipy() -> None:
     assert not done.returncode, done.stderr
     body = [line for line in done.stdout.splitlines() if is_row(line)][2:]
     assert [float(line.strip("|").split("|")[-1]) < 1e-12 for line in body] == [True, True]
+
+
+def test_both_ways_of_a_loop_have_one_answer() -> None:
+    environment = dict(os.environ, PYTHONPATH=str(Path(gradtape.__file__).parents[1]))
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "engines.py"),
+        "--works",
+        "recurrence,rk4",
+        "--seconds",
+        "0.01",
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert not done.returncode, done.stderr
+    body = [line.strip().strip("|").split("|") for line in done.stdout.splitlines() if is_row(line)][2:]
+    assert [cells[0].split()[0] for cells in body] == ["rk4", "recurrence"]
+    assert all(float(cells[1]) > 0.0 and not cells[-1].strip() for cells in body)
