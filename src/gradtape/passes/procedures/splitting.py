@@ -35,13 +35,14 @@ def split_loops(procedure: Procedure) -> Procedure:
 
     Examples
     --------
+    >>> from gradtape.ops.core.elementwise.select import where
     >>> from gradtape.procedures.builder import ProcedureBuilder
     >>> build = ProcedureBuilder("steps")
-    >>> x = build.allocate("x", 9)
+    >>> total = build.variable("total", 0.0)
     >>> with build.loop(9) as i:
-    ...     build.store(x, i, where(i < 4, 1.0, 2.0))
-    >>> from gradtape.ops.core.elementwise.select import where
-    >>> [int(loop.count.data) for loop in split_loops(build.finish([x])).body[1:]]
+    ...     build.assign(total, build.read(total) + where(i < 4, 1.0, 2.0))
+    >>> split = split_loops(build.finish([build.read(total)]))
+    >>> [int(loop.count.data) for loop in split.body if isinstance(loop, For)]
     [4, 5]
     """
     splitting = _Splitting()
