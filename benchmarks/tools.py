@@ -167,7 +167,7 @@ TOOLS = {
         Tool("gradtape", ("gradtape",), gradtape, wordings=("", *LOOPS)),
         # Its while_loop has no gradient, and it unrolls Python's loops: minutes and gigabytes.
         Tool("jax", ("jax", "jax.numpy"), jax, wordings=("", "scan")),
-        Tool("torch", ("torch",), torch, works=("rosen", "bs", "lse", "gmm", "ba", "mlp")),
+        Tool("torch", ("torch",), torch, works=("rosen", "bs", "lse", "gmm", "mlp")),
         Tool(
             "autograd",
             ("autograd", "autograd.numpy"),
