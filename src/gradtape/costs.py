@@ -41,7 +41,7 @@ LIBM_FUNCTION: Final = 15.0
 """A function of the C library, four or eight elements at a time: measured 30 for sin."""
 
 LIBM_FUNCTIONS: Final = {"exp": 10.0, "log": 10.0, "pow": 25.0}
-"""Functions of the C library of another cost: measured 22 for exp, 56 for log and 212 for pow."""
+"""Functions of the C library of another cost: measured 22 for exp, 37 for log and 208 for pow."""
 
 SCIPY_FUNCTION: Final = 40.0
 """A function of SciPy, for one element after the other: measured 730 for gammaln, which is among the slow ones."""

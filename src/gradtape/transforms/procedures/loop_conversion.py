@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -391,7 +392,7 @@ class _Conversion:
                 self.build.assign(total, combined)
             result = self.build.read(total)
             if shares:
-                index_of = lambda inner: _interleaved(kept, outer, axes, inner)  # noqa: E731
+                index_of = partial(_interleaved, kept, outer, axes)
                 result = self._shared(x, [shape[axis] for axis in axes], index_of, result)
             if out is not None:
                 self.build.store(out, flat(outer, node.out.shape), result)
