@@ -805,7 +805,7 @@ for call in ("loss(w, x, y)", "train(w, x, y)"):  # the loss in NumPy; the loss 
     seconds = min(timeit.repeat(call, number=100, repeat=9, globals=globals())) / 100
     print(f"{call} takes {seconds * 1e6:.0f} microseconds")
 
-# %% 9. Loops from code: frontend/translate.py, frontend/interpreter.py, frontend/loops.py, frontend/carries.py, frontend/operators.py
+# %% 9. Loops from code: frontend/translate.py, frontend/interpreter.py, frontend/loops/, frontend/operators.py
 #
 # To trace a loop is to run it, and each iteration leaves its nodes. There is a second front end for functions with long loops. It does not
 # run the function but reads its code, and makes a `Procedure`: a program of loops and statements that write to memory. What is computed

@@ -12,8 +12,8 @@ import numpy as np
 
 import gradtape.frontend.numpy as _tables  # noqa: F401 - the tables enter themselves
 from gradtape.frontend.functions import FUNCTIONS, Carrier
-from gradtape.frontend.growing_lists import checked_item, shifted, with_length
 from gradtape.frontend.interpreter import Interpreter, in_memory
+from gradtape.frontend.loops.growing_lists import checked_item, shifted, with_length
 from gradtape.frontend.numpy import calls as numpy_calls
 from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS
 from gradtape.frontend.numpy.registry import FUNCTIONS as NUMPY_FUNCTIONS

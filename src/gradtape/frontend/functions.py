@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from gradtape.frontend.interpreter import Interpreter, get_item
-from gradtape.frontend.loops import sequence
+from gradtape.frontend.loops.sequences import sequence
 from gradtape.frontend.numpy.calls import call as numpy_call
 from gradtape.frontend.operators import BINARY, UNARY, binary, both, counted, either, unary
 from gradtape.frontend.values import (

@@ -14,8 +14,7 @@ import numpy as np
 from gradtape.errors import GradtapeError, UnsupportedCodeError
 from gradtape.frontend.blocks import Instruction
 from gradtape.frontend.builder import TranslationBuilder
-from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable, holds
-from gradtape.frontend.growing_lists import (
+from gradtape.frontend.loops.growing_lists import (
     Growth,
     appended,
     as_array,
@@ -28,6 +27,17 @@ from gradtape.frontend.growing_lists import (
     sliced,
     type_of_items,
     with_room,
+)
+from gradtape.frontend.loops.storage import (
+    Compound,
+    Constant,
+    Scalar,
+    Slot,
+    Storage,
+    StorageLattice,
+    assign_all,
+    check_usable,
+    holds,
 )
 from gradtape.frontend.numpy.calls import call_method
 from gradtape.frontend.numpy.joins import grid
@@ -187,11 +197,11 @@ class Interpreter:
     ----------
     path : tuple
         Which calls and unrolled iterations lead to what is being interpreted.
-    plans : dict
+    storages : dict
         What is known of the carries of loops from earlier passes, by path and loop.
     growths : dict
         How lists grow in loops, likewise.
-    refuted : dict
+    widened_bounds : dict
         The bounds of integers that loops carry that hold instead of their first values, by path and loop.
     loops : int
         How many loops of the procedure are around.
@@ -214,10 +224,10 @@ class Interpreter:
         self.appended: dict[ListReference, int | None] = {}
         self.roomy: set[ListReference] = set()
         self.path: tuple[Any, ...] = ()
-        self.plans: dict[Any, dict[Any, Plan]] = {}
+        self.storages: dict[Any, dict[Any, Storage]] = {}
         self.growths: dict[Any, dict[ListReference, Growth]] = {}
         self.unrolled: set[Any] = set()
-        self.refuted: dict[Any, dict[Any, list[Any]]] = {}
+        self.widened_bounds: dict[Any, dict[Any, list[Any]]] = {}
         self.small_loops = 0
         self.loops = 0
         self.dead = False
@@ -513,28 +523,28 @@ class Interpreter:
     def _join(self, condition: Value, yes: Any, no: Any, live: Names, first_new: int) -> None:
         """Append a branch, and join what names hold after it."""
         (then, (names, lists)), (otherwise, (other_names, other_lists)) = yes, no
-        planner = Planner(self.build)
-        plans: dict[Any, Plan] = {}
+        lattice = StorageLattice(self.build)
+        storages: dict[Any, Storage] = {}
         firsts: dict[Any, Any] = {}
         seconds: dict[Any, Any] = {}
         for key, first, second in _pairs(names, other_names, live, lists, other_lists):
             if isinstance(key, ListReference) and not self.loops:
                 first, second = self._grown_alike(first, then, second, otherwise)
-            plan = planner.widen(Fixed(first), second)
-            plans[key], firsts[key], seconds[key] = plan, first, second
-        changed = [key for key, plan in plans.items() if not isinstance(plan, Fixed)]
+            storage = lattice.join(Constant(first), second)
+            storages[key], firsts[key], seconds[key] = storage, first, second
+        changed = [key for key, storage in storages.items() if not isinstance(storage, Constant)]
         joined: dict[Any, Any] = {}
-        selected = not then and not otherwise and _selectable(plans, firsts, seconds, first_new)
-        for key, plan in plans.items():
-            if isinstance(plan, Fixed):
-                joined[key] = plan.value
+        selected = not then and not otherwise and _selectable(storages, firsts, seconds, first_new)
+        for key, storage in storages.items():
+            if isinstance(storage, Constant):
+                joined[key] = storage.value
             elif selected:
-                joined[key] = _select(condition, plan, firsts[key], seconds[key])
-                for part, result, _ in _leaves(plan, joined[key], joined[key]):
-                    if isinstance(part, Held) and part.types and isinstance(result, Value):
+                joined[key] = _select(condition, storage, firsts[key], seconds[key])
+                for part, result, _ in _leaves(storage, joined[key], joined[key]):
+                    if isinstance(part, Scalar) and part.types and isinstance(result, Value):
                         self.build.number_types[result] = part.types
         if not selected:
-            slots = {key: Slot(self.build, plans[key], _variable_name(key)) for key in changed}
+            slots = {key: Slot(self.build, storages[key], _variable_name(key)) for key in changed}
             with self.build.block(then):
                 assign_all(slots, firsts)
             with self.build.block(otherwise):
@@ -573,7 +583,7 @@ class Interpreter:
 
     @contextmanager
     def inside(self, *place: Any) -> Iterator[None]:
-        """Let loops inside have plans of their own."""
+        """Let loops inside have storages of their own."""
         before, self.path = self.path, (*self.path, *place)
         try:
             yield
@@ -661,14 +671,14 @@ def _pairs(
 
 
 def _selectable(
-    plans: dict[Any, Plan], firsts: dict[Any, Any], seconds: dict[Any, Any], first_new: int
+    storages: dict[Any, Storage], firsts: dict[Any, Any], seconds: dict[Any, Any], first_new: int
 ) -> bool:
     """Return whether what two branches compute is cheap, and has finite derivatives, so that both can be computed."""
     cost = 0.0
     seen: set[Value] = set()
-    for key, plan in plans.items():
-        for part, first, second in _leaves(plan, firsts[key], seconds[key]):
-            if not isinstance(part, Held):
+    for key, storage in storages.items():
+        for part, first, second in _leaves(storage, firsts[key], seconds[key]):
+            if not isinstance(part, Scalar):
                 return False
             for value in (first, second):
                 stack = [value] if isinstance(value, Value) else []
@@ -688,27 +698,29 @@ def _selectable(
     return True
 
 
-def _leaves(plan: Plan, first: Any, second: Any) -> Iterator[tuple[Plan, Any, Any]]:
-    if isinstance(plan, Fixed):
+def _leaves(storage: Storage, first: Any, second: Any) -> Iterator[tuple[Storage, Any, Any]]:
+    if isinstance(storage, Constant):
         return
-    if isinstance(plan, Group) and isinstance(first, tuple) and isinstance(second, tuple):
-        for item, x, y in zip(plan.items, first, second, strict=True):
+    if isinstance(storage, Compound) and isinstance(first, tuple) and isinstance(second, tuple):
+        for item, x, y in zip(storage.items, first, second, strict=True):
             yield from _leaves(item, x, y)
     else:
-        yield plan, first, second
+        yield storage, first, second
 
 
-def _select(condition: Value, plan: Plan, first: Any, second: Any) -> Any:
+def _select(condition: Value, storage: Storage, first: Any, second: Any) -> Any:
     """Return one of two numbers, or tuples of numbers, by a condition."""
-    if isinstance(plan, Fixed):
-        return plan.value
-    if isinstance(plan, Group):
-        items = [_select(condition, item, x, y) for item, x, y in zip(plan.items, first, second, strict=True)]
-        return tuple(items) if plan.kind is tuple else plan.kind._make(items)  # type: ignore[attr-defined]
-    assert isinstance(plan, Held)
-    x, y = (typed(0 if one is MISSING else one, plan.type) for one in (first, second))
+    if isinstance(storage, Constant):
+        return storage.value
+    if isinstance(storage, Compound):
+        items = [
+            _select(condition, item, x, y) for item, x, y in zip(storage.items, first, second, strict=True)
+        ]
+        return tuple(items) if storage.kind is tuple else storage.kind._make(items)  # type: ignore[attr-defined]
+    assert isinstance(storage, Scalar)
+    x, y = (typed(0 if one is MISSING else one, storage.type) for one in (first, second))
     result = where(condition, x, y)
-    return weak(result) if plan.type.weak and result is not x and result is not y else result
+    return weak(result) if storage.type.weak and result is not x and result is not y else result
 
 
 # The kinds of instructions

@@ -12,7 +12,7 @@ from gradtape.errors import UnsupportedCodeError
 from gradtape.frontend.builder import TranslationBuilder
 from gradtape.frontend.calls import attribute, call
 from gradtape.frontend.interpreter import Interpreter
-from gradtape.frontend.loops import for_loop, while_loop
+from gradtape.frontend.loops.statements import for_loop, while_loop
 from gradtape.frontend.values import (
     MISSING,
     Conflict,

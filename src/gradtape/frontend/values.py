@@ -65,7 +65,7 @@ class ListReference:
 
 @record
 class GrowingList:
-    """The content of a list that a loop appends to; see `gradtape.frontend.growing_lists`.
+    """The content of a list that a loop appends to; see `gradtape.frontend.loops.growing_lists`.
 
     Attributes
     ----------

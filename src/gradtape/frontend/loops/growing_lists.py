@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from gradtape.frontend.builder import TranslationBuilder
-from gradtape.frontend.carries import Fixed, Held, Pointed, Slot, arrays_of
+from gradtape.frontend.loops.storage import Constant, PointedArray, Scalar, Slot, arrays_of
 from gradtape.frontend.values import Conflict, GrowingList, is_number, joined_type, number_type, typed, weak
 from gradtape.ir.graph import Value
 from gradtape.ir.types import INT64, Aval, aval
@@ -125,7 +125,7 @@ def moved(build: TranslationBuilder, grown: GrowingList) -> GrowingList:
     is_full: Any = ix.extent(grown.length) >= rows
     if is_full is False:
         return grown
-    slots = [Slot(build, _place(view), "list") for view in views]
+    slots = [Slot(build, _storage_of(view), "list") for view in views]
     for slot, view in zip(slots, views, strict=True):
         slot.assign(view)
     statement = If(as_value(is_full))
@@ -138,10 +138,12 @@ def moved(build: TranslationBuilder, grown: GrowingList) -> GrowingList:
     return GrowingList(arrays, grown.type, grown.length, True)
 
 
-def _place(view: ArrayView) -> Pointed:
-    """Return the plan for an array of any number of rows."""
+def _storage_of(view: ArrayView) -> PointedArray:
+    """Return the storage for an array of any number of rows."""
     row = (*view.shape[1:], *view.strides)
-    return Pointed(view.pointer.memory, True, (Fixed(0), Held(aval((), INT64, True)), *map(Fixed, row)))
+    return PointedArray(
+        view.pointer.memory, True, (Constant(0), Scalar(aval((), INT64, True)), *map(Constant, row))
+    )
 
 
 def _in_tuples(like: Any, arrays: Iterator[Any]) -> Any:

@@ -1,7 +1,8 @@
-"""Storage of what changes on the ways of the control flow: variables of loops and of joins.
+"""The lattice of storage classes: how variables of loops and of joins are stored, which change on the paths of the control flow.
 
-A plan says how an abstract value is stored: not at all, since it is the same on all ways, as a variable, as a group of these, in an array
-of its own, or as a pointer. Plans grow until they cover all values that a name has on the ways to a place. A slot is a plan with variables.
+A storage class says how an abstract value is stored: not at all, since it is the same on all paths, in a variable, as a compound of these,
+in an array of its own, or as a pointer. It is joined with the values that a name has on the paths to a point. A slot is a storage class
+with its variables.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ RECORDS = (RangeValue, Enumerated, Zipped, Reversed, GrowingList)
 
 
 @record
-class Fixed:
-    """The value is the same on all ways."""
+class Constant:
+    """A value that is the same on all paths: no storage."""
 
     value: Any
 
 
 @record
-class Held:
+class Scalar:
     """A number in a variable.
 
     Attributes
@@ -65,15 +66,15 @@ class Held:
 
 
 @record
-class Group:
+class Compound:
     """A tuple, or a range and the like, of values that are stored one by one."""
 
     kind: type
-    items: tuple[Plan, ...]
+    items: tuple[Storage, ...]
 
 
 @record
-class Owned:
+class OwnArray:
     """An array whose contents are copied into memory of its own; the shape is static."""
 
     dtype: Dtype
@@ -81,23 +82,23 @@ class Owned:
 
 
 @record
-class Pointed:
+class PointedArray:
     """An array that a pointer names, which changes. Arrays that are made anew are such if their shapes are not all the same."""
 
     memory: Memory
     writable: bool
-    numbers: tuple[Plan, ...]
+    numbers: tuple[Storage, ...]
 
     @property
     def dtype(self) -> Dtype:
         return self.memory.dtype
 
 
-Plan: TypeAlias = Fixed | Held | Group | Owned | Pointed
+Storage: TypeAlias = Constant | Scalar | Compound | OwnArray | PointedArray
 
 
-class Planner:
-    """Makes plans cover values.
+class StorageLattice:
+    """Joins storage classes with abstract values.
 
     Parameters
     ----------
@@ -112,60 +113,61 @@ class Planner:
         self.first = first
         self.owned: set[Memory] = set()
 
-    def widen(self, plan: Plan, value: Any) -> Plan:
-        """Return a plan that covers one more value; the same one if it does already."""
-        if isinstance(plan, Fixed):
-            if isinstance(plan.value, Conflict) or same(plan.value, value):
-                return plan
-            return self.both(plan.value, value)
+    def join(self, storage: Storage, value: Any) -> Storage:
+        """Return the least storage class that covers one more value; the same object if it covers it already."""
+        if isinstance(storage, Constant):
+            if isinstance(storage.value, Conflict) or same(storage.value, value):
+                return storage
+            return self.join_values(storage.value, value)
         if value is MISSING:
-            return plan
-        if isinstance(plan, Held):
+            return storage
+        if isinstance(storage, Scalar):
             if not is_number(value):
-                return Fixed(Conflict(plan.type, value))
-            type_ = joined([plan.type], value)
-            types = (plan.types or {number_type_of(plan.type)}) | {number_type(value)}
-            is_same_plan = type_ is plan.type and (len(types) == 1 or types == plan.types)
-            return plan if is_same_plan else Held(type_, frozenset(types))
-        if isinstance(plan, Group):
+                return Constant(Conflict(storage.type, value))
+            type_ = joined([storage.type], value)
+            types = (storage.types or {number_type_of(storage.type)}) | {number_type(value)}
+            is_covered = type_ is storage.type and (len(types) == 1 or types == storage.types)
+            return storage if is_covered else Scalar(type_, frozenset(types))
+        if isinstance(storage, Compound):
             parts = parts_of(value)
-            if type(value) is not plan.kind or len(parts) != len(plan.items):
-                return Fixed(Conflict(plan.kind, value))
-            items = tuple(map(self.widen, plan.items, parts))
-            return plan if all(map(is_same, items, plan.items)) else Group(plan.kind, items)
+            if type(value) is not storage.kind or len(parts) != len(storage.items):
+                return Constant(Conflict(storage.kind, value))
+            items = tuple(map(self.join, storage.items, parts))
+            return storage if all(map(is_same, items, storage.items)) else Compound(storage.kind, items)
         if not isinstance(value, Expression):
-            return Fixed(Conflict("an array", value))
-        return self._widen_array(plan, value)
+            return Constant(Conflict("an array", value))
+        return self._join_array(storage, value)
 
-    def both(self, first: Any, second: Any) -> Plan:
-        """Return a plan for two values that are not the same."""
+    def join_values(self, first: Any, second: Any) -> Storage:
+        """Return the least storage class for two values that are not the same."""
         if first is MISSING or second is MISSING:
-            return self._perhaps(second if first is MISSING else first)
+            return self._join_undefined(second if first is MISSING else first)
         if is_number(first) and is_number(second):
             types = frozenset([number_type(first), number_type(second)])
-            return Held(joined([], first, second), types if len(types) > 1 else frozenset())
+            return Scalar(joined([], first, second), types if len(types) > 1 else frozenset())
         if isinstance(first, Expression) and isinstance(second, Expression):
-            return self._arrays(first, second)
+            return self._join_arrays(first, second)
         if type(first) is type(second) and isinstance(first, (tuple, *RECORDS)):
             parts, others = parts_of(first), parts_of(second)
             if len(parts) == len(others):
                 items = [
-                    Fixed(x) if same(x, y) else self.both(x, y) for x, y in zip(parts, others, strict=True)
+                    Constant(x) if same(x, y) else self.join_values(x, y)
+                    for x, y in zip(parts, others, strict=True)
                 ]
-                return Group(type(first), tuple(items))
-        return Fixed(Conflict(first, second))
+                return Compound(type(first), tuple(items))
+        return Constant(Conflict(first, second))
 
-    def _perhaps(self, value: Any) -> Plan:
-        """Return a plan for a value that is missing on other ways."""
+    def _join_undefined(self, value: Any) -> Storage:
+        """Return the storage class of a value that is undefined on other paths."""
         if is_number(value) and not isinstance(value, int | float | complex):
-            return Held(joined([], value))
+            return Scalar(joined([], value))
         if isinstance(value, tuple):
-            return Group(type(value), tuple(map(self._perhaps, value)))
+            return Compound(type(value), tuple(map(self._join_undefined, value)))
         if isinstance(value, Expression):
-            return self._arrays(value, value)
-        return Fixed(value)
+            return self._join_arrays(value, value)
+        return Constant(value)
 
-    def _arrays(self, first: Expression, second: Expression) -> Plan:
+    def _join_arrays(self, first: Expression, second: Expression) -> Storage:
         if first.ndim != second.ndim:
             refuse(
                 f"a name holds arrays of {first.ndim} and of {second.ndim} axes",
@@ -177,11 +179,11 @@ class Planner:
         dtype = np.promote_types(first.dtype, second.dtype)
         is_new = first.dtype != second.dtype or not views or any(map(self._is_made, (first, second)))
         if is_new and shape is not None and ix.static_shape(second.shape) == shape:
-            return Owned(dtype, shape)
+            return OwnArray(dtype, shape)
         pairs = zip(_numbers(first), _numbers(second), strict=True)
-        numbers = tuple([Fixed(x) if _equal(x, y) else self.both(x, y) for x, y in pairs])
+        numbers = tuple([Constant(x) if _equal(x, y) else self.join_values(x, y) for x, y in pairs])
         memory = self._memory([view for view in views if view.dtype == dtype], dtype)
-        return Pointed(memory, all(view.writable for view in views), numbers)
+        return PointedArray(memory, all(view.writable for view in views), numbers)
 
     def _memory(self, views: Sequence[ArrayView], dtype: Dtype) -> Memory:
         """Return the memory of some arrays, as one."""
@@ -199,24 +201,28 @@ class Planner:
             return True
         return x.pointer.memory in self.owned or self.build.is_newer(x.pointer, self.first)
 
-    def _widen_array(self, plan: Owned | Pointed, value: Expression) -> Plan:
+    def _join_array(self, storage: OwnArray | PointedArray, value: Expression) -> Storage:
         shape = ix.static_shape(value.shape)
-        dtype = np.promote_types(plan.dtype, value.dtype)
-        if isinstance(plan, Owned):
-            if shape == plan.shape:
-                return plan if dtype == plan.dtype else Owned(dtype, plan.shape)
-            if value.ndim != len(plan.shape):
-                return Fixed(Conflict("an array", value))
-            numbers: tuple[Plan, ...] = tuple(map(Fixed, (0, *plan.shape, *ix.row_major(plan.shape))))
-            plan = Pointed(Memory(self.build.unique("array"), plan.dtype), True, numbers)
-        if len(plan.numbers) != 1 + 2 * value.ndim:
-            return Fixed(Conflict("an array", value))
-        if self._is_made(value) or value.dtype != plan.dtype:
-            planned = [one.value for one in plan.numbers[1 : 1 + value.ndim] if isinstance(one, Fixed)]
-            if shape is not None and list(shape) == planned:
-                return Owned(dtype, shape)
-        memory, writable = plan.memory, plan.writable
-        if dtype != plan.dtype:
+        dtype = np.promote_types(storage.dtype, value.dtype)
+        if isinstance(storage, OwnArray):
+            if shape == storage.shape:
+                return storage if dtype == storage.dtype else OwnArray(dtype, storage.shape)
+            if value.ndim != len(storage.shape):
+                return Constant(Conflict("an array", value))
+            numbers: tuple[Storage, ...] = tuple(
+                map(Constant, (0, *storage.shape, *ix.row_major(storage.shape)))
+            )
+            storage = PointedArray(Memory(self.build.unique("array"), storage.dtype), True, numbers)
+        if len(storage.numbers) != 1 + 2 * value.ndim:
+            return Constant(Conflict("an array", value))
+        if self._is_made(value) or value.dtype != storage.dtype:
+            constants = [
+                one.value for one in storage.numbers[1 : 1 + value.ndim] if isinstance(one, Constant)
+            ]
+            if shape is not None and list(shape) == constants:
+                return OwnArray(dtype, shape)
+        memory, writable = storage.memory, storage.writable
+        if dtype != storage.dtype:
             memory = Memory(self.build.unique("array"), dtype)
         if isinstance(value, ArrayView):
             writable = writable and value.writable
@@ -224,32 +230,40 @@ class Planner:
                 self.build.unify(memory, value.pointer.memory)
         numbers = tuple(
             [
-                one if isinstance(one, Fixed) and _equal(one.value, x) else self.widen(one, x)
-                for one, x in zip(plan.numbers, _numbers(value), strict=True)
+                one if isinstance(one, Constant) and _equal(one.value, x) else self.join(one, x)
+                for one, x in zip(storage.numbers, _numbers(value), strict=True)
             ]
         )
-        if memory is plan.memory and writable == plan.writable and all(map(is_same, numbers, plan.numbers)):
-            return plan
-        return Pointed(memory, writable, numbers)
+        if (
+            memory is storage.memory
+            and writable == storage.writable
+            and all(map(is_same, numbers, storage.numbers))
+        ):
+            return storage
+        return PointedArray(memory, writable, numbers)
 
-    def seed(self, plan: Plan | None, value: Any) -> Plan:
-        """Return the plan of an earlier pass for the value that a name holds before a loop in this one."""
-        if plan is None or isinstance(plan, Fixed):
-            if plan is not None and (
-                isinstance(plan.value, Conflict) or (value is MISSING and is_static(plan.value))
+    def initial(self, storage: Storage | None, value: Any) -> Storage:
+        """Return the storage class that an earlier pass ended with, for the value that a name holds before the loop in this one."""
+        if storage is None or isinstance(storage, Constant):
+            if storage is not None and (
+                isinstance(storage.value, Conflict) or (value is MISSING and is_static(storage.value))
             ):
-                return plan
-            return Fixed(value)
-        if isinstance(plan, Group) and type(value) is plan.kind and len(parts_of(value)) == len(plan.items):
-            return Group(plan.kind, tuple(map(self.seed, plan.items, parts_of(value))))
-        if isinstance(plan, Pointed) and isinstance(value, ArrayView):
-            numbers = tuple(map(self.seed, plan.numbers, _numbers(value)))
-            if value.dtype == plan.dtype:
-                self.build.unify(plan.memory, value.pointer.memory)
-            return Pointed(plan.memory, plan.writable, numbers)
-        if isinstance(plan, Group) and value is MISSING:
-            return Group(plan.kind, tuple([self.seed(item, MISSING) for item in plan.items]))
-        return plan
+                return storage
+            return Constant(value)
+        if (
+            isinstance(storage, Compound)
+            and type(value) is storage.kind
+            and len(parts_of(value)) == len(storage.items)
+        ):
+            return Compound(storage.kind, tuple(map(self.initial, storage.items, parts_of(value))))
+        if isinstance(storage, PointedArray) and isinstance(value, ArrayView):
+            numbers = tuple(map(self.initial, storage.numbers, _numbers(value)))
+            if value.dtype == storage.dtype:
+                self.build.unify(storage.memory, value.pointer.memory)
+            return PointedArray(storage.memory, storage.writable, numbers)
+        if isinstance(storage, Compound) and value is MISSING:
+            return Compound(storage.kind, tuple([self.initial(item, MISSING) for item in storage.items]))
+        return storage
 
 
 def is_same(first: object, second: object) -> bool:
@@ -297,58 +311,58 @@ def _numbers(array: Expression) -> tuple[Any, ...]:
 
 
 class Slot:
-    """A plan with the variables that it needs.
+    """A storage class with the variables that it needs.
 
     Parameters
     ----------
     build : TranslationBuilder
         Where statements go.
-    plan : Plan
+    storage : Storage
         How the value is stored.
     name : str
         Of the variables.
     """
 
-    def __init__(self, build: TranslationBuilder, plan: Plan, name: str) -> None:
+    def __init__(self, build: TranslationBuilder, storage: Storage, name: str) -> None:
         self.build = build
-        self.plan = plan
+        self.storage = storage
         self.parts: list[Slot] = []
         self.view: ArrayView | None = None
-        if isinstance(plan, Held):
-            self.variable = Variable(build.unique(name), plan.type)
-        elif isinstance(plan, Group):
-            self.parts = [Slot(build, item, name) for item in plan.items]
-        elif isinstance(plan, Pointed):
-            self.variable = Variable(build.unique(name), build.joined(plan.memory))
+        if isinstance(storage, Scalar):
+            self.variable = Variable(build.unique(name), storage.type)
+        elif isinstance(storage, Compound):
+            self.parts = [Slot(build, item, name) for item in storage.items]
+        elif isinstance(storage, PointedArray):
+            self.variable = Variable(build.unique(name), build.joined(storage.memory))
             build.pointed.append(self.variable)
-            self.parts = [Slot(build, item, name) for item in plan.numbers]
-        elif isinstance(plan, Owned):
+            self.parts = [Slot(build, item, name) for item in storage.numbers]
+        elif isinstance(storage, OwnArray):
             with build.at_start():
-                size = ix.product(plan.shape)
-                pointer = build.allocate(name, size, plan.dtype)
-            self.view = ArrayView.of_pointer(build, pointer, plan.shape)
+                size = ix.product(storage.shape)
+                pointer = build.allocate(name, size, storage.dtype)
+            self.view = ArrayView.of_pointer(build, pointer, storage.shape)
 
     def assign(self, value: Any) -> None:
-        """Append what stores a value that the plan covers."""
-        plan = self.plan
-        if isinstance(plan, Held):
+        """Append what stores a value that the storage class covers."""
+        storage = self.storage
+        if isinstance(storage, Scalar):
             number = 0 if value is MISSING else value
-            self.build.assign(self.variable, typed(number, plan.type))
-        elif isinstance(plan, Group):
+            self.build.assign(self.variable, typed(number, storage.type))
+        elif isinstance(storage, Compound):
             items = [MISSING] * len(self.parts) if value is MISSING else parts_of(value)
             for part, item in zip(self.parts, items, strict=True):
                 part.assign(item)
-        elif isinstance(plan, Owned):
+        elif isinstance(storage, OwnArray):
             if value is not MISSING:
                 assert self.view is not None
                 store(self.view, value)
-        elif isinstance(plan, Pointed):
+        elif isinstance(storage, PointedArray):
             self._assign_pointer(value)
 
     def _assign_pointer(self, value: Any) -> None:
-        assert isinstance(self.plan, Pointed)
+        assert isinstance(self.storage, PointedArray)
         if value is MISSING:
-            memory = self.build.joined(self.plan.memory)
+            memory = self.build.joined(self.storage.memory)
             pointer: Pointer = self.build.allocate("none", 0, memory.dtype, memory=memory)
             numbers: Sequence[Any] = [MISSING] * len(self.parts)
         else:
@@ -359,9 +373,9 @@ class Slot:
             part.assign(number)
 
     def _in_memory(self, value: Expression) -> ArrayView:
-        """Return an array that a branch makes as one in the memory of the plan."""
-        assert isinstance(self.plan, Pointed)
-        memory = self.plan.memory
+        """Return an array that a branch makes as one in the memory of the storage."""
+        assert isinstance(self.storage, PointedArray)
+        memory = self.storage.memory
         if not isinstance(value, ArrayView) or value.dtype != memory.dtype:
             value = materialise(value, temporary=True, dtype=memory.dtype)
         self.build.unify(memory, value.pointer.memory)
@@ -369,22 +383,24 @@ class Slot:
 
     def read(self) -> Any:
         """Append what reads the value, and return it."""
-        plan = self.plan
-        if isinstance(plan, Fixed):
-            return plan.value
-        if isinstance(plan, Held):
+        storage = self.storage
+        if isinstance(storage, Constant):
+            return storage.value
+        if isinstance(storage, Scalar):
             value = self.build.read(self.variable)
-            if plan.types:
-                self.build.number_types[value] = plan.types
+            if storage.types:
+                self.build.number_types[value] = storage.types
             return value
-        if isinstance(plan, Group):
-            return rebuilt(plan.kind, [part.read() for part in self.parts])
-        if isinstance(plan, Owned):
+        if isinstance(storage, Compound):
+            return rebuilt(storage.kind, [part.read() for part in self.parts])
+        if isinstance(storage, OwnArray):
             return self.view
         pointer = self.build.read(self.variable)
         offset, *rest = [part.read() for part in self.parts]
         ndim = len(rest) // 2
-        return ArrayView(self.build, pointer, offset, tuple(rest[:ndim]), tuple(rest[ndim:]), plan.writable)
+        return ArrayView(
+            self.build, pointer, offset, tuple(rest[:ndim]), tuple(rest[ndim:]), storage.writable
+        )
 
     def arrays(self) -> list[ArrayView]:
         """Return the arrays that the value has for its own."""
@@ -407,10 +423,11 @@ def assign_all(slots: dict[str, Slot], values: dict[str, Any]) -> None:
 def _note_copies(build: TranslationBuilder, slots: dict[str, Slot], values: dict[str, Any]) -> None:
     """Note which arrays are copies of others that Python has one of."""
     copies = [pair for name, slot in slots.items() for pair in _copies(slot, values.get(name, MISSING))]
-    for place, (copy, view) in enumerate(copies):
-        found = [(copy, view.pointer)]
-        found += [(copy, other) for other, x in copies[:place] if x.pointer.memory is view.pointer.memory]
-        build.copied.extend(found)
+    for index, (copy, view) in enumerate(copies):
+        build.copied.append((copy, view.pointer))
+        build.copied += [
+            (copy, other) for other, x in copies[:index] if x.pointer.memory is view.pointer.memory
+        ]
 
 
 def _copies(slot: Slot, value: Any) -> Iterator[tuple[Pointer, ArrayView]]:
@@ -418,7 +435,7 @@ def _copies(slot: Slot, value: Any) -> Iterator[tuple[Pointer, ArrayView]]:
     if slot.view is not None:
         if isinstance(value, ArrayView) and value.pointer is not slot.view.pointer:
             yield slot.view.pointer, value
-    elif isinstance(slot.plan, Group) and value is not MISSING:
+    elif isinstance(slot.storage, Compound) and value is not MISSING:
         for part, item in zip(slot.parts, parts_of(value), strict=True):
             yield from _copies(part, item)
 
@@ -438,9 +455,9 @@ def holds(value: Any, memory: Memory) -> bool:
 
 def _apart(slot: Slot, value: Any, owned: set[Pointer]) -> Any:
     """Return a value of which no array is one that is about to be overwritten."""
-    if isinstance(slot.plan, Group) and value is not MISSING:
+    if isinstance(slot.storage, Compound) and value is not MISSING:
         items = [_apart(part, item, owned) for part, item in zip(slot.parts, parts_of(value), strict=True)]
-        return rebuilt(slot.plan.kind, items)
+        return rebuilt(slot.storage.kind, items)
     if slot.view is not None and isinstance(value, ArrayView):
         is_other = value.pointer in owned and value.pointer is not slot.view.pointer
         return materialise(value, temporary=True) if is_other else value
@@ -450,13 +467,13 @@ def _apart(slot: Slot, value: Any, owned: set[Pointer]) -> Any:
 def check_usable(value: Any, name: str) -> Any:
     """Return what a name holds; raise the error for what it cannot hold."""
     if value is MISSING:
-        refuse(f"{name} is read before it is assigned", "assign it on all ways to this line")
+        refuse(f"{name} is read before it is assigned", "assign it on all paths to this line")
     if isinstance(value, Conflict):
         message = (
             f"{name} is {shown(value.first)} on one way to this line and {shown(value.second)} on another"
         )
         if value.first is MISSING or value.second is MISSING:
-            refuse(f"{name} is not assigned on all ways to this line", "assign it on all ways")
+            refuse(f"{name} is not assigned on all paths to this line", "assign it on all paths")
         raise NeedsStaticError(
             message,
             where=here.site,
