@@ -57,6 +57,8 @@ has no gradient of a `while_loop`.
 """
 # How much of JAX's each may be.
 FIRST, GRADIENT, PEAK = 1.0, 1.0, 0.25
+# How far a ratio of two tools may be above the published one: two runs on one quiet machine differ by up to a sixth.
+CLAIM_NOISE = 1.25
 
 Row = dict[str, Any]
 
@@ -116,6 +118,42 @@ def speed_table(rows: Sequence[Row]) -> str:
             found = (times.get((work, size, "" if tool in by_hand else wording, tool)) for tool in tools)
             lines.append([work, size, wording, *map(_microseconds, found)])
     return table(("work", "size", "wording", *[f"{tool} us" for tool in tools]), 3, lines)
+
+
+def read_speed_table(text: str) -> dict[tuple[str, str, str], dict[str, float]]:
+    """The times of a table as `speed_table` writes it, in microseconds, by work, size and wording, and by tool."""
+    header, _, *lines = [
+        [cell.strip() for cell in line.strip().strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+    tools = [column.removesuffix(" us") for column in header[3:]]
+    return {
+        (work, size, wording): {
+            tool: float(cell.replace(",", "")) for tool, cell in zip(tools, cells, strict=True) if cell
+        }
+        for work, size, wording, *cells in lines
+    }
+
+
+def broken_claims(claimed: str, measured: str) -> list[str]:
+    """What a published table says of gradtape that a measured one does not: ratios to other tools of the same run.
+
+    A row that only one of them has is not compared: machines and versions differ in what they can run.
+    """
+    claims = read_speed_table(claimed)
+    broken = []
+    for key, times in read_speed_table(measured).items():
+        claim = claims.get(key, {})
+        tools = times.keys() & claim.keys()
+        for tool in tools - {"gradtape"} if "gradtape" in tools else ():
+            ratio, claimed_ratio = times["gradtape"] / times[tool], claim["gradtape"] / claim[tool]
+            if ratio > CLAIM_NOISE * claimed_ratio:
+                label = " ".join(filter(None, key))
+                broken.append(
+                    f"{label}: {ratio:.3g} times {tool}'s time, the table says {claimed_ratio:.3g}."
+                )
+    return sorted(broken)
 
 
 def _microseconds(time: float | None) -> str:

@@ -20,6 +20,7 @@ from tools import TOOLS, Tool
 from works import LOOPS, QUICK_SIZES, SIZES, work
 
 HERE = Path(__file__).resolve().parent
+README_MARK = "<!-- speed table -->"
 PACKAGES = ("numpy", "scipy", "gradtape", "numba", "jax", "torch", "autograd")
 THREADS = {
     "OMP_NUM_THREADS": "1",
@@ -44,7 +45,11 @@ def main() -> None:
         rows, absences, failures = measure_all(options, core)
         text = report.results(rows, absences + failures)
         out = options.out or HERE / "RESULTS.md"
-        if options.readme and not failures:
+        if options.check:
+            _, claimed, _ = (HERE.parent / "README.md").read_text().split(README_MARK)
+            failures += report.broken_claims(claimed, report.speed_table(rows))
+            print(*failures, sep="\n", file=sys.stderr)
+        elif options.readme and not failures:
             write_readme(f"{report.speed_table(rows)}\n{report.machine(PACKAGES)}\n")
     text = f"{text}\n{report.machine(PACKAGES)}\n"
     print(text)
@@ -55,9 +60,8 @@ def main() -> None:
 def write_readme(text: str) -> None:
     """Put a text between the marks of the speed table in the README."""
     readme = HERE.parent / "README.md"
-    mark = "<!-- speed table -->"
-    before, _, after = readme.read_text().split(mark)
-    readme.write_text(f"{before}{mark}\n{text}{mark}{after}")
+    before, _, after = readme.read_text().split(README_MARK)
+    readme.write_text(f"{before}{README_MARK}\n{text}{README_MARK}{after}")
 
 
 def arguments() -> argparse.Namespace:
@@ -71,6 +75,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=2.0, help="for each of value and gradient (2)")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for each process (600)")
     parser.add_argument("--readme", action="store_true", help="write the times into the README as well")
+    parser.add_argument(
+        "--check", action="store_true", help="fail where a ratio to another tool is above the README's"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes and few repetitions")
     parser.add_argument("--startup", action="store_true", help="time from process start to first gradient")
     parser.add_argument("--runs", type=int, default=7, help="processes for each line of --startup (7)")

@@ -39,6 +39,38 @@ def rows(folder: Path) -> list[dict[str, str]]:
     return [dict(zip(header, line, strict=True)) for line in body]
 
 
+CLAIMED = """
+| work | size | wording | c us | gradtape us | jax us |
+| --- | --- | --- | ---: | ---: | ---: |
+| rosen | 2 |  | 0.164 | 0.072 | 3.8 |
+| hmm | K16_T500 | loop | 78.3 | 92.8 |  |
+| bs | 1000000 |  | 6,800 | 6,997 | 85,553 |
+"""
+
+
+def test_the_check_of_the_readme_names_the_rows_that_are_slower_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import report
+
+    measured = CLAIMED.replace("92.8", "1,250").replace("6,997", "7,997").replace("0.072", "0.012")
+    assert report.broken_claims(CLAIMED, CLAIMED) == []
+    assert report.broken_claims(CLAIMED, measured) == [
+        "hmm K16_T500 loop: 16 times c's time, the table says 1.19."
+    ]
+
+
+def test_the_table_in_the_readme_can_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import report
+    import run as program
+
+    claims = report.read_speed_table(
+        (BENCHMARKS.parent / "README.md").read_text().split(program.README_MARK)[1]
+    )
+    assert {work for work, _, _ in claims} >= {"rosen", "gmm", "pendulum", "lstm", "hmm"}
+    assert all(times["gradtape"] > 0 for times in claims.values())
+
+
 ARRAYS = ["c", "numpy", "gradtape"]
 LOOPS = ["c", "numpy", "gradtape loop"]
 
