@@ -218,62 +218,80 @@ def find_slots(
     statements: Sequence[Statement], outlined: Callable[[For], bool]
 ) -> dict[tuple[Buffer, int], Slot]:
     """Return the elements that can be promoted: those that all statements access as the same whole vectors."""
-    found: dict[Buffer, dict[int, int]] = {}
-    refused: set[Buffer] = set()
+    finder = _SlotFinder(outlined)
+    for statement in statements:
+        finder.visit(statement)
+    return finder.slots()
 
-    def visit(statement: Statement) -> None:
+
+class _SlotFinder:
+    """Collects the vectors of each buffer that statements access, and the buffers that are accessed in other ways.
+
+    Parameters
+    ----------
+    outlined : callable
+        Whether a loop is a function of its own, which cannot see registers.
+    """
+
+    def __init__(self, outlined: Callable[[For], bool]) -> None:
+        self.outlined = outlined
+        self.sizes: dict[Buffer, dict[int, int]] = {}
+        self.excluded: set[Buffer] = set()
+
+    def visit(self, statement: Statement) -> None:
         if isinstance(statement, For):
-            plan = None if outlined(statement) else plan_vectors(statement)
-            if plan is None:
-                refuse_or_visit(statement)
-                return
-            for inner in statement.body:
-                if isinstance(inner, Load | Store):
-                    enter(inner, plan)
+            self._visit_loop(statement)
         elif isinstance(statement, ControlFlow):
-            refused.update(buffer for buffer, _ in statement.places())
-            refused.update(statement.aliases())
+            self.excluded.update(buffer for buffer, _ in statement.places())
+            self.excluded.update(statement.aliases())
             for block in statement.blocks():
                 for inner in block:
-                    visit(inner)
-        elif isinstance(statement, Load | Store):
-            refused.add(statement.buffer)
+                    self.visit(inner)
+        else:
+            self._exclude(statement)
+
+    def _exclude(self, statement: Statement) -> None:
+        """Leave out the buffers that a statement accesses."""
+        if isinstance(statement, Load | Store):
+            self.excluded.add(statement.buffer)
         elif isinstance(statement, RoutineCall):
-            refused.update(buffer for buffer, _ in statement.operands)
+            self.excluded.update(buffer for buffer, _ in statement.operands)
 
-    def refuse_or_visit(loop: For) -> None:
-        if outlined(loop):
-            refused.update(s.buffer for s in walk([loop]) if isinstance(s, Load | Store))
-            refused.update(
-                buffer for s in walk([loop]) if isinstance(s, RoutineCall) for buffer, _ in s.operands
-            )
+    def _visit_loop(self, loop: For) -> None:
+        if self.outlined(loop):
+            for inner in walk([loop]):
+                self._exclude(inner)
             return
+        plan = plan_vectors(loop)
         for inner in loop.body:
-            visit(inner)
+            if plan is None:
+                self.visit(inner)
+            elif isinstance(inner, Load | Store):
+                self._add_vector(inner, plan)
 
-    def enter(access: Load | Store, plan: VectorPlan) -> None:
+    def _add_vector(self, access: Load | Store, plan: VectorPlan) -> None:
         first = substitute(access.index, {plan.var: plan.var.low})
-        places = found.setdefault(access.buffer, {})
+        sizes = self.sizes.setdefault(access.buffer, {})
         if (
             not isinstance(first, int)
             or step_of(access.index, plan.var) != 1
             or access.buffer.role == "stack"
-            or places.setdefault(first, plan.trip_count) != plan.trip_count
+            or sizes.setdefault(first, plan.trip_count) != plan.trip_count
         ):
-            refused.add(access.buffer)
+            self.excluded.add(access.buffer)
 
-    for statement in statements:
-        visit(statement)
-    slots: dict[tuple[Buffer, int], Slot] = {}
-    room = KEPT
-    for buffer, places in found.items():
-        ends = sorted((start, start + size) for start, size in places.items())
-        apart = all(end <= start for (_, end), (start, _) in pairwise(ends))
-        needed = sum(-(-size // width_of(size)) for size in places.values())
-        if buffer not in refused and apart and needed <= room:
-            room -= needed
-            slots.update({(buffer, start): Slot(buffer, start, size) for start, size in places.items()})
-    return slots
+    def slots(self) -> dict[tuple[Buffer, int], Slot]:
+        """Return the vectors that do not overlap, as long as there are registers for them."""
+        slots: dict[tuple[Buffer, int], Slot] = {}
+        room = KEPT
+        for buffer, sizes in self.sizes.items():
+            ends = sorted((start, start + size) for start, size in sizes.items())
+            are_apart = all(end <= start for (_, end), (start, _) in pairwise(ends))
+            registers = sum(-(-size // width_of(size)) for size in sizes.values())
+            if buffer not in self.excluded and are_apart and registers <= room:
+                room -= registers
+                slots.update({(buffer, start): Slot(buffer, start, size) for start, size in sizes.items()})
+        return slots
 
 
 def width_of(size: int) -> int:

@@ -18,7 +18,7 @@ from gradtape.lower.schedule.access import Accesses, analyse_accesses, readers_o
 from gradtape.lower.schedule.costs import LANES, REPEATED, STORED, calls_vector_function, reads_again_soon
 from gradtape.lower.schedule.fusion import Block, Fusion, Placements
 from gradtape.lower.schedule.nests import LoopNest, Note, check_dtype, find_nests
-from gradtape.lower.schedule.operands import base_of_view, memory_operands
+from gradtape.lower.schedule.operands import MemoryOperands, base_of_view, memory_operands
 from gradtape.lower.schedule.rotate import rotate_loops
 from gradtape.lower.schedule.storage import Storage, StorageAssignment
 from gradtape.passes.rewrite import closed
@@ -104,45 +104,33 @@ def schedule(
     outputs = [
         Buffer(f"{prefix}out{k}", value.dtype, value.size, "output") for k, value in enumerate(graph.outputs)
     ]
-    carries = {graph.inputs[place]: outputs[output] for place, output in (carried or {}).items()}
+    carries = {graph.inputs[index]: outputs[output] for index, output in (carried or {}).items()}
     operands = memory_operands(graph, outline)
     uses = _count_uses(graph)
     stored: set[Value] = set()
-    for attempt in range(ROUNDS):
-        is_last = attempt == ROUNDS - 1
-        nests, by_value = find_nests(graph, operands, stored, outputs, carries)
-        accesses, costs = analyse_accesses(nests, by_value)
-        readers = readers_of(accesses)
-        order, made_for = _small_first(nests, accesses, _made_just_before(nests, accesses, readers))
-        fusion = Fusion(accesses, readers, made_for)
-        for nest in order:
-            fusion.place(nest)
-        placements = fusion.placements
-        more: set[Value] = set()
-        if not is_last:
-            more |= _computed_twice(nests, accesses, placements, costs, uses, by_value)
-            more |= _computed_out_of_order(graph, costs, by_value)
-        if attempt == 0:
-            more |= _functions_around_long_loops(accesses)
-        assignment = StorageAssignment(nests, by_value, accesses, placements)
-        assignment.choose_in_place(outline, replaces)
-        for nest in assignment.read_while_written():
+    for round_ in range(ROUNDS):
+        attempt = _Attempt(graph, operands, stored, outputs, carries, outline)
+        recomputed = attempt.recomputed(uses) if round_ < ROUNDS - 1 else set()
+        if round_ == 0:
+            recomputed |= _functions_around_long_loops(attempt.accesses)
+        for nest in attempt.assignment.read_while_written():
             assert nest.node is not None
-            if is_last:
-                del assignment.in_place[nest]
+            if round_ == ROUNDS - 1:
+                del attempt.assignment.in_place[nest]
             else:
-                more.add(nest.node.inputs[1])
-        if not more:
+                recomputed.add(nest.node.inputs[1])
+        if not recomputed:
             break
-        stored |= more
-    storage, scratch = assignment.assign({value: sources[value] for value in carries}, prefix)
-    explain: list[str] = [*fusion.explain, *assignment.explain]
+        stored |= recomputed
+    storage, scratch = attempt.assignment.assign({value: sources[value] for value in carries}, prefix)
+    fusion = attempt.fusion
+    explain: list[str] = [*fusion.explain, *attempt.assignment.explain]
     return Schedule(
         graph,
         fusion.top,
-        nests,
-        by_value,
-        placements,
+        attempt.nests,
+        attempt.by_value,
+        fusion.placements,
         storage,
         sources,
         inputs,
@@ -153,14 +141,63 @@ def schedule(
     )
 
 
+class _Attempt:
+    """One round of the schedule: nests, fused and with storage, for a choice of values that are stored.
+
+    Fusion is greedy: nests are placed one by one in a topological order, each in the loop of an earlier one where dependences and the
+    cache allow it (K. Kennedy and K. McKinley, "Maximizing loop parallelism and improving data locality via loop fusion and distribution",
+    1993). A value that is not stored is computed again wherever it is read; what a round computes too often, the next one stores.
+
+    Parameters
+    ----------
+    graph : Graph
+    operands : MemoryOperands
+        What routines read from memory.
+    stored : set of Value
+        What earlier rounds decided to store.
+    outputs : list of Buffer
+    carries : mapping of Value to Buffer
+        The loop-carried inputs, with the memory of the next iteration's.
+    outline : bool
+        Whether loops are kernels of their own.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        operands: MemoryOperands,
+        stored: set[Value],
+        outputs: list[Buffer],
+        carries: Mapping[Value, Buffer],
+        outline: bool,
+    ) -> None:
+        self.graph = graph
+        self.nests, self.by_value = find_nests(graph, operands, stored, outputs, carries)
+        self.accesses, self.costs = analyse_accesses(self.nests, self.by_value)
+        readers = readers_of(self.accesses)
+        prepared = _made_just_before(self.nests, self.accesses, readers)
+        order, made_for = _small_first(self.nests, self.accesses, prepared)
+        self.fusion = Fusion(self.accesses, readers, made_for)
+        for nest in order:
+            self.fusion.place(nest)
+        self.assignment = StorageAssignment(self.nests, self.by_value, self.accesses, self.fusion.placements)
+        self.assignment.choose_in_place(outline, replaces)
+
+    def recomputed(self, uses: Mapping[Value, int]) -> set[Value]:
+        """Return what is computed so often, or in such an order, that it is better stored."""
+        placements = self.fusion.placements
+        repeated = _computed_twice(self.nests, self.accesses, placements, self.costs, uses, self.by_value)
+        return repeated | _computed_out_of_order(self.graph, self.costs, self.by_value)
+
+
 @lru_cache(maxsize=1024)
-def replaces(branch: Body, place: int, output: int) -> bool:
+def replaces(branch: Body, index: int, output: int) -> bool:
     """Return whether a branch makes an output in the memory of an input."""
-    if branch.outputs[output] is branch.inputs[place]:
+    if branch.outputs[output] is branch.inputs[index]:
         return True
     traced = closed(branch)
-    plan = schedule(traced, traced, {place: output})
-    return plan.storage[plan.by_value[traced.inputs[place]]].buffer is plan.outputs[output]
+    plan = schedule(traced, traced, {index: output})
+    return plan.storage[plan.by_value[traced.inputs[index]]].buffer is plan.outputs[output]
 
 
 def _source_buffers(graph: Graph, prefix: str) -> tuple[list[Buffer], dict[Value, Buffer]]:
@@ -194,7 +231,7 @@ def _made_just_before(
     nests: Sequence[LoopNest], accesses: Accesses, readers: Mapping[LoopNest, Sequence[LoopNest]]
 ) -> set[LoopNest]:
     """Return the operands of calls that can share the outermost loop of all that read them; the others are placed early."""
-    found: set[LoopNest] = set()
+    prepared: set[LoopNest] = set()
     for nest in nests:
         if not nest.feeds_call:
             continue
@@ -207,8 +244,8 @@ def _made_just_before(
                 for reader in readers[nest]
             )
         ):
-            found.add(nest)
-    return found
+            prepared.add(nest)
+    return prepared
 
 
 def _small_first(
@@ -225,10 +262,10 @@ def _small_first(
 
     def needs(nest: LoopNest) -> set[LoopNest]:
         """Return what must be placed before a nest, but for what is prepared for it."""
-        found: set[LoopNest] = set()
+        required: set[LoopNest] = set()
         for read in accesses[nest].reads:
-            found |= needs(read) if read in prepared else {read}
-        return found
+            required |= needs(read) if read in prepared else {read}
+        return required
 
     def prepare(nest: LoopNest) -> None:
         for read in accesses[nest].reads:
