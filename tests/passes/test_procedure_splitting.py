@@ -16,7 +16,7 @@ from gradtape.passes.procedures.splitting import MOST_PIECES, split_loops
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import For
-from gradtape.procedures.traversal import uses, walk
+from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
 
 TRIPS = 11
@@ -28,7 +28,7 @@ def selections(procedure):
     return sum(
         getattr(x, "node", None) is not None and x.node.op in (where, minimum, maximum)
         for s in walk(procedure.body)
-        for x in uses(s)
+        for x in s.uses()
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -207,6 +207,14 @@ class ProcedureBuilder:
         self.counts[loop.index] = loop.count
         with self.block(loop.body):
             yield loop.index
+
+    def append_with_blocks(self, statement: Statement, fill: Callable[[list[Statement]], None]) -> None:
+        """Append a statement like another one, whose blocks get what is appended when a function is called with the blocks of the other."""
+        new = statement.with_parts(block=lambda body: [])
+        self.append(new)
+        for block, body in zip(new.blocks(), statement.blocks(), strict=True):
+            with self.block(block):
+                fill(body)
 
     @contextmanager
     def loop_while(self) -> Iterator[While]:

@@ -22,14 +22,14 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import blocks, uses, walk
+from gradtape.procedures.traversal import walk
 
 
 def exposed_variables(loop: For | While) -> set[Variable]:
     """Return the variables that an iteration may read before it assigns them."""
     exposed: set[Variable] = set()
     assigned: set[Variable] = set()
-    for block in blocks(loop):
+    for block in loop.blocks():
         _find_exposed(block, assigned, exposed)
     return exposed
 
@@ -142,7 +142,7 @@ def total_chain(
         return None
     held = {x for x, maker in makers.items() if maker.variable in chain}
     for statement in inside:
-        values = [x for x in uses(statement) if isinstance(x, Value)]
+        values = [x for x in statement.uses() if isinstance(x, Value)]
         if isinstance(statement, Assign) and statement.variable in chain:
             if not any(begin in held and not depend_on(terms, held) for begin, terms in totals(statement)):
                 return None
@@ -215,7 +215,7 @@ def last_number(body: Sequence[Statement], variable: Variable) -> tuple[Literal 
             continue
         ends = [
             last_number(block, variable)
-            for block in blocks(statement)
+            for block in statement.blocks()
             if any(isinstance(s, Assign) and s.variable is variable for s in walk(block))
         ]
         for number, _ in ends:
@@ -293,7 +293,7 @@ def _follow(body: Sequence[Statement], contents: dict[Variable, object], held: d
                 one, other = then.get(variable), otherwise.get(variable)
                 contents[variable] = one if _are_same(one, other) and one is not None else object()
         elif isinstance(statement, For | While):
-            inside = [s for block in blocks(statement) for s in block]
+            inside = [s for block in statement.blocks() for s in block]
             kept = kept_variables(inside, contents)
             for s in walk(inside):
                 if isinstance(s, Assign) and s.variable not in kept:

@@ -16,16 +16,11 @@ from gradtape.procedures.ir import (
     Check,
     Content,
     For,
-    If,
-    Load,
     Memory,
-    Pop,
     Procedure,
-    Push,
     Read,
     Span,
     Statement,
-    Store,
     Variable,
     While,
 )
@@ -118,50 +113,33 @@ class _Writer:
         self.parts.append("}")
 
     def _statement(self, statement: Statement) -> None:
-        line: list[Any] = [type(statement).__name__]
-        if isinstance(statement, Load):
-            line += [self.content(statement.pointer), self.content(statement.index)]
-            line.append(self.define(statement.out))
-        elif isinstance(statement, Store):
-            line += [self.content(statement.pointer), self.content(statement.index)]
-            line.append(self.content(statement.value))
-        elif isinstance(statement, Read):
-            line += [self._named(statement.variable), self.define(statement.out)]
-        elif isinstance(statement, Assign):
-            line += [self._named(statement.variable), self.content(statement.value)]
-        elif isinstance(statement, Allocate):
-            line += [self.content(statement.size), statement.zero, self.define(statement.out)]
-        elif isinstance(statement, Check):
-            line += [self.content(statement.condition), statement.error, repr(statement.message)]
-        elif isinstance(statement, Push):
-            line += [self.content(value) for value in statement.values]
-        elif isinstance(statement, Pop):
-            line += [self.define(out) for out in statement.outs]
-        elif isinstance(statement, Apply):
-            line.append(statement.graph.digest)
-            for constant in statement.graph.constants():  # their data are part of the program
-                assert constant.data is not None
-                line.append(hashlib.blake2b(constant.data.tobytes(), digest_size=20).hexdigest())
-            line += [self._operand(operand) for operand in (*statement.inputs, *statement.outputs)]
-        elif isinstance(statement, For):
-            line += [self.content(statement.count), self.define(statement.index), statement.parallel]
-        elif isinstance(statement, If):
-            line.append(self.content(statement.condition))
+        line: list[Any] = [type(statement).__name__, *_facts(statement)]
+        if isinstance(statement, Read | Assign):
+            line.append(self._named(statement.variable))
+        if not isinstance(statement, While):
+            line += map(self.content, statement.uses())
+        line += map(self.define, statement.defines())
         self.parts.append(" ".join(map(str, line)))
-        if isinstance(statement, For):
-            self.block(statement.body)
-        elif isinstance(statement, While):
-            self.block(statement.test)
-            self.parts.append(self.content(statement.condition))
-            self.block(statement.body)
-        elif isinstance(statement, If):
-            self.block(statement.then)
-            self.block(statement.otherwise)
+        for block in statement.blocks():
+            self.block(block)
+            if isinstance(statement, While) and block is statement.test:
+                self.parts.append(self.content(statement.condition))
 
-    def _operand(self, operand: Value | Span) -> str:
-        if isinstance(operand, Value):
-            return self.content(operand)
-        return f"{self.content(operand.pointer)}[{self.content(operand.offset)}]{_type(operand.aval)}"
+
+def _facts(statement: Statement) -> Sequence[Any]:
+    """Return what a statement is beside its operands and blocks."""
+    if isinstance(statement, Allocate):
+        return (statement.zero,)
+    if isinstance(statement, Check):
+        return statement.error, repr(statement.message)
+    if isinstance(statement, For):
+        return (statement.parallel,)
+    if not isinstance(statement, Apply):
+        return ()
+    constants = [x.data for x in statement.graph.constants()]  # they are part of the program
+    digests = [hashlib.blake2b(x.tobytes(), digest_size=20).hexdigest() for x in constants if x is not None]
+    spans = [_type(x.aval) if isinstance(x, Span) else "" for x in (*statement.inputs, *statement.outputs)]
+    return statement.graph.digest, *digests, *spans
 
 
 def _type(type_: Aval) -> str:

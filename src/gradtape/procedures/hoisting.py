@@ -11,7 +11,6 @@ from gradtape.ir.types import INT64
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.dataflow import escaping_allocations
 from gradtape.procedures.ir import Allocate, For, Statement, Store
-from gradtape.procedures.traversal import blocks
 
 
 def hoist_allocations(body: list[Statement], kept: Collection[Statement] | None = None) -> list[Statement]:
@@ -61,7 +60,7 @@ def _hoist(
             else:
                 statement.body[:0] = own
         else:
-            for block in blocks(statement):
+            for block in statement.blocks():
                 _hoist(block, before, True, parallel, escaping)
         stays = not is_inside or statement in escaping
         if not stays and isinstance(statement, Allocate) and number_of(statement.size) is not None:

@@ -14,9 +14,9 @@ the front end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from gradtape.ir.body import Body
 from gradtape.ir.graph import Value
 from gradtape.ir.site import Site
 from gradtape.ir.types import Aval
-from gradtape.records import record
+from gradtape.records import record, replaced
 
 Dtype: TypeAlias = np.dtype[np.generic]
 
@@ -86,40 +86,133 @@ class Span:
     aval: Aval
 
 
-# Statements. Those that define something have it as `out`, `outs` or `index`.
+S = TypeVar("S", bound="StatementBase")
+
+
+class StatementBase:
+    """The parts of a statement, for all that walks over statements or rewrites them.
+
+    A class of statements names the fields with its operands and blocks in `parts`, in the order in which it uses and runs them, and the
+    field with what it defines, a leaf or several, in `defined`.
+    """
+
+    __slots__ = ()
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    defined: ClassVar[str] = ""
+
+    def blocks(self) -> tuple[list[Statement], ...]:
+        """Return the blocks, in the order in which they run."""
+        return ()
+
+    def uses(self) -> tuple[Content, ...]:
+        """Return the values and pointers that the statement itself uses, without its blocks."""
+        used: list[Content] = []
+        for name in self.parts:
+            part = getattr(self, name)
+            if isinstance(part, tuple):
+                for one in part:
+                    used += (one.pointer, one.offset) if isinstance(one, Span) else (one,)
+            elif not isinstance(part, list):
+                used.append(part)
+        return tuple(used)
+
+    def defines(self) -> tuple[Content, ...]:
+        """Return the leaves that the statement defines; the index of a loop is known in its body only."""
+        if not self.defined:
+            return ()
+        found = getattr(self, self.defined)
+        return found if isinstance(found, tuple) else (found,)
+
+    def pointers_read(self) -> tuple[Pointer, ...]:
+        """Return the pointers through which the statement itself reads."""
+        return ()
+
+    def pointers_written(self) -> tuple[Pointer, ...]:
+        """Return the pointers through which the statement itself writes."""
+        return ()
+
+    def memories(self) -> set[Memory]:
+        """Return the memories that the statement itself reads and writes."""
+        return {pointer.memory for pointer in (*self.pointers_read(), *self.pointers_written())}
+
+    def with_parts(
+        self: S,
+        content: Callable[[Any], Content] | None = None,
+        block: Callable[[list[Statement]], list[Statement]] | None = None,
+        define: Callable[[Any], Content] | None = None,
+    ) -> S:
+        """Return the statement with what functions make of its operands, its blocks, and what it defines."""
+        changed: dict[str, Any] = {}
+        for name in self.parts:
+            part = getattr(self, name)
+            if isinstance(part, list):
+                if block is not None:
+                    changed[name] = block(part)
+            elif content is not None:
+                changed[name] = _mapped(part, content)
+        if define is not None and self.defined:
+            changed[self.defined] = _mapped(getattr(self, self.defined), define)
+        return replaced(self, **changed) if changed else self
+
+
+def _mapped(part: Any, content: Callable[[Any], Content]) -> Any:
+    if isinstance(part, tuple):
+        return tuple([_mapped(one, content) for one in part])
+    if isinstance(part, Span):
+        return Span(content(part.pointer), content(part.offset), part.aval)  # type: ignore[arg-type]
+    return content(part)
+
+
+# Statements
 
 
 @record
-class Load:
+class Load(StatementBase):
     """``out = pointer[index]``, at a line of the user's code."""
+
+    parts = ("pointer", "index")
+    defined = "out"
 
     out: Value
     pointer: Pointer
     index: Value
     site: Site | None = None
 
+    def pointers_read(self) -> tuple[Pointer, ...]:
+        return (self.pointer,)
+
 
 @record
-class Store:
+class Store(StatementBase):
     """``pointer[index] = value``, at a line of the user's code; the dtypes are equal."""
+
+    parts = ("pointer", "index", "value")
 
     pointer: Pointer
     index: Value
     value: Value
     site: Site | None = None
 
+    def pointers_written(self) -> tuple[Pointer, ...]:
+        return (self.pointer,)
+
 
 @record
-class Read:
+class Read(StatementBase):
     """``out = variable``."""
+
+    defined = "out"
 
     out: Content
     variable: Variable
 
 
 @record
-class Assign:
+class Assign(StatementBase):
     """``variable = value``, at a line of the user's code. A variable is assigned before it is read."""
+
+    parts = ("value",)
 
     variable: Variable
     value: Content
@@ -127,8 +220,11 @@ class Assign:
 
 
 @record
-class Allocate:
+class Allocate(StatementBase):
     """``out`` is a new array of `size` elements, zeros if `zero`, otherwise uninitialised. It lives until the procedure ends."""
+
+    parts = ("size",)
+    defined = "out"
 
     out: Pointer
     size: Value
@@ -136,7 +232,7 @@ class Allocate:
 
 
 @record
-class Check:
+class Check(StatementBase):
     """Where `condition` is false the results are invalid, and the call raises an error with `message`; the procedure goes on nevertheless.
 
     So checks do not stand in the way of vectors. Who makes one for an index replaces an invalid index by a valid one.
@@ -149,6 +245,8 @@ class Check:
         The user's line.
     """
 
+    parts = ("condition",)
+
     condition: Value
     error: str
     message: str
@@ -156,19 +254,27 @@ class Check:
 
 
 @record
-class Apply:
+class Apply(StatementBase):
     """The array computation of a graph: ``outputs = graph(inputs)`` on scalars and contiguous arrays of static shapes.
 
     The outputs do not overlap the inputs.
     """
 
+    parts = ("inputs", "outputs")
+
     graph: Body
     inputs: tuple[Value | Span, ...]
     outputs: tuple[Span, ...]
 
+    def pointers_read(self) -> tuple[Pointer, ...]:
+        return tuple([x.pointer for x in self.inputs if isinstance(x, Span)])
+
+    def pointers_written(self) -> tuple[Pointer, ...]:
+        return tuple([span.pointer for span in self.outputs])
+
 
 @record
-class For:
+class For(StatementBase):
     """``for index in range(count)``. The count, an int64, may be 0 or negative.
 
     Attributes
@@ -181,41 +287,61 @@ class For:
         The user's line.
     """
 
+    parts = ("count", "body")
+    defined = "index"
+
     index: Value
     count: Value
     body: list[Statement] = field(default_factory=list)
     parallel: bool = False
     site: Site | None = None
 
+    def blocks(self) -> tuple[list[Statement], ...]:
+        return (self.body,)
+
 
 @record
-class While:
+class While(StatementBase):
     """``while True: test; if not condition: break; body``. What `test` defines is known in `body`."""
+
+    parts = ("test", "condition", "body")
 
     condition: Value
     test: list[Statement] = field(default_factory=list)
     body: list[Statement] = field(default_factory=list)
 
+    def blocks(self) -> tuple[list[Statement], ...]:
+        return (self.test, self.body)
+
 
 @record
-class If:
+class If(StatementBase):
     """One of two blocks. What they define is not known after it: results are variables."""
+
+    parts = ("condition", "then", "otherwise")
 
     condition: Value
     then: list[Statement] = field(default_factory=list)
     otherwise: list[Statement] = field(default_factory=list)
 
+    def blocks(self) -> tuple[list[Statement], ...]:
+        return (self.then, self.otherwise)
+
 
 @record
-class Push:
+class Push(StatementBase):
     """Append values to the tape, a last-in, first-out memory of the procedure. The reverse sweep pops what the forward sweep pushed."""
+
+    parts = ("values",)
 
     values: tuple[Content, ...]
 
 
 @record
-class Pop:
+class Pop(StatementBase):
     """Take off the tape what the matching `Push` appended: as many values, in the same order."""
+
+    defined = "outs"
 
     outs: tuple[Content, ...]
 

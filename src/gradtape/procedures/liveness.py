@@ -8,22 +8,18 @@ from typing import Any
 from gradtape.ir.graph import Value, extract
 from gradtape.procedures.expansion import expand
 from gradtape.procedures.ir import (
-    Apply,
     Assign,
     Content,
-    For,
-    If,
     Memory,
     Pointer,
     Pop,
     Procedure,
     Read,
     Statement,
-    Store,
     Variable,
     While,
 )
-from gradtape.procedures.traversal import blocks, uses, walk
+from gradtape.procedures.traversal import walk
 
 
 class Uses:
@@ -82,12 +78,9 @@ class Uses:
             memories: set[Memory] = set()
             variables: set[Variable] = set()
             for inner in walk([statement]):
-                if isinstance(inner, Store):
-                    memories.add(inner.pointer.memory)
-                elif isinstance(inner, Assign):
+                memories.update([pointer.memory for pointer in inner.pointers_written()])
+                if isinstance(inner, Assign):
                     variables.add(inner.variable)
-                elif isinstance(inner, Apply):
-                    memories.update([span.pointer.memory for span in inner.outputs])
             found = self._written[statement] = memories, variables
         return found
 
@@ -95,20 +88,15 @@ class Uses:
         for statement in statements:
             self._positions[statement] = self._next
             if not isinstance(statement, While):
-                self._operands.extend([(self._next, content) for content in uses(statement)])
-            if isinstance(statement, Read):
-                self._from_variable.add(statement.out)
-            elif isinstance(statement, Pop):
-                self._from_variable.update(statement.outs)
+                self._operands.extend([(self._next, content) for content in statement.uses()])
+            if isinstance(statement, Read | Pop):
+                self._from_variable.update(statement.defines())
             self._next += 1
-            if isinstance(statement, While):
-                self._number(statement.test)
-                self._operands.append((self._next, statement.condition))
-                self._next += 1
-                self._number(statement.body)
-            elif isinstance(statement, For | If):
-                for block in blocks(statement):
-                    self._number(block)
+            for block in statement.blocks():
+                self._number(block)
+                if isinstance(statement, While) and block is statement.test:
+                    self._operands.append((self._next, statement.condition))
+                    self._next += 1
 
     def _count(self) -> None:
         """Count uses from the last statement to the first: where a value is met first, it is used last."""

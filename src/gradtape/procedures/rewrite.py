@@ -8,22 +8,8 @@ from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.operands import conform
-from gradtape.procedures.ir import (
-    Allocate,
-    Apply,
-    Assign,
-    Check,
-    Content,
-    For,
-    If,
-    Load,
-    Pointer,
-    Push,
-    Span,
-    Statement,
-    Store,
-    While,
-)
+from gradtape.procedures.builder import leaf
+from gradtape.procedures.ir import Content, Pointer, Statement
 
 
 class Rewriter:
@@ -79,44 +65,18 @@ class Rewriter:
     def content(self, content: Content) -> Content:
         return self.pointer(content) if isinstance(content, Pointer) else self.value(content)
 
-    def span(self, span: Span) -> Span:
-        return Span(self.pointer(span.pointer), self.value(span.offset), span.aval)
-
     def statement(self, statement: Statement) -> Statement:
-        """Return a statement without blocks that uses other leaves, and defines the same ones."""
-        if isinstance(statement, Load):
-            pointer, index = self.pointer(statement.pointer), self.value(statement.index)
-            return Load(statement.out, pointer, index, statement.site)
-        if isinstance(statement, Store):
-            pointer, index = self.pointer(statement.pointer), self.value(statement.index)
-            return Store(pointer, index, self.value(statement.value), statement.site)
-        if isinstance(statement, Assign):
-            return Assign(statement.variable, self.content(statement.value), statement.site)
-        if isinstance(statement, Allocate):
-            return Allocate(statement.out, self.value(statement.size), statement.zero)
-        if isinstance(statement, Check):
-            condition = self.value(statement.condition)
-            return Check(condition, statement.error, statement.message, statement.site)
-        if isinstance(statement, Apply):
-            inputs = [self.span(x) if isinstance(x, Span) else self.value(x) for x in statement.inputs]
-            return Apply(statement.graph, tuple(inputs), tuple([self.span(x) for x in statement.outputs]))
-        if isinstance(statement, Push):
-            return Push(tuple([self.content(x) for x in statement.values]))
-        return statement
+        """Return a statement that uses other leaves, with the blocks in it, and defines the same ones."""
+        return statement.with_parts(self.content, self.block)
+
+    def defined(self, content: Content) -> Content:
+        """Return a new leaf that stands for another one."""
+        new: Content = (
+            Pointer(content.name, content.memory) if isinstance(content, Pointer) else leaf(content.dtype)
+        )
+        self.becomes[content] = new
+        return new
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return the statements of a block, with those inside of them."""
-        return list(map(self.any_statement, statements))
-
-    def any_statement(self, statement: Statement) -> Statement:
-        """Return a statement that uses other leaves, with the blocks in it."""
-        if isinstance(statement, For):
-            count = self.value(statement.count)
-            return For(statement.index, count, self.block(statement.body), statement.parallel, statement.site)
-        if isinstance(statement, While):
-            test = self.block(statement.test)
-            return While(self.value(statement.condition), test, self.block(statement.body))
-        if isinstance(statement, If):
-            condition = self.value(statement.condition)
-            return If(condition, self.block(statement.then), self.block(statement.otherwise))
-        return self.statement(statement)
+        return list(map(self.statement, statements))

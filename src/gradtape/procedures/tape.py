@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gradtape.ir.graph import Value
 from gradtape.procedures.ir import Content, For, If, Pop, Push, Statement
-from gradtape.procedures.traversal import blocks, walk
+from gradtape.procedures.traversal import walk
 
 Tape: TypeAlias = dict[Push, Pop]
 """The Pop of each Push."""
@@ -43,7 +43,7 @@ def _in_tape_order(body: Sequence[Statement]) -> Iterator[Push | Pop]:
             for branch in reversed(branches) if pops > pushes else branches:
                 yield from _in_tape_order(branch)
         else:
-            for block in blocks(statement):
+            for block in statement.blocks():
                 yield from _in_tape_order(block)
 
 

@@ -34,7 +34,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.procedures.traversal import walk
 
 Shape = tuple[Any, ...]
 """What of a push or a pop must match: the dtype or the memory of each entry."""
@@ -185,7 +185,7 @@ class _Verifier:
         for statement in statements:
             self._statement = statement
             if not isinstance(statement, While):
-                for content in uses(statement):
+                for content in statement.uses():
                     self._use(content)
             self._check(statement)
 
@@ -223,7 +223,7 @@ class _Verifier:
         else:
             self._check_blocks(statement)
             return
-        for content in defines(statement):
+        for content in statement.defines():
             self._define(content)
             if isinstance(statement, Allocate) and len(self._scopes) == 1:
                 self._outermost.add(content)

@@ -11,7 +11,7 @@ from typing import Final
 
 from gradtape.costs import INSTRUCTION
 from gradtape.ir.graph import Value, extract, literal
-from gradtape.ir.types import INT64, aval
+from gradtape.ir.types import aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.lower.procedures.expressions import free_sums
 from gradtape.lower.procedures.independence import LoopAccesses
@@ -37,7 +37,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import blocks, defines, stored, uses, walk
+from gradtape.procedures.traversal import stored, walk
 from gradtape.records import record, replaced
 
 NEIGHBOURS: Final = 64
@@ -74,14 +74,10 @@ class _Separation:
         return [new for statement in statements for new in self._statement(statement)]
 
     def _statement(self, statement: Statement) -> list[Statement]:
-        if isinstance(statement, While):
-            return [While(statement.condition, self.block(statement.test), self.block(statement.body))]
-        if isinstance(statement, If):
-            return [If(statement.condition, self.block(statement.then), self.block(statement.otherwise))]
-        if not isinstance(statement, For):
-            return [statement]
-        if any(isinstance(inner, For | While | Apply) for inner in walk(statement.body)):
-            return [replaced(statement, body=self.block(statement.body))]
+        if not isinstance(statement, For) or any(
+            isinstance(inner, For | While | Apply) for inner in walk(statement.body)
+        ):
+            return [statement.with_parts(block=self.block)]
         return self._innermost(statement)
 
     def _innermost(self, loop: For) -> list[Statement]:
@@ -89,7 +85,7 @@ class _Separation:
         several = {memory: some for memory, some in found.items() if self._are_several(loop, memory)}
         if not any(several.values()):
             return [loop]
-        inside: set[Content] = {loop.index, *[x for s in walk(loop.body) for x in defines(s)]}
+        inside: set[Content] = {loop.index, *[x for s in walk(loop.body) for x in s.defines()]}
         before: list[Statement] = []
         after: list[Statement] = []
         becomes: dict[Statement, Statement | None] = {}
@@ -208,7 +204,7 @@ class _Separation:
 
     def _slices(self, loop: For, group: Sequence[_Accumulation]) -> list[Statement] | None:
         """Return the statements of a loop that accumulations need; None where they cannot be run before it, or take too long."""
-        makers = {x: s for s in walk(loop.body) for x in defines(s)}
+        makers = {x: s for s in walk(loop.body) for x in s.defines()}
         written = {s.variable for s in walk(loop.body) if isinstance(s, Assign)}
         needed: set[Statement] = {x for one in group for x in (one.load, one.store)}
         pending: list[Statement] = list(needed)
@@ -217,14 +213,14 @@ class _Separation:
         cost = 0.0
         while pending:
             statement = pending.pop()
-            values = [x for x in uses(statement) if isinstance(x, Value)]
+            values = [x for x in statement.uses() if isinstance(x, Value)]
             nodes, leaves = extract(values, seen)
             seen.update(values)
             for node in nodes:
                 if any(x in varying for x in node.inputs):
                     varying.update(node.outs)
                     cost += node.op.cost if isinstance(node.op, Elementwise) else INSTRUCTION
-            contents: list[Content] = [*leaves, *[x for x in uses(statement) if isinstance(x, Pointer)]]
+            contents: list[Content] = [*leaves, *[x for x in statement.uses() if isinstance(x, Pointer)]]
             for content in contents:
                 maker = makers.get(content)
                 if maker is None or maker in needed:
@@ -247,7 +243,7 @@ def _blocks(body: list[Statement]) -> Iterator[list[Statement]]:
     yield body
     for statement in body:
         if isinstance(statement, If):
-            for block in blocks(statement):
+            for block in statement.blocks():
                 yield from _blocks(block)
 
 
@@ -255,38 +251,24 @@ def _replaced(body: Sequence[Statement], becomes: dict[Statement, Statement | No
     """Return statements with others in place of some, or none."""
     result: list[Statement] = []
     for statement in body:
-        new: Statement | None = statement
-        if isinstance(statement, If):
-            then, otherwise = (_replaced(block, becomes) for block in blocks(statement))
-            new = If(statement.condition, then, otherwise)
-        elif statement in becomes:
-            new = becomes[statement]
+        new = becomes.get(statement, statement)
         if new is not None:
-            result.append(new)
+            result.append(new.with_parts(block=lambda block: _replaced(block, becomes)))
     return result
 
 
 def _copied(loop: For, statements: Sequence[Statement]) -> For:
     """Return a loop of copies of statements, with leaves of its own."""
     rewriter = Rewriter()
-    index = leaf(INT64)
-    rewriter.becomes[loop.index] = index
-    body: list[Statement] = []
-    for statement in statements:
-        copy = rewriter.statement(statement)
-        if isinstance(copy, Load | Read):
-            out = copy.out
-            new: Content = Pointer(out.name, out.memory) if isinstance(out, Pointer) else leaf(out.dtype)
-            rewriter.becomes[out] = new
-            copy = replaced(copy, out=new)
-        body.append(copy)
-    return For(index, loop.count, body, loop.parallel, loop.site)
+    index = rewriter.defined(loop.index)
+    body = [rewriter.statement(statement).with_parts(define=rewriter.defined) for statement in statements]
+    return replaced(loop, index=index, body=body)
 
 
 def _leaves(statement: Statement) -> list[Value]:
     """Return the leaves of the values that a statement uses, each as often as a sum or an index has it."""
     found: list[Value] = []
-    for value in uses(statement):
+    for value in statement.uses():
         if isinstance(value, Value):
             found += extract([value])[1]
     return found

@@ -16,7 +16,7 @@ from gradtape.procedures.ir import (
     Statement,
     While,
 )
-from gradtape.procedures.traversal import blocks, walk
+from gradtape.procedures.traversal import walk
 from gradtape.records import record
 
 IN_FRAME: Final = 4096
@@ -100,5 +100,5 @@ def _with_loops(
         if isinstance(statement, Allocate | Apply):
             yield statement, loops
         inner = (*loops, statement) if isinstance(statement, For | While) else loops
-        for block in blocks(statement):
+        for block in statement.blocks():
             yield from _with_loops(block, inner)

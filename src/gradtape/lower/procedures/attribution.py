@@ -31,7 +31,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.tape import item_size
-from gradtape.procedures.traversal import site_of, uses, walk
+from gradtape.procedures.traversal import site_of, walk
 from gradtape.records import record
 from gradtape.transforms.observers import DerivativeSite
 
@@ -105,7 +105,7 @@ class _Description:
 
     def _statement(self, statement: Statement, parent: int, part: str, trips: float) -> None:
         """Add the steps of a statement, and of the nodes that it needs."""
-        used = list(uses(statement))
+        used = list(statement.uses())
         if isinstance(statement, While):
             used = []  # its condition is computed in its test
         for content in used:

@@ -32,7 +32,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.procedures.traversal import walk
 from gradtape.records import replaced
 
 COSTLY: Final = 20.0
@@ -102,11 +102,7 @@ class _Sinking:
             body = self._with_lazy_terms(statement, self.block(statement.body))
             self._index = outside
             return replaced(statement, body=body)
-        if isinstance(statement, While):
-            return While(statement.condition, self.block(statement.test), self.block(statement.body))
-        if isinstance(statement, If):
-            return If(statement.condition, self.block(statement.then), self.block(statement.otherwise))
-        return statement
+        return statement.with_parts(block=self.block)
 
     def _with_lazy_terms(self, loop: For, body: list[Statement]) -> list[Statement]:
         """Return the body of a loop; costly terms that are added under a condition are computed under it, where no vectors are possible."""
@@ -130,7 +126,7 @@ class _Sinking:
         if _is_zero(first) is _is_zero(second):
             return None
         chosen = second if _is_zero(first) else first
-        others = [x for s in walk(body) if s is not statement for x in uses(s) if isinstance(x, Value)]
+        others = [x for s in walk(body) if s is not statement for x in s.uses() if isinstance(x, Value)]
         nodes, _ = extract([chosen])
         shared = set(extract([condition, *others])[0])
         cost = sum(x.op.cost for x in nodes if isinstance(x.op, Elementwise) and x not in shared)
@@ -206,7 +202,7 @@ class _Sinking:
             return self._moved(zeros - elsewhere, after) if zeros > elsewhere else []
         moved.update([s for s in after if isinstance(s, Read) and s.out in zeros])
         stays = [s for s in after if s not in moved]
-        own = {x for s in walk(stays) for x in defines(s)}
+        own = {x for s in walk(stays) for x in s.defines()}
         touched = _touched(stays)
         for statement in moved:
             if not own.isdisjoint(_leaves(statement)) or not touched.isdisjoint(_touched([statement])):
@@ -220,14 +216,14 @@ def _touched(statements: Sequence[Statement]) -> set[Memory | Variable]:
     for s in walk(statements):
         if isinstance(s, Read | Assign):
             found.add(s.variable)
-        found.update([x.memory for x in uses(s) if isinstance(x, Pointer)])
+        found.update([x.memory for x in s.uses() if isinstance(x, Pointer)])
     return found
 
 
 def _leaves(statement: Statement) -> list[Content]:
     """Return the leaves of what a statement itself uses."""
     found: list[Content] = []
-    for content in uses(statement):
+    for content in statement.uses():
         found += [content] if isinstance(content, Pointer) else extract([content])[1]
     return found
 

@@ -60,7 +60,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.tape import item_size, record_layout
-from gradtape.procedures.traversal import uses, walk
+from gradtape.procedures.traversal import walk
 
 MOST_VECTORS: Final = 4
 """Vectors of float64 of a loop that is unrolled.
@@ -321,7 +321,7 @@ def _may_be_vectorised(function: ProcedureEmitter, loop: For) -> bool:
     handed_on = exposed_variables(loop)
     used: list[Value] = []
     for s in inside:
-        values = [x for x in uses(s) if isinstance(x, Value)]
+        values = [x for x in s.uses() if isinstance(x, Value)]
         if isinstance(s, Assign):
             values = [x for value in values if value.is_made for x in added_terms(value, function.sums)]
         used += values

@@ -31,7 +31,7 @@ from gradtape.procedures.ir import (
     Variable,
 )
 from gradtape.procedures.tape import match_tape, streamed_loops
-from gradtape.procedures.traversal import blocks, uses, walk
+from gradtape.procedures.traversal import walk
 from gradtape.records import record
 
 NO_MEMORY: Final = "no_memory"
@@ -101,7 +101,7 @@ def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
 
 def calls_python(procedure: Procedure) -> bool:
     """Return whether Python computes numbers of a procedure."""
-    used = [x for s in walk(procedure.body) for x in uses(s)]
+    used = [x for s in walk(procedure.body) for x in s.uses()]
     nodes, _ = extract([x for x in (*used, *procedure.results) if isinstance(x, Value)])
     return any(isinstance(node.op, PythonCall) for node in nodes)
 
@@ -116,7 +116,7 @@ def own_statements(body: Sequence[Statement]) -> Iterator[Statement]:
     for statement in body:
         yield statement
         if not is_task(statement):
-            for block in blocks(statement):
+            for block in statement.blocks():
                 yield from own_statements(block)
 
 

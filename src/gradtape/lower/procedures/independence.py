@@ -21,7 +21,7 @@ from gradtape.procedures.ir import (
     Store,
     While,
 )
-from gradtape.procedures.traversal import defines, walk
+from gradtape.procedures.traversal import walk
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
 from gradtape.transforms.procedures.dependence import Access, Dependence
 
@@ -42,7 +42,7 @@ class LoopAccesses:
     @cached_property
     def _dependence(self) -> Dependence:
         definitions: dict[Content, Statement] = {
-            content: s for s in walk(self._procedure.body) for content in defines(s)
+            content: s for s in walk(self._procedure.body) for content in s.defines()
         }
         return Dependence(self._tree, definitions)
 

@@ -32,7 +32,6 @@ from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import (
     Assign,
     For,
-    If,
     Load,
     Pointer,
     Pop,
@@ -42,7 +41,6 @@ from gradtape.procedures.ir import (
     Statement,
     Store,
     Variable,
-    While,
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.tape import match_tape
@@ -136,30 +134,22 @@ class _Division:
                 body = self.block(statement.body, divides and plan is None)
                 loop = For(statement.index, statement.count, body, site=statement.site)
                 found += [loop] if plan is None else self._divided(loop, plan)
-            elif isinstance(statement, While):
-                test, body = (self.block(part, divides) for part in (statement.test, statement.body))
-                found.append(While(statement.condition, test, body))
-            elif isinstance(statement, If):
-                then, otherwise = (
-                    self.block(part, divides) for part in (statement.then, statement.otherwise)
-                )
-                found.append(If(statement.condition, then, otherwise))
             else:
-                found.append(statement)
+                found.append(statement.with_parts(block=lambda body: self.block(body, divides)))
         return found
 
     def _divided(self, loop: For, plan: _Plan) -> list[Statement]:
         """Return what stands for a loop: that over blocks, and what combines their sums."""
         build, sharing = self.build, plan.sharing
         around: list[Statement] = []
-        rewriter = _BlockRewriter(build)
+        assigned = {s.variable for s in walk(loop.body) if isinstance(s, Assign)}
+        rewriter = _BlockRewriter(build, assigned)
         with build.block(around):
             count = maximum(loop.count, literal(0, INT64)) if number_of(loop.count) is None else loop.count
             blocks = plan.blocks(count)
             rows = floor_divide(count, blocks)
             rest = count - rows * blocks
             is_even = _is_multiple(count, blocks)
-            assigned = {s.variable for s in walk(loop.body) if isinstance(s, Assign)}
             for statement in walk(loop.body):  # a block finds as values what it does not assign
                 if isinstance(statement, Read) and statement.variable not in assigned:
                     rewriter.becomes[statement.out] = build.read(statement.variable)
@@ -190,7 +180,7 @@ class _Division:
                     begin, length = begin + minimum(number, rest), rows + convert(less(number, rest), INT64)
                 with build.loop(length) as place:
                     rewriter.becomes[loop.index] = begin + place
-                    build.current.extend(rewriter.statements_of(loop.body, assigned))
+                    build.current.extend(rewriter.block(loop.body))
                 for variable, parts in totals.items():
                     build.store(parts, number, build.read(rewriter.variable(variable)))
             for variable, parts in totals.items():
@@ -215,12 +205,15 @@ class _BlockRewriter(Rewriter):
 
     Attributes
     ----------
+    assigned : set of Variable
+        The variables that the iterations assign.
     moved : dict of Pointer to (Pointer, Value)
         Where the sums of an array begin: a pointer and an offset.
     """
 
-    def __init__(self, build: ProcedureBuilder) -> None:
+    def __init__(self, build: ProcedureBuilder, assigned: set[Variable]) -> None:
         super().__init__()
+        self.assigned = assigned
         self.moved: dict[Pointer, tuple[Pointer, Value]] = {}
         self._build = build
         self._variables: dict[Variable, Variable] = {}
@@ -231,36 +224,24 @@ class _BlockRewriter(Rewriter):
             self._variables[variable] = Variable(self._build.unique(variable.name), variable.type)
         return self._variables[variable]
 
-    def statements_of(self, statements: Sequence[Statement], assigned: set[Variable]) -> list[Statement]:
-        """Return the statements of a block of the loop's body."""
-        found: list[Statement] = []
-        for statement in statements:
-            if isinstance(statement, For):
-                count = self.value(statement.count)
-                body = self.statements_of(statement.body, assigned)
-                found.append(For(statement.index, count, body, site=statement.site))
-            elif isinstance(statement, While):
-                test = self.statements_of(statement.test, assigned)
-                condition = self.value(statement.condition)
-                found.append(While(condition, test, self.statements_of(statement.body, assigned)))
-            elif isinstance(statement, If):
-                branch = If(self.value(statement.condition))
-                branch.then = self.statements_of(statement.then, assigned)
-                branch.otherwise = self.statements_of(statement.otherwise, assigned)
-                found.append(branch)
-            elif isinstance(statement, Read):
-                if statement.variable in assigned:
-                    found.append(Read(statement.out, self.variable(statement.variable)))
-            elif isinstance(statement, Assign):
-                value = self.content(statement.value)
-                found.append(Assign(self.variable(statement.variable), value, statement.site))
-            elif isinstance(statement, Load | Store) and statement.pointer in self.moved:
-                parts, offset = self.moved[statement.pointer]
-                index = offset + self.value(statement.index)
-                if isinstance(statement, Load):
-                    found.append(Load(statement.out, parts, index, statement.site))
-                else:
-                    found.append(Store(parts, index, self.value(statement.value), statement.site))
-            else:
-                found.append(self.statement(statement))
-        return found
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return the statements of a block of the loop's body; variables that it does not assign are read before it."""
+        return [
+            self.statement(statement)
+            for statement in statements
+            if not isinstance(statement, Read) or statement.variable in self.assigned
+        ]
+
+    def statement(self, statement: Statement) -> Statement:
+        if isinstance(statement, Read):
+            return Read(statement.out, self.variable(statement.variable))
+        if isinstance(statement, Load | Store) and statement.pointer in self.moved:
+            parts, offset = self.moved[statement.pointer]
+            index = offset + self.value(statement.index)
+            if isinstance(statement, Load):
+                return replaced(statement, pointer=parts, index=index)
+            return Store(parts, index, self.value(statement.value), statement.site)
+        new = super().statement(statement)
+        if isinstance(new, Assign):
+            return replaced(new, variable=self.variable(new.variable))
+        return replaced(new, parallel=False) if isinstance(new, For) else new

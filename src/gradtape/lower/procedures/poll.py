@@ -10,7 +10,7 @@ from gradtape.costs import ARRAY_COMPUTATION, BETWEEN_POLLS, LONG_LOOP, SCALAR_A
 from gradtape.ir.graph import Value, number_of
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.procedures.ir import Apply, For, If, Statement, While
-from gradtape.procedures.traversal import blocks, uses, walk
+from gradtape.procedures.traversal import walk
 
 DEEPEST: Final = 2
 """Loops around each other that poll. An innermost loop polls only if it is an outermost one as well."""
@@ -75,16 +75,16 @@ class _Estimate:
     def seconds(self, statement: Statement, depth: int) -> float:
         """Return an estimate of the time that a statement takes, and plan the polls in it."""
         own = SCALAR_ADDITION + sum(
-            _operand_seconds(x, self._seen) for x in uses(statement) if isinstance(x, Value)
+            _operand_seconds(x, self._seen) for x in statement.uses() if isinstance(x, Value)
         )
         if isinstance(statement, Apply):
             return own + ARRAY_COMPUTATION
         if isinstance(statement, If):
-            return own + max(sum(self.seconds(s, depth) for s in block) for block in blocks(statement))
+            return own + max(sum(self.seconds(s, depth) for s in block) for block in statement.blocks())
         if not isinstance(statement, For | While):
             return own
         iteration = own + sum(
-            self.seconds(inner, depth + 1) for block in blocks(statement) for inner in block
+            self.seconds(inner, depth + 1) for block in statement.blocks() for inner in block
         )
         known = number_of(statement.count) if isinstance(statement, For) else None
         # An outermost loop of unknown length may be endless.
@@ -107,7 +107,7 @@ def _is_counted(statement: Statement) -> bool:
 
 def has_loops(statement: Statement) -> bool:
     """Return whether there are loops in a statement."""
-    inside = [inner for block in blocks(statement) for inner in block]
+    inside = [inner for block in statement.blocks() for inner in block]
     return any(isinstance(inner, For | While) or has_loops(inner) for inner in inside)
 
 

@@ -32,12 +32,11 @@ from gradtape.procedures.ir import (
     Pointer,
     Procedure,
     Read,
-    Span,
     Statement,
     Store,
     Variable,
 )
-from gradtape.procedures.traversal import blocks, stored, uses, walk
+from gradtape.procedures.traversal import stored, walk
 from gradtape.records import record
 
 MOST_PAIRS: Final = 200
@@ -135,7 +134,7 @@ class Privatisation:
     def _find_sums(self, loop: For, inside: Sequence[Statement], memory: Memory, found: Sharing) -> bool:
         """Enter an array to which iterations add; return whether iterations can store into it at the same time."""
         accesses = [s for s in inside if isinstance(s, Load | Store) and s.pointer.memory is memory]
-        if any(isinstance(s, Apply) and _touches(s, memory) for s in inside):
+        if any(memory in s.memories() for s in inside if isinstance(s, Apply)):
             return True
         stores = [s for s in accesses if isinstance(s, Store)]
         if any(isinstance(s, Allocate) and s.out.memory is memory for s in inside):
@@ -170,16 +169,11 @@ def _is_kept(variable: Variable, body: Sequence[Statement]) -> bool:
     return last in at_first
 
 
-def _touches(apply: Apply, memory: Memory) -> bool:
-    operands = (*apply.inputs, *apply.outputs)
-    return any(isinstance(x, Span) and x.pointer.memory is memory for x in operands)
-
-
 def _are_accumulations(loop: For, inside: Sequence[Statement], accesses: Sequence[Load | Store]) -> bool:
     """Return whether all accesses to an array in a loop are of additions to its elements."""
     used: dict[Value, int] = {}
     for statement in inside:
-        for value in uses(statement):
+        for value in statement.uses():
             if isinstance(value, Value):
                 for one in extract([value])[1]:
                     used[one] = used.get(one, 0) + 1
@@ -213,5 +207,5 @@ def _all_blocks(body: Sequence[Statement]) -> Iterator[Sequence[Statement]]:
     """Yield a block and all blocks in it."""
     yield body
     for statement in body:
-        for block in blocks(statement):
+        for block in statement.blocks():
             yield from _all_blocks(block)

@@ -11,7 +11,7 @@ from gradtape.lower.llvm.parallel import one_thread_each
 from gradtape.lower.procedures.emitter import ProcedureEmitter
 from gradtape.lower.resident.threads import RUN_BLOCKS
 from gradtape.procedures.ir import Apply, Content, For, Pointer
-from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.procedures.traversal import walk
 
 
 def emit_tasks(function: ProcedureEmitter, loop: For) -> None:
@@ -74,10 +74,10 @@ def emit_tasks(function: ProcedureEmitter, loop: For) -> None:
 
 def live_ins(loop: For) -> list[Content]:
     """Return the values and pointers that the body of a loop uses and does not define, the index apart."""
-    contents = [content for statement in walk(loop.body) for content in uses(statement)]
+    contents = [content for statement in walk(loop.body) for content in statement.uses()]
     _, leaves = extract([x for x in contents if isinstance(x, Value)])
     found: dict[Content, None] = dict.fromkeys([*leaves, *[x for x in contents if isinstance(x, Pointer)]])
-    inside = {loop.index, *[x for statement in walk(loop.body) for x in defines(statement)]}
+    inside = {loop.index, *[x for statement in walk(loop.body) for x in statement.defines()]}
     return [x for x in found if x not in inside and not isinstance(x, Literal)]
 
 

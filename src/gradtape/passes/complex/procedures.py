@@ -18,8 +18,6 @@ from gradtape.procedures.ir import (
     Assign,
     Content,
     Dtype,
-    For,
-    If,
     Load,
     Memory,
     Pointer,
@@ -31,10 +29,9 @@ from gradtape.procedures.ir import (
     Statement,
     Store,
     Variable,
-    While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, names, uses, walk
+from gradtape.procedures.traversal import names, walk
 
 
 def split_complex_procedure(procedure: Procedure) -> Procedure:
@@ -56,7 +53,7 @@ def _contents(procedure: Procedure) -> Iterator[Content]:
     """Yield values and pointers of a procedure, and what is computed between them."""
     operands: list[Content] = [*procedure.parameters, *procedure.results]
     for statement in walk(procedure.body):
-        operands += [*uses(statement), *defines(statement)]
+        operands += [*statement.uses(), *statement.defines()]
     yield from operands
     nodes, _ = extract([x for x in operands if isinstance(x, Value)])
     for node in nodes:
@@ -188,17 +185,6 @@ class _Splitter(Rewriter):
         return [new for statement in statements for new in self._statements(statement)]
 
     def _statements(self, statement: Statement) -> list[Statement]:
-        if isinstance(statement, For):
-            count = self.value(statement.count)
-            return [
-                For(statement.index, count, self.block(statement.body), statement.parallel, statement.site)
-            ]
-        if isinstance(statement, While):
-            test = self.block(statement.test)
-            return [While(self.value(statement.condition), test, self.block(statement.body))]
-        if isinstance(statement, If):
-            condition = self.value(statement.condition)
-            return [If(condition, self.block(statement.then), self.block(statement.otherwise))]
         if isinstance(statement, Push):
             return [Push(tuple([part for value in statement.values for part in self._contents(value)]))]
         if isinstance(statement, Pop):

@@ -6,27 +6,19 @@ from collections.abc import Iterator, Sequence
 
 from gradtape.ir.graph import Value
 from gradtape.procedures.ir import (
-    Apply,
     Assign,
     Check,
     Content,
-    For,
-    If,
-    Load,
     Memory,
     Pointer,
     Pop,
     Procedure,
     Push,
     Read,
-    Span,
     Statement,
-    Store,
     Variable,
-    While,
 )
 from gradtape.procedures.tape import match_tape
-from gradtape.procedures.traversal import blocks, defines, stored, uses
 from gradtape.records import replaced
 
 
@@ -69,16 +61,15 @@ class _Living:
         found: list[Statement] = []
         for statement in body:
             self._parents[statement] = parent
-            for number, out in enumerate(defines(statement)):
+            for number, out in enumerate(statement.defines()):
                 self._makers[out] = (statement, number)
             if isinstance(statement, Assign):
                 self._writers.setdefault(statement.variable, []).append(statement)
-            elif isinstance(statement, Store | Apply):
-                for pointer in stored([statement]):
-                    self._writers.setdefault(pointer.memory, []).append(statement)
-            elif isinstance(statement, Check) or (isinstance(statement, Push | Pop) and not self.matched):
+            for pointer in statement.pointers_written():
+                self._writers.setdefault(pointer.memory, []).append(statement)
+            if isinstance(statement, Check) or (isinstance(statement, Push | Pop) and not self.matched):
                 found.append(statement)
-            for block in blocks(statement):
+            for block in statement.blocks():
                 found += self._enter(block, statement)
         return found
 
@@ -93,16 +84,12 @@ class _Living:
         """Let live what a living statement needs."""
         if isinstance(statement, Push | Pop) and self.matched:
             return
-        for content in uses(statement):
+        for content in statement.uses():
             self._content(content)
-        if isinstance(statement, Load):
-            self._storage(statement.pointer.memory)
-        elif isinstance(statement, Read):
+        for pointer in statement.pointers_read():
+            self._storage(pointer.memory)
+        if isinstance(statement, Read):
             self._storage(statement.variable)
-        elif isinstance(statement, Apply):
-            for operand in statement.inputs:
-                if isinstance(operand, Span):
-                    self._storage(operand.pointer.memory)
 
     def _storage(self, storage: Memory | Variable) -> None:
         for writer in self._writers.pop(storage, ()):
@@ -144,17 +131,11 @@ class _Living:
         for statement in body:
             if statement not in self.statements:
                 continue
-            if isinstance(statement, For):
-                yield replaced(statement, body=self.kept(statement.body))
-            elif isinstance(statement, While):
-                yield While(statement.condition, self.kept(statement.test), self.kept(statement.body))
-            elif isinstance(statement, If):
-                yield If(statement.condition, self.kept(statement.then), self.kept(statement.otherwise))
-            elif isinstance(statement, Push) and self.matched:
+            if isinstance(statement, Push) and self.matched:
                 yield Push(
                     tuple([x for k, x in enumerate(statement.values) if (statement, k) in self.entries])
                 )
             elif isinstance(statement, Pop) and self.matched:
                 yield Pop(tuple([x for k, x in enumerate(statement.outs) if (statement, k) in self.entries]))
             else:
-                yield statement
+                yield statement.with_parts(block=self.kept)

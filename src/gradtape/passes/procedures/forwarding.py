@@ -28,10 +28,9 @@ from gradtape.procedures.ir import (
     Statement,
     Store,
     Variable,
-    While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, roots, stored, uses, walk
+from gradtape.procedures.traversal import roots, stored, walk
 from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import structure
 from gradtape.transforms.procedures.blocks import BlockTree, Place
@@ -138,10 +137,10 @@ class _Forwarding(Rewriter):
                 found.append(assign)
             else:
                 self._elements.forget({pointer.memory for pointer in stored([statement])})
-                found.append(self.any_statement(statement))
+                found.append(self._with_blocks(statement))
         return found
 
-    def any_statement(self, statement: Statement) -> Statement:
+    def _with_blocks(self, statement: Statement) -> Statement:
         elements, contents = self._elements.copy(), dict(self._contents)
         assigned = {s.variable for s in walk([statement]) if isinstance(s, Assign)}
         after = {variable: x for variable, x in contents.items() if variable not in assigned}
@@ -160,7 +159,7 @@ class _Forwarding(Rewriter):
                 for variable in kept_variables(statement.body, contents) & contents.keys():
                     after[variable] = contents[variable]
             self._contents = dict(after)
-            result = super().any_statement(statement)
+            result = self.statement(statement)
         self._elements, self._contents = elements, after
         return result
 
@@ -191,18 +190,11 @@ class _OverwrittenStores:
             elif isinstance(statement, Load):
                 later.forget_unless_apart(statement.pointer, statement.index)
             elif not isinstance(statement, Read | Assign | Push | Pop | Check | Allocate):
-                later.forget({x.memory for s in walk([statement]) for x in uses(s) if isinstance(x, Pointer)})
-            found.append(self._inner(statement))
+                later.forget(
+                    {x.memory for s in walk([statement]) for x in s.uses() if isinstance(x, Pointer)}
+                )
+            found.append(statement.with_parts(block=self.block))
         return found[::-1]
-
-    def _inner(self, statement: Statement) -> Statement:
-        if isinstance(statement, For):
-            return replaced(statement, body=self.block(statement.body))
-        if isinstance(statement, While):
-            return While(statement.condition, self.block(statement.test), self.block(statement.body))
-        if isinstance(statement, If):
-            return If(statement.condition, self.block(statement.then), self.block(statement.otherwise))
-        return statement
 
 
 class _Elements(Generic[T]):
@@ -295,7 +287,7 @@ def zero_loads(procedure: Procedure) -> set[Load]:
             continue
         if tree is None:
             tree = BlockTree(procedure, {})
-            definitions: dict[Content, Statement] = {x: s for s in walk(procedure.body) for x in defines(s)}
+            definitions: dict[Content, Statement] = {x: s for s in walk(procedure.body) for x in s.defines()}
             dependence = Dependence(tree, definitions)
             places = {s: Place(block, k) for block in tree.blocks for k, s in enumerate(block.statements)}
         for load in own:
@@ -377,7 +369,7 @@ def _accesses(
             spoilt.update(
                 [
                     pointers[x.memory]
-                    for x in uses(statement)
+                    for x in statement.uses()
                     if isinstance(x, Pointer) and x.memory in pointers
                 ]
             )
@@ -394,7 +386,7 @@ def _first_users(body: Sequence[Statement]) -> dict[Memory, Statement]:
             if isinstance(inner, Load | Store):
                 found.setdefault(inner.pointer.memory, statement)
             elif isinstance(inner, Apply | Assign | Push):
-                for content in uses(inner):
+                for content in inner.uses():
                     if isinstance(content, Pointer):
                         found.setdefault(content.memory, statement)
     return found
@@ -419,7 +411,7 @@ def _stores_all(nest: Statement, array: Allocate) -> bool:
     used = [
         s
         for s in walk([nest])
-        if any(isinstance(x, Pointer) and x.memory is array.out.memory for x in uses(s))
+        if any(isinstance(x, Pointer) and x.memory is array.out.memory for x in s.uses())
     ]
     if not all(isinstance(s, Store) for s in used):
         return False

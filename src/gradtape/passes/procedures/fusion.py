@@ -38,7 +38,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.procedures.traversal import walk
 from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import structure
 
@@ -133,24 +133,11 @@ class _Fusion:
     def _inner(self, statement: Statement) -> Statement:
         """Return a statement with the loops in its blocks fused."""
         count = self.count
-        if isinstance(statement, For):
-            body = self._block_in(statement, True, statement.body)
-            if self.count > count:
-                return replaced(statement, body=body)
-        elif isinstance(statement, While):
-            test = self._block_in(statement, True, statement.test)
-            body = self._block_in(statement, True, statement.body)
-            if self.count > count:
-                return While(statement.condition, test, body)
-        elif isinstance(statement, If):
-            then = self._block_in(statement, True, statement.then)
-            otherwise = self._block_in(statement, False, statement.otherwise)
-            if self.count > count:
-                return If(statement.condition, then, otherwise)
-        return statement
+        changed = statement.with_parts(block=lambda body: self._block_in(statement, body))
+        return changed if self.count > count else statement
 
-    def _block_in(self, holder: Statement, is_first: bool, body: Sequence[Statement]) -> list[Statement]:
-        self._around.append((holder, is_first))
+    def _block_in(self, holder: Statement, body: Sequence[Statement]) -> list[Statement]:
+        self._around.append((holder, not isinstance(holder, If) or body is holder.then))
         found = self.block(body)
         self._around.pop()
         return found
@@ -232,9 +219,9 @@ class _Fusion:
     def _effects_of(self, statement: Statement) -> _Effects:
         found = self._effects.get(statement)
         if found is None:
-            found = self._effects[statement] = _Effects(set(), set(), set(defines(statement)), set())
+            found = self._effects[statement] = _Effects(set(), set(), set(statement.defines()), set())
             for inner in walk([statement]):
-                for content in uses(inner):
+                for content in inner.uses():
                     found.uses.update(self._leaves_of(content))
                 if isinstance(inner, Load):
                     found.reads.add(inner.pointer.memory)

@@ -44,7 +44,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.procedures.traversal import walk
 from gradtape.records import replaced
 
 FEWEST: Final = 8
@@ -133,24 +133,15 @@ class _Interchange:
             if changed is not None:
                 self.count += 1
                 return changed
-            return [replaced(statement, body=self._in(statement, True))]
-        if isinstance(statement, If):
-            return [If(statement.condition, self._in(statement, True), self._in(statement, False))]
-        if isinstance(statement, While):
-            self._around.append((statement, True))
-            test, body = self.block(statement.test), self.block(statement.body)
-            self._around.pop()
-            return [While(statement.condition, test, body)]
-        return [statement]
+        return [statement.with_parts(block=lambda body: self._in(statement, body))]
 
-    def _in(self, holder: For | If, is_first: bool) -> list[Statement]:
+    def _in(self, holder: Statement, body: list[Statement]) -> list[Statement]:
         """Return a block of a statement with nests interchanged; iterations of a parallel loop have their own arrays."""
         before = self.allocated
         is_own = isinstance(holder, For) and holder.parallel
         if is_own:
             self.allocated = []
-        self._around.append((holder, is_first))
-        body = holder.body if isinstance(holder, For) else holder.then if is_first else holder.otherwise
+        self._around.append((holder, not isinstance(holder, If) or body is holder.then))
         found = self.block(body)
         self._around.pop()
         if is_own:
@@ -257,7 +248,7 @@ class _Interchange:
             index = leaf(INT64)
             copy = _Expansion(arrays, index)
             copy.becomes[outer.index] = index
-            own = {content for s in walk(part) for content in defines(s)}
+            own = {content for s in walk(part) for content in s.defines()}
             needed = {x for s in walk(part) for x in _leaves(s)}
             body: list[Statement] = []
             for value in leaves:
@@ -284,11 +275,11 @@ class _Expansion(Rewriter):
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         found: list[Statement] = []
         for statement in statements:
-            changed = self.any_statement(statement)
+            changed = self.statement(statement)
             found.append(changed)
             found += [
                 Store(self._arrays[content], self._index, content)
-                for content in defines(changed)
+                for content in changed.defines()
                 if isinstance(content, Value) and content in self._arrays
             ]
         return found
@@ -317,7 +308,7 @@ def _nest(outer: For) -> _Nest | None:
         isinstance(s, For | While | Apply | Allocate) for part in nest.parts for s in walk(part)
     ):
         return None
-    own = {outer.index, *[x for s in walk(nest.before) for x in defines(s)]}
+    own = {outer.index, *[x for s in walk(nest.before) for x in s.defines()]}
     return nest if own.isdisjoint(_leaves(inner)) else None
 
 
@@ -343,7 +334,7 @@ def _is_worth_vectors(outer: For, inner: Sequence[For]) -> bool:
     body = inner[-1].body
     if not is_sequential(For(outer.index, outer.count, body)):
         return True
-    nodes, _ = extract([x for s in walk(body) for x in uses(s) if isinstance(x, Value)])
+    nodes, _ = extract([x for s in walk(body) for x in s.uses() if isinstance(x, Value)])
     if any(isinstance(node.op, Elementwise) and node.op.cost >= COSTLY for node in nodes):
         return False
     across, along = 0, 0
@@ -393,13 +384,13 @@ def _meet_in_one_iteration(nest: _Nest, one: Load | Store, two: Load | Store) ->
     form, other = linear_form(one.index), linear_form(two.index)
     if form != other or not form.get(nest.inner.index) or form.get(nest.outer.index):
         return False
-    varying = {nest.outer.index, *[x for s in walk(nest.outer.body) for x in defines(s)]}
+    varying = {nest.outer.index, *[x for s in walk(nest.outer.body) for x in s.defines()]}
     return varying.isdisjoint(extract([x for x in form if x is not None and x is not nest.inner.index])[1])
 
 
 def _expanded_leaves(nest: _Nest) -> list[Value] | None:
     """Return what the part before the inner loop defines and the other parts use; None if there are pointers among it."""
-    before = [x for s in nest.before for x in defines(s)]
+    before = [x for s in nest.before for x in s.defines()]
     needed = {x for part in nest.parts[1:] for s in walk(part) for x in _leaves(s)}
     found = [x for x in before if x in needed]
     values = [x for x in found if isinstance(x, Value)]
@@ -408,6 +399,6 @@ def _expanded_leaves(nest: _Nest) -> list[Value] | None:
 
 def _leaves(statement: Statement) -> list[Content]:
     """Return the leaves and pointers that a statement itself uses."""
-    contents = uses(statement)
+    contents = statement.uses()
     values = [x for x in contents if isinstance(x, Value)]
     return [*extract(values)[1], *[x for x in contents if isinstance(x, Pointer)]]

@@ -28,9 +28,9 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.passes.procedures.matrix_vector import MatrixVectorProduct, RowSums, product_at
 from gradtape.procedures.builder import ProcedureBuilder, integer
-from gradtape.procedures.ir import Allocate, Apply, For, If, Pointer, Procedure, Span, Statement, While
+from gradtape.procedures.ir import Allocate, Apply, For, If, Pointer, Procedure, Span, Statement
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, names, stored, walk
+from gradtape.procedures.traversal import names, stored, walk
 from gradtape.records import replaced
 
 BLOCK: Final = 64
@@ -95,19 +95,14 @@ class _Blocking:
             if products:
                 self.count += 1
                 return self._blocked(statement, products)
-            return [replaced(statement, body=self.block(statement.body))]
-        if isinstance(statement, If):
-            return [If(statement.condition, self.block(statement.then), self.block(statement.otherwise))]
-        if isinstance(statement, While):
-            return [While(statement.condition, self.block(statement.test), self.block(statement.body))]
-        return [statement]
+        return [statement.with_parts(block=self.block)]
 
     def _products(self, loop: For) -> list[MatrixVectorProduct]:
         """Return the products in the body of a loop that can be computed before it."""
         count = number_of(loop.count)
         if count is not None and int(count) < BLOCK:
             return []
-        own = {content for s in walk(loop.body) for content in defines(s)}
+        own = {content for s in walk(loop.body) for content in s.defines()}
         changed = {pointer.memory for pointer in stored(loop.body)}
         found: list[MatrixVectorProduct] = []
         place = 0

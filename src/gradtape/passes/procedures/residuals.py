@@ -12,7 +12,7 @@ from gradtape.ir.graph import Value, extract, literal, number_of
 from gradtape.ir.types import INT64, is_inexact
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.procedures.ir import Allocate, Apply, For, Memory, Pointer, Procedure, Span, Statement, While
-from gradtape.procedures.traversal import blocks, names
+from gradtape.procedures.traversal import names
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.loops.residuals import is_expensive
 from gradtape.transforms.vjp import reverse_sweep
@@ -55,7 +55,7 @@ def _keep(body: list[Statement], trips: int | None, taken: set[str]) -> None:
             inner = None if count is None else trips * int(count)
         elif isinstance(statement, While):
             inner = None
-        for block in blocks(statement):
+        for block in statement.blocks():
             _keep(block, inner, taken)
         found.append(statement)
     body[:] = found

@@ -17,9 +17,9 @@ from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.builder import leaf
-from gradtape.procedures.ir import Allocate, Apply, For, If, Pop, Procedure, Push, Statement, While
+from gradtape.procedures.ir import Allocate, Apply, For, Pop, Procedure, Push, Statement, While
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import uses, walk
+from gradtape.procedures.traversal import walk
 from gradtape.records import replaced
 from gradtape.transforms.procedures.checkpoint import StatementCopy
 
@@ -67,19 +67,13 @@ class _Splitting:
         for statement in statements:
             if isinstance(statement, For):
                 result += self._loop(statement)
-            elif isinstance(statement, While):
-                test, body = self.block(statement.test), self.block(statement.body)
-                result.append(While(statement.condition, test, body))
-            elif isinstance(statement, If):
-                then, otherwise = self.block(statement.then), self.block(statement.otherwise)
-                result.append(If(statement.condition, then, otherwise))
             else:
-                result.append(statement)
+                result.append(statement.with_parts(block=self.block))
         return result
 
     def _loop(self, loop: For) -> list[Statement]:
         """Return the pieces of a loop."""
-        loop = For(loop.index, loop.count, self.block(loop.body), loop.parallel, loop.site)
+        loop = loop.with_parts(block=self.block)
         trips = number_of(loop.count)
         inside = list(walk(loop.body))
         if (
@@ -88,7 +82,7 @@ class _Splitting:
             or any(isinstance(s, While | Allocate | Apply | Push | Pop) for s in inside)
         ):
             return [loop]
-        nodes, _ = extract([x for s in inside for x in uses(s) if isinstance(x, Value)])
+        nodes, _ = extract([x for s in inside for x in s.uses() if isinstance(x, Value)])
         borders = sorted({b for node in nodes for b in _borders(node, loop.index) if 0 < b < trips})
         pieces = len(borders) + 1
         if pieces == 1 or pieces > MOST_PIECES or pieces * (len(inside) + len(nodes)) > MOST_CODE:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from gradtape.procedures.ir import Apply, For, If, Load, Memory, Pointer, Procedure, Span, Statement, Store
-from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.procedures.ir import Apply, For, If, Load, Memory, Pointer, Procedure, Statement, Store
+from gradtape.procedures.traversal import walk
 from gradtape.transforms.procedures.blocks import BlockTree, Place
 from gradtape.transforms.procedures.dependence import Access, Dependence
 
@@ -31,8 +31,8 @@ class LoopSurroundings:
                 body = [For(holder.index, holder.count, body)]
             elif isinstance(holder, If):
                 body = [If(holder.condition, body, []) if is_first else If(holder.condition, [], body)]
-        own = {content: s for s in walk(body) for content in defines(s)}
-        free = {x for s in walk(body) for x in uses(s) if isinstance(x, Pointer) and x not in own}
+        own = {content: s for s in walk(body) for content in s.defines()}
+        free = {x for s in walk(body) for x in s.uses() if isinstance(x, Pointer) and x not in own}
         tree = BlockTree(Procedure("loop", list(free), [], body, [], []), {})
         (self._block,) = [block for block in tree.blocks if block.holder is loop]
         self._dependence = Dependence(tree, own)
@@ -51,18 +51,11 @@ def conflicts(
     by_memory: dict[Memory, list[Load | Store | Apply]] = {}
     for statement in walk(second):
         if isinstance(statement, Load | Store | Apply):
-            for memory in _memories(statement):
+            for memory in statement.memories():
                 by_memory.setdefault(memory, []).append(statement)
     for one in walk(first):
         if isinstance(one, Load | Store | Apply):
-            for memory in _memories(one):
+            for memory in one.memories():
                 for other in by_memory.get(memory, ()):
                     if not isinstance(one, Load) or not isinstance(other, Load):
                         yield one, other
-
-
-def _memories(statement: Load | Store | Apply) -> set[Memory]:
-    if isinstance(statement, Apply):
-        spans = (*statement.inputs, *statement.outputs)
-        return {x.pointer.memory for x in spans if isinstance(x, Span)}
-    return {statement.pointer.memory}

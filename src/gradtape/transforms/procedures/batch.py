@@ -13,18 +13,14 @@ from gradtape.procedures.ir import (
     Apply,
     Assign,
     Content,
-    For,
-    If,
     Load,
     Pointer,
     Procedure,
     Span,
     Statement,
     Store,
-    While,
 )
 from gradtape.procedures.traversal import walk
-from gradtape.records import replaced
 
 Part: TypeAlias = tuple[Pointer, Value]
 """Where the array of one element begins in that of all elements: a pointer and an offset."""
@@ -113,23 +109,11 @@ def _moved(statement: Statement, parts: dict[Pointer, Part]) -> Statement:
     if isinstance(statement, Store) and statement.pointer in parts:
         whole, offset = parts[statement.pointer]
         return Store(whole, offset + statement.index, statement.value, statement.site)
-    if isinstance(statement, For):
-        return replaced(statement, body=_all_moved(statement.body, parts))
-    if isinstance(statement, While):
-        test, body = _all_moved(statement.test, parts), _all_moved(statement.body, parts)
-        return While(statement.condition, test, body)
-    if isinstance(statement, If):
-        then, otherwise = _all_moved(statement.then, parts), _all_moved(statement.otherwise, parts)
-        return If(statement.condition, then, otherwise)
     if isinstance(statement, Apply):
         inputs = tuple([_moved_span(x, parts) if isinstance(x, Span) else x for x in statement.inputs])
         outputs = tuple([_moved_span(span, parts) for span in statement.outputs])
         return Apply(statement.graph, inputs, outputs)
-    return statement
-
-
-def _all_moved(statements: Sequence[Statement], parts: dict[Pointer, Part]) -> list[Statement]:
-    return [_moved(statement, parts) for statement in statements]
+    return statement.with_parts(block=lambda body: [_moved(inner, parts) for inner in body])
 
 
 def _moved_span(span: Span, parts: dict[Pointer, Part]) -> Span:

@@ -17,7 +17,7 @@ from gradtape.procedures.ir import (
     Store,
     While,
 )
-from gradtape.procedures.traversal import blocks, defines, roots, uses, walk
+from gradtape.procedures.traversal import roots, walk
 from gradtape.records import record
 from gradtape.transforms.procedures.activity import Location
 
@@ -115,9 +115,9 @@ class BlockTree:
             if isinstance(statement, While):
                 inner = [[*statement.test, *statement.body]]
             else:
-                inner = list(blocks(statement))
+                inner = list(statement.blocks())
             block.inner[position] = [self._add(each, block, position, statement) for each in inner]
-            for content in defines(statement):
+            for content in statement.defines():
                 if isinstance(statement, For):
                     self.places[content] = Place(block.inner[position][0], -1)
                     self.counted[statement.index] = statement.count
@@ -178,7 +178,7 @@ class BlockTree:
         for block in self.blocks:
             for position, statement in enumerate(block.statements):
                 user = block.inner[position][0] if isinstance(statement, While) else block
-                for content in uses(statement):
+                for content in statement.uses():
                     add(content, user)
         for content in procedure.results:
             add(content, self.root)

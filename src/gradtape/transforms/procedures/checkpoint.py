@@ -18,7 +18,7 @@ from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.extrema import maximum
 from gradtape.ops.core.elementwise.integer import floor_divide
 from gradtape.ops.core.elementwise.roots import sqrt
-from gradtape.procedures.builder import integer, leaf
+from gradtape.procedures.builder import integer
 from gradtape.procedures.dataflow import exposed_variables, live_after_loops, total_chain
 from gradtape.procedures.ir import (
     Allocate,
@@ -26,11 +26,9 @@ from gradtape.procedures.ir import (
     Assign,
     Content,
     For,
-    If,
     Load,
     Memory,
     Pointer,
-    Pop,
     Procedure,
     Read,
     Span,
@@ -40,7 +38,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.procedures.traversal import walk
 from gradtape.records import record
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
 from gradtape.transforms.procedures.dependence import Dependence
@@ -154,7 +152,7 @@ def _complete(
         if any(place.block not in outer for _, place in arrays):
             return False
         rerun.arrays[memory] = [s for s, _ in arrays]
-    contents = [x for s in inside for x in uses(s)]
+    contents = [x for s in inside for x in s.uses()]
     for stored in rerun.arrays.values():
         contents += [x for s in stored for x in (s.out, s.size)]
     rerun.contents = _outer_leaves(contents, inside)
@@ -244,7 +242,7 @@ def memories_read(access: Load | Apply) -> set[Memory]:
 
 def _outer_leaves(contents: Sequence[Content], inside: Sequence[Statement]) -> list[Content]:
     """Return the leaves of contents that are not defined inside of a loop."""
-    own = {x for s in inside for x in defines(s)}
+    own = {x for s in inside for x in s.defines()}
     _, leaves = extract([x for x in contents if isinstance(x, Value)], stop=lambda x: not x.is_made)
     found: list[Content] = [
         *[x for x in leaves if x.data is None],
@@ -277,43 +275,11 @@ class StatementCopy(Rewriter):
             self.unknown(pointer)
         return super().pointer(pointer)
 
-    def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return copies of statements."""
-        return list(map(self._copied, statements))
-
-    def _copied(self, statement: Statement) -> Statement:
+    def statement(self, statement: Statement) -> Statement:
+        """Return a copy of a statement."""
         if isinstance(statement, For):
-            count = self.value(statement.count)
-            return For(
-                self._defined(statement.index),
-                count,
-                self.block(statement.body),
-                statement.parallel,
-                statement.site,
-            )
-        if isinstance(statement, While):
-            test = self.block(statement.test)
-            return While(self.value(statement.condition), test, self.block(statement.body))
-        if isinstance(statement, If):
-            then, otherwise = self.block(statement.then), self.block(statement.otherwise)
-            return If(self.value(statement.condition), then, otherwise)
-        copy = self.statement(statement)
-        if isinstance(copy, Load):
-            return Load(self._defined(copy.out), copy.pointer, copy.index, copy.site)
-        if isinstance(copy, Read):
-            return Read(self._defined(copy.out), self._variables.get(copy.variable, copy.variable))
-        if isinstance(copy, Assign):
-            return Assign(self._variables.get(copy.variable, copy.variable), copy.value, copy.site)
-        if isinstance(copy, Allocate):
-            return Allocate(self._defined(copy.out), copy.size, copy.zero)
-        if isinstance(copy, Pop):
-            return Pop(tuple(map(self._defined, copy.outs)))
+            return super().statement(statement.with_parts(define=self.defined))
+        copy: Statement = super().statement(statement).with_parts(define=self.defined)
+        if isinstance(copy, Read | Assign):
+            copy.variable = self._variables.get(copy.variable, copy.variable)
         return copy
-
-    def _defined(self, content: Any) -> Any:
-        """Return a new leaf that stands for another one."""
-        new: Content = (
-            Pointer(content.name, content.memory) if isinstance(content, Pointer) else leaf(content.dtype)
-        )
-        self.becomes[content] = new
-        return new

@@ -18,8 +18,6 @@ from gradtape.procedures.ir import (
     Apply,
     Assign,
     Content,
-    For,
-    If,
     Load,
     Pointer,
     Procedure,
@@ -27,11 +25,9 @@ from gradtape.procedures.ir import (
     Span,
     Statement,
     Store,
-    While,
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names
-from gradtape.records import replaced
 from gradtape.transforms.jvp import jvp, push_node, push_partials, push_square
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.observers import derivative_site
@@ -137,25 +133,8 @@ class _ForwardMode:
     def _push(self, statement: Statement) -> None:
         """Append a statement and the one for tangents."""
         build, shadows = self._build, self._shadows
-        if isinstance(statement, For):
-            loop = replaced(statement, body=[])
-            build.append(loop)
-            with build.block(loop.body):
-                self._push_block(statement.body)
-        elif isinstance(statement, While):
-            repeat = While(statement.condition)
-            build.append(repeat)
-            with build.block(repeat.test):
-                self._push_block(statement.test)
-            with build.block(repeat.body):
-                self._push_block(statement.body)
-        elif isinstance(statement, If):
-            branch = If(statement.condition)
-            build.append(branch)
-            with build.block(branch.then):
-                self._push_block(statement.then)
-            with build.block(branch.otherwise):
-                self._push_block(statement.otherwise)
+        if statement.blocks():
+            build.append_with_blocks(statement, self._push_block)
         elif isinstance(statement, Apply):
             self._push_apply(statement)
         else:

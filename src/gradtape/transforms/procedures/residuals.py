@@ -19,7 +19,7 @@ from gradtape.procedures.ir import (
     Statement,
     Store,
 )
-from gradtape.procedures.traversal import uses, walk
+from gradtape.procedures.traversal import walk
 from gradtape.transforms.loops.residuals import residuals
 from gradtape.transforms.procedures.activity import Location
 from gradtape.transforms.procedures.adjoint import Adjoint
@@ -183,7 +183,7 @@ class Planner:
                             for needed in self._of_forward_sweep(content, block):
                                 yield position, step, needed
                 for statement in walk([step]):
-                    for content in uses(statement):
+                    for content in statement.uses():
                         for needed in self._of_forward_sweep(content, block, known):
                             yield position, step, needed
 
@@ -482,7 +482,7 @@ class Planner:
         """Return whether a statement, at `where`, may overwrite in a location what an access at `place` reads before that."""
         if isinstance(statement, Store) and isinstance(access, Load | Store):
             return self._dependence.overwrites(statement, where, access, place)
-        pointers = {x for each in (statement, access) for x in uses(each) if isinstance(x, Pointer)}
+        pointers = {x for each in (statement, access) for x in each.uses() if isinstance(x, Pointer)}
         pointers = {x for x in pointers if x.memory is location}
         if len(pointers) == 1:
             (pointer,) = pointers

@@ -28,7 +28,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, names, stored, uses, walk
+from gradtape.procedures.traversal import names, stored, walk
 from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import structure
 
@@ -189,7 +189,7 @@ class _StoreForwarding(Rewriter):
     def _lines(self, loop: For | While, known: Known, found: list[Statement]) -> dict[Variable, _Line]:
         """Return by variable how it grows with the number of the iteration; what it holds before the loop is read."""
         assigned = Counter(statement.variable for statement in walk([loop]) if isinstance(statement, Assign))
-        inner = {content for statement in walk([loop]) for content in defines(statement)}
+        inner = {content for statement in walk([loop]) for content in statement.defines()}
         reads = {s.out: s.variable for s in walk([loop]) if isinstance(s, Read) and isinstance(s.out, Value)}
         lines: dict[Variable, _Line] = {}
         for statement in loop.body:
@@ -283,7 +283,7 @@ def _forget(loop: Statement, known: Known) -> None:
 def _without_unused(body: list[Statement], results: Sequence[Content]) -> list[Statement]:
     """Return the body without assignments of variables that are not read, and without reads and loads that are not used."""
     while True:  # terminates: each round but the last drops a statement
-        contents = [*[x for statement in walk(body) for x in uses(statement)], *results]
+        contents = [*[x for statement in walk(body) for x in statement.uses()], *results]
         values = [x for x in contents if isinstance(x, Value)]
         _, leaves = extract(values, stop=lambda value: not value.is_made)
         used: set[Content] = {*leaves, *[x for x in contents if isinstance(x, Pointer)]}
@@ -301,17 +301,7 @@ def _kept(statements: Sequence[Statement], used: set[Content], read: set[Variabl
             continue
         if isinstance(statement, Assign) and statement.variable not in read:
             continue
-        if isinstance(statement, For):
-            body = _kept(statement.body, used, read)
-            if body:
-                found.append(replaced(statement, body=body))
-        elif isinstance(statement, While):
-            test, body = _kept(statement.test, used, read), _kept(statement.body, used, read)
-            found.append(While(statement.condition, test, body))
-        elif isinstance(statement, If):
-            then, otherwise = _kept(statement.then, used, read), _kept(statement.otherwise, used, read)
-            if then or otherwise:
-                found.append(If(statement.condition, then, otherwise))
-        else:
-            found.append(statement)
+        kept = statement.with_parts(block=lambda body: _kept(body, used, read))
+        if any(kept.blocks()) or isinstance(kept, While) or not kept.blocks():
+            found.append(kept)
     return found

@@ -40,7 +40,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, names, roots, walk
+from gradtape.procedures.traversal import names, roots, walk
 from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import empty_sum
 from gradtape.transforms.procedures.activity import Activity
@@ -125,7 +125,7 @@ class _ReverseMode:
         definitions: dict[Content, Statement] = {
             content: statement
             for statement in walk(procedure.body)
-            for content in defines(statement)
+            for content in statement.defines()
             if content not in counts
         }
         for pointer in [x for x in self._tree.places if isinstance(x, Pointer) and self._shadows.has(x)]:
