@@ -16,7 +16,7 @@ from gradtape.ir.types import Aval
 from gradtape.loops.ir import LoopProgram, Statement
 from gradtape.loops.passes.pipeline import optimise_body, optimise_loops
 from gradtape.loops.workspace import plan_memory
-from gradtape.lower.attribution import NestSummary, all_makers, describe_nests
+from gradtape.lower.attribution import Item, NestSummary, all_makers, describe_nests
 from gradtape.lower.building.builder import Builder
 from gradtape.lower.building.context import BuildContext, LoopKernels, LoweredBody
 from gradtape.lower.llvm.counters import counted
@@ -25,7 +25,6 @@ from gradtape.lower.llvm.module import WITH_BLAS, WITH_ERRORS, WITH_STACKS, add_
 from gradtape.lower.llvm.profiled import NestTimer, timed_statements
 from gradtape.lower.llvm.stacks import DRAIN
 from gradtape.lower.llvm.writer import KERNEL
-from gradtape.lower.procedures.attribution import Item
 from gradtape.lower.resident.callbacks import Fallback, fallbacks
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.schedule.order import Schedule, schedule

@@ -19,11 +19,10 @@ from gradtape.ir.body import bodies_of
 from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.loops.ir import ControlFlow, For, RoutineCall, Statement
 from gradtape.loops.printer import print_block
-from gradtape.lower.attribution import NestSummary, maker_of
+from gradtape.lower.attribution import Item, NestSummary, describe_procedure, maker_of
 from gradtape.lower.llvm.profiled import timed_statements
 from gradtape.lower.locations import Listing, assembly_listing, llvm_listing, with_locations
 from gradtape.lower.pipeline import LocatedProgram, lower_located
-from gradtape.lower.procedures.attribution import Item, describe_procedure
 from gradtape.lower.schedule.nests import Note
 from gradtape.procedures.ir import Procedure
 from gradtape.procedures.printer import source_of
@@ -78,7 +77,7 @@ class Nodes:
         self._files = files
         self._names = names
         self._procedures = procedures
-        self._numbers: dict[tuple[Item, Procedure | None], int] = {}
+        self._numbers: dict[tuple[Item | None, Procedure | None], int] = {}
         self._alike: dict[Any, int] = {}
         self._backward = backward_nodes(graph)
         self._graph(graph, -1, "")
@@ -333,11 +332,11 @@ def _nest(
     nest: NestSummary, functions: Sequence[str], measured: Any, figures: KernelFigures | None, nodes: Nodes
 ) -> dict[str, Any]:
     runs = max(figures.runs, 1) if figures is not None else 1
-    total = sum(work.cost for work in nest.nodes) or 1.0
-    numbers = [nodes.number(work.node, work.procedure) for work in nest.nodes]
+    total = sum(step.cost for step in nest.steps) or 1.0
+    numbers = [nodes.number(step.item, step.procedure) for step in nest.steps]
     done = [
-        [number, work.cost / total, work.operations, work.moved]
-        for number, work in zip(numbers, nest.nodes, strict=True)
+        [number, step.cost / total, step.operations, step.moved]
+        for number, step in zip(numbers, nest.steps, strict=True)
         if number >= 0
     ]
     # A loop, a branch or a procedure is chosen with what is inside, and does nothing itself.
