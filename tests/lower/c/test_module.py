@@ -16,10 +16,7 @@ from gradtape.api.export.toolchain import FLAGS
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Graph, constant
 from gradtape.kinds.registry import ROWS
-from gradtape.loops.ir import Assign, For
-from gradtape.loops.traversal import walk
-from gradtape.lower.c.printer import lanes_of
-from gradtape.lower.pipeline import schedule_of
+from gradtape.lower.c.writer import FunctionWriter
 from tests.registry.test_kernels import operands_of, structural_cases
 from tests.support.lowering import array_input, assert_same, graph_of, inputs_like, interpret, with_gradient
 from tests.support.other_kernels import CKernels, needs_c
@@ -264,7 +261,28 @@ def test_decompositions_may_be_left_to_lapack(tmp_path: Path) -> None:
 
 def test_sums_that_nothing_reads_are_no_lanes() -> None:
     """A pragma that names them does not compile: they are not declared."""
-    program = schedule_of(closed_graph(traced_call(lambda x: np.sum(x * x), np.ones(20))))
-    (loop,) = [statement for statement in walk(program.body) if isinstance(statement, For)]
-    (name,) = [statement.target.name for statement in loop.body if isinstance(statement, Assign)]
-    assert lanes_of(loop, {name}) == f"SUM_LANES({name})" and lanes_of(loop, set()) == "LANES"
+    for read, pragma in (("a", "SUM_LANES(a)"), ("0.0", "LANES")):
+        writer = FunctionWriter(lambda file, **places: file)
+        for name in ("a", "b"):
+            writer.write(f"double {name} = 0.0;")
+        writer.write("SUM_LANES(a, b)")
+        with writer.block(writer.counted("i", 9)):
+            for name in ("a", "b"):
+                writer.write(f"const double {name}1 = {name} + x[i];")
+                writer.write(f"{name} = {name}1;")
+        writer.write(f"y[0] = {read};")
+        text = writer.text("f", [("const double *", "x"), ("double *", "y")])
+        assert f"    {pragma}\n" in text and "double b" not in text and "b1" not in text
+
+
+def test_what_is_written_through_pointers_and_what_may_fail_stays() -> None:
+    writer = FunctionWriter(lambda file, **places: file)
+    writer.fails = True
+    writer.declare("double m[4];")
+    writer.write("double *const p = r;")
+    writer.write("m[2] = 1.0;")
+    writer.write("p[1] = 2.0;")
+    writer.write("const int64_t k = wrapped(i, 4, &failed);")
+    text = writer.text("f", [("double *", "r"), ("int64_t ", "i")])
+    assert "p[1] = 2.0;" in text and "    wrapped(i, 4, &failed);" in text
+    assert "m[" not in text and "k =" not in text

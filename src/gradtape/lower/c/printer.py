@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from gradtape.errors import LoweringError
@@ -13,14 +13,13 @@ from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.elementwise import Instruction
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.routines.matrix import Matrix
-from gradtape.loops.affine import Affine, Position
+from gradtape.loops.affine import Position
 from gradtape.loops.ir import (
     UNBOUNDED,
     Assign,
     Buffer,
     Compute,
     Const,
-    ControlFlow,
     Declare,
     DoubleBuffer,
     For,
@@ -42,22 +41,16 @@ from gradtape.loops.ir import (
     WhileLoop,
     Wrap,
 )
-from gradtape.loops.traversal import numbers_of, positions_of, walk
+from gradtape.loops.traversal import numbers_of
 from gradtape.loops.workspace import RESERVED
 from gradtape.lower.c.expressions import Helper, c_type, constant_text, operation, position_text
+from gradtape.lower.c.writer import FAILED, FunctionWriter
 
-FAILED: Final = "failed"
-"""The variable that says whether an index was out of bounds, or a routine has failed."""
-
-RAN_OUT: Final = -2
-"""The status where there is no memory."""
-
-INDENT: Final = "    "
+RAN_OUT: Final = 2
+"""The status where there is no memory; the function returns -2."""
 
 LEAST_LANES: Final = 8
 """Iterations of a loop for which vectors pay."""
-
-_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 
 def print_c(
@@ -93,7 +86,7 @@ def print_c(
     return _Printer(program, offsets, helper, routines, procedure).function(name)
 
 
-class _Printer:
+class _Printer(FunctionWriter):
     """Prints the statements of one program."""
 
     def __init__(
@@ -104,150 +97,119 @@ class _Printer:
         routines: Mapping[str, str],
         procedure: Callable[[Any], str],
     ) -> None:
+        super().__init__(helper)
         self.program = program
         self.offsets = offsets
-        self.helper = helper
         self.routines = routines
         self.procedure = procedure
-        self.used = _used_names(program.body)
-        self.fails = False
         self.stacks: dict[str, Buffer] = {}
         self.scopes: list[set[str]] = []
 
     def function(self, name: str) -> str:
-        body = list(self.block(self.program.body, INDENT))
-        inputs = [f"const {c_type(buffer.dtype)} *restrict {buffer.name}" for buffer in self.program.inputs]
-        outputs = [f"{c_type(buffer.dtype)} *restrict {buffer.name}" for buffer in self.program.outputs]
-        head = f"static int {name}({', '.join([*inputs, *outputs, 'char *workspace'])})"
-        lines = []
-        for buffer in self.program.scratch:
+        program = self.program
+        for buffer in program.scratch:
             if buffer in self.offsets:
-                type_ = c_type(buffer.dtype)
-                offset = self.offsets[buffer] - RESERVED
-                lines.append(
-                    f"{INDENT}{type_} *const {buffer.name} = ({type_} *)(void *)(workspace + {offset});"
-                )
-        mentioned = set(_NAME.findall("\n".join([*lines, *body])))
-        parameters = [buffer.name for buffer in (*self.program.inputs, *self.program.outputs)]
-        unused = [f"(void){name};" for name in (*parameters, "workspace") if name not in mentioned]
-        if unused:
-            lines.append(f"{INDENT}{' '.join(unused)}")
-        if self.fails:
-            lines.append(f"{INDENT}int {FAILED} = 0;")
-        lines += [
-            f"{INDENT}{c_type(stack.dtype)} *{stack.name} = NULL; size_t {stack.name}_room = 0;"
-            for stack in self.stacks.values()
-        ]
-        result = f"-{FAILED}" if self.fails else "0"
-        if self.stacks:
-            free = [f"{INDENT}free({stack});" for stack in self.stacks]
-            end = [f"{INDENT}status = {result};", "done:", *free, f"{INDENT}return status;"]
-            lines.append(f"{INDENT}int status;")
-        else:
-            end = [f"{INDENT}return {result};"]
-        return "\n".join([head, "{", *lines, *body, *end, "}"])
-
-    def ending(self, status: int) -> str:
-        """Return the statement that ends the program."""
-        if any(isinstance(statement, ReserveStack) for statement in walk(self.program.body)):
-            return f"{{ status = {status}; goto done; }}"
-        return f"return {status};"
+                type_, offset = c_type(buffer.dtype), self.offsets[buffer] - RESERVED
+                self.declare(f"{type_} *const {buffer.name} = ({type_} *)(void *)(workspace + {offset});")
+        self.statements(program.body)
+        parameters = [(f"const {c_type(b.dtype)} *restrict ", b.name) for b in program.inputs]
+        parameters += [(f"{c_type(b.dtype)} *restrict ", b.name) for b in program.outputs]
+        return self.text(name, [*parameters, ("char *", "workspace")], "-")
 
     # Statements
 
-    def block(self, statements: Sequence[Statement], indent: str) -> Iterator[str]:
-        """Yield the lines of the statements of one scope."""
+    def statements(self, statements: Sequence[Statement]) -> None:
+        """Append the statements of one scope."""
         self.scopes.append(set())
         for statement in statements:
-            yield from self.statement(statement, indent)
+            self.statement(statement)
         self.scopes.pop()
 
-    def statement(self, statement: Statement, indent: str) -> Iterator[str]:
-        inner = indent + INDENT
+    def statement(self, statement: Statement) -> None:
         if isinstance(statement, For):
-            var = statement.var
-            lanes = lanes_of(statement, self.used)
+            lanes = lanes_of(statement)
             if lanes is not None:
-                yield f"{indent}{self.helper('lanes') and lanes}"
-            yield f"{indent}for (int64_t {var.name} = {var.low}; {var.name} < {var.high + 1}; {var.name}++) {{"
-            yield from self.block(statement.body, inner)
-            yield f"{indent}}}"
+                self.helper("lanes")
+                self.write(lanes)
+            var = statement.var
+            with self.block(self.counted(var.name, var.high + 1, var.low)):
+                self.statements(statement.body)
         elif isinstance(statement, SequentialFor):
             count = statement.var.high + 1 if statement.count is None else self.number(statement.count)
-            yield from self._pairs_before(statement.pairs, indent)
-            name = statement.var.name
-            yield f"{indent}for (int64_t {name} = 0; {name} < {count}; {name}++) {{"
-            yield from self.block(statement.body, inner)
-            yield from _pairs_swapped(statement.pairs, inner)
-            yield f"{indent}}}"
-            yield from self._pairs_after(statement.pairs, indent)
+            with self._swapped(statement.pairs), self.block(self.counted(statement.var.name, count)):
+                self.statements(statement.body)
+                self._swap(statement.pairs)
         elif isinstance(statement, WhileLoop):
-            yield from self._while(statement, indent)
+            self._while(statement)
         elif isinstance(statement, IndexSwitch):
-            yield from self._switch(statement, indent)
+            self._switch(statement)
         elif isinstance(statement, ReserveStack | GrowStack):
-            yield f"{indent}{self._room(statement)}"
-        elif isinstance(statement, OpenStack):
-            return
-        else:
+            self._make_room(statement)
+        elif not isinstance(statement, OpenStack):
             line = self._line(statement)
             if line:
-                yield f"{indent}{line}"
+                self.write(line)
 
-    def _while(self, statement: WhileLoop, indent: str) -> Iterator[str]:
-        name, inner = statement.var.name, indent + INDENT
-        yield from self._pairs_before(statement.pairs, indent)
-        most = statement.var.high + 1
+    def _while(self, statement: WhileLoop) -> None:
+        name, most = statement.var.name, statement.var.high + 1
         bound = "" if most > UNBOUNDED else f" {name} < {most}"
-        yield f"{indent}for (int64_t {name} = 0;{bound}; {name}++) {{"
-        self.scopes.append(set())
-        for one in statement.test:
-            yield from self.statement(one, inner)
-        condition = self.number(statement.condition)
-        yield f"{inner}if (!{condition}{f' || {FAILED}' if self.fails else ''})"
-        yield f"{inner}{INDENT}break;"
-        for one in statement.body:
-            yield from self.statement(one, inner)
-        self.scopes.pop()
-        yield from _pairs_swapped(statement.pairs, inner)
-        yield f"{indent}}}"
-        yield from self._pairs_after(statement.pairs, indent)
+        with self._swapped(statement.pairs), self.block(f"for (int64_t {name} = 0;{bound}; {name}++)"):
+            self.scopes.append(set())
+            for one in statement.test:
+                self.statement(one)
+            self.break_unless(self.number(statement.condition))
+            for one in statement.body:
+                self.statement(one)
+            self.scopes.pop()
+            self._swap(statement.pairs)
 
-    def _switch(self, statement: IndexSwitch, indent: str) -> Iterator[str]:
+    def _switch(self, statement: IndexSwitch) -> None:
         index, last = self.number(statement.index), len(statement.branches) - 1
         for position, branch in enumerate(statement.branches):
-            test = "" if position == last else f"if ({index} <= {position}) "
-            yield f"{indent}{'} else ' if position else ''}{test}{{"
-            yield from self.block(branch, indent + INDENT)
-        yield f"{indent}}}"
+            before = f"{self.lines.pop().strip()} else " if position else ""
+            test = "" if position == last else f"if ({index} <= {position})"
+            with self.block(f"{before}{test}".rstrip()):
+                self.statements(branch)
 
-    def _pairs_before(self, pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
+    @contextmanager
+    def _swapped(self, pairs: Sequence[DoubleBuffer]) -> Iterator[None]:
+        """Append the buffers of carries before a loop, and the copies of what they hold after it."""
         for pair in pairs:
             type_ = c_type(pair.current.dtype)
-            yield f"{indent}{type_} *{pair.current.name} = {self.place(pair.first)};"
-            yield f"{indent}{type_} *{pair.following.name} = {self.place(pair.second)};"
-
-    def _pairs_after(self, pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
+            self.write(f"{type_} *{pair.current.name} = {self.place(pair.first)};")
+            self.write(f"{type_} *{pair.following.name} = {self.place(pair.second)};")
+        yield
         for pair in pairs:
             if pair.landing is None:
                 continue
             size = f"{pair.current.size} * sizeof *{pair.current.name}"
             if pair.aside is not None:
-                yield f"{indent}memmove({self.place(pair.aside)}, {pair.following.name}, {size});"
-            yield f"{indent}memmove({self.place(pair.landing)}, {pair.current.name}, {size});"
+                self.write(f"memmove({self.place(pair.aside)}, {pair.following.name}, {size});")
+            self.write(f"memmove({self.place(pair.landing)}, {pair.current.name}, {size});")
             if pair.aside is not None:
-                yield f"{indent}memmove({self.place(pair.second)}, {self.place(pair.aside)}, {size});"
+                self.write(f"memmove({self.place(pair.second)}, {self.place(pair.aside)}, {size});")
 
-    def _room(self, statement: ReserveStack | GrowStack) -> str:
-        """Return the statement that makes room in a stack, which keeps its memory until the end."""
-        stack = self.stacks.setdefault(statement.stack.name, statement.stack)
+    def _swap(self, pairs: Sequence[DoubleBuffer]) -> None:
+        for pair in pairs:
+            current, following = pair.current.name, pair.following.name
+            self.write(f"{c_type(pair.current.dtype)} *const {current}_swap = {current};")
+            self.write(f"{current} = {following};")
+            self.write(f"{following} = {current}_swap;")
+
+    def _make_room(self, statement: ReserveStack | GrowStack) -> None:
+        """Append what makes room in a stack, which keeps its memory until the end."""
+        stack = statement.stack
+        if stack.name not in self.stacks:
+            self.stacks[stack.name] = stack
+            self.declare(f"{c_type(stack.dtype)} *{stack.name} = NULL; size_t {stack.name}_room = 0;")
+            self.frees.append(f"free({stack.name});")
         if isinstance(statement, ReserveStack):
             count = self.number(statement.count)
         else:
             count = f"({self.number(statement.length)} + 1)"
         wanted = f"(int64_t){count} * {stack.size} * (int64_t)sizeof *{stack.name}"
         reserve = self.helper("reserve")
-        return f"if ({reserve}(&{stack.name}, &{stack.name}_room, {wanted})) {self.ending(RAN_OUT)}"
+        self.write(f"if ({reserve}(&{stack.name}, &{stack.name}_room, {wanted})) {self.leave(RAN_OUT)}")
 
     def _line(self, statement: Statement) -> str:
         if isinstance(statement, Compute):
@@ -259,8 +221,6 @@ class _Printer:
         if isinstance(statement, Declare):
             return self._declared(statement)
         if isinstance(statement, Assign):
-            if statement.target.name not in self.used:
-                return ""
             return f"{statement.target.name} = {self.number(statement.value)};"
         if isinstance(statement, Wrap) and not statement.is_checked:
             return self._defined(statement.target, f"(int64_t){self.number(statement.value)}")
@@ -268,21 +228,18 @@ class _Printer:
             self.fails = True
             helper = self.helper("inside" if statement.value.dtype.kind == "u" else "wrapped")
             call = f"{helper}({self.number(statement.value)}, {statement.extent}, &{FAILED})"
-            name = statement.target.name
-            return f"const int64_t {name} = {call};" if name in self.used else f"{call};"
+            return f"const int64_t {statement.target.name} = {call};"
         if isinstance(statement, Guard):
             value = self.number(statement.value)
-            return f"if ((int64_t){value} != {statement.expected}) {self.ending(statement.number)}"
+            return f"if ((int64_t){value} != {statement.expected}) {self.leave(-statement.number)}"
         assert isinstance(statement, RoutineCall)
         return self._routine(statement)
 
     def _defined(self, target: Register, text: str) -> str:
-        return f"const {c_type(target.dtype)} {target.name} = {text};" if target.name in self.used else ""
+        return f"const {c_type(target.dtype)} {target.name} = {text};"
 
     def _declared(self, statement: Declare) -> str:
         name = statement.target.name
-        if name not in self.used:
-            return ""
         if any(name in scope for scope in self.scopes):
             return f"{name} = {self.number(statement.value)};"
         self.scopes[-1].add(name)
@@ -358,7 +315,7 @@ class _Printer:
         return buffer.name if position == 0 else f"{buffer.name} + {self.position(position)}"
 
 
-def lanes_of(loop: For, used: set[str]) -> str | None:
+def lanes_of(loop: For) -> str | None:
     """Return the pragma of an innermost loop whose iterations may be the lanes of vectors, in which its sums are taken; None for others."""
     body = loop.body
     stored = {statement.buffer: statement.index for statement in body if isinstance(statement, Store)}
@@ -385,8 +342,7 @@ def lanes_of(loop: For, used: set[str]) -> str | None:
             or uses[made.target.name] != 1
         ):
             return None
-    names = [name for name in sums if name in used]  # the others are not declared
-    return f"SUM_LANES({', '.join(names)})" if names else "LANES"
+    return f"SUM_LANES({', '.join(sums)})" if sums else "LANES"
 
 
 def _is_sum(made: Compute, name: str) -> bool:
@@ -395,14 +351,6 @@ def _is_sum(made: Compute, name: str) -> bool:
         isinstance(made.body, Instruction) and made.body.real == "fadd" and made.target.dtype.kind == "f"
     )
     return is_addition and any(isinstance(arg, Register) and arg.name == name for arg in made.args)
-
-
-def _pairs_swapped(pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
-    for pair in pairs:
-        current, following = pair.current.name, pair.following.name
-        yield f"{indent}{c_type(pair.current.dtype)} *const {current}_swap = {current};"
-        yield f"{indent}{current} = {following};"
-        yield f"{indent}{following} = {current}_swap;"
 
 
 def refused(name: str, library: str, where: Site | None = None) -> LoweringError:
@@ -414,38 +362,3 @@ def refused(name: str, library: str, where: Site | None = None) -> LoweringError
         why="Python computes it" if library == "python" else what,
         remedy="export a .gradtape file, which gt.load calls from Python, or compute it outside and pass it as an argument",
     )
-
-
-def _used_names(body: Sequence[Statement]) -> set[str]:
-    """Return the registers on which an effect depends: C compilers warn of others."""
-    needed: dict[str, set[str]] = {}
-    used: set[str] = set()
-    for statement in walk(body):
-        names = {number.name for number in numbers_of(statement) if isinstance(number, Register)}
-        for position in positions_of(statement):
-            names |= _variables(position)
-        if isinstance(statement, WhileLoop):
-            used |= {statement.condition.name} if isinstance(statement.condition, Register) else set()
-        if isinstance(statement, Compute | Load | Declare | Assign):
-            needed.setdefault(statement.target.name, set()).update(names)
-        else:
-            used |= names
-            for _, position in _places(statement):
-                used |= _variables(position)
-    pending = list(used)
-    while pending:
-        for name in needed.pop(pending.pop(), ()):
-            if name not in used:
-                used.add(name)
-                pending.append(name)
-    return used
-
-
-def _places(statement: Statement) -> Sequence[Place]:
-    if isinstance(statement, RoutineCall):
-        return statement.operands
-    return statement.places() if isinstance(statement, ControlFlow) else ()
-
-
-def _variables(position: Position) -> set[str]:
-    return {var.name for var in position.variables()} if isinstance(position, Affine) else set()
