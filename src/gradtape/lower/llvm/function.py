@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Node
-from gradtape.kinds.elementwise import Libm, SciPy
+from gradtape.kinds.elementwise import Instruction, Libm, SciPy
 from gradtape.loops.affine import Atom, Clamped, Position, Quotient, Remainder, Var
 from gradtape.loops.ir import Buffer, Const, Dtype, For, Index, Number, Place, Statement
-from gradtape.lower.llvm.instructions import constant_text, memory_type, operation, register_type
+from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type, operation, register_type
+from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar
 from gradtape.lower.llvm.special import emit_special
 from gradtape.lower.llvm.vector_plans import Slot
 from gradtape.lower.llvm.writer import ITSELF, PURE, FunctionWriter, ModuleWriter
@@ -249,6 +250,43 @@ class FunctionEmitter(FunctionWriter):
         return self.pointer(*place)
 
     # Primitives
+
+    def computed(
+        self,
+        body: Any,
+        dtypes: tuple[Dtype, ...],
+        out: Dtype,
+        operands: tuple[str, ...],
+        reassociate: bool,
+        inlines: bool | None,
+    ) -> str:
+        """Return the last instruction of a primitive, after those before it.
+
+        `inlines` says whether mathematics of single numbers is inlined, which LLVM does in loops only: straight-line code would become too
+        long. It is None where loops of vectors call it.
+        """
+        if isinstance(body, Instruction) and "convert" in (body.real, body.signed):
+            *steps, last = conversion(dtypes[0], out, operands[0])
+            name = operands[0]
+            for step in steps:
+                name = self.let(step.format(name))
+            return last.format(name)
+        text = self.applied(body, dtypes, out, operands, reassociate)
+        if inlines is None or not isinstance(body, Libm) or not can_inline_scalar(body.name, out):
+            return text
+        group = self.module.attribute("alwaysinline" if inlines else "noinline")
+        return f"call double @{inline_scalar(self.module, body.name)}(double {operands[0]}) #{group}"
+
+    def loaded(self, dtype: Dtype, address: str, facts: str = "") -> str:
+        """Return the last instruction of a load of an element, after those before it."""
+        text = f"load {memory_type(dtype)}, ptr {address}{facts}"
+        return f"icmp ne i8 {self.let(text)}, 0" if dtype.kind == "b" else text
+
+    def store_element(self, dtype: Dtype, value: str, address: str, facts: str = "") -> None:
+        """Append a store of an element."""
+        if dtype.kind == "b":
+            value = self.let(f"zext i1 {value} to i8")
+        self.emit(f"store {memory_type(dtype)} {value}, ptr {address}{facts}")
 
     def applied(
         self, body: Any, dtypes: tuple[Dtype, ...], out: Dtype, operands: tuple[str, ...], reassociate: bool

@@ -26,11 +26,12 @@ from gradtape.loops.ir import (
 from gradtape.loops.live_ins import LiveIns, live_ins
 from gradtape.loops.passes.parallelise import work
 from gradtape.loops.traversal import walk
+from gradtape.loops.workspace import ALIGNMENT
 from gradtape.lower.llvm.calls import emit_routine
 from gradtape.lower.llvm.control import CONTROL
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter, KernelModule
 from gradtape.lower.llvm.instructions import memory_type, register_type
-from gradtape.lower.llvm.parallel import add_wrapper, emit_blocks, one_thread_each
+from gradtape.lower.llvm.parallel import add_wrapper, emit_blocks
 from gradtape.lower.llvm.stacks import STACKS, add_stacks
 from gradtape.lower.llvm.statements import STATEMENTS
 from gradtape.lower.llvm.vector_plans import are_vectors, find_slots
@@ -218,9 +219,17 @@ def _nest(kernel: FunctionEmitter, statement: For | ControlFlow, names: LiveIns)
         module.functions.append(f"define internal {result} @{name}{body}")
     call = f"call {result} @{known}({', '.join(arguments)})"
     if isinstance(statement, For) and blocks:
-        firsts = {buffer: spans.get(buffer, (0, 0))[0] for buffer in names.buffers}
-        with one_thread_each(kernel) if _multiplies([statement]) else nullcontext():
-            emit_blocks(kernel, statement, known, parameters, arguments, firsts)
+        own, scratch = _private_memory(statement, parameters, spans)
+        count = str(statement.trip_count)
+        emit_blocks(
+            kernel,
+            known,
+            arguments,
+            count,
+            own=own,
+            scratch=scratch,
+            multiplies=_multiplies([statement]),
+        )
     elif names.may_stop:
         kernel.return_unless_zero(kernel.let(call), name)
     else:
@@ -328,6 +337,21 @@ def _move_to_block(function: FunctionEmitter, loop: For) -> None:
                 f"getelementptr inbounds {type_}, ptr {base}, i64 {place}"
             )
             function.origins[buffer] = function.origins[buffer] + start
+
+
+def _private_memory(
+    loop: For, parameters: Sequence[str], spans: dict[Buffer, tuple[int, int]]
+) -> tuple[dict[int, int], int]:
+    """Return which parameters of a block are private buffers, and where these are in the scratch memory of a thread; and its size."""
+    numbers = {parameter.rsplit(" ", 1)[1]: number for number, parameter in enumerate(parameters)}
+    own: dict[int, int] = {}
+    end = 0
+    for buffer in loop.private or ():
+        if f"%{buffer.name}" in numbers:
+            first, _ = spans.get(buffer, (0, 0))
+            own[numbers[f"%{buffer.name}"]] = end + first * buffer.dtype.itemsize
+        end += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
+    return own, end
 
 
 def _spans(nest: For | ControlFlow) -> dict[Buffer, tuple[int, int]]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from gradtape.ir.varying import code_is_shared, is_varying
-from gradtape.kinds.elementwise import Instruction, Libm, SciPy
+from gradtape.kinds.elementwise import Libm, SciPy
 from gradtape.loops.ir import Assign, Compute, Declare, Dtype, For, Guard, Load, Store, Wrap
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter
-from gradtape.lower.llvm.instructions import conversion, memory_type, register_type
-from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar
+from gradtape.lower.llvm.instructions import register_type
 from gradtape.lower.llvm.vectors import emit_vectors
 from gradtape.lower.target.vecmath import vector_attribute
 
@@ -24,42 +23,21 @@ def _compute(function: FunctionEmitter, statement: Compute) -> None:
         return
     dtypes = tuple(arg.dtype for arg in args)
     operands = tuple(function.number(arg) for arg in args)
-    if isinstance(body, Instruction) and "convert" in (body.real, body.signed):
-        steps = conversion(dtypes[0], target.dtype, operands[0])
-        name = operands[0]
-        for step in steps[:-1]:
-            name = function.let(step.format(name))
-        text = steps[-1].format(name)
-    else:
-        text = function.applied(body, dtypes, target.dtype, operands, statement.reassociate)
-        if isinstance(body, Libm) and not function.depth and can_inline_scalar(body.name, target.dtype):
-            text = _inlined(function, body.name, operands[0])
+    inlines = None if function.depth else function.in_control_flow
+    text = function.computed(body, dtypes, target.dtype, operands, statement.reassociate, inlines)
     function.emit(f"%{target.name} = {text}")
 
 
-def _inlined(function: FunctionEmitter, name: str, operand: str) -> str:
-    """Return a call of inlined mathematics, which LLVM inlines in sequential loops only: straight-line code would become too long."""
-    symbol = inline_scalar(function.module, name)
-    group = function.module.attribute("alwaysinline" if function.in_control_flow else "noinline")
-    return f"call double @{symbol}(double {operand}) #{group}"
-
-
 def _load(function: FunctionEmitter, statement: Load) -> None:
-    target, buffer = statement.target, statement.buffer
-    address = function.pointer(buffer, statement.index)
-    if buffer.dtype.kind == "b":
-        function.emit(f"%{target.name} = icmp ne i8 {function.load('i8', address)}, 0")
-        return
-    function.emit(f"%{target.name} = load {memory_type(buffer.dtype)}, ptr {address}")
+    buffer = statement.buffer
+    text = function.loaded(buffer.dtype, function.pointer(buffer, statement.index))
+    function.emit(f"%{statement.target.name} = {text}")
 
 
 def _store(function: FunctionEmitter, statement: Store) -> None:
     buffer = statement.buffer
     value = function.number(statement.value)
-    address = function.pointer(buffer, statement.index)
-    if buffer.dtype.kind == "b":
-        value = function.let(f"zext i1 {value} to i8")
-    function.store(memory_type(buffer.dtype), value, address)
+    function.store_element(buffer.dtype, value, function.pointer(buffer, statement.index))
 
 
 def _declare(function: FunctionEmitter, statement: Declare) -> None:

@@ -252,16 +252,11 @@ class ProcedureEmitter(ScalarEmitter):
 
     def load_element(self, dtype: Dtype, address: str, facts: str = "") -> str:
         """Append a load of an element, and return its operand."""
-        facts += self.group
-        name = self.let(f"load {memory_type(dtype)}, ptr {address}, align {dtype.itemsize}{facts}")
-        return self.let(f"icmp ne i8 {name}, 0") if dtype.kind == "b" else name
+        return self.let(self.loaded(dtype, address, f", align {dtype.itemsize}{facts}{self.group}"))
 
     def store_element(self, dtype: Dtype, value: str, address: str, facts: str = "") -> None:
         """Append a store of an element."""
-        facts += self.group
-        if dtype.kind == "b":
-            value = self.let(f"zext i1 {value} to i8")
-        self.emit(f"store {memory_type(dtype)} {value}, ptr {address}, align {dtype.itemsize}{facts}")
+        super().store_element(dtype, value, address, f", align {dtype.itemsize}{facts}{self.group}")
 
     def address(self, pointer: Pointer, index: Value) -> str:
         """Return the address of an element."""

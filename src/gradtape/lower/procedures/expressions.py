@@ -8,12 +8,12 @@ from typing import Final
 
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Literal, Node, Value
-from gradtape.kinds.elementwise import Elementwise, Instruction, Libm
+from gradtape.kinds.elementwise import Elementwise, Libm
 from gradtape.kinds.routines.callback import PythonCall
 from gradtape.loops.ir import Const, Dtype
 from gradtape.lower.llvm.function import FunctionEmitter, KernelModule
-from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type
-from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar
+from gradtape.lower.llvm.instructions import constant_text, memory_type
+from gradtape.lower.llvm.math import can_inline_scalar
 from gradtape.lower.resident.callbacks import call_text
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, subtract
 from gradtape.ops.core.elementwise.select import where
@@ -113,38 +113,27 @@ class ScalarEmitter(FunctionEmitter):
         body = op.body
         dtypes: tuple[Dtype, ...] = tuple([x.dtype for x in node.inputs])
         operands = tuple([self._find(x) or "" for x in node.inputs])
-        if isinstance(body, Instruction) and "convert" in (body.real, body.signed):
-            name = operands[0]
-            for step in conversion(dtypes[0], out.dtype, operands[0]):
-                name = self.let(step.format(name))
-            return name
-        text = self.applied(body, dtypes, out.dtype, operands, out in self.sums)
+        inlines: bool | None = None
+        if self.inlines:
+            self.inlined += (
+                self.in_loop and isinstance(body, Libm) and can_inline_scalar(body.name, out.dtype)
+            )
+            inlines = self.in_loop and self.inlined <= MOST_INLINED
+        text = self.computed(body, dtypes, out.dtype, operands, out in self.sums, inlines)
         if out in self.sums:
             text = text.replace(" reassoc ", " reassoc nsz ")
-        if isinstance(body, Libm) and self.inlines and can_inline_scalar(body.name, out.dtype):
-            self.inlined += self.in_loop
-            inlines = self.in_loop and self.inlined <= MOST_INLINED
-            group = self.module.attribute("alwaysinline" if inlines else "noinline")
-            symbol = inline_scalar(self.module, body.name)
-            text = f"call double @{symbol}(double {operands[0]}) #{group}"
         if out in self.exact:
             text = _INTEGER.sub(r"\1 nsw ", text)
         return self.let(text)
 
     def _called(self, node: Node, out: Value) -> str:
         """Append what lets Python compute numbers, which it takes by address."""
-        slots = []
-        for x in node.inputs:
-            slots.append(self.slot(memory_type(x.dtype)))
-            number = self._find(x) or ""
-            if x.dtype.kind == "b":
-                number = self.let(f"zext i1 {number} to i8")
-            self.store(memory_type(x.dtype), number, slots[-1])
-        slots += [self.slot(memory_type(x.dtype)) for x in node.outs]
+        slots = [self.slot(memory_type(x.dtype)) for x in (*node.inputs, *node.outs)]
+        for x, slot in zip(node.inputs, slots, strict=False):
+            super().store_element(x.dtype, self._find(x) or "", slot)
         self.call_python(call_text(node), slots)
         for x, slot in zip(node.outs, slots[len(node.inputs) :], strict=True):
-            name = self.load(memory_type(x.dtype), slot)
-            self.known[-1][x] = self.let(f"icmp ne i8 {name}, 0") if x.dtype.kind == "b" else name
+            self.known[-1][x] = self.let(self.loaded(x.dtype, slot))
         return self.known[-1][out]
 
 
