@@ -10,6 +10,9 @@ import numpy as np
 
 from gradtape.ir.graph import Value
 from gradtape.ir.types import Aval
+from gradtape.kinds.operands import as_value
+from gradtape.ops.core.elementwise.cast import convert_number
+from gradtape.ops.core.elementwise.mixed_comparisons import fits
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.builder import Number, ProcedureBuilder
 from gradtape.procedures.hoisting import hoist_allocations
@@ -54,7 +57,21 @@ class TranslationBuilder(ProcedureBuilder):
     def store(self, pointer: Pointer, index: Number, value: Number) -> None:
         if self.copied and self.on_write is not None:
             self.on_write(pointer)
+        value = as_value(value)
+        if value.aval.weak and value.dtype.kind == "f" and pointer.dtype.kind in "iu":
+            value = convert_number(value, pointer.dtype)
         super().store(pointer, index, value)
+
+    def check_fit(self, number: Value, dtype: np.dtype[Any]) -> None:
+        """Append the check that a Python number fits an integer dtype, unless its bounds show it."""
+        limits = np.iinfo(dtype)
+        if number.dtype.kind == "i":
+            most = min(limits.max, np.iinfo(number.dtype).max)
+            least = ix.lowest(number, self.counts)
+            room = ix.lowest(ix.subtract(most, number), self.counts)
+            if least is not None and least >= limits.min and room is not None and room >= 0:
+                return
+        self.check(fits(number, dtype), "OverflowError", f"Python integer out of bounds for {dtype}")
 
     @contextmanager
     def binding(self) -> Iterator[None]:

@@ -124,7 +124,7 @@ def translate_leaves(
     strides : sequence of tuple of int or None, optional
         For each leaf the strides, in elements, of an array that is not C-contiguous: they decide which reshapes are views.
     """
-    before = here.site
+    before, builder = here.site, here.builder
     strides = [None] * len(leaves) if strides is None else strides
     try:
         translator = _Translator(function, [None] * len(leaves))
@@ -141,7 +141,7 @@ def translate_leaves(
             f"{name} calls functions inside of each other too deeply", where=here.site
         ) from None
     finally:
-        here.site = before
+        here.site, here.builder = before, builder
 
 
 class _Translator:
@@ -154,7 +154,7 @@ class _Translator:
         name = getattr(python, "__name__", "f")
         self.name = name if name.isidentifier() else "f"
         self.function = function
-        self.build = TranslationBuilder(self.name)
+        here.builder = self.build = TranslationBuilder(self.name)
         here.site = None if code is None else Site(code.co_filename, code.co_firstlineno, name)
         self.interpreter = Interpreter(self.build, self.capture)
         self.interpreter.for_loop = for_loop

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 class _Here(threading.local):
-    """The place in the user's code that nodes made now belong to."""
+    """The place in the user's code that nodes made now belong to, and the builder of the procedure that they are translated to, if any."""
 
     site: Any = None
+    builder: Any = None
 
 
 here: Final = _Here()

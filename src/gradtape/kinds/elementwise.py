@@ -453,6 +453,8 @@ class Elementwise(Op):
         """Return how operands like these are recorded."""
         if not all(type(x) in ARRAYS or type(x) in NUMBERS for x in operands):
             return None
+        if self._checks_fit(operands):
+            return None
         given = [placeholder(x.aval) if type(x) in ARRAYS else x for x in operands]
         result = self._emit(given, {})
         node = result.node
@@ -466,6 +468,18 @@ class Elementwise(Op):
             return None
         types = self.infer([value.aval for value in node.inputs], {})
         return _Plan(result.aval, types, numbers if any(numbers) else None, template)
+
+    def _checks_fit(self, operands: Sequence[Any]) -> bool:
+        """Return whether each call has to check a Python integer: whether it fits the dtype of an array."""
+        types = [as_value(x).aval for x in operands]
+        integers = [type_.weak and type_.dtype.kind == "i" for type_ in types]
+        if not any(integers):
+            return False
+        wanted, _ = resolve(self, tuple(map(promotion_type, types)))
+        return any(
+            is_integer and dtype.kind in "iu" and dtype != type_.dtype
+            for is_integer, type_, dtype in zip(integers, types, wanted, strict=True)
+        )
 
     def _emit(self, operands: Sequence[Any], params: dict[str, Any]) -> Value:
         values = [as_value(operand) for operand in operands]

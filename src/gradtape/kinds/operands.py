@@ -17,6 +17,7 @@ from gradtape.ir.graph import Literal, Value, constant, literal
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import PYTHON_DTYPES, Shape
 from gradtape.kinds.refusals import is_table, refusal, values_of, wrong_dtype
+from gradtape.kinds.registry import HOOKS
 
 COMPACT: dict[type, Callable[[Any], Value]] = {}
 """Types that stand for an array in another form, with what makes the array of an instance."""
@@ -94,14 +95,15 @@ def items_of(sequence: Any) -> Any:
 
 def stack_nested(items: Sequence[Any], argument: str) -> Value:
     """Return a nested list as a value, whether or not values stand in it."""
-    if not _holds_values(items):
+    if not holds_values(items):
         return as_value(np.asarray(items), argument)
     return PRIMITIVES["stack"](*[as_value(item, argument) for item in items])
 
 
-def _holds_values(items: Any) -> bool:
+def holds_values(items: Any) -> bool:
+    """Return whether an operand is a value or a nested list with values."""
     return isinstance(items, Value) or (
-        isinstance(items, list | tuple) and any(_holds_values(item) for item in items)
+        isinstance(items, list | tuple) and any(holds_values(item) for item in items)
     )
 
 
@@ -183,6 +185,8 @@ def conform(value: Value, dtype: np.dtype[Any], shape: Shape) -> Value:
             return literal(np.array(value.data.item(), dtype), dtype)  # raises OverflowError like NumPy
         return literal(value.data.astype(dtype), dtype)
     if value.dtype != dtype:
+        if value.aval.weak and value.dtype.kind == "i" and dtype.kind in "iu":
+            HOOKS.fit(value, dtype)
         value = PRIMITIVES["convert"](value, dtype)
     return value if value.shape == shape else broadcast_to(value, shape)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray, Op
 
@@ -89,6 +91,8 @@ class Hooks:
     check : callable
         ``(Value) -> bool or None``: whether a condition holds, on which a shape depends, where values have no numbers: the program checks
         it, and code goes on as if it held. None where numbers can be had.
+    fit : callable
+        ``(Value, dtype) -> None``: lets the program check that a Python number without a literal fits an integer dtype.
     call : callable
         ``(function, *args, **kwargs)`` calls a user's function, with arrays in place of values, and returns
         values.
@@ -97,11 +101,12 @@ class Hooks:
         ``step(consts, carries, elements) -> (carries, ys)`` in each iteration.
     """
 
-    __slots__ = ("call", "check", "numbers", "scan")
+    __slots__ = ("call", "check", "fit", "numbers", "scan")
 
     def __init__(self) -> None:
         self.numbers: Callable[[Value], NDArray | None] = lambda value: value.data
         self.check: Callable[[Value], bool | None] = lambda ok: None
+        self.fit: Callable[[Value, np.dtype[Any]], None] = lambda value, dtype: None
         self.call: Callable[..., Any] = lambda function, *args, **kwargs: function(*args, **kwargs)
         self.scan: Callable[..., tuple[Sequence[Value], Sequence[Value]]]
 

@@ -479,8 +479,8 @@ ARRAYS_ARE_ELEMENTS: Final = _arrays_are_elements()
 
 def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
     """Return `v` as it is written into elements of this dtype and shape."""
-    value = as_value(v)
-    if value.aval.weak and drops_imaginary(value.dtype, dtype):
+    value = v if isinstance(v, list | tuple) and dtype.kind in "iu" else as_value(v)
+    if isinstance(value, Value) and value.aval.weak and drops_imaginary(value.dtype, dtype):
         raise DtypeError(
             f"a complex number cannot be written into elements of {dtype}",
             where=here.site,
@@ -505,7 +505,7 @@ def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
 
 def _set_masked(x: Value, mask: Value, v: Any) -> Value:
     """Return `x` after ``x[mask] = v`` for a mask whose values are not known: a selection."""
-    value = convert_number(as_value(v), x.dtype)
+    value = convert_number(v, x.dtype)
     if value.ndim and value.size != 1:
         raise InPlaceError(
             f"x[mask] = v with a traced mask of shape {mask.shape} needs a scalar v, got shape {value.shape}",

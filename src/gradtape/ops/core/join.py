@@ -11,7 +11,7 @@ from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.kinds.arguments import as_array, one_axis, promoted
+from gradtape.kinds.arguments import one_axis, promoted
 from gradtape.kinds.join import Join
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import register
@@ -72,8 +72,10 @@ def cast_as_asked(pieces: list[Value], dtype: Any, casting: Any) -> list[Value]:
 
 def full(shape: tuple[int, ...], fill: Any, dtype: np.dtype[Any]) -> Value:
     """Return an array with the same number everywhere."""
-    number = convert(as_array(fill), dtype)
-    convert_number(as_value(fill), dtype)  # which raises where an integer is too large
+    x = as_value(fill)
+    number = (
+        convert(x, dtype) if x.dtype.kind == "f" else convert_number(fill, dtype)
+    )  # np.full cuts floats off
     if np.broadcast_shapes(number.shape, shape) != shape:
         raise ShapeError(
             f"could not broadcast input array from shape {number.shape} into shape {shape}",

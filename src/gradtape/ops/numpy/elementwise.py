@@ -81,12 +81,20 @@ def clip(
 
 
 def _within_range(dtype: np.dtype[Any], low: Any, high: Any) -> tuple[Any, Any]:
-    """Drop Python integers that bound nothing, so that they need not fit the dtype."""
+    """Drop Python integers that bound nothing, so that they need not fit the dtype; where they have no literals, limit them."""
     limits = np.iinfo(dtype)
+    if _is_python_integer(low):
+        low = maximum(low, int(limits.min)) if limits.min > np.iinfo(low.dtype).min else low
+    if _is_python_integer(high):
+        high = minimum(high, int(limits.max)) if limits.max < np.iinfo(high.dtype).max else high
     return (
         None if type(low) is int and low <= limits.min else low,
         None if type(high) is int and high >= limits.max else high,
     )
+
+
+def _is_python_integer(x: Any) -> bool:
+    return isinstance(x, Value) and x.aval.weak and x.dtype.kind == "i"
 
 
 @implements(

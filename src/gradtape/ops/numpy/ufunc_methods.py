@@ -56,7 +56,7 @@ def at(row: Any, a: Any, indices: Any, b: Any = None) -> Value:
     if isinstance(place, Advanced) and not place.distinct(base.shape):
         return _at_repeated(row, base, place, b)
     read = place.read(base)
-    changed = row(read) if b is None else row(read, as_value(b))
+    changed = row(read) if b is None else row(read, as_array(b))
     return place.write(base, fit_for_write(changed, base.dtype, read.shape))
 
 
@@ -64,7 +64,7 @@ def _at_repeated(row: Any, base: Value, place: Advanced, b: Any) -> Value:
     numbers = place.read(constant(np.arange(base.size).reshape(base.shape)))
     elements = [reshape(numbers, (numbers.size,))]
     if b is not None:
-        elements.append(reshape(broadcast_to(as_value(b), numbers.shape), (numbers.size,)))
+        elements.append(reshape(broadcast_to(as_array(b), numbers.shape), (numbers.size,)))
 
     def step(
         consts: Sequence[Value], carries: Sequence[Value], each: Sequence[Value]
@@ -197,7 +197,7 @@ def _accumulating(sign: Callable[[Value], Value]) -> Callable[..., Value]:
         base = as_array(a)
         place = _place(base, indices)
         shape = place.result
-        change = as_value(b)
+        change = as_array(b)
         if isinstance(place, Basic):
             changed = add(place.read(base), sign(change))
             return place.write(base, fit_for_write(changed, base.dtype, shape))

@@ -15,6 +15,7 @@ from gradtape.ir.graph import Value
 from gradtape.ir.types import INT64
 from gradtape.kinds.operands import as_value, conform
 from gradtape.ops.core.elementwise.arithmetic import divide
+from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.floats import ceil
 from gradtape.ops.core.elementwise.logic import equal, less
 from gradtape.ops.core.elementwise.select import where
@@ -88,7 +89,7 @@ def arange(
     dtype = found if dtype is None else np.dtype(dtype)
 
     def element(indices: Sequence[Extent], loads: Loads) -> Value:
-        return conform(as_value(values[0] + as_value(indices[0]) * values[2]), dtype, ())
+        return convert(as_value(values[0] + as_value(indices[0]) * values[2]), dtype)  # which may wrap
 
     return Formula(build, (count,), dtype, element)
 

@@ -24,7 +24,7 @@ from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import Basic, getitem, parse_index, setitem, truth_index
 from gradtape.trace.array import concretize
 from gradtape.trace.array.attributes import Attributes
-from gradtape.trace.array.checks import passes_in_body
+from gradtape.trace.array.checks import check_fit, passes_in_body
 from gradtape.trace.array.handle import Handle, fresh_value, run_checks, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, layout_of_operand, layout_of_result, with_layout_of
 from gradtape.trace.array.lengths import answered, counted, plain
@@ -602,6 +602,7 @@ def call_user_function(function: Callable[..., Any], *args: Any, **kwargs: Any) 
 
 HOOKS.numbers = known_ndarray
 HOOKS.check = passes_in_body
+HOOKS.fit = check_fit
 HOOKS.call = call_user_function
 
 

@@ -8,10 +8,14 @@ check that failed, and the call of the loop, or of the solver, raises its error.
 from __future__ import annotations
 
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+
+from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ops.core.elementwise.logic import logical_not, truth
+from gradtape.ops.core.elementwise.mixed_comparisons import fits
 from gradtape.ops.core.reductions import reduce_all
 from gradtape.ops.core.shape import reshape
 from gradtape.trace.jit.guards import InBody, abstract_of, trace_of
@@ -103,6 +107,29 @@ def passes(ok: Value) -> bool | None:
     (data,) = force([ok])
     trace = trace_of(ok)
     return bool(data) if trace is None else bool(trace.guard(ok, int(data), user_site(3)))
+
+
+def check_fit(number: Value, dtype: np.dtype[Any]) -> None:
+    """Raise NumPy's error for a Python number that does not fit an integer dtype; in a body or a procedure the program checks it.
+
+    In a trace a number is checked once for each dtype.
+
+    Raises
+    ------
+    OverflowError, ValueError
+        For such a number; ValueError if it is NaN.
+    """
+    if here.builder is not None:
+        here.builder.check_fit(number, dtype)
+        return
+    tag = abstract_of(number) or trace_of(number)
+    if tag is None or (number, dtype) in tag.fitting:
+        return
+    if passes(fits(number, dtype)) is False:
+        if abstract_of(number) is None:
+            np.array(int(force([number])[0].item()), dtype)  # which raises NumPy's error
+        raise OverflowError(f"Python number out of bounds for {dtype}")
+    tag.fitting.add((number, dtype))
 
 
 def first_number(value: Value) -> int:

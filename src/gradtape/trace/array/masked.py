@@ -16,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value
-from gradtape.kinds.operands import COMPACT, as_value
+from gradtape.kinds.operands import COMPACT
 from gradtape.ops.core.elementwise.cast import convert_number, identity
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import expand
@@ -232,7 +232,7 @@ def write_selection(x: Value, mask: Any, new: Selection) -> Value | None:
     ):
         return None
     wide = expand(mask.value, x.shape, tuple(range(mask.ndim)))
-    return where(wide, convert_number(as_value(new._whole.value), x.dtype), x)
+    return where(wide, convert_number(new._whole.value, x.dtype), x)
 
 
 def is_same_value(one: Value, other: Value, depth: int = 8) -> bool:

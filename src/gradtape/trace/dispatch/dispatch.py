@@ -18,7 +18,7 @@ from gradtape.ir.types import aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import FUNCTIONS, UFUNCS, UNSUPPORTED, WRITERS, find_method, out_place
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, convert_number
 from gradtape.ops.core.elementwise.select import where as where_row
 from gradtape.ops.core.indexing import fit_for_write
 from gradtape.trace.array.handle import Handle, check_fits, unwrap
@@ -118,7 +118,8 @@ def as_strong(value: Value) -> Value:
 
 
 def _cast(operand: Any, dtype: np.dtype[Any]) -> Value:
-    return convert(as_value(operand), dtype)
+    value = as_value(operand)
+    return convert_number(value, dtype) if value.dtype.kind == "i" else convert(value, dtype)
 
 
 def _masked(result: Value, keep: Any, out: Any) -> Value:

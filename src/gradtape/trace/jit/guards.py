@@ -54,6 +54,8 @@ class Trace(TraceTag):
         Objects that the function made and that hold traced values: they must not outlive the trace.
     written : set of Value
         The arguments that the function has written to.
+    fitting : set of (Value, dtype)
+        Python numbers, with integer dtypes that the program checks them to fit.
     """
 
     __slots__ = (
@@ -64,6 +66,7 @@ class Trace(TraceTag):
         "described",
         "draws",
         "dynamic_trips",
+        "fitting",
         "guards",
         "hidden",
         "inputs",
@@ -100,6 +103,7 @@ class Trace(TraceTag):
         self.draws: Any = None
         self.temporary: list[weakref.ref[Any]] = []
         self.written: set[Value] = set()
+        self.fitting: set[tuple[Value, Any]] = set()
         self._seen: dict[Value, int] = {}
 
     def guard(self, value: Value, expected: int, site: Any) -> int:
@@ -155,7 +159,7 @@ class Trace(TraceTag):
                 value.data = None
                 ahead += made[1]
         self.inputs, self.hidden, self.guards, self.contents, self._seen = [], [], [], {}, {}
-        self.written = set()
+        self.written, self.fitting = set(), set()
         self.draws = None
 
 

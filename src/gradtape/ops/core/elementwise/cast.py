@@ -14,7 +14,8 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import part_dtype
 from gradtape.kinds.elementwise import Instruction, Parts, elementwise
-from gradtape.kinds.operands import broadcast_to
+from gradtape.kinds.operands import as_value, broadcast_to, holds_values
+from gradtape.kinds.registry import HOOKS
 from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.shift_rules import unchanged
 
@@ -135,17 +136,26 @@ def convert(x: Value, dtype: np.dtype[Any]) -> Value:
     return x if x.dtype == dtype and not x.aval.weak else emit(convert_row, [x], dtype=dtype)
 
 
-def convert_number(x: Value, dtype: np.dtype[Any]) -> Value:
-    """Return `x` converted as it is for a write.
+def convert_number(operand: Any, dtype: np.dtype[Any]) -> Value:
+    """Return a number, an array or a nested list converted as they are for a write.
 
     Raises
     ------
     OverflowError, ValueError
-        For a Python number that the integer dtype cannot hold, such as NaN.
+        For a Python number that the integer dtype cannot hold, such as NaN. The program checks numbers without a literal.
     """
-    if isinstance(x, Literal) and x.aval.weak and x.dtype.kind in "if" and dtype.kind in "iu":
-        assert x.data is not None
-        np.array(int(x.data.item()), dtype)
+    if isinstance(operand, list | tuple) and dtype.kind in "iu":
+        if holds_values(operand):
+            return PRIMITIVES["stack"](*[convert_number(item, dtype) for item in operand])
+        x = as_value(operand)
+        return as_value(np.array(operand, dtype)) if x.dtype.kind in "if" else convert(x, dtype)
+    x = as_value(operand)
+    if x.aval.weak and x.dtype.kind in "if" and dtype.kind in "iu" and x.dtype != dtype:
+        if isinstance(x, Literal):
+            assert x.data is not None
+            np.array(int(x.data.item()), dtype)
+        else:
+            HOOKS.fit(x, dtype)
     return convert(x, dtype)
 
 

@@ -13,6 +13,7 @@ from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.floats import trunc
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 
@@ -70,6 +71,19 @@ def _signed_first(row: Elementwise, signed: Value, unsigned: Value) -> Value:
     """Negative numbers are below all unsigned ones; the others fit the unsigned type."""
     outcome = literal(bool(row.function(-1, 0)), BOOL)
     return where(less(signed, 0), outcome, row(convert(signed, UINT64), unsigned))
+
+
+def fits(number: Value, dtype: np.dtype[Any]) -> Value:
+    """Return whether an integer, or the integer part of a number, is a number of an integer dtype."""
+    limits = np.iinfo(dtype)
+    if number.dtype.kind == "f":
+        whole = trunc(number)
+        return greater_equal(whole, float(limits.min)) & less(whole, float(limits.max + 1))
+    own = np.iinfo(number.dtype)
+    if limits.max >= own.max:
+        return greater_equal(number, limits.min)
+    below = less_equal(number, limits.max)
+    return below if limits.min <= own.min else greater_equal(number, limits.min) & below
 
 
 MIRRORED = (

@@ -15,7 +15,7 @@ from gradtape.kinds.arguments import as_array, as_int, as_shape, concrete, one_a
 from gradtape.kinds.elementwise import promotion_type, result_dtype
 from gradtape.kinds.operands import as_value, broadcast_to, number_dtype
 from gradtape.kinds.registry import implements, sample
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, convert_number
 from gradtape.ops.core.elementwise.floats import ceil, floor
 from gradtape.ops.core.elementwise.inverse import log10
 from gradtape.ops.core.elementwise.power import power
@@ -96,8 +96,8 @@ implements(np.ones)(_filled(1))
 @implements(np.full)
 def full_(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None) -> Value:
     """Follow `numpy.full`."""
-    fill = as_array(fill_value)
-    return full(as_shape(shape), fill, asked_dtype(dtype, fill.dtype))
+    fill = as_value(fill_value)
+    return full(as_shape(shape), fill_value, asked_dtype(dtype, fill.dtype))
 
 
 def _by_numpy(function: Any) -> Callable[..., Value]:
@@ -144,8 +144,12 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, **named: Any) -> V
 
 
 def _converted(a: Any, dtype: Any, ndmin: int, copy: Any = None) -> Value:
-    x = as_array(a)
-    made = x if dtype is None else convert(x, asked_dtype(dtype, x.dtype))
+    if dtype is None:
+        made = x = as_array(a)
+    else:
+        x = as_value(a)
+        wanted = asked_dtype(dtype, x.dtype)
+        made = convert_number(a if wanted.kind in "iu" else x, wanted)
     if copy is False and made is not a:
         raise ArgumentError(
             "copy=False, and a copy cannot be avoided",

@@ -14,7 +14,7 @@ from gradtape.ir.types import BOOL, INTP, Shape
 from gradtape.kinds.arguments import as_array, as_shape, concrete, one_axis
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import HOOKS, implements, sample
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, convert_number
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
 from gradtape.ops.core.elementwise.logic import equal, logical_not
 from gradtape.ops.core.elementwise.select import where
@@ -71,7 +71,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     x, place = _flat_or_strict(arr, axis)
     extent = x.shape[place]
     where: Any = obj if isinstance(obj, slice) else concrete(obj, "obj")
-    v = convert(as_array(values), x.dtype)
+    v = convert_number(values, x.dtype)
     v = reshape(v, (1,) * (x.ndim - v.ndim) + v.shape)
     single = not isinstance(where, slice) and np.ndim(where) == 0 and where.dtype != bool
     if single:

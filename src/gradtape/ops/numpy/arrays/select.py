@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Literal, Value
+from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INTP, Aval
 from gradtape.kinds.arguments import as_array, as_int, common_dtype, concrete, known_numbers, one_axis
 from gradtape.kinds.operands import as_value, broadcast_to
@@ -51,7 +51,7 @@ def where_(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 def _cut_off(value: Value, other: Aval) -> Value:
     """Return a Python integer as np.where takes it: by its lowest bits, where it is too large for the dtype."""
-    if isinstance(value, Literal) and value.aval.weak and value.dtype.kind == "i":
+    if value.aval.weak and value.dtype.kind == "i":
         return value if other.weak or other.dtype.kind not in "iu" else convert(value, other.dtype)
     return value
 

@@ -14,7 +14,7 @@ from gradtape.kinds.arguments import as_array, concrete, one_axis
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.cumulative import cumsum
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, convert_number
 from gradtape.ops.core.elementwise.integer import remainder
 from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.elementwise.select import where as where_row
@@ -61,7 +61,7 @@ def _flat_write(a: Any, positions: Value, values: Any) -> Value:
     base = as_array(a)
     if positions.size == 0:
         return base
-    v = resize(convert(as_array(values), base.dtype), positions.size)
+    v = resize(convert_number(values, base.dtype), positions.size)
     flat = put_row(reshape(base, (base.size,)), v, reshape(positions, (positions.size,)))
     return reshape(flat, base.shape)
 
@@ -106,7 +106,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> Value:
     base, chosen = as_array(a), truth(as_array(mask))
     if chosen.size != base.size:
         raise ValueError("putmask: mask and data must be the same size")
-    v = convert(as_array(values), base.dtype)
+    v = convert_number(values, base.dtype)
     if v.size == 0:
         return base
     return where_row(reshape(chosen, base.shape), resize(v, base.shape), base)
@@ -128,7 +128,7 @@ def place(arr: Any, mask: Any, vals: Any) -> Value:
     base, chosen = as_array(arr), truth(as_array(mask))
     if chosen.size != base.size:
         raise ValueError("place: mask and data must be the same size")
-    v = convert(as_array(vals), base.dtype)
+    v = convert_number(vals, base.dtype)
     v = reshape(v, (v.size,))
     if v.size == 0:
         raise ValueError("Cannot insert from an empty array!")
@@ -185,5 +185,5 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> Value:
         step = 1 + sum(base.shape[0] ** k for k in range(1, base.ndim))
         end = base.size
     count = len(range(0, end, step))
-    values = resize(convert(as_array(val), base.dtype), count)
+    values = resize(convert_number(val, base.dtype), count)
     return reshape(setitem(reshape(base, (base.size,)), slice(0, end, step), values), base.shape)

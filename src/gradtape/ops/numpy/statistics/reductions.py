@@ -14,11 +14,11 @@ from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INTP
 from gradtape.kinds.arguments import NO_VALUE, as_array, kept_shape, one_axis, reduced_axes
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.kinds.operands import broadcast_to
+from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.reduction import remaining
 from gradtape.kinds.registry import implements, implements_method, sample
 from gradtape.ops.core.elementwise.arithmetic import add, multiply
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, convert_number
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.logic import logical_and, logical_or, logical_xor, not_equal, truth
 from gradtape.ops.core.elementwise.select import where as select
@@ -98,9 +98,7 @@ def masked(x: Value, where: Any, otherwise: Any) -> Value:
 
 def initial_value(initial: Any, dtype: np.dtype[Any]) -> Value:
     """Return a reduction's starting value in the reduction's dtype."""
-    if type(initial) is int and dtype.kind in "iu":
-        return as_array(np.array(initial, dtype))  # raises OverflowError like NumPy
-    return convert(as_array(initial, "initial"), dtype)
+    return convert_number(as_value(initial, "initial"), dtype)
 
 
 def total(

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.kinds.registry import FUNCTIONS
+from gradtape.ops.core.elementwise.cast import convert_number
 from gradtape.trace.array.array import wrap
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.dispatch.dispatch import call_function
@@ -62,6 +63,9 @@ def _scalar(kind: Any) -> Function:
         if cls is not kind or find_followed(operand) is None:
             return NotImplemented
         array = as_array(operand)
+        convert_number(
+            array.value, np.dtype(kind)
+        )  # which raises an error for a Python number that does not fit
         return array.astype(kind)
 
     return make

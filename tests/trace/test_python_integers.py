@@ -1,0 +1,233 @@
+"""Python numbers that are arguments, and do not fit the integer dtype of an array that they meet: NumPy's error, at each call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+
+NUMBERS = (1, 3, 300, -1)
+PIXELS = np.array([1, 2, 250], np.uint8)
+
+
+def _filled(a: Any, n: Any) -> Any:
+    b = a.copy()
+    b.fill(n)
+    return b
+
+
+def _assigned(a: Any, n: Any) -> Any:
+    b = a.copy()
+    b[0] = n
+    return b
+
+
+def _assigned_list(a: Any, n: Any) -> Any:
+    b = a.copy()
+    b[:2] = [n, 1]
+    return b
+
+
+def _masked(a: Any, n: Any) -> Any:
+    b = a.copy()
+    b[b > 1] = n
+    return b
+
+
+def _in_place(a: Any, n: Any) -> Any:
+    b = a.copy()
+    b += n
+    return b
+
+
+def _out(a: Any, n: Any) -> Any:
+    b = a.copy()
+    np.add(a, n, out=b)
+    return b
+
+
+def _put(a: Any, n: Any) -> Any:
+    b = a.copy()
+    np.put(b, [0], n)
+    return b
+
+
+def _diagonal(a: Any, n: Any) -> Any:
+    b = np.outer(a, a)
+    np.fill_diagonal(b, n)
+    return b
+
+
+def _elements(a: Any, n: Any) -> Any:
+    b = a.copy()
+    for i in range(len(a)):
+        b[i] = b[i] + n
+    return b
+
+
+def _stored(a: Any, n: Any) -> Any:
+    b = np.zeros(len(a), np.uint8)
+    for i in range(len(a)):
+        b[i] = i * n
+    return b
+
+
+def _repeated(a: Any, n: Any) -> Any:
+    b = a.copy()
+    for _ in range(3):
+        b = np.maximum(b, n)
+    return b
+
+
+def _truncated(a: Any, n: Any) -> Any:
+    b = a.copy()
+    for i in range(len(a)):
+        b[i] = n * 1.5
+    return b
+
+
+def _clipped_again(a: Any, n: Any) -> Any:
+    b = a.copy()
+    for _ in range(3):
+        b = np.clip(b, -n, n)
+    return b
+
+
+def _added_at(a: Any, n: Any) -> Any:
+    b = a.copy()
+    np.add.at(b, [0], n)
+    return b
+
+
+PROGRAMS = {
+    "add": lambda a, n: a + n,
+    "subtract": lambda a, n: n - a,
+    "multiply": lambda a, n: a * n,
+    "bits": lambda a, n: a & n,
+    "maximum": np.maximum,
+    "of an element": lambda a, n: a[0] + n,
+    "computed": lambda a, n: a + (n + 1),
+    "dtype": lambda a, n: np.multiply(a, n, dtype=np.uint8),
+    "where": lambda a, n: np.where(a > 1, a, n),  # which wraps
+    "less": lambda a, n: a < n,
+    "equal": lambda a, n: a == n,
+    "clip": lambda a, n: np.clip(a, n, n),
+    "clip to both sides": lambda a, n: np.clip(a, -n, n),
+    "clip from below": lambda a, n: a.clip(n),
+    "clip from above": lambda a, n: np.clip(a, None, n),
+    "full_like": np.full_like,
+    "array": lambda a, n: np.array(n, a.dtype),
+    "array of a list": lambda a, n: np.array([n, 1], a.dtype),
+    "asarray": lambda a, n: np.asarray(n).astype(a.dtype),  # which wraps
+    "scalar": lambda a, n: a + np.uint8(n),
+    "initial": lambda a, n: a.sum(initial=n),
+    "insert": lambda a, n: np.insert(a, 0, n),
+    "append": np.append,
+    "fill": _filled,
+    "assign": _assigned,
+    "assign a list": _assigned_list,
+    "assign by a mask": _masked,
+    "in place": _in_place,
+    "out": _out,
+    "put": _put,
+    "fill_diagonal": _diagonal,
+    "add.at": _added_at,
+    "elements": _elements,
+    "store": _stored,
+    "repeat": _repeated,
+    "truncate": _truncated,
+    "clip again": _clipped_again,
+}
+
+
+def outcome(function: Any, *args: Any) -> str:
+    """Return the dtype and the numbers of a result, or the class of the error."""
+    try:
+        with np.errstate(all="ignore"):
+            result = np.asarray(function(*args))
+    except Exception as error:
+        return type(error).__name__
+    return f"{result.dtype} {result.tolist()}"
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_numbers_that_do_not_fit_raise_the_error_of_numpy(program: str) -> None:
+    function = PROGRAMS[program]
+    jitted = gt.jit(function)
+    for n in NUMBERS:
+        assert outcome(jitted, PIXELS.copy(), n) == outcome(function, PIXELS.copy(), n), n
+        assert outcome(gt.jit(function), PIXELS.copy(), n) == outcome(function, PIXELS.copy(), n), n
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+@pytest.mark.parametrize("function", [_elements, _stored, _repeated, _truncated, _clipped_again])
+def test_numbers_are_checked_in_loops(function: Any, loops: Any) -> None:
+    with gt.config.override(loops=loops):
+        jitted = gt.jit(function)
+        for n in NUMBERS:
+            assert outcome(jitted, PIXELS.copy(), n) == outcome(function, PIXELS.copy(), n), n
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n"),
+    [(np.int8, 128), (np.int8, -129), (np.uint64, -1), (np.int32, 2**40), (np.int32, -(2**31))],
+)
+def test_limits_of_dtypes(dtype: Any, n: int) -> None:
+    a = np.ones(2, dtype)
+    assert outcome(gt.jit(lambda a, n: a + n), a, n) == outcome(lambda a, n: a + n, a, n)
+
+
+def test_numbers_are_checked_in_bodies_under_vmap_and_in_gradients() -> None:
+    for f in (
+        gt.jit(lambda a, n: gt.fori_loop(0, 3, lambda i, c: c + (i + n), a)),
+        gt.jit(lambda a, n: gt.cond(a[0] > 0, lambda a, n: a + n, lambda a, n: a, a, n)),
+        gt.vmap(lambda a, n: a + n, in_axes=(0, None)),
+        lambda a, n: gt.grad(lambda x, a, n: np.sum(x * (a + n)))(2.0, a, n),
+    ):
+        f(PIXELS, 3)
+        with pytest.raises(OverflowError, match="out of bounds for uint8"):
+            f(PIXELS, 300)
+
+
+def test_captured_numbers_are_checked_at_each_call() -> None:
+    n = 3
+    f = gt.jit(lambda a: a + n)
+    assert f(PIXELS).tolist() == [4, 5, 253]
+    n = 300
+    with pytest.raises(OverflowError, match="Python integer 300 out of bounds for uint8"):
+        f(PIXELS)
+    n = 4
+    assert f(PIXELS).tolist() == [5, 6, 254]
+
+
+def test_floats_are_checked_where_they_are_written() -> None:
+    f = gt.jit(_assigned)
+    assert f(PIXELS, 2.7).tolist() == [2, 2, 250]
+    for n in (300.7, -2.7, np.inf):
+        with pytest.raises(OverflowError):
+            f(PIXELS, n)
+    with pytest.raises(ValueError, match="NaN"):
+        f(PIXELS, np.nan)
+
+
+def test_numbers_that_fit_by_their_bounds_are_not_checked() -> None:
+    def f(a: Any) -> Any:
+        b = np.zeros(len(a), np.int32)
+        for i in range(len(a)):
+            b[i] = 2 * i + 1
+        return b
+
+    with gt.config.override(loops="compile"):
+        compiled = gt.jit(f)
+        assert compiled(np.zeros(40)).tolist() == list(range(1, 81, 2))
+        assert "OverflowError" not in gt.inspect.graph(compiled, np.zeros(40))
+
+
+def test_loops_with_checks_are_compiled() -> None:
+    with gt.config.override(loops="compile"):
+        compiled = gt.jit(_elements)
+        compiled(PIXELS, 3)
+        assert "raise OverflowError" in gt.inspect.graph(compiled, PIXELS, 3)
