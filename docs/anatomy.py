@@ -1069,7 +1069,7 @@ def vjp_procedure(procedure: Procedure) -> Procedure:
     return Procedure(procedure.name, procedure.parameters, sizes, [*forward, seed, *backward], results)
 
 
-# lower/procedures/optimise.py, lower/procedures/emit.py: all numbers that a procedure stores are one graph, and go through the passes of
+# passes/procedures/pipeline.py, lower/procedures/emit.py: all numbers that a procedure stores are one graph, and go through the passes of
 # section 5. Real: loops are fused, exchanged and divided too. Then the procedure is written as LLVM IR, much as in section 7: one statement
 # after the other, with variables in memory that LLVM turns into registers, and a tape that grows.
 

@@ -37,7 +37,6 @@ LAYERS = {
     "passes": 4,
     "transforms": 4,
     "lower": 5,
-    "lower.procedures.standalone": 6,
     "frontend": 5,
     "runtime": 6,
     "trace": 7,

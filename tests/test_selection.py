@@ -11,8 +11,8 @@ import pytest
 
 import gradtape as gt
 import gradtape.loops.passes.pipeline as loop_pipeline
-import gradtape.lower.procedures.optimise as procedure_pipeline
 import gradtape.passes.pipeline as graph_pipeline
+import gradtape.passes.procedures.pipeline as procedure_pipeline
 from gradtape.kinds.registry import ROWS
 from tests.conftest import COLLECTED
 from tests.programs.test_docs import PAGES

@@ -18,7 +18,6 @@ import numpy as np
 
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import FLOAT64, INT64, aval, is_inexact
-from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.exponential import exp, sin, tanh
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
@@ -35,6 +34,7 @@ from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.batch import batch_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
+from tests.lower.procedures.standalone import compile_procedure
 from tests.transforms.procedures import evaluator
 
 Arrays = list[Any]

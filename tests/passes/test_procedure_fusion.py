@@ -7,12 +7,12 @@ import pytest
 
 from gradtape.ir.graph import literal
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.ops.core.elementwise.exponential import sin
 from gradtape.ops.core.elementwise.integer import floor_divide
 from gradtape.ops.core.elementwise.logic import less
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import contract_arrays, fuse_loops
+from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Allocate, For, Load, Store

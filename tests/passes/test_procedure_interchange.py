@@ -8,18 +8,18 @@ import pytest
 import gradtape as gt
 from gradtape.ir.graph import number_of
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.optimise import optimise_procedure
-from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.ops.core.elementwise.exponential import sin
 from gradtape.ops.core.elementwise.logic import less
 from gradtape.passes.procedures import interchange
 from gradtape.passes.procedures.interchange import interchange_loops, permute_loops
+from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import For, Load, Pop, Push
 from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
+from tests.lower.procedures.standalone import compile_procedure
 
 N = 9
 SIZE = N * N

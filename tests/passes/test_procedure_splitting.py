@@ -8,10 +8,10 @@ import pytest
 import gradtape as gt
 from gradtape.ir.graph import number_of
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.optimise import optimise_procedure, split_index_sets
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
 from gradtape.ops.core.elementwise.select import where
+from gradtape.passes.procedures.pipeline import eliminate_checks, followed_by, optimise_procedure
 from gradtape.passes.procedures.splitting import MOST_PIECES, split_loops
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.interpret import run_procedure
@@ -45,7 +45,7 @@ def test_each_comparison_is_cut_where_it_changes(row, factor):
         with build.loop(TRIPS) as i:
             build.store(out, i, where(row(i * factor, integer(offset)), 1.0, 2.0))
         procedure = build.finish([out], [aval((TRIPS,), np.dtype(float))])
-        split = split_index_sets(procedure)
+        split = followed_by(split_loops, eliminate_checks)(procedure)
         verify_procedure(split, "the split")
         assert selections(split) == 0 or split is procedure
         numbers = np.arange(TRIPS) * factor

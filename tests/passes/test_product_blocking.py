@@ -5,13 +5,13 @@ import pytest
 
 import gradtape as gt
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.ops.core.elementwise.integer import floor_divide
 from gradtape.passes.procedures.product_blocking import BLOCK, block_products
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
+from tests.lower.procedures.standalone import compile_procedure
 
 ROWS, TERMS = 100, 35
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.optimise import optimise_procedure
-from gradtape.lower.procedures.standalone import compile_procedure, procedure_module
+from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Assign, For, Store
 from gradtape.procedures.traversal import walk
+from tests.lower.procedures.standalone import compile_procedure, procedure_module
 
 RANDOM = np.random.default_rng(0)
 N = 50

@@ -5,12 +5,12 @@ import pytest
 
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.allocation import plan_allocations
-from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.lower.resident.memory import kept_bytes, trim_memory
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Allocate, For
 from gradtape.procedures.traversal import walk
+from tests.lower.procedures.standalone import compile_procedure
 
 N = 8192
 TRIPS = 40

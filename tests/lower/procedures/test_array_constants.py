@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.procedures.fingerprint import procedure_digest
 from gradtape.transforms.procedures.vjp import vjp_procedure
+from tests.lower.procedures.standalone import compile_procedure
 from tests.support.array_programs import procedure_of, run
 
 RNG = np.random.default_rng(0)

@@ -5,12 +5,11 @@ import pytest
 
 from gradtape.ir.graph import literal
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.branch_sinking import sink_into_branches
-from gradtape.lower.procedures.optimise import optimise_procedure
-from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.select import where
+from gradtape.passes.procedures.branch_sinking import sink_into_branches
 from gradtape.passes.procedures.forwarding import forward_elements
+from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.dataflow import kept_variables
 from gradtape.procedures.interpret import run_procedure
@@ -18,6 +17,7 @@ from gradtape.procedures.ir import Assign, For, If, Load, Read, Store
 from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
+from tests.lower.procedures.standalone import compile_procedure
 
 N = 12
 X = np.random.default_rng(0).normal(size=3 * N)

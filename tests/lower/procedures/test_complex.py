@@ -6,7 +6,6 @@ import pytest
 import gradtape as gt
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.numpy.linalg.products import matmul
@@ -14,6 +13,7 @@ from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Apply, Pop, Push, Span
 from gradtape.transforms.loops.draft import make_body
+from tests.lower.procedures.standalone import compile_procedure
 
 RANDOM = np.random.default_rng(0)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
+from tests.lower.procedures.standalone import compile_procedure
 from tests.transforms.procedures.evaluator import run_procedure
 from tests.transforms.procedures.samples import SAMPLES
 from tests.transforms.procedures.test_jvp import active_parameters, directions

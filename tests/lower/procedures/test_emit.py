@@ -9,7 +9,6 @@ import pytest
 
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.standalone import ProcedureFailed, compile_procedure, procedure_module
 from gradtape.lower.resident.memory import trim_memory
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.exponential import sin
@@ -21,6 +20,7 @@ from gradtape.ops.numpy.linalg.solve import solve
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.ir import Apply, Pop, Push, Span
 from gradtape.transforms.loops.draft import make_body
+from tests.lower.procedures.standalone import ProcedureFailed, compile_procedure, procedure_module
 
 RANDOM = np.random.default_rng(0)
 

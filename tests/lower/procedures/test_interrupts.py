@@ -7,7 +7,7 @@ from tests.support.processes import words_printed
 PROGRAM = """
 import os, signal, threading, time
 import numpy as np
-from gradtape.lower.procedures.standalone import compile_procedure
+from tests.lower.procedures.standalone import compile_procedure
 from gradtape.procedures.builder import ProcedureBuilder
 
 signal.signal(signal.SIGINT, signal.default_int_handler)

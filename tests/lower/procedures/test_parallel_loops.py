@@ -8,7 +8,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.ir.types import is_inexact
-from gradtape.lower.procedures.optimise import optimise_procedure
+from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import For
 from gradtape.procedures.traversal import walk

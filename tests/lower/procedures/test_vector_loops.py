@@ -5,7 +5,6 @@ import pytest
 
 from gradtape.ir.graph import literal
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.standalone import compile_procedure, procedure_module
 from gradtape.lower.target.host import vector_bytes
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.passes.procedures.records import merge_records
@@ -13,6 +12,7 @@ from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Pop, Push
 from gradtape.runtime.compile.engine import optimised_llvm
+from tests.lower.procedures.standalone import compile_procedure, procedure_module
 
 N = 256
 LANES = vector_bytes() // 8

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.lower.procedures.optimise import optimise_procedure
+from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.ir import For
 from gradtape.procedures.traversal import walk
 from gradtape.transforms.procedures.jvp import jvp_procedure

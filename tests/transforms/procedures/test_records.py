@@ -8,12 +8,12 @@ import pytest
 from gradtape.ir.body import make_body
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
-from gradtape.lower.procedures.standalone import compile_procedure
 from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.exponential import sin
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.ir import Apply, Pointer, Push, Span
 from gradtape.procedures.traversal import walk
+from tests.lower.procedures.standalone import compile_procedure
 from tests.transforms.procedures.samples import cholesky, gauss_seidel, histogram, pendulum, triangular
 from tests.transforms.procedures.test_vjp import check_adjoint, pullback, seeds_of
 

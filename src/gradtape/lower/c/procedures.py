@@ -15,7 +15,7 @@ from gradtape.lower.c.expressions import Helper, c_type, constant_text, operatio
 from gradtape.lower.c.printer import refused
 from gradtape.lower.c.writer import INDENT, FunctionWriter, pointer_type
 from gradtape.lower.procedures.allocation import IN_FRAME, plan_allocations
-from gradtape.lower.procedures.optimise import optimise_procedure
+from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.ir import (
     Allocate,
     Apply,

@@ -23,11 +23,6 @@ from gradtape.lower.procedures.emitter import (
     is_task,
     plan_emission,
 )
-from gradtape.lower.procedures.expressions import (
-    added_terms,
-)
-from gradtape.lower.procedures.optimise import optimise_procedure
-from gradtape.lower.procedures.poll import Poll, has_loops
 from gradtape.lower.procedures.tasks import emit_tasks
 from gradtape.lower.resident.interrupts import (
     INSIDE,
@@ -39,7 +34,8 @@ from gradtape.lower.resident.interrupts import (
     UNKNOWN_TOTAL,
 )
 from gradtape.lower.target.host import vector_bytes
-from gradtape.procedures.dataflow import depend_on, exposed_variables
+from gradtape.passes.procedures.pipeline import optimise_procedure
+from gradtape.procedures.dataflow import added_terms, depend_on, exposed_variables
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -59,6 +55,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
+from gradtape.procedures.poll import Poll, has_loops
 from gradtape.procedures.tape import item_size, record_layout
 from gradtape.procedures.traversal import walk
 

@@ -12,10 +12,10 @@ from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY
 from gradtape.lower.procedures.allocation import IN_FRAME, Allocations, plan_allocations
-from gradtape.lower.procedures.expressions import ScalarEmitter, exact_integers, free_sums
-from gradtape.lower.procedures.independence import backward_loops, independent_loops
-from gradtape.lower.procedures.poll import plan_polls
+from gradtape.lower.procedures.expressions import ScalarEmitter
 from gradtape.lower.resident.memory import ARENA
+from gradtape.passes.procedures.accesses import backward_loops, independent_loops
+from gradtape.procedures.dataflow import exact_integers, free_sums
 from gradtape.procedures.ir import (
     Apply,
     Check,
@@ -30,6 +30,7 @@ from gradtape.procedures.ir import (
     Store,
     Variable,
 )
+from gradtape.procedures.poll import plan_polls
 from gradtape.procedures.tape import match_tape, streamed_loops
 from gradtape.procedures.traversal import walk
 from gradtape.records import record

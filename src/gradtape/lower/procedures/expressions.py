@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gradtape.errors import LoweringError
@@ -15,24 +14,10 @@ from gradtape.lower.llvm.function import FunctionEmitter, KernelModule
 from gradtape.lower.llvm.instructions import constant_text, memory_type
 from gradtape.lower.llvm.math import can_inline_scalar
 from gradtape.lower.resident.callbacks import call_text
-from gradtape.ops.core.elementwise.arithmetic import add, multiply, subtract
-from gradtape.ops.core.elementwise.select import where
-from gradtape.procedures.dataflow import depend_on
 from gradtape.procedures.ir import (
-    Allocate,
-    Apply,
-    Assign,
     Content,
-    For,
-    Load,
-    Pointer,
-    Read,
-    Span,
     Statement,
-    Store,
-    Variable,
 )
-from gradtape.procedures.traversal import walk
 
 
 class ScalarEmitter(FunctionEmitter):
@@ -144,127 +129,3 @@ Measured on 1000 lines with a sine each, with its derivative: 20 s to compile wi
 """
 
 _INTEGER: Final = re.compile(r"^(add|sub|mul) ")
-
-
-def exact_integers(body: Sequence[Statement]) -> set[Value]:
-    """Return the int64 sums, differences and products that are nothing but parts of indices, extents and trip counts.
-
-    They do not overflow: an index is less than the extent of an array.
-    """
-    found: set[Value] = set()
-    pending = [value for value in _positions(body) if value.is_made]
-    while pending:
-        value = pending.pop()
-        if value in found or value.dtype.char not in "lq":
-            continue
-        node = value.node
-        if node is None:
-            continue
-        if node.op in (add, subtract, multiply):
-            found.add(value)
-            pending += node.inputs
-        elif node.op is where:
-            pending += node.inputs[1:]
-    return found
-
-
-def _positions(body: Sequence[Statement]) -> Iterator[Value]:
-    for statement in walk(body):
-        if isinstance(statement, Load | Store):
-            yield statement.index
-        elif isinstance(statement, For):
-            yield statement.count
-        elif isinstance(statement, Allocate):
-            yield statement.size
-        elif isinstance(statement, Apply):
-            for operand in (*statement.inputs, *statement.outputs):
-                if isinstance(operand, Span):
-                    yield operand.offset
-
-
-def free_sums(body: Sequence[Statement]) -> dict[Value, Value]:
-    """Return the sums that accumulate, with what each adds.
-
-    An element or a variable gets what it held, plus terms that do not depend on that. Between its assignments a variable may hand the sum
-    on to others.
-    """
-    makers: dict[Content, Load | Read] = {s.out: s for s in walk(body) if isinstance(s, Load | Read)}
-    found: dict[Value, Value] = {}
-    paths: list[tuple[Variable, Variable, dict[Value, Value]]] = []
-    for statement in walk(body):
-        if not isinstance(statement, Assign | Store):
-            continue
-        for begin, path in _paths(statement, makers):
-            maker = makers.get(begin)
-            if isinstance(statement, Store):
-                if isinstance(maker, Load) and _is_same_element(maker, statement):
-                    found |= path
-                    break
-            elif isinstance(maker, Read):
-                paths.append((maker.variable, statement.variable, path))
-    reached = _reachable([(source, target) for source, target, _ in paths])
-    for source, target, path in paths:
-        if source is target or source in reached[target]:
-            found |= path
-    return found
-
-
-def _paths(
-    statement: Assign | Store, makers: dict[Content, Load | Read]
-) -> Iterator[tuple[Value, dict[Value, Value]]]:
-    """Yield the leaves to which the value of a statement adds terms, with the sums between, and their terms."""
-    value = statement.value
-    if isinstance(value, Pointer) or value.dtype.kind != "f":
-        return
-    pending: list[tuple[Value, dict[Value, Value]]] = [(value, {})]
-    while pending:
-        value, path = pending.pop()
-        node = value.node
-        if node is None:
-            if not depend_on(list(path.values()), {value}):
-                yield value, path
-        elif node.op in (add, subtract):
-            first, second = node.inputs
-            pending.append((first, {**path, value: second}))
-            if node.op is add and second.node is None:
-                pending.append((second, {**path, value: first}))
-
-
-def _reachable(edges: Sequence[tuple[Variable, Variable]]) -> dict[Variable, set[Variable]]:
-    """Return the variables to which sums are handed on from each variable."""
-    following: dict[Variable, set[Variable]] = {}
-    for source, target in edges:
-        following.setdefault(source, set()).add(target)
-        following.setdefault(target, set())
-    reached: dict[Variable, set[Variable]] = {}
-    for start in following:
-        seen: set[Variable] = set()
-        pending = list(following[start])
-        while pending:
-            variable = pending.pop()
-            if variable not in seen:
-                seen.add(variable)
-                pending += following[variable]
-        reached[start] = seen
-    return reached
-
-
-def _is_same_element(load: Load, store: Store) -> bool:
-    """Return whether a load and a store have the same pointer and index."""
-    if load.pointer is not store.pointer:
-        return False
-    x, y = load.index, store.index
-    return x is y or (isinstance(x, Literal) and isinstance(y, Literal) and bool(x.data == y.data))
-
-
-def added_terms(value: Value, sums: dict[Value, Value]) -> list[Value]:
-    """Return what a free sum adds to what stood there before; the value itself if it is no free sum."""
-    if value not in sums:
-        return [value]
-    terms: list[Value] = []
-    while value in sums:
-        terms.append(sums[value])
-        node = value.node
-        assert node is not None
-        (value,) = [x for x in node.inputs if x is not terms[-1]]
-    return terms

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
 
 from gradtape.ir.graph import Node, Value, literal, number_of
 from gradtape.ir.op import Op
-from gradtape.ir.types import BOOL
+from gradtape.ir.types import BOOL, INT64
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
-from gradtape.procedures.affine import linear_form
+from gradtape.procedures.arrays.index_arithmetic import at_least
 from gradtape.procedures.ir import Check, For, Procedure, Statement
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import walk
 from gradtape.records import replaced
-
-DEEPEST: Final = 16
-"""Loops whose numbers are replaced by their bounds, one after the other."""
-
-Greatest: TypeAlias = Callable[[Value, Value], "int | None"]
-"""A bound of the difference of two integers."""
 
 
 def decide_comparisons(procedure: Procedure) -> Procedure:
@@ -64,75 +57,36 @@ class _Decider(Rewriter):
         super().__init__()
         self.count = 0
         self._counts = counts
-        self._depths = {index: depth for depth, index in enumerate(counts)}
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         found = super().block(statements)
         return [s for s in found if not (isinstance(s, Check) and number_of(s.condition) == 1)]
 
     def made(self, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
-        bounds = COMPARISONS.get(node.op)
-        if bounds is not None and inputs[0].dtype.char in "lq" and inputs[0].dtype == inputs[1].dtype:
-            holds = bounds(inputs[0], inputs[1], self._greatest)
-            if holds is not None:
+        if len(inputs) == 2 and all(x.dtype == INT64 for x in inputs):
+            decided = self._decided(node.op, *inputs)
+            if decided is not None:
                 self.count += 1
-                return (literal(holds, BOOL),)
-        if (
-            node.op in (minimum, maximum)
-            and inputs[0].dtype.char in "lq"
-            and inputs[0].dtype == inputs[1].dtype
-        ):
-            is_first_less = _is_less(inputs[0], inputs[1], self._greatest)
-            if is_first_less is not None:
-                self.count += 1
-                return (inputs[0 if is_first_less is (node.op is minimum) else 1],)
+                return (decided,)
         return super().made(node, inputs)
 
-    def _greatest(self, first: Value, second: Value) -> int | None:
-        """Return a bound of the difference of two integers, None if there is none."""
-        form = linear_form(first)
-        for atom, factor in linear_form(second).items():
-            form[atom] = form.get(atom, 0) - factor
-        for _ in range(DEEPEST):
-            form = {atom: factor for atom, factor in form.items() if factor}
-            inner = [atom for atom in form if atom is not None and atom in self._counts]
-            if not inner:
-                break
-            # The innermost first: its trip count may depend on others.
-            index = max(inner, key=self._depths.__getitem__)
-            factor = form.pop(index)
-            if factor > 0:
-                for atom, times in linear_form(self._counts[index] - literal(1, index.dtype)).items():
-                    form[atom] = form.get(atom, 0) + factor * times
-        number = form.pop(None, 0)
-        return None if form else number
+    def _decided(self, op: Op, x: Value, y: Value) -> Value | None:
+        """Return what a comparison or an extremum is in all iterations; None where that is not known."""
+        if op in (greater, less_equal):
+            x, y = y, x
+        if op in (less, greater, less_equal, greater_equal):
+            holds = self._is_less(x, y)
+            return None if holds is None else literal(holds is (op in (less, greater)), BOOL)
+        if op in (minimum, maximum):
+            holds = self._is_less(x, y)
+            return None if holds is None else x if holds is (op is minimum) else y
+        if op in (equal, not_equal):
+            orders = self._is_less(x, y), self._is_less(y, x)
+            if True in orders or orders == (False, False):
+                return literal((True in orders) is (op is not_equal), BOOL)
+        return None
 
-
-def _is_less(first: Value, second: Value, greatest: Greatest) -> bool | None:
-    most = greatest(first, second)
-    if most is not None and most < 0:
-        return True
-    most = greatest(second, first)
-    return False if most is not None and most <= 0 else None
-
-
-def _differs(first: Value, second: Value, greatest: Greatest) -> bool | None:
-    is_less, is_greater = _is_less(first, second, greatest), _is_less(second, first, greatest)
-    if is_less or is_greater:
-        return True
-    return False if is_less is False and is_greater is False else None
-
-
-def _negated(holds: bool | None) -> bool | None:
-    return None if holds is None else not holds
-
-
-COMPARISONS: Final[dict[Op, Callable[[Value, Value, Greatest], bool | None]]] = {
-    less: lambda x, y, greatest: _is_less(x, y, greatest),
-    greater: lambda x, y, greatest: _is_less(y, x, greatest),
-    greater_equal: lambda x, y, greatest: _negated(_is_less(x, y, greatest)),
-    less_equal: lambda x, y, greatest: _negated(_is_less(y, x, greatest)),
-    equal: lambda x, y, greatest: _negated(_differs(x, y, greatest)),
-    not_equal: lambda x, y, greatest: _differs(x, y, greatest),
-}
-"""By row, whether it holds for two integers in all iterations, or in none; None where that is not known."""
+    def _is_less(self, x: Value, y: Value) -> bool | None:
+        if at_least(y, x + literal(1, INT64), self._counts):
+            return True
+        return False if at_least(x, y, self._counts) else None

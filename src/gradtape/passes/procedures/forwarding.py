@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 
 from gradtape.ir.graph import Literal, Value, extract, literal, number_of
 from gradtape.ops.core.elementwise.arithmetic import add
+from gradtape.passes.procedures.accesses import LoopAccesses
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.dataflow import kept_variables, same_number
 from gradtape.procedures.ir import (
@@ -33,8 +34,6 @@ from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import roots, stored, walk
 from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import structure
-from gradtape.transforms.procedures.blocks import BlockTree, Place
-from gradtape.transforms.procedures.dependence import Access, Dependence
 
 T = TypeVar("T")
 
@@ -278,23 +277,15 @@ def zero_loads(procedure: Procedure) -> set[Load]:
         return set()
     users = _first_users(procedure.body)
     first = {memory: set(walk([statement])) for memory, statement in users.items() if memory in memories}
-    tree: BlockTree | None = None
+    accesses = LoopAccesses(procedure)
     found = _of_zeros(arrays, loads, stores)
     for pointer in arrays:
         own = [load for load in loads.get(pointer, []) if load in first[pointer.memory]]
         others = [store for store in stores.get(pointer, []) if store in first[pointer.memory]]
         if not own or len(own) * len(others) > MOST_PAIRS:
             continue
-        if tree is None:
-            tree = BlockTree(procedure, {})
-            definitions: dict[Content, Statement] = {x: s for s in walk(procedure.body) for x in s.defines()}
-            dependence = Dependence(tree, definitions)
-            places = {s: Place(block, k) for block in tree.blocks for k, s in enumerate(block.statements)}
         for load in own:
-            access = Access(pointer, load.index, places[load])
-            if not any(
-                dependence.may_reach(Access(pointer, store.index, places[store]), access) for store in others
-            ):
+            if not any(accesses.may_reach(store, load) for store in others):
                 found.add(load)
     return found
 

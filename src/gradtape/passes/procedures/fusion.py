@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from gradtape.ir.graph import Value, extract, literal, number_of
 from gradtape.ir.types import INT64
+from gradtape.passes.procedures.accesses import LoopAccesses, conflicts
 from gradtape.passes.procedures.dead import remove_dead_statements
 from gradtape.passes.procedures.forwarding import forward_elements
-from gradtape.passes.procedures.surroundings import LoopSurroundings, conflicts
 from gradtape.procedures.affine import distance, linear_form
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.dataflow import exposed_variables, total_chain
@@ -261,12 +261,12 @@ class _Fusion:
             isinstance(s, Apply) or isinstance(t, Apply) or s.pointer is not t.pointer for s, t in pairs
         ):
             return None
-        surroundings = LoopSurroundings(fused, self._around)
+        accesses = LoopAccesses.around(fused, self._around)
         must_be_independent = fused.parallel or _is_innermost(fused)
         for one, other in pairs:
             assert not isinstance(one, Apply) and not isinstance(other, Apply)
-            if surroundings.precedes(other, one) or (
-                must_be_independent and surroundings.precedes(one, other)
+            if accesses.precedes(fused, other, one) or (
+                must_be_independent and accesses.precedes(fused, one, other)
             ):
                 return None
         return fused

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 from gradtape.ir.graph import Value, extract, number_of
 from gradtape.ir.types import INT64, Aval
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.passes.procedures.accesses import LoopAccesses, conflicts
 from gradtape.passes.procedures.fusion import is_sequential
-from gradtape.passes.procedures.surroundings import LoopSurroundings, conflicts
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.dataflow import exposed_variables
@@ -169,10 +169,10 @@ class _Interchange:
             loops.insert(0, permuted)
         around = list(self._around)
         for loop in loops[:-1]:
-            surroundings = LoopSurroundings(loop, around)
+            accesses = LoopAccesses.around(loop, around)
             for one, two in pairs:
                 assert not isinstance(one, Apply) and not isinstance(two, Apply)
-                if one.pointer is not two.pointer or surroundings.precedes(one, two):
+                if one.pointer is not two.pointer or accesses.precedes(loop, one, two):
                     return None
             around.append((loop, True))
         return permuted
@@ -194,14 +194,14 @@ class _Interchange:
         tape = [any(isinstance(s, Push | Pop) for s in walk(part)) for part in nest.parts]
         if tape[1] or (tape[0] and tape[2]):
             return False
-        surroundings = LoopSurroundings(nest.outer, self._around)
+        accesses = LoopAccesses.around(nest.outer, self._around)
         pairs = list(_pairs(nest))
         if len(pairs) > MOST_PAIRS:
             return False
         for one, two, are_in_one_part in pairs:
-            if one.pointer is not two.pointer or surroundings.precedes(two, one):
+            if one.pointer is not two.pointer or accesses.precedes(nest.outer, two, one):
                 return False
-            if are_in_one_part and surroundings.precedes(one, two):
+            if are_in_one_part and accesses.precedes(nest.outer, one, two):
                 return False
         return True
 

@@ -356,7 +356,7 @@ def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth
     found = {atom for atoms in rest for atom in atoms}
     nodes = [atom for atom in found if isinstance(atom, tuple)]
     indices = [atom for atom in found if isinstance(atom, Value) and _is_bounded(atom, counts)]
-    if len(nodes) + len(indices) < len(found):
+    if not nodes and not indices:
         return None
     atom = nodes[0] if nodes else max(indices, key=order.__getitem__)
     with_atom = {atoms: factor for atoms, factor in terms.items() if atom in atoms}

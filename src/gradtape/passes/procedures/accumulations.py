@@ -13,12 +13,12 @@ from gradtape.costs import INSTRUCTION
 from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import aval
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.lower.procedures.expressions import free_sums
-from gradtape.lower.procedures.independence import LoopAccesses
 from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.ops.core.elementwise.logic import not_equal
+from gradtape.passes.procedures.accesses import LoopAccesses
 from gradtape.procedures.affine import distance
 from gradtape.procedures.builder import leaf
+from gradtape.procedures.dataflow import free_sums
 from gradtape.procedures.ir import (
     Apply,
     Assign,

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from gradtape.ir.budget import allow
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.kinds.index_map import IndexMap
-from gradtape.lower.procedures.accumulations import separate_accumulations
-from gradtape.lower.procedures.branch_sinking import sink_into_branches
-from gradtape.lower.procedures.parallelise import divide_loops
 from gradtape.passes.complex.procedures import split_complex_procedure
 from gradtape.passes.pipeline import Pass
+from gradtape.passes.procedures.accumulations import separate_accumulations
 from gradtape.passes.procedures.bounds import decide_comparisons
+from gradtape.passes.procedures.branch_sinking import sink_into_branches
 from gradtape.passes.procedures.dead import remove_dead_statements
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import fuse_loops
 from gradtape.passes.procedures.interchange import interchange_loops
+from gradtape.passes.procedures.parallelise import divide_loops
 from gradtape.passes.procedures.product_blocking import block_products
 from gradtape.passes.procedures.records import merge_records
 from gradtape.passes.procedures.splitting import split_loops
@@ -31,6 +32,9 @@ from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import roots
 from gradtape.procedures.verifier import verify_procedure
 from gradtape.records import replaced
+
+ProcedurePass: TypeAlias = Callable[[Procedure], Procedure]
+"""Returns the same procedure where there is nothing to do."""
 
 
 def drop_index_maps(graph: Graph) -> Graph:
@@ -107,61 +111,42 @@ def _plain(value: Value) -> Value:
     return value
 
 
-def divide_parallel_loops(procedure: Procedure) -> Procedure:
-    """Return the procedure with its long parallel loops in blocks, and the others sequential."""
-    divided = divide_loops(procedure)
-    return procedure if divided is procedure else simplify_scalars(divided)
+def followed_by(step: ProcedurePass, *others: ProcedurePass) -> ProcedurePass:
+    """Return a pass that ends with other ones if it has changed something."""
+
+    @functools.wraps(step)
+    def run(procedure: Procedure) -> Procedure:
+        changed = step(procedure)
+        if changed is procedure:
+            return procedure
+        for other in others:
+            changed = other(changed)
+        return changed
+
+    return run
 
 
-def block_products_of_iterations(procedure: Procedure) -> Procedure:
-    """Return the procedure with products of matrices in place of many with vectors."""
-    changed = block_products(procedure)
-    return procedure if changed is procedure else simplify_scalars(changed)
-
-
-def eliminate_checks(procedure: Procedure) -> Procedure:
-    """Return the procedure without the checks of indices, and the choices by them, that bounds of loops decide."""
-    changed = decide_comparisons(procedure)
-    return procedure if changed is procedure else remove_dead_statements(simplify_scalars(changed))
-
-
-def fuse_and_contract(procedure: Procedure) -> Procedure:
+def fuse_and_forward(procedure: Procedure) -> Procedure:
     """Return the procedure with loops fused, and without the loads and arrays that hand on what is known."""
-    contracted = forward_elements(fuse_loops(procedure))
-    return procedure if contracted is procedure else remove_dead_statements(simplify_scalars(contracted))
+    return forward_elements(fuse_loops(procedure))
 
 
-def interchange_nests(procedure: Procedure) -> Procedure:
-    """Return the procedure with loops interchanged where inner ones walk along neighbours then."""
-    changed = interchange_loops(procedure)
-    return procedure if changed is procedure else simplify_scalars(changed)
+eliminate_checks = followed_by(decide_comparisons, simplify_scalars, remove_dead_statements)
+"""Removes the checks of indices, and the choices by them, that bounds of loops decide."""
 
-
-def split_index_sets(procedure: Procedure) -> Procedure:
-    """Return the procedure with loops cut at the borders of what their iterations choose between."""
-    changed = split_loops(procedure)
-    return procedure if changed is procedure else eliminate_checks(changed)
-
-
-def sink_accumulations(procedure: Procedure) -> Procedure:
-    """Return the procedure with accumulations in the branches that have something to add."""
-    changed = sink_into_branches(procedure)
-    return procedure if changed is procedure else remove_dead_statements(forward_elements(changed))
-
-
-PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
+PASSES: Final[tuple[ProcedurePass, ...]] = (
     remove_dead_statements,
     split_complex_procedure,
     simplify_scalars,
     merge_records,
     remove_dead_statements,
     eliminate_checks,
-    block_products_of_iterations,
-    fuse_and_contract,
-    interchange_nests,
-    split_index_sets,
-    sink_accumulations,
-    divide_parallel_loops,
+    followed_by(block_products, simplify_scalars),
+    followed_by(fuse_and_forward, simplify_scalars, remove_dead_statements),
+    followed_by(interchange_loops, simplify_scalars),
+    followed_by(split_loops, eliminate_checks),
+    followed_by(sink_into_branches, forward_elements, remove_dead_statements),
+    followed_by(divide_loops, simplify_scalars),
     separate_accumulations,
 )
 """The passes over procedures, in their order."""

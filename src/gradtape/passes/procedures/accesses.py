@@ -1,19 +1,24 @@
-"""Independent iterations: innermost loops of which LLVM's vectoriser is told that no iteration waits for another one."""
+"""Accesses to elements in loops: which may be to the same one, and loops whose iterations are independent.
+
+LLVM's vectoriser is told of the innermost of these that no iteration waits for another one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 from gradtape.procedures.affine import distance, linear_form
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
     Assign,
-    Content,
     For,
+    If,
     Load,
+    Memory,
+    Pointer,
     Pop,
     Procedure,
     Push,
@@ -25,15 +30,31 @@ from gradtape.procedures.traversal import walk
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
 from gradtape.transforms.procedures.dependence import Access, Dependence
 
+Around: TypeAlias = Sequence[tuple[Statement, bool]]
+"""The statements around a block, the outermost first, each with whether it is in the first block of it."""
+
 MOST_PAIRS: Final = 200
 """Pairs of accesses of a loop that are compared."""
 
 
 class LoopAccesses:
-    """Answers questions about the accesses in innermost loops."""
+    """Answers questions about the accesses in the loops of a procedure."""
 
     def __init__(self, procedure: Procedure) -> None:
         self._procedure = procedure
+
+    @classmethod
+    def around(cls, loop: For, around: Around) -> LoopAccesses:
+        """Return the accesses in a loop that may not be part of a procedure yet, in the statements around it."""
+        body: list[Statement] = [loop]
+        for holder, is_first in reversed(around):
+            if isinstance(holder, For):
+                body = [For(holder.index, holder.count, body)]
+            elif isinstance(holder, If):
+                body = [If(holder.condition, body, []) if is_first else If(holder.condition, [], body)]
+        own = {content for s in walk(body) for content in s.defines()}
+        free = {x for s in walk(body) for x in s.uses() if isinstance(x, Pointer) and x not in own}
+        return cls(Procedure("loop", list(free), [], body, [], []))
 
     @cached_property
     def _tree(self) -> BlockTree:
@@ -41,9 +62,7 @@ class LoopAccesses:
 
     @cached_property
     def _dependence(self) -> Dependence:
-        definitions: dict[Content, Statement] = {
-            content: s for s in walk(self._procedure.body) for content in s.defines()
-        }
+        definitions = {content: s for s in walk(self._procedure.body) for content in s.defines()}
         return Dependence(self._tree, definitions)
 
     @cached_property
@@ -64,6 +83,31 @@ class LoopAccesses:
     def are_carried(self, loop: For, first: Load | Store, second: Load | Store) -> bool:
         """Return whether two accesses in a loop may be to the same element in different iterations."""
         return self._dependence.is_carried_by(self._blocks[loop], self._access(first), self._access(second))
+
+    def precedes(self, loop: For, first: Load | Store, second: Load | Store) -> bool:
+        """Return whether the second access, in a later iteration of a loop, may be to the element of the first one."""
+        return self._dependence.precedes_in(self._blocks[loop], self._access(first), self._access(second))
+
+    def may_reach(self, store: Store, load: Load) -> bool:
+        """Return whether a load may be of the element that a store has written before."""
+        return self._dependence.may_reach(self._access(store), self._access(load))
+
+
+def conflicts(
+    first: Sequence[Statement], second: Sequence[Statement]
+) -> Iterator[tuple[Load | Store | Apply, Load | Store | Apply]]:
+    """Yield accesses of two lists of statements, with the blocks in them, to the same memory, one of them a store."""
+    by_memory: dict[Memory, list[Load | Store | Apply]] = {}
+    for statement in walk(second):
+        if isinstance(statement, Load | Store | Apply):
+            for memory in statement.memories():
+                by_memory.setdefault(memory, []).append(statement)
+    for one in walk(first):
+        if isinstance(one, Load | Store | Apply):
+            for memory in one.memories():
+                for other in by_memory.get(memory, ()):
+                    if not isinstance(one, Load) or not isinstance(other, Load):
+                        yield one, other
 
 
 def independent_loops(procedure: Procedure, streamed: Collection[For]) -> set[For]:

@@ -12,11 +12,11 @@ from typing import Final
 
 from gradtape.ir.graph import Literal, Value, extract
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.lower.procedures.expressions import added_terms, free_sums
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
 from gradtape.ops.core.elementwise.select import where
 from gradtape.passes.procedures.fusion import is_sequential
 from gradtape.procedures.affine import linear_form
+from gradtape.procedures.dataflow import added_terms, free_sums
 from gradtape.procedures.ir import (
     Assign,
     Content,
