@@ -6,7 +6,6 @@ in those inside of it, from its definition on. `gradtape.loops.verifier` checks 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
@@ -92,11 +91,37 @@ def const(value: Any, dtype: Dtype) -> Const:
     return Const(np.asarray(value, dtype).tobytes(), dtype)
 
 
+class StatementBase:
+    """The parts of a statement, for all that walks over statements."""
+
+    __slots__ = ()
+
+    def blocks(self) -> tuple[list[Statement], ...]:
+        """Return the blocks that it holds, in the order in which they run."""
+        return ()
+
+    def used_numbers(self) -> tuple[Number, ...]:
+        """Return the numbers that it uses itself."""
+        return ()
+
+    def variables(self) -> tuple[Var, ...]:
+        """Return the loop variables that it defines."""
+        return ()
+
+    def places(self) -> tuple[Place, ...]:
+        """Return the buffers that it touches itself, and where; all but a load may write them."""
+        return ()
+
+    def aliases(self) -> tuple[Buffer, ...]:
+        """Return the names that it gives to buffers, for its blocks."""
+        return ()
+
+
 # Statements in a straight line
 
 
 @record
-class Compute:
+class Compute(StatementBase):
     """``target = function(args)``; `body` says what the machine does."""
 
     target: Register
@@ -105,43 +130,61 @@ class Compute:
     args: tuple[Number, ...]
     reassociate: bool = False
 
+    def used_numbers(self) -> tuple[Number, ...]:
+        return self.args
+
 
 @record
-class Load:
+class Load(StatementBase):
     """``target = buffer[index]``."""
 
     target: Register
     buffer: Buffer
     index: Position
 
+    def places(self) -> tuple[Place, ...]:
+        return ((self.buffer, self.index),)
+
 
 @record
-class Store:
+class Store(StatementBase):
     """``buffer[index] = value``."""
 
     buffer: Buffer
     index: Position
     value: Number
 
+    def used_numbers(self) -> tuple[Number, ...]:
+        return (self.value,)
+
+    def places(self) -> tuple[Place, ...]:
+        return ((self.buffer, self.index),)
+
 
 @record
-class Declare:
+class Declare(StatementBase):
     """An accumulator begins with `value`."""
 
     target: Register
     value: Number
 
+    def used_numbers(self) -> tuple[Number, ...]:
+        return (self.value,)
+
 
 @record
-class Assign:
+class Assign(StatementBase):
     """An accumulator takes a new value."""
 
     target: Register
     value: Number
 
+    def used_numbers(self) -> tuple[Number, ...]:
+        return (self.value,)
+
 
 @record
-class Wrap:
+class Wrap(StatementBase):
     """``target`` is an index read from memory: negatives count from the end, others outside of the extent are errors.
 
     Unless it `is_checked`, the program knows that the index is inside.
@@ -152,18 +195,24 @@ class Wrap:
     extent: int
     is_checked: bool = True
 
+    def used_numbers(self) -> tuple[Number, ...]:
+        return (self.value,)
+
 
 @record
-class Guard:
+class Guard(StatementBase):
     """The program ends here unless `value` is as expected."""
 
     number: int
     value: Number
     expected: int
 
+    def used_numbers(self) -> tuple[Number, ...]:
+        return (self.value,)
+
 
 @record
-class RoutineCall:
+class RoutineCall(StatementBase):
     """A routine on whole buffers.
 
     Attributes
@@ -187,12 +236,15 @@ class RoutineCall:
     library: Literal["blas", "lapack", "procedure", "python", "gradtape"] = "gradtape"
     multiplications: int = 0
 
+    def places(self) -> tuple[Place, ...]:
+        return self.operands
+
 
 # Loops and branches
 
 
 @record
-class For:
+class For(StatementBase):
     """``for var in range(var.low, var.high + 1)`` whose iterations are independent but for accumulators and reductions.
 
     Attributes
@@ -218,31 +270,17 @@ class For:
     def trip_count(self) -> int:
         return self.var.high - self.var.low + 1
 
+    def blocks(self) -> tuple[list[Statement], ...]:
+        return (self.body,)
 
-class ControlFlow(ABC):
+    def variables(self) -> tuple[Var, ...]:
+        return (self.var,)
+
+
+class ControlFlow(StatementBase):
     """A statement whose iterations or branches stay in their order, and what is done to stacks, which grow with such loops."""
 
     __slots__ = ()
-
-    def blocks(self) -> tuple[list[Statement], ...]:
-        """Return the blocks that it holds, in the order in which they run."""
-        return ()
-
-    def numbers(self) -> tuple[Number, ...]:
-        """Return the numbers that it uses itself."""
-        return ()
-
-    def variables(self) -> tuple[Var, ...]:
-        """Return the loop variables that it defines."""
-        return ()
-
-    def places(self) -> tuple[Place, ...]:
-        """Return the buffers that it touches itself, and where."""
-        return ()
-
-    @abstractmethod
-    def aliases(self) -> tuple[Buffer, ...]:
-        """Return the names that it gives to buffers, for its blocks."""
 
 
 Statement: TypeAlias = (
@@ -321,7 +359,7 @@ class SequentialFor(_SequentialLoop):
     def blocks(self) -> tuple[list[Statement], ...]:
         return (self.body,)
 
-    def numbers(self) -> tuple[Number, ...]:
+    def used_numbers(self) -> tuple[Number, ...]:
         return () if self.count is None else (self.count,)
 
 
@@ -354,11 +392,8 @@ class IndexSwitch(ControlFlow):
     def blocks(self) -> tuple[list[Statement], ...]:
         return self.branches
 
-    def numbers(self) -> tuple[Number, ...]:
+    def used_numbers(self) -> tuple[Number, ...]:
         return (self.index,)
-
-    def aliases(self) -> tuple[Buffer, ...]:
-        return ()
 
 
 @record
@@ -377,7 +412,7 @@ class ReserveStack(_OfStack):
 
     count: Number
 
-    def numbers(self) -> tuple[Number, ...]:
+    def used_numbers(self) -> tuple[Number, ...]:
         return (self.count,)
 
 
@@ -387,7 +422,7 @@ class GrowStack(_OfStack):
 
     length: Number
 
-    def numbers(self) -> tuple[Number, ...]:
+    def used_numbers(self) -> tuple[Number, ...]:
         return (self.length,)
 
 

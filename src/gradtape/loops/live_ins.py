@@ -10,9 +10,7 @@ from gradtape.loops.ir import (
     Assign,
     Buffer,
     Compute,
-    ControlFlow,
     Declare,
-    For,
     GrowStack,
     Index,
     Load,
@@ -22,11 +20,9 @@ from gradtape.loops.ir import (
     RoutineCall,
     SequentialFor,
     Statement,
-    Store,
     WhileLoop,
     Wrap,
 )
-from gradtape.loops.traversal import numbers_of
 from gradtape.records import record
 
 
@@ -68,45 +64,32 @@ class LiveIns:
     def visit(self, statements: Iterable[Statement]) -> None:
         """Add what statements use."""
         for statement in statements:
-            if isinstance(statement, Load | Store):
-                self._touch(statement.buffer, statement.index)
-            for number in numbers_of(statement):
+            for number in statement.used_numbers():
                 if isinstance(number, Register):
                     if number.name not in self._defined:
                         self.registers[number] = None
                 elif isinstance(number, Index):
                     self._position(number.position)
-            if isinstance(statement, For):
-                self._defined.add(statement.var.name)
-                self.visit(statement.body)
-            elif isinstance(statement, Load | Compute | Declare | Wrap):
+            self._defined.update(var.name for var in statement.variables())
+            for buffer, position in statement.places():
+                self._touch(buffer, position)
+                if not isinstance(statement, Load):
+                    self.written.add(buffer)
+            if isinstance(statement, Load | Compute | Declare | Wrap):
                 self._defined.add(statement.target.name)
                 self.may_fail = self.may_fail or (isinstance(statement, Wrap) and statement.is_checked)
-            elif isinstance(statement, Store):
-                self.written.add(statement.buffer)
             elif isinstance(statement, Assign):
                 if statement.target.name not in self._defined:
                     self.assigned[statement.target] = None
-            elif isinstance(statement, ControlFlow):
-                self._control_flow(statement)
             elif isinstance(statement, RoutineCall):
                 self.may_fail = self.may_fail or statement.library in ("lapack", "procedure", "python")
                 self.may_stop = self.may_stop or statement.library == "procedure"
-                for buffer, position in statement.operands:
-                    self._touch(buffer, position)
-                    self.written.add(buffer)
-
-    def _control_flow(self, statement: ControlFlow) -> None:
-        self._defined.update(var.name for var in statement.variables())
-        for buffer, position in statement.places():
-            self._touch(buffer, position)
-            self.written.add(buffer)
-        self._aliases.update(statement.aliases())
-        self.uses_stacks = self.uses_stacks or isinstance(statement, ReserveStack | GrowStack | OpenStack)
-        polls = isinstance(statement, SequentialFor | WhileLoop) and bool(statement.poll)
-        self.may_stop = self.may_stop or self.uses_stacks or polls
-        for block in statement.blocks():
-            self.visit(block)
+            self._aliases.update(statement.aliases())
+            self.uses_stacks = self.uses_stacks or isinstance(statement, ReserveStack | GrowStack | OpenStack)
+            polls = isinstance(statement, SequentialFor | WhileLoop) and bool(statement.poll)
+            self.may_stop = self.may_stop or self.uses_stacks or polls
+            for block in statement.blocks():
+                self.visit(block)
 
     def _touch(self, buffer: Buffer, position: Position) -> None:
         if buffer not in self._aliases:

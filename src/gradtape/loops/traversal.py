@@ -10,19 +10,15 @@ from gradtape.loops.ir import (
     Assign,
     Buffer,
     Compute,
-    ControlFlow,
     Declare,
     For,
-    Guard,
     Index,
     Load,
     LoopProgram,
     Number,
     Register,
-    RoutineCall,
     Statement,
     Store,
-    Wrap,
 )
 
 
@@ -30,27 +26,15 @@ def walk(statements: Iterable[Statement]) -> Iterator[Statement]:
     """Yield all statements, those inside of loops and branches included."""
     for statement in statements:
         yield statement
-        if isinstance(statement, For):
-            yield from walk(statement.body)
-        elif isinstance(statement, ControlFlow):
-            for block in statement.blocks():
-                yield from walk(block)
-
-
-def numbers_of(statement: Statement) -> tuple[Number, ...]:
-    """Return the numbers that a statement uses itself."""
-    if isinstance(statement, Compute):
-        return statement.args
-    if isinstance(statement, Store | Declare | Assign | Wrap | Guard):
-        return (statement.value,)
-    return statement.numbers() if isinstance(statement, ControlFlow) else ()
+        for block in statement.blocks():
+            yield from walk(block)
 
 
 def positions_of(statement: Statement) -> Iterator[Position]:
     """Yield the positions at which a statement loads and stores, and those that it uses as numbers."""
     if isinstance(statement, Load | Store):
         yield statement.index
-    for number in numbers_of(statement):
+    for number in statement.used_numbers():
         if isinstance(number, Index):
             yield number.position
 
@@ -95,7 +79,7 @@ class Definitions:
         self.computes = {s.target.name: s for s in inside if isinstance(s, Compute)}
         self.declares = {s.target.name: s for s in inside if isinstance(s, Declare)}
         self.assigns = {s.target.name: s for s in inside if isinstance(s, Assign)}
-        self.uses = Counter(n.name for s in inside for n in numbers_of(s) if isinstance(n, Register))
+        self.uses = Counter(n.name for s in inside for n in s.used_numbers() if isinstance(n, Register))
 
     def computed(self, number: Number) -> Compute | None:
         """Return what computes a number, if an instruction does."""
@@ -108,12 +92,4 @@ class Definitions:
 
 def touched(statements: Iterable[Statement]) -> set[Buffer]:
     """Return the buffers that statements and what they hold read and write."""
-    found: set[Buffer] = set()
-    for statement in walk(statements):
-        if isinstance(statement, Load | Store):
-            found.add(statement.buffer)
-        elif isinstance(statement, RoutineCall):
-            found.update(buffer for buffer, _ in statement.operands)
-        elif isinstance(statement, ControlFlow):
-            found.update(buffer for buffer, _ in statement.places())
-    return found
+    return {buffer for statement in walk(statements) for buffer, _ in statement.places()}

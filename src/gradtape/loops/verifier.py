@@ -36,7 +36,7 @@ from gradtape.loops.ir import (
     Wrap,
 )
 from gradtape.loops.printer import print_statement
-from gradtape.loops.traversal import numbers_of, positions_of
+from gradtape.loops.traversal import positions_of
 
 BOOL: Final = np.dtype(np.bool_)
 INT64: Final = np.dtype(np.int64)
@@ -126,7 +126,7 @@ class _Verifier:
     def _check(self, statement: Statement) -> None:
         """Check a statement and what it holds, and take note of what it defines."""
         before, self._statement = self._statement, statement
-        for number in numbers_of(statement):
+        for number in statement.used_numbers():
             if isinstance(number, Register):
                 self._check_register(number)
         for position in positions_of(statement):

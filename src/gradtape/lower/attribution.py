@@ -265,25 +265,18 @@ def _names(step: loops.Statement) -> list[str]:
 def _with_trips(statements: Sequence[loops.Statement], trips: int) -> Iterator[tuple[loops.Statement, int]]:
     """Return all statements but loops and branches, with how often each runs."""
     for statement in statements:
-        if isinstance(statement, loops.For):
-            yield from _with_trips(statement.body, trips * _trip_count(statement))
-        elif isinstance(statement, loops.ControlFlow):
-            for block in statement.blocks():
-                yield from _with_trips(block, trips * (_trip_count(statement) or 1))
-        else:
+        if not isinstance(statement, loops.For | loops.ControlFlow):
             yield statement, trips
+        for block in statement.blocks():
+            yield from _with_trips(block, trips * (_trip_count(statement) or 1))
 
 
 def _extents(statements: Sequence[loops.Statement], around: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     for statement in statements:
-        if isinstance(statement, loops.For | loops.SequentialFor | loops.WhileLoop):
-            inside = (*around, _trip_count(statement))
-            blocks = (statement.body,) if isinstance(statement, loops.For) else statement.blocks()
-            deeper = [chain for block in blocks for chain in _extents(block, inside)]
-            yield from deeper or [inside]
-        elif isinstance(statement, loops.ControlFlow):
-            for block in statement.blocks():
-                yield from _extents(block, around)
+        is_loop = bool(statement.variables())
+        inside = (*around, _trip_count(statement)) if is_loop else around
+        deeper = [chain for block in statement.blocks() for chain in _extents(block, inside)]
+        yield from deeper or [inside][:is_loop]
 
 
 def _trip_count(loop: loops.Statement) -> int:

@@ -29,7 +29,7 @@ from gradtape.loops.ir import (
 )
 from gradtape.loops.passes.gathers import copied_in
 from gradtape.loops.passes.lanes import LANES, LaneSums, find_lane_sums
-from gradtape.loops.traversal import Definitions, numbers_of, positions_of, replace_loops, touched, walk
+from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched, walk
 from gradtape.records import record
 
 BLOCKS: Final = (32, 16, 8)
@@ -241,7 +241,7 @@ def _find_lane_wise(plan: _BlockingPlan, statements: Sequence[Statement]) -> Non
                 visit(statement.body)
                 count += 1
                 continue
-            for number in numbers_of(statement):
+            for number in statement.used_numbers():
                 if (
                     isinstance(number, Register)
                     and number.name in plan.varying

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from gradtape.errors import LoweringError
 from gradtape.ir.body import Body
-from gradtape.loops.affine import Position, affine, interval
+from gradtape.loops.affine import affine, interval
 from gradtape.loops.ir import (
     Buffer,
     ControlFlow,
@@ -318,12 +318,7 @@ def _move_to_block(function: FunctionEmitter, loop: For) -> None:
     """
     steps: dict[Buffer, set[int]] = {}
     for statement in walk(loop.body):
-        touched: list[tuple[Buffer, Position]] = []
-        if isinstance(statement, Load | Store):
-            touched.append((statement.buffer, statement.index))
-        elif isinstance(statement, RoutineCall):
-            touched.extend(statement.operands)
-        for buffer, position in touched:
+        for buffer, position in statement.places():
             factor = 0 if isinstance(position, int) else position.terms.get(loop.var, 0)
             steps.setdefault(buffer, set()).add(factor)
     for buffer, factors in steps.items():

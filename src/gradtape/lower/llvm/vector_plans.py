@@ -14,17 +14,15 @@ from gradtape.loops.ir import (
     Assign,
     Buffer,
     Compute,
-    ControlFlow,
     For,
     Index,
     Load,
     Number,
     Register,
-    RoutineCall,
     Statement,
     Store,
 )
-from gradtape.loops.traversal import walk
+from gradtape.loops.traversal import touched
 from gradtape.lower.target.host import vector_bytes
 from gradtape.lower.target.vecmath import vector_attribute
 
@@ -241,26 +239,16 @@ class _SlotFinder:
     def visit(self, statement: Statement) -> None:
         if isinstance(statement, For):
             self._visit_loop(statement)
-        elif isinstance(statement, ControlFlow):
-            self.excluded.update(buffer for buffer, _ in statement.places())
-            self.excluded.update(statement.aliases())
-            for block in statement.blocks():
-                for inner in block:
-                    self.visit(inner)
-        else:
-            self._exclude(statement)
-
-    def _exclude(self, statement: Statement) -> None:
-        """Leave out the buffers that a statement accesses."""
-        if isinstance(statement, Load | Store):
-            self.excluded.add(statement.buffer)
-        elif isinstance(statement, RoutineCall):
-            self.excluded.update(buffer for buffer, _ in statement.operands)
+            return
+        self.excluded.update(buffer for buffer, _ in statement.places())
+        self.excluded.update(statement.aliases())
+        for block in statement.blocks():
+            for inner in block:
+                self.visit(inner)
 
     def _visit_loop(self, loop: For) -> None:
         if self.outlined(loop):
-            for inner in walk([loop]):
-                self._exclude(inner)
+            self.excluded |= touched([loop])
             return
         plan = plan_vectors(loop)
         for inner in loop.body:
