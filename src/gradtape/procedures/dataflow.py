@@ -383,7 +383,7 @@ def free_sums(body: Sequence[Statement]) -> dict[Value, Value]:
         for begin, path in _paths(statement, makers):
             maker = makers.get(begin)
             if isinstance(statement, Store):
-                if isinstance(maker, Load) and _is_same_element(maker, statement):
+                if isinstance(maker, Load) and is_same_element(maker, statement):
                     found |= path
                     break
             elif isinstance(maker, Read):
@@ -435,7 +435,7 @@ def _reachable(edges: Sequence[tuple[Variable, Variable]]) -> dict[Variable, set
     return reached
 
 
-def _is_same_element(load: Load, store: Store) -> bool:
+def is_same_element(load: Load, store: Store) -> bool:
     """Return whether a load and a store have the same pointer and index."""
     if load.pointer is not store.pointer:
         return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gradtape.ir.graph import Value
-from gradtape.procedures.ir import Assign, Pointer, Procedure, Read, Statement
+from gradtape.ir.graph import Value, extract
+from gradtape.procedures.ir import Assign, Content, Pointer, Procedure, Read, Statement
 
 
 def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
@@ -24,6 +24,14 @@ def site_of(statement: Statement) -> Any:
         return own
     used = [content for content in statement.uses() if isinstance(content, Value) and content.is_made]
     return next((content.node.site for content in reversed(used) if content.node is not None), None)
+
+
+def leaves_of(statement: Statement) -> list[Content]:
+    """Return the leaves of what a statement itself uses, each as often as that has it."""
+    found: list[Content] = []
+    for content in statement.uses():
+        found += [content] if isinstance(content, Pointer) else extract([content])[1]
+    return found
 
 
 def stored(statements: Sequence[Statement]) -> Iterator[Pointer]:

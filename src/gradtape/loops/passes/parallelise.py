@@ -18,6 +18,7 @@ from gradtape.costs import (
     MOST_DENSE_SUMS,
     PARTIAL_SUM,
     WORTHWHILE,
+    even_blocks,
 )
 from gradtape.kinds.elementwise import SciPy, body_cost
 from gradtape.loops.affine import Affine, Position, Var, affine, interval
@@ -107,7 +108,7 @@ def _plan(loop: For, program: LoopProgram) -> _ParallelPlan | None:
         loop.trip_count // unit,
     )
     if unit == 1:
-        plan.blocks = _even(loop.trip_count, plan.blocks)
+        plan.blocks = even_blocks(loop.trip_count, plan.blocks)
     return plan if plan.blocks > 1 else None
 
 
@@ -118,11 +119,6 @@ def _is_small(statement: Statement) -> bool:
         and statement.function == "gemm"
         and statement.multiplications <= PRODUCT
     )
-
-
-def _even(trips: int, blocks: int) -> int:
-    """Return a number of blocks not far below another one that leaves no iterations over, if there is one."""
-    return next((count for count in range(blocks, blocks // 2, -1) if trips % count == 0), blocks)
 
 
 def work(statements: Sequence[Statement]) -> float:

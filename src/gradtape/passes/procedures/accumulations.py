@@ -37,7 +37,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import stored, walk
+from gradtape.procedures.traversal import leaves_of, stored, walk
 from gradtape.records import record, replaced
 
 NEIGHBOURS: Final = 64
@@ -116,9 +116,9 @@ class _Separation:
     def _accumulated(self, loop: For) -> dict[Memory, list[_Accumulation]]:
         """Return the accumulations into elements that a loop does not use otherwise."""
         found: dict[Memory, list[_Accumulation]] = {}
-        used: dict[Value, int] = {}
+        used: dict[Content, int] = {}
         for statement in walk(loop.body):
-            for content in _leaves(statement):
+            for content in leaves_of(statement):
                 used[content] = used.get(content, 0) + 1
         for body in _blocks(loop.body):
             loads = {s.out: s for s in body if isinstance(s, Load)}
@@ -263,15 +263,6 @@ def _copied(loop: For, statements: Sequence[Statement]) -> For:
     index = rewriter.defined(loop.index)
     body = [rewriter.statement(statement).with_parts(define=rewriter.defined) for statement in statements]
     return replaced(loop, index=index, body=body)
-
-
-def _leaves(statement: Statement) -> list[Value]:
-    """Return the leaves of the values that a statement uses, each as often as a sum or an index has it."""
-    found: list[Value] = []
-    for value in statement.uses():
-        if isinstance(value, Value):
-            found += extract([value])[1]
-    return found
 
 
 def _depends(value: Value, leaves: set[Content]) -> bool:

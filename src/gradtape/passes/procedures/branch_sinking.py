@@ -32,7 +32,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import walk
+from gradtape.procedures.traversal import leaves_of, walk
 from gradtape.records import replaced
 
 COSTLY: Final = 20.0
@@ -78,7 +78,7 @@ class _Sinking:
         self._index: Value | None = None  # of the innermost loop around
         self._uses: Counter[Content] = Counter()
         for statement in walk(procedure.body):
-            self._uses.update(_leaves(statement))
+            self._uses.update(leaves_of(statement))
         for result in procedure.results:
             if isinstance(result, Value):
                 self._uses.update(extract([result])[1])
@@ -196,7 +196,7 @@ class _Sinking:
                     moved |= {statement, held}
         if not moved:
             return []
-        used = Counter([leaf for s in moved for leaf in _leaves(s)])
+        used = Counter([leaf for s in moved for leaf in leaves_of(s)])
         elsewhere = {zero for zero in zeros if self._uses[zero] > used[zero]}
         if elsewhere:  # in what stays behind the branch, in a block there, or among the results
             return self._moved(zeros - elsewhere, after) if zeros > elsewhere else []
@@ -205,7 +205,7 @@ class _Sinking:
         own = {x for s in walk(stays) for x in s.defines()}
         touched = _touched(stays)
         for statement in moved:
-            if not own.isdisjoint(_leaves(statement)) or not touched.isdisjoint(_touched([statement])):
+            if not own.isdisjoint(leaves_of(statement)) or not touched.isdisjoint(_touched([statement])):
                 return []
         return [s for s in after if s in moved]
 
@@ -217,14 +217,6 @@ def _touched(statements: Sequence[Statement]) -> set[Memory | Variable]:
         if isinstance(s, Read | Assign):
             found.add(s.variable)
         found.update([x.memory for x in s.uses() if isinstance(x, Pointer)])
-    return found
-
-
-def _leaves(statement: Statement) -> list[Content]:
-    """Return the leaves of what a statement itself uses."""
-    found: list[Content] = []
-    for content in statement.uses():
-        found += [content] if isinstance(content, Pointer) else extract([content])[1]
     return found
 
 

@@ -24,16 +24,13 @@ from gradtape.procedures.ir import (
     Content,
     For,
     If,
-    Load,
     Memory,
     Pointer,
     Pop,
     Procedure,
     Push,
     Read,
-    Span,
     Statement,
-    Store,
     Variable,
     While,
 )
@@ -223,19 +220,14 @@ class _Fusion:
             for inner in walk([statement]):
                 for content in inner.uses():
                     found.uses.update(self._leaves_of(content))
-                if isinstance(inner, Load):
-                    found.reads.add(inner.pointer.memory)
-                elif isinstance(inner, Store):
-                    found.writes.add(inner.pointer.memory)
-                elif isinstance(inner, Read):
+                found.reads.update([pointer.memory for pointer in inner.pointers_read()])
+                found.writes.update([pointer.memory for pointer in inner.pointers_written()])
+                if isinstance(inner, Read):
                     found.reads.add(inner.variable)
                 elif isinstance(inner, Assign):
                     found.writes.add(inner.variable)
                 elif isinstance(inner, Push | Pop):
                     found.writes.add(None)
-                elif isinstance(inner, Apply):
-                    found.reads.update([x.pointer.memory for x in inner.inputs if isinstance(x, Span)])
-                    found.writes.update([x.pointer.memory for x in inner.outputs])
         return found
 
     def _leaves_of(self, content: Content) -> frozenset[Content]:

@@ -28,7 +28,6 @@ from gradtape.procedures.ir import (
     Allocate,
     Apply,
     Assign,
-    Content,
     For,
     If,
     Load,
@@ -44,7 +43,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import walk
+from gradtape.procedures.traversal import leaves_of, walk
 from gradtape.records import replaced
 
 FEWEST: Final = 8
@@ -249,7 +248,7 @@ class _Interchange:
             copy = _Expansion(arrays, index)
             copy.becomes[outer.index] = index
             own = {content for s in walk(part) for content in s.defines()}
-            needed = {x for s in walk(part) for x in _leaves(s)}
+            needed = {x for s in walk(part) for x in leaves_of(s)}
             body: list[Statement] = []
             for value in leaves:
                 if value not in own and value in needed:
@@ -309,7 +308,7 @@ def _nest(outer: For) -> _Nest | None:
     ):
         return None
     own = {outer.index, *[x for s in walk(nest.before) for x in s.defines()]}
-    return nest if own.isdisjoint(_leaves(inner)) else None
+    return nest if own.isdisjoint(leaves_of(inner)) else None
 
 
 def _perfect(outer: For) -> list[For]:
@@ -391,14 +390,7 @@ def _meet_in_one_iteration(nest: _Nest, one: Load | Store, two: Load | Store) ->
 def _expanded_leaves(nest: _Nest) -> list[Value] | None:
     """Return what the part before the inner loop defines and the other parts use; None if there are pointers among it."""
     before = [x for s in nest.before for x in s.defines()]
-    needed = {x for part in nest.parts[1:] for s in walk(part) for x in _leaves(s)}
+    needed = {x for part in nest.parts[1:] for s in walk(part) for x in leaves_of(s)}
     found = [x for x in before if x in needed]
     values = [x for x in found if isinstance(x, Value)]
     return values if len(values) == len(found) else None
-
-
-def _leaves(statement: Statement) -> list[Content]:
-    """Return the leaves and pointers that a statement itself uses."""
-    contents = statement.uses()
-    values = [x for x in contents if isinstance(x, Value)]
-    return [*extract(values)[1], *[x for x in contents if isinstance(x, Pointer)]]

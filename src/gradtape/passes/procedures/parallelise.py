@@ -22,6 +22,7 @@ from gradtape.costs import (
     PARTIAL_SUM,
     UNKNOWN_PARALLEL_TRIP_COUNT,
     WORTHWHILE,
+    even_blocks,
 )
 from gradtape.ir.graph import Literal, Value, extract, literal, number_of
 from gradtape.ir.types import INT64, Aval
@@ -35,6 +36,7 @@ from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.dataflow import (
     depend_on,
     exposed_variables,
+    is_same_element,
     last_number,
     live_after_loops,
     same_number,
@@ -106,16 +108,11 @@ class _Plan:
         known = number_of(count)
         if known is not None:
             most = max(min(int(known) // self.rows, self.most), 1)
-            return literal(_even(int(known), most), INT64)
+            return literal(even_blocks(int(known), most), INT64)
         return minimum(
             maximum(floor_divide(count, literal(self.rows, INT64)), literal(1, INT64)),
             literal(self.most, INT64),
         )
-
-
-def _even(trips: int, blocks: int) -> int:
-    """Return a number of blocks not far below another one that leaves no iterations over, if there is one."""
-    return next((count for count in range(blocks, blocks // 2, -1) if trips % count == 0), blocks)
 
 
 def _plan(loop: For, privatisation: Privatisation) -> _Plan | None:
@@ -412,7 +409,7 @@ def _are_accumulations(loop: For, inside: Sequence[Statement], accesses: Sequenc
                 continue
             for begin, terms in totals(store):
                 start, load = loads.get(begin, (place, None))
-                if load is None or start > place or not _is_same_element(load, store):
+                if load is None or start > place or not is_same_element(load, store):
                     continue
                 if used[begin] > 1 or depend_on(terms, {begin}):
                     continue
@@ -421,13 +418,6 @@ def _are_accumulations(loop: For, inside: Sequence[Statement], accesses: Sequenc
                     left -= {load, store}
                 break
     return not left
-
-
-def _is_same_element(load: Load, store: Store) -> bool:
-    if load.pointer is not store.pointer:
-        return False
-    x, y = load.index, store.index
-    return x is y or (isinstance(x, Literal) and same_number(y, x))
 
 
 def _all_blocks(body: Sequence[Statement]) -> Iterator[Sequence[Statement]]:

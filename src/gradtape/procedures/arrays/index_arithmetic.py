@@ -7,7 +7,7 @@ clamping.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from gradtape.ir.graph import Literal, Value, number_of
@@ -41,7 +41,10 @@ Counts: TypeAlias = Mapping[Value, Value]
 Polynomial: TypeAlias = dict[tuple[Any, ...], int]
 """The factor of each product of atoms. An atom is what a statement defines, or a node that is no sum or product, by its structure."""
 
-MOST_TERMS = 24
+SUMS: Final = (add_row, subtract_row, multiply_row, negative_row)
+"""What polynomials are made of."""
+
+MOST_TERMS: Final = 24
 """Polynomials with more terms are not made: the value is an atom then."""
 
 
@@ -126,8 +129,24 @@ def _polynomial(x: Extent, known: dict[Value, Polynomial]) -> Polynomial:
         return {(): int(number)} if number else {}
     found = known.get(x)
     if found is None:
-        found = known[x] = _expanded(x, known)
-    return found
+        for value in _inner_first(x, known):
+            found = known[value] = _expanded(value, known)
+    return found  # type: ignore[return-value]  # the last one is that of x
+
+
+def _inner_first(x: Value, known: Mapping[Value, Polynomial]) -> Iterator[Value]:
+    """Yield the sums and products of which an integer consists, and the integer last: Python recurses less deep than code may be long."""
+    stack = [x]
+    while stack:
+        made = stack[-1].maker() if stack[-1].dtype == INT64 else None
+        inner = made[1] if made is not None and made[0] in SUMS else ()
+        waiting = [each for each in inner if each not in known and number_of(each) is None]
+        if waiting:
+            stack += waiting
+        elif stack[-1] in known:
+            stack.pop()
+        else:
+            yield stack.pop()
 
 
 def _expanded(x: Value, known: dict[Value, Polynomial]) -> Polynomial:
@@ -135,7 +154,7 @@ def _expanded(x: Value, known: dict[Value, Polynomial]) -> Polynomial:
     if made is None:
         return {(x,): 1}
     op, inputs, params = made
-    if x.dtype == INT64 and op in (add_row, subtract_row, multiply_row, negative_row):
+    if x.dtype == INT64 and op in SUMS:
         parts = [_polynomial(part, known) for part in inputs]
         if op is multiply_row:
             result = _times(*parts)
