@@ -7,7 +7,7 @@ clamping.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from gradtape.ir.graph import Literal, Value, number_of
@@ -19,7 +19,9 @@ from gradtape.ops.core.elementwise.arithmetic import add as add_row
 from gradtape.ops.core.elementwise.arithmetic import multiply as multiply_row
 from gradtape.ops.core.elementwise.arithmetic import negative as negative_row
 from gradtape.ops.core.elementwise.arithmetic import subtract as subtract_row
+from gradtape.ops.core.elementwise.cast import convert_row
 from gradtape.ops.core.elementwise.integer import floor_divide as floor_divide_row
+from gradtape.ops.core.elementwise.integer import remainder as remainder_row
 from gradtape.ops.core.elementwise.logic import (
     bitwise_and,
     bitwise_or,
@@ -164,13 +166,13 @@ def _expanded(x: Value, known: dict[Value, Polynomial]) -> Polynomial:
             result = _plus(parts[0], parts[1], 1 if op is add_row else -1)
         if len(result) <= MOST_TERMS:
             return result
-    return {(_atom(x, op.name, inputs, params, known),): 1}
+    return {(_atom(x, op, inputs, params, known),): 1}
 
 
 def _atom(
-    x: Value, name: str, inputs: Sequence[Value], params: Mapping[str, Any], known: dict[Value, Polynomial]
+    x: Value, op: Op, inputs: Sequence[Value], params: Mapping[str, Any], known: dict[Value, Polynomial]
 ) -> Any:
-    """Return a node by its structure: the name of the row, its parameters and its operands."""
+    """Return a node by its structure: its op, its parameters and its operands."""
     operands = []
     for operand in inputs:
         if operand.dtype.kind in "iu" or (isinstance(operand, Literal) and operand.dtype.kind == "b"):
@@ -179,9 +181,9 @@ def _atom(
             operands.append((str(operand.dtype), operand.data.tobytes()))  # type: ignore[union-attr, arg-type]
         else:
             made = operand.maker()
-            operands.append(operand if made is None else _atom(operand, made[0].name, *made[1:], known))  # type: ignore[arg-type]
+            operands.append(operand if made is None else _atom(operand, *made, known))  # type: ignore[arg-type]
     try:
-        key = (name, tuple(sorted((k, str(v)) for k, v in params.items())), tuple(operands))
+        key = (op, tuple(sorted((k, str(v)) for k, v in params.items())), tuple(operands))
         hash(key)
     except TypeError:
         return x
@@ -367,14 +369,14 @@ def implied(condition: Value, counts: Counts, negated: bool = False) -> list[Pol
 
 def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth: int) -> int | None:
     """Replace atoms by bounds until a number is left; those of inner loops come first, as their bounds name outer ones."""
-    rest = [atoms for atoms in terms if atoms]
-    if not rest:
+    products = [atoms for atoms in terms if atoms]
+    if not products:
         return terms.get((), 0)
     if depth == 0:
         return None
-    found = {atom for atoms in rest for atom in atoms}
-    nodes = [atom for atom in found if isinstance(atom, tuple)]
-    indices = [atom for atom in found if isinstance(atom, Value) and _is_bounded(atom, counts)]
+    all_atoms = {atom for atoms in products for atom in atoms}
+    nodes = [atom for atom in all_atoms if isinstance(atom, tuple)]
+    indices = [atom for atom in all_atoms if isinstance(atom, Value) and _is_bounded(atom, counts)]
     if not nodes and not indices:
         return None
     atom = nodes[0] if nodes else max(indices, key=order.__getitem__)
@@ -387,50 +389,94 @@ def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth
         isinstance(other, Value) and _is_natural(other, counts) for other in others
     ):
         return None  # products are bounded factor by factor where the other ones are indices, which are not negative
-    choices, all_hold = _bounds(atom, rising == {True}, counts, order, depth)
+    bounds, all_hold = _bounds(atom, rising == {True}, counts, order, depth)
     results = []
-    for choice in choices:
+    for bound in bounds:
         replaced = {atoms: factor for atoms, factor in terms.items() if atoms not in with_atom}
         for atoms, factor in with_atom.items():
-            left = list(atoms)
-            left.remove(atom)
-            replaced = _plus(replaced, _times(choice, {tuple(left): factor}), 1)
+            factors = list(atoms)
+            factors.remove(atom)
+            replaced = _plus(replaced, _times(bound, {tuple(factors): factor}), 1)
         results.append(_lowest(replaced, counts, order, depth - 1))
-    known = [result for result in results if result is not None]
+    numbers = [result for result in results if result is not None]
     if all_hold:
-        return min(known) if known and len(known) == len(results) else None
-    return max(known, default=None)
+        return max(numbers, default=None)
+    return min(numbers) if numbers and len(numbers) == len(results) else None
 
 
-def _bounds(
-    atom: Any, rising: bool, counts: Counts, order: Mapping[Value, int], depth: int
-) -> tuple[list[Polynomial], bool]:
-    """Return lower bounds of an atom if `rising`, otherwise upper ones, and whether it is one of them instead of beyond each."""
-    if isinstance(atom, Value):
-        if atom not in counts:
-            assert isinstance(counts, Bounds)
-            return (counts.lower if rising else counts.upper)[atom], False
-        return ([{}] if rising else [_plus(polynomial(counts[atom]), {(): 1}, -1)]), False
-    name, _, operands = atom
-    parts = [dict(part) if isinstance(part, frozenset) else None for part in operands]
-    if name in ("maximum", "minimum") and all(part is not None for part in parts):
-        return parts, rising == (name == "minimum")  # type: ignore[return-value]
-    if name == "where" and parts[1] is not None and parts[2] is not None:
-        return [parts[1], parts[2]], True
-    if name == "floor_divide" and parts[0] is not None and parts[1] is not None:
-        divisor, dividend = parts[1].get((), 0), _lowest(parts[0], counts, order, depth - 1)
-        if set(parts[1]) == {()} and divisor > 0 and dividend is not None:
-            if rising:
-                return [{(): dividend // divisor}], False
-            if dividend >= 0:
-                return [parts[0]], False
-    if name == "remainder" and parts[1] is not None:
-        divisor_least = _lowest(parts[1], counts, order, depth - 1)
-        if divisor_least is not None and divisor_least > 0:
-            return ([{}] if rising else [_plus(parts[1], {(): 1}, -1)]), False
-    if name == "convert" and parts and parts[0] is not None:
-        return [parts[0]], False
-    return [], False
+AtomBounds: TypeAlias = tuple[list[Polynomial], bool]
+"""Bounds of an atom, and whether all of them hold; otherwise the atom is beyond one of them."""
+
+NO_BOUNDS: Final[AtomBounds] = ([], True)
+
+
+def _bounds(atom: Any, rising: bool, counts: Counts, order: Mapping[Value, int], depth: int) -> AtomBounds:
+    """Return lower bounds of an atom if `rising`, otherwise upper ones."""
+    if not isinstance(atom, Value):
+        op, _, operands = atom
+        rule = BOUNDS.get(op)
+        parts = [dict(part) if isinstance(part, frozenset) else None for part in operands]
+        if rule is None:
+            return NO_BOUNDS
+        return rule(parts, rising, lambda terms: _lowest(terms, counts, order, depth - 1))
+    if atom not in counts:
+        assert isinstance(counts, Bounds)
+        return (counts.lower if rising else counts.upper)[atom], True
+    return [{} if rising else _plus(polynomial(counts[atom]), {(): 1}, -1)], True
+
+
+Parts: TypeAlias = list[Polynomial | None]
+"""Operands of an atom; None for those that are no integers."""
+
+LowestOf: TypeAlias = Callable[[Polynomial], int | None]
+
+
+def _bounds_of_maximum(parts: Parts, rising: bool, _: LowestOf) -> AtomBounds:
+    terms = [part for part in parts if part is not None]
+    return (terms, rising) if len(terms) == len(parts) else NO_BOUNDS
+
+
+def _bounds_of_minimum(parts: Parts, rising: bool, lowest_of: LowestOf) -> AtomBounds:
+    return _bounds_of_maximum(parts, not rising, lowest_of)
+
+
+def _bounds_of_choice(parts: Parts, _: bool, __: LowestOf) -> AtomBounds:
+    first, second = parts[1:]
+    return NO_BOUNDS if first is None or second is None else ([first, second], False)
+
+
+def _bounds_of_quotient(parts: Parts, rising: bool, lowest_of: LowestOf) -> AtomBounds:
+    dividend, divisor = parts
+    number = 0 if dividend is None or divisor is None or set(divisor) != {()} else divisor[()]
+    if number <= 0 or dividend is None:
+        return NO_BOUNDS
+    least = lowest_of(dividend)
+    if least is None or (not rising and least < 0):
+        return NO_BOUNDS
+    return [{(): least // number} if rising else dividend], True
+
+
+def _bounds_of_remainder(parts: Parts, rising: bool, lowest_of: LowestOf) -> AtomBounds:
+    divisor = parts[1]
+    least = None if divisor is None else lowest_of(divisor)
+    if divisor is None or least is None or least <= 0:
+        return NO_BOUNDS
+    return [{} if rising else _plus(divisor, {(): 1}, -1)], True
+
+
+def _bounds_of_conversion(parts: Parts, _: bool, __: LowestOf) -> AtomBounds:
+    return NO_BOUNDS if not parts or parts[0] is None else ([parts[0]], True)
+
+
+BOUNDS: Final[dict[Op, Callable[[Parts, bool, LowestOf], AtomBounds]]] = {
+    extrema.maximum: _bounds_of_maximum,
+    extrema.minimum: _bounds_of_minimum,
+    where: _bounds_of_choice,
+    floor_divide_row: _bounds_of_quotient,
+    remainder_row: _bounds_of_remainder,
+    convert_row: _bounds_of_conversion,
+}
+"""Interval arithmetic of the ops that are atoms."""
 
 
 def maximum(x: Extent, y: Extent, counts: Counts) -> Extent:
