@@ -20,6 +20,7 @@ from gradtape.ops.core.elementwise.logic import (
     less,
     less_equal,
 )
+from gradtape.procedures.affine import linear_form
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.builder import integer, leaf
 
@@ -190,3 +191,12 @@ def test_conditions_that_hold_give_bounds():
     assert not ix.at_least(k, i + 1, nest.counts)
     nest.counts.assumed = ix.implied(less(i, k), nest.counts)
     assert ix.at_least(k, i + 1, nest.counts) and not ix.at_least(k, i + 2, nest.counts)
+
+
+def test_sums_that_share_terms_are_taken_apart_in_as_many_steps_as_they_have_nodes():
+    first, second = x, y = leaf(np.int64), leaf(np.int64)
+    a, b = np.array([1, 0]), np.array([0, 1])  # how often x and y have the first and the second
+    for _ in range(80):  # of two-to-the-55 terms
+        x, y, a, b = y, x + y, b, a + b
+    one, other = 3 * b - a
+    assert linear_form(3 * y - (x - 7)) == {first: one, second: other, None: 7}

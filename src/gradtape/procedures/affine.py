@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.ir.graph import Value, number_of
+from gradtape.ir.graph import Node, Value, extract, number_of
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
 
 
@@ -19,26 +19,33 @@ def distance(first: Value, second: Value) -> int | None:
 
 def linear_form(value: Value) -> dict[Value | None, int]:
     """Return an integer as a sum of multiples of other values; the constant is that of None."""
-    total: dict[Value | None, int] = {}
-    pending = [(value, 1)]
-    while pending:
-        value, factor = pending.pop()
-        number = number_of(value)
-        if number is not None:
-            total[None] = total.get(None, 0) + factor * int(number)
+    nodes, _ = extract([value], stop=lambda x: not x.is_made, follow=_terms)
+    total: dict[Value | None, int] = {value: 1}
+    for node in reversed(nodes):  # each once, when its factor is known: sums may share their terms
+        inputs = _terms(node)
+        if not inputs:
             continue
-        node = value.node
-        if node is not None and node.op in (add, subtract):
-            sign = 1 if node.op is add else -1
-            pending += [(node.inputs[0], factor), (node.inputs[1], sign * factor)]
-        elif node is not None and node.op is negative:
-            pending.append((node.inputs[0], -factor))
-        elif node is not None and node.op is multiply and _factor(node.inputs) is not None:
-            number, other = _factor(node.inputs)  # type: ignore[misc]
-            pending.append((other, factor * number))
-        else:
-            total[value] = total.get(value, 0) + factor
+        whole = total.pop(node.out, 0)
+        for x, sign in zip(inputs, (1, -1 if node.op is subtract else 1), strict=False):
+            factor = -whole if node.op is negative else sign * whole
+            if node.op is multiply:
+                factor *= _factor(node.inputs)[0]  # type: ignore[index]
+            total[x] = total.get(x, 0) + factor
+    for term in list(total):
+        number = None if term is None else number_of(term)
+        if number is not None:
+            total[None] = total.get(None, 0) + int(number) * total.pop(term)
     return total
+
+
+def _terms(node: Node) -> Sequence[Value]:
+    """Return the values of which a node is a sum of multiples; none where it is none."""
+    if node.op in (add, subtract, negative):
+        return node.inputs
+    if node.op is multiply:
+        number = _factor(node.inputs)
+        return () if number is None else (number[1],)
+    return ()
 
 
 def _factor(operands: Sequence[Value]) -> tuple[int, Value] | None:

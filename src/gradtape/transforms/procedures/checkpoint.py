@@ -31,7 +31,6 @@ from gradtape.procedures.ir import (
     Pointer,
     Procedure,
     Read,
-    Span,
     Statement,
     Store,
     Variable,
@@ -172,7 +171,7 @@ def _find_accesses(rerun: Rerun, tree: BlockTree, dependence: Dependence) -> Non
             if isinstance(statement, Store | Apply):
                 writes.append((statement, place))
     for access, place in rerun.accesses:
-        for memory in memories_read(access) - rerun.conflicting:
+        for memory in {pointer.memory for pointer in access.pointers_read()} - rerun.conflicting:
             for statement, where in writes:
                 if memory not in written(statement):
                     continue
@@ -231,13 +230,6 @@ def record_bytes(loop: Block, tree: BlockTree, records: Mapping[Block, Sequence[
             sizes = [x.dtype.itemsize if isinstance(x, Value) else 8 for x in records.get(block, ())]
             total += trips * sum(sizes)
     return int(total)
-
-
-def memories_read(access: Load | Apply) -> set[Memory]:
-    """Return the memories that a statement reads."""
-    if isinstance(access, Load):
-        return {access.pointer.memory}
-    return {x.pointer.memory for x in access.inputs if isinstance(x, Span)}
 
 
 def _outer_leaves(contents: Sequence[Content], inside: Sequence[Statement]) -> list[Content]:

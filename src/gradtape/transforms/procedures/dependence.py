@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from gradtape.ir.graph import Value, extract, number_of
-from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
+from gradtape.ir.graph import Value
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
+from gradtape.procedures.affine import linear_form
 from gradtape.procedures.ir import Allocate, Content, For, If, Load, Pointer, Read, Statement, Store, While
 from gradtape.records import record
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
@@ -183,28 +183,9 @@ class _Runs:
 
     def _affine(self, value: Value, run: int) -> Affine:
         """Return an index as a sum of symbols; what is not affine is a symbol itself."""
-        known: dict[Value, Affine] = {}
-
-        def form(x: Value) -> Affine:
-            if x not in known:
-                number = number_of(x)
-                known[x] = Affine(int(number)) if number is not None else Affine(0, {self._symbol(x, run): 1})
-            return known[x]
-
-        nodes, _ = extract([value], stop=lambda x: not x.is_made)
-        for node in nodes:
-            if node.op is add or node.op is subtract:
-                a, b = map(form, node.inputs)
-                known[node.out] = a.plus(b, 1 if node.op is add else -1)
-            elif node.op is negative:
-                known[node.out] = Affine().plus(form(node.inputs[0]), -1)
-            elif node.op is multiply:
-                a, b = map(form, node.inputs)
-                if not a.factors:
-                    known[node.out] = Affine().plus(b, a.constant)
-                elif not b.factors:
-                    known[node.out] = Affine().plus(a, b.constant)
-        return form(value)
+        form = linear_form(value)
+        constant = form.pop(None, 0)
+        return Affine(constant, {self._symbol(x, run): factor for x, factor in form.items() if x is not None})
 
     def _is_counted(self, block: Block) -> bool:
         """Return whether this is an iteration whose number is known."""

@@ -24,7 +24,7 @@ from gradtape.transforms.loops.residuals import residuals
 from gradtape.transforms.procedures.activity import Location
 from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
-from gradtape.transforms.procedures.checkpoint import Rerun, memories_read
+from gradtape.transforms.procedures.checkpoint import Rerun
 from gradtape.transforms.procedures.dependence import Dependence
 
 EXPENSIVE: Final = 6.0
@@ -143,7 +143,7 @@ class Planner:
             assert parent is not None
             after = Place(parent, rerun.block.place)
             for access, place in rerun.accesses:
-                for memory in memories_read(access):
+                for memory in {pointer.memory for pointer in access.pointers_read()}:
                     if memory not in rerun.own and self._tree.is_changed_after(memory, after):
                         forced.add(memory)
                         self._again.append((memory, access, place, rerun.block))
