@@ -34,7 +34,7 @@ ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMENSIONS, ARRAY_DESCR, ARRAY_FLAGS = (
 )
 """Bytes to the fields of an ndarray."""
 
-C_CONTIGUOUS, ALIGNED = 0x0001, 0x0100
+C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x0001, 0x0100, 0x0400
 """Bits of an ndarray's flags."""
 
 
@@ -48,12 +48,13 @@ def unexpected_fields(array: np.ndarray[Any, Any]) -> list[str]:
     """
     start = id(array)
     dimensions = _word(start + ARRAY_DIMENSIONS)
-    layout = C_CONTIGUOUS * array.flags.c_contiguous | ALIGNED * array.flags.aligned
+    flags, known = array.flags, C_CONTIGUOUS | ALIGNED | WRITEABLE
+    expected = C_CONTIGUOUS * flags.c_contiguous | ALIGNED * flags.aligned | WRITEABLE * flags.writeable
     fields = {
         "data": (_word(start + ARRAY_DATA), array.ctypes.data),
         "ndim": (_int(start + ARRAY_NDIM), array.ndim),
         "descr": (_word(start + ARRAY_DESCR), id(array.dtype)),
-        "flags": (_int(start + ARRAY_FLAGS) & (C_CONTIGUOUS | ALIGNED), layout),
+        "flags": (_int(start + ARRAY_FLAGS) & known, expected),
     }
     unexpected = [name for name, (read, actual) in fields.items() if read != actual]
     if "ndim" not in unexpected:  # otherwise this may not be a pointer

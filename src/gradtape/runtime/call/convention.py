@@ -101,12 +101,15 @@ class CallForm:
         How the outputs are handed back; an int counts into `outputs`.
     apart : tuple of (int, int)
         Pairs of arguments that have no memory in common: the function writes to one of them. The entry takes no others.
+    written : tuple of int
+        The arrays among the arguments that the function writes to: the entry takes none that is read-only.
     """
 
     arguments: tuple[ArraySpec | ScalarSpec | StaticSpec, ...]
     outputs: tuple[ArraySpec, ...]
     structure: Structure
     apart: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
+    written: tuple[int, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)

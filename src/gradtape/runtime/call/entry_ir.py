@@ -32,6 +32,7 @@ from gradtape.runtime.call.capi import (
     TUPLE_ITEMS,
     TYPE,
     WORD,
+    WRITEABLE,
     prototype,
     scalar_holds_data,
 )
@@ -139,7 +140,10 @@ class _EntryWriter(FunctionWriter):
         return sources + [self.state(CONSTANT_WORD + k) for k in range(self.signature.constants)]
 
     def check_memory(self, data: dict[int, str]) -> None:
-        """Make sure that arguments that are written to have no memory in common with others."""
+        """Make sure that arguments that are written to are writeable, and have no memory in common with others."""
+        for number in self.signature.written:
+            flags = self.load("i32", self.load("ptr", "%args", WORD * number), ARRAY_FLAGS)
+            self.require(self.let(f"icmp ne i32 {self.let(f'and i32 {flags}, {WRITEABLE}')}, 0"))
         spans: dict[int, tuple[str, str]] = {}
         for number in sorted({number for pair in self.signature.apart for number in pair}):
             spec = self.signature.arguments[number]

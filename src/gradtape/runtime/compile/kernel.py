@@ -121,7 +121,9 @@ class _Facts(NamedTuple):
         if form is None:
             return None
         needs = (len(graph.constants()), max(self.workspace, 8), self.heavy, self.polls)
-        return Signature(form.arguments, form.outputs, form.structure, *needs, apart=form.apart)
+        return Signature(
+            form.arguments, form.outputs, form.structure, *needs, apart=form.apart, written=form.written
+        )
 
 
 def _facts(

@@ -17,6 +17,7 @@ from gradtape.errors import InPlaceError
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.guards import is_noted, note_write
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import flatten
@@ -144,6 +145,29 @@ def merged(leaves: Sequence[Any]) -> dict[int, int]:
     return first_of
 
 
+def read_only(leaves: Sequence[Any], written: Iterable[int]) -> list[int]:
+    """Return those positions of leaves that are written to and hold an ndarray that is read-only."""
+    return [
+        position
+        for position in sorted(written)
+        if isinstance(leaves[position], np.ndarray) and not leaves[position].flags.writeable
+    ]
+
+
+def refuse_read_only(leaves: Sequence[Any], copies: Sequence[Any], written: Iterable[int]) -> None:
+    """Raise NumPy's error where a function has written to the copy of an ndarray that is read-only."""
+    for position in read_only(leaves, written):
+        node = copies[position].value.node
+        error = InPlaceError(
+            "assignment destination is read-only",
+            where=user_site() if node is None or node.site is None else node.site,
+            why="the function writes to an argument, and this array is read-only",
+            remedy="write to a copy in the function: x = x.copy()",
+        )
+        error.is_final = True
+        raise error
+
+
 def check_copies(
     what: str,
     copies: Sequence[Handle],
@@ -169,9 +193,12 @@ def check_copies(
     rest : nest
         The arguments that were passed as they are.
     """
-    written = [k for k, copy in enumerate(copies) if copy.value is not begins[k]]
+    written = [k for k, copy in enumerate(copies) if copy.value is not begins[k] or is_noted(copy.value)]
     if not written:
         return
+    for k in written:
+        if isinstance(leaves[k], Handle):
+            note_write(leaves[k].value)
     for position, other in partners([*leaves, *flatten(rest)[0]], written):
         second = name_of(other) if other < len(leaves) else "another argument"
         raise refusal(what, name_of(position), second)

@@ -202,7 +202,7 @@ class CallSite(Tracer):
     def _answer(self, call: CallArguments, captured: Captured) -> Any:
         """Answer a call whose captures are known."""
         captures, hidden, _ = captured
-        if any(captures.writes) and captures.is_shared(call, self.name):
+        if any(captures.writes) and captures.is_seen(call, self.name):
             return self.run_op_by_op(call, keep_arrays=call.arrays, copies=True)
         if _is_traced(hidden):
             return self.run_op_by_op(call, keep_arrays=True)

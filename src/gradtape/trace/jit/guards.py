@@ -289,10 +289,13 @@ def trace_of(value: Value) -> Trace | None:
 
 
 def note_write(value: Value) -> None:
-    """Note in a running trace that an argument of its function, with this content, is written to."""
-    while value.node is not None and value.node.op is identity:
-        (value,) = value.node.inputs
-    if value.node is None:
+    """Note in a running trace that an argument of its function, or a copy that a transform has made of one, is written to."""
+    if value.node is None or value.node.op is identity:
         for tag in value.tags:
             if isinstance(tag, Trace) and tag.recording:
                 tag.written.add(value)
+
+
+def is_noted(value: Value) -> bool:
+    """Return whether a running trace has noted that an array with this content is written to."""
+    return any(isinstance(tag, Trace) and value in tag.written for tag in value.tags)

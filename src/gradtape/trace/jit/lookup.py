@@ -14,7 +14,7 @@ from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.runtime.call.capture_entry import CheckedFunction
 from gradtape.runtime.compile.program import GuardMiss
-from gradtape.trace.jit.aliases import Writes, are_same, is_memory, partners, refusal, share_memory
+from gradtape.trace.jit.aliases import Writes, are_same, is_memory, partners, read_only, refusal, share_memory
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Step, are_alive, read_captures
 from gradtape.trace.jit.loop_exits import dynamic_loop_key
@@ -212,6 +212,10 @@ class CaptureSet:
         objects = read_captures(self.steps, call.objects) or ()
         pairs = zip(self.steps, objects, strict=False)
         return [(step.name, value) for step, value in pairs if is_memory(value)]
+
+    def is_seen(self, call: CallArguments, name: str) -> bool:
+        """Return whether NumPy sees that the function writes to arguments: one is also another one, or is read-only."""
+        return self.is_shared(call, name) or bool(read_only(call.leaves, self.writes.all()))
 
     def is_shared(self, call: CallArguments, name: str) -> bool:
         """Return whether an argument that the function writes to is also another one; refuse calls where it shares memory otherwise."""

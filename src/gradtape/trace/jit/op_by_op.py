@@ -15,7 +15,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value, is_followed
 from gradtape.trace.array.layout import argument_layout
 from gradtape.trace.dispatch.call_errors import call_error
-from gradtape.trace.jit.aliases import merged, partners, refusal
+from gradtape.trace.jit.aliases import merged, partners, refusal, refuse_read_only
 from gradtape.trace.jit.leaf_kinds import is_dynamic, is_handle
 from gradtape.trace.jit.signature import CallArguments, layout_of_input
 from gradtape.trace.lazy.force import force
@@ -61,6 +61,7 @@ def run_op_by_op(
         for position, leaf in enumerate(leaves)
         if isinstance(leaf, Handle) and leaf.value is not before[position]
     ]
+    refuse_read_only(call.leaves, leaves, written)
     for position, other in partners(call.leaves, written):
         if leaves[position] is not leaves[other]:
             raise refusal(name, call.name_of(position), call.name_of(other))

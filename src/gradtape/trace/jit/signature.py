@@ -322,7 +322,8 @@ def native_call(
     apart = tuple(
         [(k, other) for k in own for other in arrays if other != k and (other not in own or other > k)]
     )
-    form = CallForm(tuple(arguments), outputs, structure, apart=apart)
+    written_to = tuple([k for k in own if isinstance(call.leaves[passed[k]], np.ndarray)])
+    form = CallForm(tuple(arguments), outputs, structure, apart=apart, written=written_to)
     return NativeCall(form, statics, nested, len(call.leaves), tuple(passed))
 
 

@@ -45,7 +45,7 @@ from gradtape.runtime.compile.kernel import is_of_interruption
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
-from gradtape.trace.jit.aliases import Writes
+from gradtape.trace.jit.aliases import Writes, refuse_read_only
 from gradtape.trace.jit.captures.capture import capture
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.dims import ANY_SHAPES
@@ -283,6 +283,7 @@ class Tracer:
         ):
             try:
                 specialisation, writes = self._close(call, spec, leaves)
+                refuse_read_only(call.leaves, leaves, writes.all())
                 captures.writes = captures.writes.joined(writes)
                 if any(captures.writes) and captures.is_shared(call, self.name):
                     raise OutcomeFailed
