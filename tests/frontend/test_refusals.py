@@ -108,29 +108,9 @@ def shared(x):
     return y, z
 
 
-def turned(state, x):
-    after = []
-    for layer in range(len(state) // 2):
-        h, c = state[2 * layer], state[2 * layer + 1]
-        gates = np.stack([x, h, x, h])
-        c = c * np.tanh(gates[0]) + np.tanh(gates[1]) * np.tanh(gates[3])
-        x = np.sin(gates[2]) * np.tanh(c)
-        after += [x, c]
-    return after, x
-
-
-def lists_of_arrays(x):
-    """The gradient of its 500 iterations, all written out, was compiled for minutes; traced, they are one loop."""
-    state = [x, x, x, x]
-    for _ in range(500):
-        state, y = turned(state, x)
-    return np.sum(y)
-
-
 @pytest.mark.parametrize(
     "function",
     [
-        lists_of_arrays,
         shared,
         any_keywords,
         attributes,

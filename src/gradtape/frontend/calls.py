@@ -178,6 +178,8 @@ def _list_method(self: Interpreter, owner: ListReference, name: str, args: tuple
     if name == "extend":
         self.append(owner, self.items(args[0]) or ())
         return None
+    if name in ("pop", "insert", "clear", "reverse"):
+        self.check_list_write(owner)
     grown = self.growing(owner)
     if grown is not None and name in ("pop", "clear") and not args:
         last = checked_item(grown, -1) if name == "pop" else None

@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from gradtape.frontend.loops.growing_lists import (
     type_of_items,
     with_room,
 )
+from gradtape.frontend.loops.merged_lists import BranchMerges, Path, SharedLists, references_in
 from gradtape.frontend.loops.storage import (
     Compound,
     Constant,
@@ -150,11 +152,15 @@ class Frame:
         Those are the names that the instruction at hand, or one after it, may read. The instruction that calls the function which runs now
         has read its names.
         """
-        live: set[str] = set(self.names)
-        if self.place is not None:
-            run, number = self.place
-            live = {name for one in run.instructions[number + calling :] for name in one.names} | run.live
-        return [name for name, value in self.names.items() if name in live and holds(value, memory)]
+        return [name for name, value in self.live(calling).items() if holds(value, memory)]
+
+    def live(self, calling: bool) -> dict[str, Any]:
+        """Return the live names with what they hold."""
+        if self.place is None:
+            return self.names
+        run, number = self.place
+        live = {name for one in run.instructions[number + calling :] for name in one.names} | run.live
+        return {name: value for name, value in self.names.items() if name in live}
 
     def owner(self, name: str) -> Frame | None:
         """Return the call whose variable a nonlocal one is; None if that function is not translated."""
@@ -201,6 +207,10 @@ class Interpreter:
         What is known of the carries of loops from earlier passes, by path and loop.
     growths : dict
         How lists grow in loops, likewise.
+    merged_lists : dict
+        The lists that stand for different ones in the iterations of a loop, likewise.
+    shared_lists : SharedLists
+        Which lists may be one in Python.
     widened_bounds : dict
         The bounds of integers that loops carry that hold instead of their first values, by path and loop.
     loops : int
@@ -226,6 +236,8 @@ class Interpreter:
         self.path: tuple[Any, ...] = ()
         self.storages: dict[Any, dict[Any, Storage]] = {}
         self.growths: dict[Any, dict[ListReference, Growth]] = {}
+        self.merged_lists: dict[Any, dict[Path, ListReference]] = {}
+        self.shared_lists = SharedLists()
         self.unrolled: set[Any] = set()
         self.widened_bounds: dict[Any, dict[Any, list[Any]]] = {}
         self.small_loops = 0
@@ -324,7 +336,7 @@ class Interpreter:
             if (len(named) > 1) if first is second else (mine and theirs):
                 name = next((one.partition(".")[0] for one in [*mine, *theirs] if one[0] != "$"), "an array")
                 refuse(
-                    f"{name} is written here, and another name may hold the same array on some ways to this line",
+                    f"{name} is written here, and another name may hold the same array on some paths to this line",
                     "write to a copy (y = y.copy()), or into the array where it is bound anew (y[:] = ...)",
                     "the array was bound anew in a loop, or in a branch with another dtype, where its contents were copied",
                 )
@@ -397,8 +409,22 @@ class Interpreter:
         self.lists[reference] = tuple(items)
         return reference
 
+    def check_list_write(self, reference: ListReference) -> None:
+        """Refuse a write to a list that may be another one, of which a name holds a copy."""
+        others = self.shared_lists.of(reference)
+        if not others:
+            return
+        values = [value for frame in self.frames for value in frame.live(frame is not self.frame).values()]
+        if not references_in(values, self.lists).isdisjoint(others):
+            refuse(
+                "a list is written here, and another name may hold the same one on some paths to this line",
+                "write to a copy (y = list(y)), or make a new list",
+                "the list was bound anew in a loop or in a branch, where its items were copied",
+            )
+
     def append(self, reference: ListReference, items: Sequence[Any]) -> None:
         """Append items to a list."""
+        self.check_list_write(reference)
         content: Any = self.lists[reference]
         before = self.appended.get(reference, 0)
         self.appended[reference] = None if before is None else before + len(items)
@@ -432,6 +458,8 @@ class Interpreter:
     def list_items(self, reference: ListReference) -> tuple[Any, ...]:
         """Return the items of a list."""
         items: Any = self.lists[reference]
+        if items is MISSING:
+            refuse("a list is read before it is assigned", "assign it before the loop")
         if isinstance(items, GrowingList):
             if not isinstance(items.length, int) or items.length > MOST_ITEMS:
                 raise NeedsStaticError(
@@ -527,11 +555,15 @@ class Interpreter:
         storages: dict[Any, Storage] = {}
         firsts: dict[Any, Any] = {}
         seconds: dict[Any, Any] = {}
-        for key, first, second in _pairs(names, other_names, live, lists, other_lists):
+        merges = BranchMerges(lists, other_lists)
+        pairs = _pairs(names, other_names, live, lists, other_lists)
+        for key, first, second in chain(pairs, merges.contents()):
+            first, second = merges.joined(first, second)
             if isinstance(key, ListReference) and not self.loops:
                 first, second = self._grown_alike(first, then, second, otherwise)
             storage = lattice.join(Constant(first), second)
             storages[key], firsts[key], seconds[key] = storage, first, second
+        self.shared_lists.add_branch(merges.sources)
         changed = [key for key, storage in storages.items() if not isinstance(storage, Constant)]
         joined: dict[Any, Any] = {}
         selected = not then and not otherwise and _selectable(storages, firsts, seconds, first_new)
@@ -800,6 +832,8 @@ def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
 
 def _setitem(self: Interpreter, one: Instruction) -> None:
     owner, key, value = self.values(one.names)
+    if isinstance(owner, ListReference):
+        self.check_list_write(owner)
     if isinstance(owner, ArrayView):
         self.settle()
         setitem(owner, self.plain(key), self.plain(value))
@@ -831,6 +865,8 @@ def _combined(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
 
 
 def _lists(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
+    if function in (operator.is_, operator.is_not) and x is not y and self.shared_lists.has(x, y):
+        refuse("a list is compared by identity with one that it is in some iterations or branches only")
     if isinstance(x, Expression) or isinstance(y, Expression):
         return binary(self.build, function, self.plain(x), self.plain(y))
     if function in (operator.add, operator.mul):

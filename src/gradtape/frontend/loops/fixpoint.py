@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from gradtape.frontend.loops.growing_lists import (
     type_of_items,
     with_room,
 )
+from gradtape.frontend.loops.merged_lists import LoopMerges, all_keys
 from gradtape.frontend.loops.storage import (
     Constant,
     Scalar,
@@ -86,6 +87,8 @@ class Fixpoint:
         self.lattice = StorageLattice(interpreter.build)
         self.has_changed = False
         self.widened_bounds = interpreter.widened_bounds.setdefault(key, {})
+        self.merges = LoopMerges(interpreter.merged_lists.setdefault(key, {}))
+        self.entries: dict[Any, Any] = {}
         self.lengths: dict[ListReference, Any] = {}
         self.body: list[Statement] = []
         self.bounds: dict[str, tuple[list[Any], list[Any]]] = {}
@@ -140,9 +143,17 @@ class Fixpoint:
         names, lists = self.before
         self.has_changed = False
         self.lattice = lattice = StorageLattice(build, build.next_serial)
-        entries: dict[Any, Any] = {name: names.get(name, MISSING) for name in self.names}
-        entries.update((key, lists[key]) for key in self.storages if key in lists)
-        self._enter_growing(lists)
+        merges = self.merges
+        merges.begin()
+        entries: dict[Any, Any] = {
+            name: merges.entered((name,), names.get(name, MISSING)) for name in self.names
+        }
+        self.entries = entries
+        contents = merges.contents(lists)
+        carried = merges.entries.keys() | merges.roots() | self.storages.keys()
+        entries.update((key, contents[key]) for key in contents if key in carried)
+        self.interpreter.shared_lists.add_merges(merges.entries, lists)
+        self._enter_growing(contents)
         entries.update(self.moving)
         self.current = {
             key: lattice.join(lattice.initial(self.storages.get(key), value), value)
@@ -200,11 +211,7 @@ class Fixpoint:
         small = isinstance(self.count, int) and self.count <= MOST_SMALL
         length = None if isinstance(after, Conflict) else _length(after)
         if type_ is None or (small and old is None and isinstance(length, int)):
-            raise NeedsStaticError(
-                "the items that a loop appends to a list have different types",
-                where=here.site,
-                remedy="write into an array: out = np.empty(n); out[i] = x",
-            )
+            refuse_items("the items that a loop appends to a list have different types")
         if appended is None or self.count is None or (old is not None and old.room is None):
             if old is None or old.room is not None or old.type is not type_:
                 self.growths[key] = Growth(type_, None, None)
@@ -299,12 +306,43 @@ class Fixpoint:
     def _values_at_end(self) -> dict[Any, Any]:
         """Return what an iteration leaves in the carries: nothing, if none comes to its end."""
         interpreter = self.interpreter
-        ends: dict[Any, Any] = {name: interpreter.names.get(name, MISSING) for name in self.names}
-        for key, before in self.before[1].items():
-            after = self._list_at_end(key, before)
+        if interpreter.dead:
+            return {}
+        merges, lists = self.merges, self.before[1]
+        ends: dict[Any, Any] = {
+            name: merges.ended((name,), self.entries[name], interpreter.names.get(name, MISSING), lists)
+            for name in self.names
+        }
+        for key, before in lists.items():
+            after = self._list_at_end(key, self.entries.get(key, before))
             if after is not None:
-                ends[key] = after
-        return {} if interpreter.dead else ends
+                ends[key] = merges.ended((key,), self.entries.get(key, before), after, lists)
+        for key in all_keys(merges.ends):
+            after = self._merged_at_end(key, interpreter.lists[merges.ends[key]])
+            if after is not None:
+                ends[key] = merges.ended((key,), self.entries[key], after, lists)
+        is_new = interpreter.shared_lists.add_merges(merges.ends, lists)
+        self.has_changed |= is_new or merges.has_changed
+        return ends
+
+    def _merged_at_end(self, key: ListReference, after: Any) -> Any:
+        """Return what the next iteration takes as the content of a merged list; None if another pass has to find out."""
+        if key not in self.entries:  # it was made in this pass
+            if key in self.merges.undefined:
+                self.storages[key] = self.lattice.join(Constant(MISSING), after)
+            return None
+        before = self.entries[key]
+        if key in self.moving and type_of_items(after) is self.moving[key].type:
+            return movable(self.interpreter.build, after, self.moving[key].type)
+        if before is MISSING or isinstance(before, Conflict) or not _grows(before, after):
+            return after
+        type_ = joined(type_of_items(before), type_of_items(after)) if before != () else type_of_items(after)
+        if type_ is None or (key in self.moving and type_ is self.moving[key].type):
+            refuse_items("the items of a list have other types after an iteration")
+        self.growths[key] = Growth(type_, None, None)
+        self.storages.pop(key, None)
+        self.has_changed = True
+        return None
 
     def _list_at_end(self, key: ListReference, before: Any) -> Any:
         """Return what the next iteration takes of a list, its content or its length; None if all iterations have the same."""
@@ -335,11 +373,7 @@ class Fixpoint:
                 and isinstance(new, Constant)
                 and isinstance(new.value, Conflict)
             ):
-                raise NeedsStaticError(
-                    "the items of a list have other types after an iteration",
-                    where=here.site,
-                    remedy="write into an array: out = np.empty(n); out[i] = x",
-                )
+                refuse_items("the items of a list have other types after an iteration")
             if new is not old:
                 self.storages[key] = new
                 self.has_changed = True
@@ -419,6 +453,13 @@ class Fixpoint:
     def stops(self) -> bool:
         """Return whether the loop may end by a jump."""
         return any(not isinstance(self.current[name], Constant) for name in self.node.stops)
+
+
+def refuse_items(message: str) -> NoReturn:
+    """Raise the error for a list whose items a loop cannot carry; the loop is unrolled if it is short."""
+    raise NeedsStaticError(
+        message, where=here.site, remedy="write into an array: out = np.empty(n); out[i] = x"
+    )
 
 
 def _grows(before: Any, after: Any) -> bool:

@@ -18,6 +18,7 @@ from gradtape.frontend.values import (
     Conflict,
     Enumerated,
     GrowingList,
+    ListReference,
     NeedsStaticError,
     RangeValue,
     Reversed,
@@ -161,8 +162,8 @@ class StorageLattice:
         """Return the storage class of a value that is undefined on other paths."""
         if is_number(value) and not isinstance(value, int | float | complex):
             return Scalar(joined([], value))
-        if isinstance(value, tuple):
-            return Compound(type(value), tuple(map(self._join_undefined, value)))
+        if isinstance(value, tuple | GrowingList):
+            return Compound(type(value), tuple(map(self._join_undefined, parts_of(value))))
         if isinstance(value, Expression):
             return self._join_arrays(value, value)
         return Constant(value)
@@ -246,7 +247,11 @@ class StorageLattice:
         """Return the storage class that an earlier pass ended with, for the value that a name holds before the loop in this one."""
         if storage is None or isinstance(storage, Constant):
             if storage is not None and (
-                isinstance(storage.value, Conflict) or (value is MISSING and is_static(storage.value))
+                isinstance(storage.value, Conflict)
+                or (
+                    value is MISSING
+                    and (is_static(storage.value) or isinstance(storage.value, ListReference))
+                )
             ):
                 return storage
             return Constant(value)
@@ -411,7 +416,7 @@ class Slot:
 
 def assign_all(slots: dict[str, Slot], values: dict[str, Any]) -> None:
     """Append what stores several values at once: none is overwritten before it has been copied."""
-    owned = {view.pointer for slot in slots.values() for view in slot.arrays()}
+    owned = {view.pointer.memory for slot in slots.values() for view in slot.arrays()}
     copied = {name: _apart(slot, values.get(name, MISSING), owned) for name, slot in slots.items()}
     for name, slot in slots.items():
         with slot.build.binding():
@@ -453,13 +458,13 @@ def holds(value: Any, memory: Memory) -> bool:
     return any(view.pointer.memory is memory for view in arrays_of(value))
 
 
-def _apart(slot: Slot, value: Any, owned: set[Pointer]) -> Any:
-    """Return a value of which no array is one that is about to be overwritten."""
+def _apart(slot: Slot, value: Any, owned: set[Memory]) -> Any:
+    """Return a value of which no array is one that is about to be overwritten, or may be one, as after a branch."""
     if isinstance(slot.storage, Compound) and value is not MISSING:
         items = [_apart(part, item, owned) for part, item in zip(slot.parts, parts_of(value), strict=True)]
         return rebuilt(slot.storage.kind, items)
     if slot.view is not None and isinstance(value, ArrayView):
-        is_other = value.pointer in owned and value.pointer is not slot.view.pointer
+        is_other = value.pointer.memory in owned and value.pointer is not slot.view.pointer
         return materialise(value, temporary=True) if is_other else value
     return value
 
