@@ -72,6 +72,12 @@ LONG_LOOP: Final = 2e-4
 BETWEEN_POLLS: Final = 5e-5
 """Seconds between two polls: each costs 30 nanoseconds, and the loop its registers."""
 
+
+def poll_period(iteration: float) -> int:
+    """Return after how many iterations of so many seconds each a loop polls: a power of 2."""
+    return 1 << max(int(BETWEEN_POLLS / iteration).bit_length() - 1, 0)
+
+
 ARRAY_COMPUTATION: Final = 1e-6
 """Seconds that the call of an array computation in a procedure takes."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from gradtape.costs import ARRAY_COMPUTATION, BETWEEN_POLLS, LONG_LOOP, SCALAR_ADDITION, UNKNOWN_TRIP_COUNT
+from gradtape.costs import ARRAY_COMPUTATION, LONG_LOOP, SCALAR_ADDITION, UNKNOWN_TRIP_COUNT, poll_period
 from gradtape.ir.graph import Value, number_of
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.procedures.ir import Apply, For, If, Statement, While
@@ -92,8 +92,7 @@ class _Estimate:
         polls = depth == 0 or (depth < self._deepest and has_loops(statement))
         is_long = trips * iteration > LONG_LOOP or (self._polls_unknown and not _is_counted(statement))
         if polls and is_long:
-            period = 1 << max(int(BETWEEN_POLLS / iteration).bit_length() - 1, 0)
-            self.planned[statement] = Poll(period, depth == 0 and not self._polls_unknown)
+            self.planned[statement] = Poll(poll_period(iteration), depth == 0 and not self._polls_unknown)
         return max(trips, 0.0) * iteration
 
 

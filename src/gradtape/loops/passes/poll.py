@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.costs import BETWEEN_POLLS, LARGE_PRODUCT, LONG_LOOP, SCALAR_ADDITION, UNKNOWN_TRIP_COUNT
+from gradtape.costs import LARGE_PRODUCT, LONG_LOOP, SCALAR_ADDITION, UNKNOWN_TRIP_COUNT, poll_period
 from gradtape.kinds.elementwise import body_cost
 from gradtape.loops.ir import (
     UNBOUNDED,
@@ -45,7 +45,7 @@ def _seconds(statement: Statement, is_outermost: bool) -> float:
     trips = statement.var.high + 1
     if trips * iteration > LONG_LOOP:
         statement.shows_progress = is_outermost
-        statement.poll = 1 << max(int(BETWEEN_POLLS / iteration).bit_length() - 1, 0)
+        statement.poll = poll_period(iteration)
     return iteration * (UNKNOWN_TRIP_COUNT if trips > UNBOUNDED else trips)
 
 
