@@ -141,7 +141,10 @@ def i0(x: Any) -> Value:
     array = as_array(x)
     if array.dtype.kind == "c":
         raise TypeError("i0 not supported for complex values")
-    return i0_row(array if array.dtype.kind == "f" else convert(array, FLOAT64))
+    dtype = array.dtype if array.dtype.kind == "f" else FLOAT64
+    return convert(
+        i0_row(convert(array, dtype)), dtype
+    )  # SciPy's row computes half precision in double precision
 
 
 @borrows("numpy:kaiser")

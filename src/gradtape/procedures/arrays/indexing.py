@@ -23,6 +23,7 @@ from gradtape.procedures.arrays.nests import (
     check_writable,
     element,
     materialise,
+    memory_order,
     new_array,
     overlaps_elsewhere,
     run_nest,
@@ -201,8 +202,9 @@ def only_mask(keys: Sequence[Any], x: Expression) -> Expression | None:
 # Arrays of integers
 
 
-def gather_plan(x: Expression, keys: Sequence[Any]) -> tuple[Shape, Any, list[Any]]:
-    """Return the shape of what a key with arrays selects, a function from indices to those in `x`, and what it reads."""
+def gather_plan(x: Expression, keys: Sequence[Any]) -> tuple[Shape, Any, list[Any], list[int]]:
+    """Return the shape of what a key with arrays selects, a function from indices to those in `x`, what it reads, and the axes of
+    NumPy's result from the slowest to the fastest in memory: those of the arrays, then the others as in `x`."""
     build = x.build
     parts: list[Any] = []
     used = 0
@@ -264,7 +266,9 @@ def gather_plan(x: Expression, keys: Sequence[Any]) -> tuple[Shape, Any, list[An
                 found.append(step)
         return found
 
-    return tuple(shape), source, list(arrays.values())
+    kept = [steps[axis].axis for axis in memory_order(x, "K") if isinstance(steps[axis], Place)]
+    new = [axis for axis in range(len(shape)) if not begin <= axis < end and axis not in kept]
+    return tuple(shape), source, list(arrays.values()), [*range(begin, end), *new, *kept]
 
 
 def is_integer(part: Any) -> bool:
@@ -288,14 +292,21 @@ def memories(sources: Sequence[Any]) -> list[Any]:
 
 def gathered(x: Expression, keys: Sequence[Any]) -> Expression:
     """Return the elements at places that arrays of integers name, as a deferred expression."""
-    shape, source, arrays = gather_plan(x, keys)
-    return Formula(
+    shape, source, arrays, axes = gather_plan(x, keys)
+    selected = Formula(
         x.build,
         shape,
         x.dtype,
         lambda indices, loads: x.element(source(indices, loads), loads),
         memories([x, *arrays]),
     )
+    if axes != list(range(len(shape))):
+        if x.build.keeps_order:
+            target = new_array(x.build, shape, x.dtype, axes=axes)
+            store(target, selected)
+            return target
+        x.build.loses_order = True
+    return selected
 
 
 def scatter(x: ArrayView, keys: Sequence[Any], value: Any) -> None:
@@ -316,7 +327,7 @@ def update_at(x: ArrayView, key: Any, function: Any, value: Any) -> None:
 def scatter_by(x: ArrayView, keys: Sequence[Any], value: Any, function: Any) -> None:
     """Store values, or what a function makes of old elements and values."""
     build = x.build
-    shape, source, _ = gather_plan(x, keys)
+    shape, source, *_ = gather_plan(x, keys)
     value = as_operand(build, value)
     if isinstance(value, Expression):
         value = value.broadcast(shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -225,6 +226,8 @@ def outer(build: ProcedureBuilder, function: Any, a: Any, b: Any) -> Any:
 def einsum(build: ProcedureBuilder, subscripts: Any, *operands: Any) -> Any:
     """Follow `numpy.einsum`: a large product goes to BLAS, others are a loop nest."""
     arrays: list[Any] = [as_operand(build, x) if isinstance(x, Expression) else x for x in operands]
+    if len(arrays) == 1 and isinstance(subscripts, str) and isinstance(arrays[0], Expression):
+        subscripts = _with_letters(subscripts, arrays[0].ndim)  # the result may be a view
     extents = _extents_by_letter(build, subscripts, arrays)
     if extents is None:
         return apply_graph(build, FUNCTIONS[np.einsum], (subscripts, *arrays), {})
@@ -253,6 +256,20 @@ def einsum(build: ProcedureBuilder, subscripts: Any, *operands: Any) -> Any:
         total = apply(build, np.multiply, total, x)
     axes = tuple(range(len(result), len(order)))
     return sum_(total, axis=axes, dtype=total.dtype) if axes else total
+
+
+def _with_letters(subscripts: str, ndim: int) -> str:
+    """Return the subscripts of one operand with letters in place of an ellipsis; as they are, if NumPy refuses them."""
+    given, arrow, result = subscripts.replace(" ", "").partition("->")
+    letters = given.replace("...", "", 1)
+    if not arrow:
+        result = "..." + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    unused = [letter for letter in ascii_letters if letter not in subscripts]
+    count = ndim - len(letters)
+    if "..." not in given or "..." not in result or not 0 <= count <= len(unused):
+        return subscripts
+    names = "".join(unused[:count])
+    return f"{given.replace('...', names)}->{result.replace('...', names)}"
 
 
 def _is_matrix_product(extents: dict[str, Extent], terms: Sequence[str], result: str) -> bool:

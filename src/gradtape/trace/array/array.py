@@ -255,7 +255,11 @@ class Array(Operators, Methods, Attributes, Handle):
         )
 
     def __float__(self) -> float:
-        return 0.0 if capture_element(self) else float(concretize.scalar_of(self.value, "float(x)"))
+        return (
+            0.0
+            if capture_element(self)
+            else float(concretize.scalar_of(concretize.real_number(self.value), "float(x)"))
+        )
 
     def __complex__(self) -> complex:
         return 0j if capture_element(self) else complex(concretize.scalar_of(self.value, "complex(x)"))

@@ -19,7 +19,7 @@ from gradtape.errors import (
 )
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
-from gradtape.ir.types import Shape, is_inexact
+from gradtape.ir.types import Shape, is_inexact, part_dtype
 from gradtape.kinds.refusals import is_table, values_of
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.floats import trunc
@@ -358,6 +358,7 @@ def integer_of(value: Value) -> int:
     """Return ``int(x)``; in a trace, guarded."""
     if value.ndim:
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    value = real_number(value)
     if value.tags:
         value = agreed(value, lambda one: trunc(one) if one.dtype.kind == "f" else one)
     trace = trace_of(value)
@@ -372,6 +373,12 @@ def integer_of(value: Value) -> int:
     return trace.guard(
         convert(value, np.dtype(np.int64)) if value.dtype.kind == "f" else value, seen, user_site(3)
     )
+
+
+def real_number(value: Value) -> Value:
+    """Return the real part of a complex number of NumPy's, as its conversion to a number of Python's does, with NumPy's warning."""
+    is_complex = value.dtype.kind == "c" and not value.aval.weak
+    return convert(value, part_dtype(value.dtype)) if is_complex else value
 
 
 def index_of(value: Value) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from gradtape.errors import ArraySubclassError
 from gradtape.ir.builder import here
 from gradtape.trace.array.array import Array
+from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.array.masked import without_selections
 from gradtape.trace.array.view_functions import strided
 from gradtape.trace.patching import recorders
@@ -69,12 +71,13 @@ def _vectorize_call(plain: Function) -> Function:
         results = [func(*[array[index] for array in operands]) for index in np.ndindex(*shape)]
         if not results:
             return plain(self, func, args)
+        ordered = arrays if dims is None else ()  # with a signature NumPy's results are C-ordered
         if not isinstance(results[0], tuple):
-            return _stack_results(results, shape, self.otypes[0] if self.otypes else None)
+            return _stack_results(results, shape, self.otypes[0] if self.otypes else None, ordered)
         kinds = self.otypes or [None] * len(results[0])
         return tuple(
             [
-                _stack_results(parts, shape, kind)
+                _stack_results(parts, shape, kind, ordered)
                 for parts, kind in zip(zip(*results, strict=True), kinds, strict=True)
             ]
         )
@@ -82,10 +85,14 @@ def _vectorize_call(plain: Function) -> Function:
     return call
 
 
-def _stack_results(results: Any, shape: tuple[int, ...], kind: Any) -> Any:
+def _stack_results(results: Any, shape: tuple[int, ...], kind: Any, operands: Sequence[Any]) -> Any:
+    """Return the results for all elements as an array with the layout that a ufunc of the operands has."""
     array = np.stack([as_ndarray_or_traced(result) for result in results])
     array = array.reshape((*shape, *array.shape[1:]))
-    return array.astype(kind) if kind else array
+    array = array.astype(kind) if kind else array
+    if not isinstance(array, Array) or all(map(is_c_contiguous, operands)):
+        return array
+    return with_layout_of(array.copy(), operands)
 
 
 def _refuse_matrix(plain: Function) -> Function:
