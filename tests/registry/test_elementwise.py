@@ -33,7 +33,7 @@ from tests.support.registry_cases import (
 every = pytest.mark.parametrize("case", cases(), ids=str)
 smooth = pytest.mark.parametrize("case", smooth_cases(), ids=str)
 differenced = pytest.mark.parametrize("case", [c for c in smooth_cases() if not c.row.is_sample], ids=str)
-primitive = (Instruction, Intrinsic, Libm, SciPy)
+primitive = (Instruction, Intrinsic, Libm, SciPy, type(None))
 
 INTERPRETED = {"gcd", "lcm"}
 """Rows that kernels leave to the interpreter."""

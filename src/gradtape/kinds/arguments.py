@@ -17,7 +17,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
 from gradtape.kinds.elementwise import promotion_type, result_dtype
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import NUMBER_LIKE, as_value
 from gradtape.kinds.registry import HOOKS
 
 NO_VALUE: Any = np._NoValue
@@ -73,6 +73,9 @@ def concrete(operand: Any, argument: str) -> NDArray:
                 remedy="pass an ndarray or a Python number, or call it outside of the jitted function",
             )
         return data
+    if type(operand) in NUMBER_LIKE:
+        number: NDArray = operand.__array__()
+        return number
     if isinstance(operand, list | tuple):
         return np.asarray([concrete(item, argument) for item in operand], None if len(operand) else np.intp)
     return np.asarray(operand)

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import NamedTuple
 
-import numpy as np
-
 from gradtape.ir.builder import emit, emit_all
-from gradtape.ir.graph import Literal, Node, Value, constant
+from gradtape.ir.graph import Literal, Node, Value
 from gradtape.ir.op import Op
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.ir.types import INTP, aval
+from gradtape.ir.types import aval
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.correlation import Correlation
@@ -152,7 +150,7 @@ def _accumulate(
 
 def counter(size: int, shape: tuple[int, ...]) -> Value:
     """Return an index array that says which element of the mapped axis a position belongs to."""
-    return PRIMITIVES["expand"](constant(np.arange(size, dtype=INTP)), shape, (0,))
+    return PRIMITIVES["expand"](PRIMITIVES["count_to"](size), shape, (0,))
 
 
 @batch_node.register

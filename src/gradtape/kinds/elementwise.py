@@ -93,7 +93,7 @@ class SciPy(NamedTuple):
         return f"scipy.special.{self.name}({', '.join(taken)}){chosen}{self.part and '.'}{self.part}"
 
 
-Body = Instruction | Intrinsic | Libm | SciPy | Callable[..., Value]
+Body = Instruction | Intrinsic | Libm | SciPy | Callable[..., Value] | None
 
 
 class UfuncResult(NamedTuple):
@@ -229,8 +229,8 @@ class Elementwise(Op):
         The op's name, NumPy's where NumPy has one.
     function : numpy.ufunc or str or callable
         What computes it with NumPy; ``"scipy.special:erf"`` is imported when first needed. A ufunc also decides the dtypes.
-    body : Instruction, Intrinsic, Libm, SciPy or callable
-        What the kernel computes: a primitive, or a formula over other rows.
+    body : Instruction, Intrinsic, Libm, SciPy, callable or None
+        What the kernel computes: a primitive, or a formula over other rows; None for a copy.
     complex_body : callable or None
         The formula for complex numbers: it takes complex operands as pairs of real and imaginary part, and returns such a pair, or a
         value. It agrees with NumPy to rounding, including where a plain formula would overflow. By default the loop for complex numbers of
@@ -256,6 +256,8 @@ class Elementwise(Op):
         Whether the row undoes itself.
     is_identity : bool
         Whether the result is the argument, possibly with another dtype.
+    is_opaque : bool
+        Whether what is computed from the result is not known before the program runs, though the argument is a number.
     additive : tuple of int
         Arguments in which the row is linear together; in others of `transpose` it is linear in one at a time.
     finite_derivatives : bool
@@ -306,6 +308,7 @@ class Elementwise(Op):
         is_idempotent: bool = False,
         is_involution: bool = False,
         is_identity: bool = False,
+        is_opaque: bool = False,
         additive: tuple[int, ...] = (),
         finite_derivatives: bool = False,
         finite: bool | Callable[..., bool] = False,
@@ -338,6 +341,7 @@ class Elementwise(Op):
         self.is_idempotent = is_idempotent
         self.is_involution = is_involution
         self.is_identity = is_identity
+        self.is_opaque = is_opaque
         self.additive = additive
         self.finite_derivatives = finite_derivatives
         self._finite = finite or finite_derivatives

@@ -102,8 +102,10 @@ def stack_nested(items: Sequence[Any], argument: str) -> Value:
 
 def holds_values(items: Any) -> bool:
     """Return whether an operand is a value or a nested list with values."""
-    return isinstance(items, Value) or (
-        isinstance(items, list | tuple) and any(holds_values(item) for item in items)
+    return (
+        isinstance(items, Value)
+        or type(items) in NUMBER_LIKE
+        or (isinstance(items, list | tuple) and any(holds_values(item) for item in items))
     )
 
 

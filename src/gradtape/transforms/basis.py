@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
-from gradtape.ir.graph import Node, TraceTag, Value, constant, extract
-from gradtape.ir.types import INTP, aval
+from gradtape.ir.graph import Node, TraceTag, Value, extract
+from gradtape.ir.types import aval
 from gradtape.kinds.batching import in_front
+from gradtape.ops.core.lengths import count_to
 from gradtape.ops.core.shape import expand
 from gradtape.transforms.batch import batch
 from gradtape.transforms.jvp import jvp
@@ -89,7 +88,7 @@ def pushforward(targets: Sequence[Value], source: Value, stop: Stop, tag: TraceT
 
 def unit_vectors(like: Value) -> OneHot:
     """Return the basis of arrays like this one, along a leading axis."""
-    return OneHot(like.shape, like.dtype, constant(np.arange(prod(like.shape), dtype=INTP)), True)
+    return OneHot(like.shape, like.dtype, count_to(prod(like.shape)), True)
 
 
 def unit_vectors_at(like: Value, positions: Value) -> OneHot:

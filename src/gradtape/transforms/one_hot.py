@@ -26,6 +26,7 @@ from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import gather_row
+from gradtape.ops.core.lengths import count_to
 from gradtape.ops.core.reductions import reduce_any, reduce_sum
 from gradtape.ops.core.shape import expand, permute, permute_row, reshape, reshape_row
 
@@ -70,7 +71,7 @@ class OneHot:
         if self._dense is None:
             size = prod(self.shape)
             flat = (self.count, size)
-            positions = expand(constant(np.arange(size, dtype=INTP)), flat, (1,))
+            positions = expand(count_to(size), flat, (1,))
             hit = equal(expand(self.rows, flat, (0,)), positions)
             if self.scale is None:
                 found = convert(hit, self.dtype)

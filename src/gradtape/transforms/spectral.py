@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from gradtape.ir.graph import Node, Value, literal
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
@@ -21,6 +19,7 @@ from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
 from gradtape.ops.core.elementwise.cast import convert_row, identity
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.lengths import MAIN
 from gradtape.ops.core.linalg.symmetric import eigh_by
 from gradtape.ops.core.matrices import adjoint, eigh, equal_pairs, svd, weighted
 from gradtape.ops.core.shape import (
@@ -91,7 +90,7 @@ def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | 
         total = add(total, term)
     total = (total + adjoint(total)) * 0.5
     same = equal_pairs(numbers)
-    total = where(same, weighted(total, 1.0 - np.eye(total.shape[-1])), 0.0)
+    total = where(same, weighted(total, lambda d: 1 - MAIN(d)), 0.0)
     return matmul(left, matmul(total, adjoint(right)))
 
 

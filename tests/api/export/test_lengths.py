@@ -97,7 +97,27 @@ PROVED: dict[str, Any] = {
     "counts": lambda x: np.sum(x * np.arange(len(x)) / len(x)) + np.zeros(len(x)).shape[0],
     "fixed axes": lambda x: sum(np.sum(x[:, None] * np.ones(3), axis=0)[k] for k in range(3)),
     "rounded": lambda x: np.sum(x) * math.ceil(len(x) * 1.0),
+    "compared with infinity": lambda x: np.sum(x) if len(x) < math.inf else None,
+    "quotients": lambda x: np.sum(x) * (2.0 if len(x) / 4 > 7.5 else 1 / len(x)),
 }
+
+
+BOUNDS: dict[str, Any] = {
+    "a bound beside a large array": lambda x: np.sum(x[:5000]) + 0 * np.sum(np.arange(len(x) ** 2)),
+    "a count beside a large array": lambda x: (
+        np.sum(np.arange(len(x) - 5000) ** 2 % 3) + 0 * np.sum(np.arange(len(x) ** 2)) + np.sum(x)
+    ),
+    "bounds of a part": lambda x: (
+        np.sum(x[len(x) // 3 + 1 : 2 * len(x) // 3 - 1]) * np.sum(x[-(len(x) // 3) :])
+    ),
+    "what is written": lambda x: np.sum(np.stack([x, x])[:, 5:300]) + np.sum((x[:, None] * x[:7])[1:, :-2]),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_extents_on_either_side_of_a_bound(name: str, tmp_path: Path) -> None:
+    lengths = (1, 2, 3, 4, 5, 7, 8, 299, 300, 301, 1013, 4999, 5000, 5001, 5050, 7777)
+    assert outcome(BOUNDS[name], tmp_path / "f.gradtape", lengths) == "exported"
 
 
 @pytest.mark.parametrize("name", PROVED)

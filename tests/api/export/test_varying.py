@@ -253,18 +253,13 @@ def test_bounds_in_c(tmp_path: Path) -> None:
     ("function", "specs", "words"),
     [
         (
-            lambda x: np.sum(x) * np.tanh(len(x) / 100),
+            lambda x: x * 2.0 if np.arange(len(x))[-1] > 7 else x,
             (gt.spec(n),),
-            "some numbers of its program are no formulas",
-        ),
-        (
-            lambda x: x * np.hanning(len(x)),
-            (gt.spec(n),),
-            "looks at a value that a description does not have",
+            "Python looks at a value that a description does not have",
         ),
         (lambda x: x * repr(len(x)).count("7"), (gt.spec(n),), "Python needs the text of a length"),
         (
-            lambda x: np.sum(x) * (1 + len(x) // HALF_FAR),
+            lambda x: np.sum(x[len(x) // HALF_FAR :]),
             (gt.spec(n),),
             "Python rounds a length, or takes a remainder",
         ),
@@ -302,14 +297,11 @@ def test_fits() -> None:
     assert fitter.fit([3 * a * b - b + 2 for a, b in points]).text(["a", "b"]) == "3 * a * b - b + 2"  # type: ignore[union-attr]
     half = fitter.fit([a * (a - 1) // 2 for a, _ in points])
     assert half is not None and half.denominator == 2 and half.at((11, 0)) == 55
-    quotient = fitter.fit([-2.0 / (a - 1) for a, _ in points])
-    assert quotient is not None and quotient.at((101, 3)) == -0.02
     assert fitter.fit([a // 2 for a, _ in points]) is None  # of two lengths
     assert fitter.fit([float(np.tanh(a)) for a, _ in points]) is None
-    root = fitter.fit([3.0 * float(np.sqrt(a - 1)) for a, _ in points])
-    assert root is not None and root.text(["a", "b"]) == "3.0 * sqrt((double)(a - 1))"
-    logarithm = fitter.fit([0.25 + float(np.log(b)) for _, b in points])
-    assert logarithm is not None and logarithm.text(["a", "b"], "python") == "math.log(float(b)) + 0.25"
+    assert fitter.fit([1.0 / a for a, _ in points]) is None  # the program divides
+    whole = fitter.fit([float(2 * b + 1) for _, b in points])
+    assert whole is not None and whole.text(["a", "b"], real=True) == "(double)(2 * b + 1)"
 
 
 def test_jacobians_are_computed_at_once(tmp_path: Path) -> None:
@@ -328,10 +320,10 @@ def test_every_other_element(tmp_path: Path) -> None:
 def test_floors() -> None:
     fitter = Fitter([(k,) for k in (0, 1, 2, 3, 4, 7, 11, 1009, 1010, 1011, 1012, 1013, 1014, 1015, 1016)])
     lengths = [point[0] for point in fitter.points]
-    half = fitter.whole([(k + 1) // 2 for k in lengths])
+    half = fitter.fit([(k + 1) // 2 for k in lengths])
     assert half is not None and half.text(["k"]) == "(k + 1) / 2" and half.at((2001,)) == 1001
-    assert fitter.whole([3 * k // 7 for k in lengths]).text(["k"], "python") == "(3 * k) // 7"  # type: ignore[union-attr]
-    assert fitter.whole([k // 2 + k // 3 for k in lengths]) is None
-    assert fitter.whole([k // 9 for k in lengths]) is None
+    assert fitter.fit([3 * k // 7 for k in lengths]).text(["k"], "python") == "(3 * k) // 7"  # type: ignore[union-attr]
+    assert fitter.fit([k // 2 + k // 3 for k in lengths]) is None
+    assert fitter.fit([k // 9 for k in lengths]) is None
     for few in ((0, 1, 2, 3, 4, 5, 6, 7), (0, 8, 16, 400)):  # several slopes would do, or several shifts
-        assert Fitter([(k,) for k in few]).whole([3 * k // 8 + k // 11 for k in few]) is None
+        assert Fitter([(k,) for k in few]).fit([3 * k // 8 + k // 11 for k in few]) is None

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import random
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import field
 from typing import Any, Final, Generic, TypeVar
 
 from gradtape.api.export.fits import Point, samples_needed
-from gradtape.api.export.proofs import unproved
+from gradtape.api.export.proofs import turning_points, unproved
 from gradtape.errors import ArgumentError, GradtapeError, ShapeError
 from gradtape.records import record
 from gradtape.trace.array.lengths import Question, Questions
 from gradtape.trace.jit.dims import Dim
-from gradtape.trace.patching.bytecode import LARGEST_NUMBER
 from gradtape.trace.source.sites import user_site
 
 SHORT: Final = 20
@@ -42,7 +43,10 @@ FURTHEST: Final = 4_000_000
 
 
 LARGEST: Final = 24_000_000
-"""Elements of the largest array in memory for which a number in the code is tried as a length."""
+"""Elements of the largest array in memory for which a length is tried."""
+
+MOST_TURNS: Final = 60
+"""Lengths at which answers change; where there are more, some answers are not proved."""
 
 
 @record
@@ -62,6 +66,8 @@ class Sample:
         Elements of the largest array that NumPy made while the function was traced.
     questions : Questions or None
         What Python asked of the lengths.
+    extents : set of int
+        Of the arrays that the function reads from outside.
     """
 
     form: Hashable
@@ -70,6 +76,7 @@ class Sample:
     failure: Exception | None = None
     made: int = 0
     questions: Questions | None = None
+    extents: set[int] = field(default_factory=set)
 
 
 @record
@@ -123,8 +130,6 @@ class Partition(Generic[T]):
         What varies.
     shapes : sequence of shapes
         Those of the arguments: which long samples fit into memory follows from them.
-    critical : set of int
-        Numbers that lengths may be compared with.
     at : callable
         Returns the program of a point.
     fit : callable
@@ -136,13 +141,12 @@ class Partition(Generic[T]):
         name: str,
         dims: Sequence[Dim],
         shapes: Sequence[Any],
-        critical: set[int],
         at: SampleAt,
         fit: Callable[[Cell], T | None],
     ) -> None:
         self.name = name
         self.dims = dims
-        self.critical = critical
+        self._turns = {extent for shape in shapes for extent in shape if isinstance(extent, int)}
         self.base = _long_point(dims, shapes)
         self._shapes = shapes
         self._at = at
@@ -167,6 +171,7 @@ class Partition(Generic[T]):
             ) from generic.failure
         if generic.failure is not None:
             raise generic.failure
+        self._turns |= generic.extents
         self._divide(())
         return self.cells
 
@@ -249,22 +254,28 @@ class Partition(Generic[T]):
         )
 
     def _divisor(self, cell: Cell) -> tuple[int, int] | None:
-        """Return the dimension and the least length beside a number in the code from which on formulas fit; None if there is none."""
+        """Return a dimension and the least length from which on formulas fit; None if there is none."""
+        samples = dict(zip(cell.points, cell.samples, strict=True))
         for k in cell.free:
             low, high = cell.ranges[k]
-            for start in sorted({c + step for c in self.critical for step in (0, 1)}):
-                known = dict(zip(cell.points, cell.samples, strict=True))
-                known = {point: sample for point, sample in known.items() if point[k] >= start}
-                if start <= low or not known:
-                    continue
-                if len(known) < SPARSE:
-                    point = next(iter(known))
-                    more = [(*point[:k], start + step, *point[k + 1 :]) for step in (1, 2, 3, 5)]
-                    known |= {p: self._sample(p) for p in more if high is None or p[k] <= high}
+
+            def fits(start: int, k: int = k, high: int | None = high) -> bool:
+                """Return whether formulas fit from a length on, which is among the samples."""
+                known = {point: sample for point, sample in samples.items() if point[k] >= start}
+                point = next(iter(known or samples))
+                steps = (0, 1, 2, 3, 5) if len(known) < SPARSE else (0,)
+                more = [(*point[:k], start + step, *point[k + 1 :]) for step in steps]
+                known |= {p: self._sample(p) for p in more if high is None or p[k] <= high}
                 ranges = (*cell.ranges[:k], (start, high), *cell.ranges[k + 1 :])
                 alike = len({sample.form for sample in known.values()}) == 1
-                if alike and self._fit(Cell(ranges, list(known), list(known.values()))) is not None:
-                    return k, start
+                return alike and self._fit(Cell(ranges, list(known), list(known.values()))) is not None
+
+            starts = sorted({point[k] for point in samples} - {low})
+            first = bisect.bisect_left(starts, True, key=fits)
+            if first == len(starts):
+                continue
+            between = range([low, *starts][first] + 1, starts[first])
+            return k, [*between, starts[first]][bisect.bisect_left(between, True, key=fits)]
         return None
 
     def _runs(self, ranges: tuple[Range, ...]) -> list[Range]:
@@ -279,10 +290,9 @@ class Partition(Generic[T]):
         near = [base[k] + step for step in (0, 1, 2, 3, 7, 15)]
         far = self._doublings(k)
         wanted = {*range(dim.min, dim.min + SHORT), *range(SHORT), *near, *far}
-        wanted |= {c + step for c in self.critical if self._elements(k, c) <= LARGEST for step in (-1, 0, 1)}
-        tried = sorted(n for n in wanted if n >= dim.min and (dim.max is None or n <= dim.max))
-        if dim.max is not None and dim.max not in tried and dim.max <= LARGEST_NUMBER:
-            tried.append(dim.max)
+        if dim.max is not None and dim.max <= LARGEST:
+            wanted.add(dim.max)
+        tried = self._with_turns(k, wanted, lambda length: self._sample((*before, length, *base[k + 1 :])))
         runs = [[tried[0], tried[0]]]
         for start, length in itertools.pairwise(tried):
             known = start
@@ -300,12 +310,27 @@ class Partition(Generic[T]):
             runs[-1][1] = length
         found: list[Range] = [(low, high) for low, high in runs]
         last = found[-1][0]
-        if dim.max is None and far and last > far[-1] // 8 and not self._is_expected(last):
+        if dim.max is None and far and last > far[-1] // 8 and _beside({last}).isdisjoint(self._turns):
             raise self._refusal(
                 f"the program of {dim.name} = {last - 1} is not that of {dim.name} = {last}, and longer ones may differ again"
             )
         found[-1] = (last, dim.max)
         return found
+
+    def _with_turns(self, k: int, lengths: set[int], at: Callable[[int], Sample]) -> list[int]:
+        """Return lengths, and those beside which an answer that Python got at some of them changes."""
+        dim, tried = self.dims[k], set[int]()
+        lengths = lengths | _beside(self._turns)
+        while new := {n for n in lengths - tried if n >= dim.min and (dim.max is None or n <= dim.max)}:
+            turns: set[int] = set()
+            for length in new:
+                questions = at(length).questions
+                if questions is not None and len(self._turns) <= MOST_TURNS:
+                    turns |= {n for n in turning_points(length, questions) if self._elements(k, n) <= LARGEST}
+            self._turns |= turns
+            tried |= new
+            lengths = lengths | _beside(turns)
+        return sorted(tried)
 
     def _doublings(self, k: int) -> list[int]:
         """Return lengths that grow until arrays are large, each odd if the one before is even.
@@ -325,10 +350,6 @@ class Partition(Generic[T]):
         power = math.ceil(math.log(max(made, 1), max(base[k], 2)) - 0.5)
         given = _elements(self._shapes, self.dims, (*base[:k], length, *base[k + 1 :]))
         return max(given, int(made * (length / max(base[k], 1)) ** power) // 2)
-
-    def _is_expected(self, length: int) -> bool:
-        """Return whether a number in the code tells why another program begins at a length."""
-        return not self.critical.isdisjoint((length - 1, length, length + 1))
 
     def _cell(self, ranges: tuple[Range, ...]) -> Cell:
         """Return a box with its samples: each length short while the others are long, and all long.
@@ -395,9 +416,14 @@ class Partition(Generic[T]):
         return ArgumentError(
             f"export: {self.name} cannot be exported for all lengths {names}: some numbers of its program are no formulas of them",
             where=user_site(),
-            why="they have to be polynomials of the lengths, their floors, or powers, quotients and logarithms",
-            remedy="pass what follows otherwise from a length (np.tanh(len(x))) as an argument, or export one file for each length",
+            why="extents of arrays have to be polynomials of the lengths, or their floors",
+            remedy="export one file for each length, or ranges of lengths: gt.Dim('n', min=..., max=...)",
         )
+
+
+def _beside(lengths: Iterable[int]) -> set[int]:
+    """Return lengths, and the next ones."""
+    return {length + step for length in lengths for step in (-1, 0, 1)}
 
 
 def _long_point(dims: Sequence[Dim], shapes: Sequence[Any]) -> Point:

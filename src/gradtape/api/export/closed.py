@@ -89,7 +89,7 @@ def trace_call(function: Traceable, args: Sequence[Any], kwargs: dict[str, Any])
     if described and specialisation.guards:
         guard = specialisation.guards[0]
         raise ArgumentError(
-            f"{site.name} looks at a value that a description does not have",
+            f"{site.name}: Python looks at a value that a description does not have",
             where=guard.site,
             why="the way on depends on it",
             remedy="write np.where or gt.cond in place of the branch, compare lengths themselves (len(x) > 100), or export one file for "

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.export.tables import is_uniform
 from gradtape.errors import GradtapeError, LoweringError, kind_of
 from gradtape.ir.body import Body
 from gradtape.ir.builder import emit_all
@@ -125,14 +124,14 @@ def _refused(what: str, why: str) -> LoweringError:
 
 
 class VaryingEncoder(Encoder):
-    """Writes graphs that are compared with those of other lengths: arrays of equal elements are described, numbers among them."""
+    """Writes graphs that are compared with those of other lengths: numbers are a part of the data."""
 
     shares_literals = False  # equal numbers are one literal or several, depending on what was traced before
 
     def _array(self, array: Any) -> Any:
         array = np.asarray(array)
-        if array.dtype.kind in "biuf" and array.size and is_uniform(array):
-            return {"full": [array.dtype.str, list(array.shape), array.reshape(-1)[0].item()]}
+        if array.dtype.kind in "biuf" and not array.ndim:
+            return {"full": [array.dtype.str, [], array.item()]}
         return super()._array(array)
 
 

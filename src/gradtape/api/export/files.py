@@ -107,7 +107,7 @@ def export(
 
     Lengths that vary are the first parameters in C, and a function of them returns the bytes of the workspace; elsewhere they are those of
     the arrays. Each call checks them. The function is traced for many lengths; its file has the programs of special ones (0, 1), and one
-    for all others, in which numbers are formulas of the lengths.
+    for all others, in which extents are formulas of the lengths.
 
     Examples
     --------

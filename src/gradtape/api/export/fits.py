@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from gradtape.ir.op import NDArray
 from gradtape.records import value_record
 
 DEGREE: Final = 3
@@ -24,12 +23,6 @@ LARGEST_FLOOR: Final = 8
 
 APART: Final = 2 * LARGEST_FLOOR**2
 """Samples that lie so far apart have the values of one slope alone: two of these fractions differ by ``1 / LARGEST_FLOOR**2`` or more."""
-
-PRECISION: Final = 1e-15
-"""Relative error of a formula of floats: what a rounding or two leave."""
-
-ROOTS: Final = 60
-"""Exponents are multiples of one over this number."""
 
 Point = tuple[int, ...]
 Exponents = tuple[int, ...]
@@ -83,67 +76,6 @@ class Formula:
         return {"sized": _packed(self.terms), "floor": self.floor}
 
 
-@value_record
-class RealFormula:
-    """A float that follows from the lengths: ``factor * function(polynomial) + offset``.
-
-    Attributes
-    ----------
-    terms : tuple of (tuple of int, Fraction)
-        The polynomial, with whole coefficients.
-    function : {"identity", "reciprocal", "sqrt", "log", "power"}
-    power : float
-        The exponent of the last one.
-    factor, offset : float
-    """
-
-    terms: Terms
-    function: str
-    power: float
-    factor: float
-    offset: float = 0.0
-
-    def at(self, point: Point) -> float:
-        """Return the value; NaN or an infinity where there is none."""
-        value = float(polynomial_at(self.terms, point))
-        with np.errstate(all="ignore"):
-            if self.function == "reciprocal":
-                return float(np.divide(self.factor, value)) + self.offset
-            return self.factor * float(_applied(self.function, value, self.power)) + self.offset
-
-    def text(self, names: Sequence[str], language: Language = "c", real: bool = True) -> str:
-        """Return the formula as an expression of C or Python.
-
-        Examples
-        --------
-        >>> RealFormula((((1,), Fraction(1)),), "sqrt", 0.5, 2.0, 1.0).text(["n"])
-        '2.0 * sqrt((double)(n)) + 1.0'
-        """
-        assert real
-        text, prefix = polynomial_text(self.terms, 1, names), "" if language == "c" else "math."
-        value = f"(double)({text})" if language == "c" else f"float({text})"
-        if self.function == "reciprocal":
-            text = f"{self.factor!r} / {value}"
-        else:
-            calls = {"identity": value, "power": f"{prefix}pow({value}, {self.power!r})"}
-            called = calls.get(self.function, f"{prefix}{self.function}({value})")
-            text = called if self.factor == 1 else f"{self.factor!r} * {called}"
-        return f"{text} + {self.offset!r}" if self.offset else text
-
-    def packed(self) -> dict[str, Any]:
-        """Return the formula as data of JSON."""
-        numbers = [self.power, self.factor, self.offset]
-        return {"sized": _packed(self.terms), "function": self.function, "numbers": numbers}
-
-
-def _applied(function: str, value: Any, power: float) -> Any:
-    if function == "reciprocal":
-        return np.divide(1.0, value)
-    if function == "power":
-        return np.power(value, power)
-    return {"identity": np.positive, "sqrt": np.sqrt, "log": np.log}[function](value)
-
-
 def polynomial_at(terms: Terms, point: Point) -> Fraction:
     """Return the value of a polynomial."""
     return sum((factor * prod(map(pow, point, powers)) for powers, factor in terms), Fraction(0))
@@ -183,33 +115,23 @@ class Fitter:
 
     def __init__(self, points: Sequence[Point]) -> None:
         self.points = points
-        self._known: dict[tuple[Any, ...], Formula | RealFormula | None] = {}
+        self._known: dict[tuple[Any, ...], Formula | None] = {}
 
-    def fit(self, column: Sequence[int | float], dtype: str = "f8") -> Formula | RealFormula | None:
+    def fit(self, column: Sequence[int | float]) -> Formula | None:
         """Return a formula that has all values of a column; None where there is no simple one.
 
         Parameters
         ----------
         column : sequence of int or float
-            The values.
-        dtype : str
-            That of floats: what formulas make of them is rounded to it.
+            The values. Floats are polynomials alone.
         """
-        if not isinstance(column[0], float):
-            return self.whole(column)  # type: ignore[arg-type] # all are whole, as the first one is
-        key = (dtype, *column)
+        key = (type(column[0]), *column)
         if key not in self._known:
-            self._known[key] = self._polynomial(column) or self._real(column, dtype)
+            found = self._polynomial(column)
+            if found is None and not isinstance(column[0], float):
+                found = self._floor(column)  # type: ignore[arg-type] # all are whole, as the first one is
+            self._known[key] = found
         return self._known[key]
-
-    def whole(self, column: Sequence[int]) -> Formula | None:
-        """Return the formula of whole numbers."""
-        key = ("whole", *column)
-        if key not in self._known:
-            self._known[key] = self._polynomial(column) or self._floor(column)
-        found = self._known[key]
-        assert not isinstance(found, RealFormula)
-        return found
 
     def _polynomial(self, column: Sequence[int | float]) -> Formula | None:
         if not all(np.isfinite(column)):
@@ -243,71 +165,12 @@ class Fitter:
                 return Formula(tuple([term for term in terms if term[1]]), divisor)
         return None
 
-    def _real(self, column: Sequence[float], dtype: str) -> RealFormula | None:
-        """Return a function of a product of lengths, moved by a small number, that has all values."""
-        values = np.array(column, float)
-        count = len(self.points[0])
-        for powers in sorted(monomials(count, 2), key=sum):
-            for shift in (0, -1, 1, -2, 2) if any(powers) else ():
-                terms: Terms = ((powers, Fraction(1)),)
-                if shift:
-                    terms = (*terms, ((0,) * count, Fraction(shift)))
-                x = np.array([float(polynomial_at(terms, point)) for point in self.points])
-                for formula in _candidates(terms, x, values):
-                    if self._agrees(formula, values, dtype):
-                        return formula
-        return None
-
-    def _agrees(self, formula: RealFormula, values: NDArray, dtype: str) -> bool:
-        """Return whether a formula has all values: with the bits of quotients, and up to the rounding of other functions."""
-        is_quotient = formula.function == "reciprocal" and not formula.offset
-        error = PRECISION if dtype == "f8" else float(np.finfo(dtype).eps)
-        rounded = np.dtype(dtype).type
-        with np.errstate(all="ignore"):
-            for point, value in zip(self.points, values.tolist(), strict=True):  # most fail at the first
-                made = float(rounded(formula.at(point)))
-                if is_quotient:
-                    agrees = made == value or (made != made and value != value)
-                else:
-                    agrees = abs(made - value) <= error * max(abs(value), abs(formula.offset))
-                if not agrees:
-                    return False
-        return True
-
 
 def _slope(lengths: Sequence[int], column: Sequence[int], divisor: int) -> int:
     """Return how much a number grows over so many lengths: the nearest whole number, by the two lengths that lie farthest apart."""
     first, last = int(np.argmin(lengths)), int(np.argmax(lengths))
     apart = lengths[last] - lengths[first]
     return round(Fraction(divisor * (column[last] - column[first]), apart)) if apart else 0
-
-
-def _candidates(terms: Terms, x: NDArray, values: NDArray) -> Iterator[RealFormula]:
-    """Yield formulas of a polynomial that have two of the values, those that lie farthest apart."""
-    usable = np.flatnonzero((x > 0) & np.isfinite(values))
-    if len(usable) < SPARE + 4:
-        return
-    low, high = usable[np.argmin(x[usable])], usable[np.argmax(x[usable])]
-    if x[low] == x[high] or values[low] == values[high]:
-        return
-    if values[low] * values[high] > 0:
-        power = float(np.log(values[high] / values[low]) / np.log(x[high] / x[low]))
-        exact = round(power * ROOTS) / ROOTS
-        if exact and abs(power - exact) < 1e-9:
-            function = {-1.0: "reciprocal", 1.0: "identity", 0.5: "sqrt"}.get(exact, "power")
-            factor = float(values[high] / _applied(function, x[high], exact))
-            beside = [
-                float(np.nextafter(factor, side)) for side in (-np.inf, np.inf)
-            ]  # of a rounded quotient
-            for wanted in (float(f"{factor:.12g}"), float(f"{factor:.6g}"), factor, *beside):
-                yield RealFormula(terms, function, exact, wanted)
-    for function in ("identity", "reciprocal", "sqrt", "log"):
-        near, far = _applied(function, x[low], 1.0), _applied(function, x[high], 1.0)
-        factor = float((values[high] - values[low]) / (far - near))
-        for wanted in (float(f"{factor:.12g}"), float(f"{factor:.6g}"), factor):
-            offset = float(values[low] - wanted * near)
-            yield RealFormula(terms, function, 1.0, wanted, float(f"{offset:.12g}"))
-            yield RealFormula(terms, function, 1.0, wanted, offset)
 
 
 def _solved(
@@ -341,9 +204,21 @@ def _packed(terms: Terms) -> list[Any]:
 def evaluated(data: Mapping[str, Any], point: Point) -> int | float:
     """Return the number for lengths of a formula that is data."""
     terms = tuple([(tuple(powers), Fraction(*factor)) for powers, factor in data["sized"]])
-    if data.get("over") is not None:  # a quotient in files of the format 2
-        return RealFormula(terms, "reciprocal", -1.0, data["over"]).at(point)
-    if "function" in data:
-        return RealFormula(terms, data["function"], *data["numbers"]).at(point)
+    if "function" in data or data.get("over") is not None:
+        return _of_older_file(data, float(polynomial_at(terms, point)))
     value = Formula(terms, data.get("floor", 1)).at(point)
     return float(value) if data["real"] else int(value)
+
+
+def _of_older_file(data: Mapping[str, Any], value: float) -> float:
+    """Return a number that files of the formats 2 and 3 compute of a polynomial."""
+    power, factor, offset = data["numbers"] if "function" in data else (-1.0, data["over"], 0.0)
+    functions = {
+        "identity": lambda x: factor * x,
+        "reciprocal": lambda x: np.divide(factor, x),
+        "sqrt": lambda x: factor * np.sqrt(x),
+        "log": lambda x: factor * np.log(x),
+        "power": lambda x: factor * np.power(x, power),
+    }
+    with np.errstate(all="ignore"):
+        return float(functions[data.get("function", "reciprocal")](value)) + offset

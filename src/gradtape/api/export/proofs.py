@@ -7,13 +7,14 @@ function is refused.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
 from gradtape.api.export.fits import LARGEST_FLOOR, Fitter, Formula
-from gradtape.trace.array.lengths import Atom, Polynomial, Question, Questions, added, multiplied
+from gradtape.trace.array.lengths import Atom, Polynomial, Question, Questions, added, form_of, multiplied
 
 Bounds = tuple[Fraction | float, Fraction | float]
 """The least and the greatest value, or infinities."""
@@ -21,6 +22,12 @@ Bounds = tuple[Fraction | float, Fraction | float]
 EVERYTHING: Final[Bounds] = (-math.inf, math.inf)
 
 Range = tuple[int, int | None]
+
+NEAR: Final = 8
+"""Extents that are so far from a length follow from it by a difference."""
+
+FARTHEST: Final = 1 << 40
+"""Arrays are not so long."""
 
 
 class Proofs:
@@ -55,7 +62,7 @@ class Proofs:
         if atom.kind != "extent":
             inner = self._substituted(atom.polynomial)
             return None if inner is None else self._derived(atom.kind, inner, atom.divisor)
-        formula = self._fitter.whole([one.atoms[number].value for one in self._found])
+        formula = self._fitter.fit([one.atoms[number].value for one in self._found])
         return None if formula is None else self._of_formula(formula)
 
     def _of_formula(self, formula: Formula) -> Polynomial:
@@ -133,8 +140,6 @@ class Proofs:
 
         That is so for polynomials of the lengths, and where all remainders are among the samples.
         """
-        if question.polynomial is None:
-            return not question.has_steps or self._is_constant(question)
         polynomial = self._substituted(question.polynomial)
         if polynomial is None:
             return False
@@ -142,10 +147,6 @@ class Proofs:
         return len(remainders) < 2 and all(
             self._divisors.get(number, math.inf) <= LARGEST_FLOOR for number in remainders
         )
-
-    def _is_constant(self, question: Question) -> bool:
-        atoms = [self._atoms[number] for number in question.atoms]
-        return all(atom is not None and set(atom) <= {()} for atom in atoms)
 
     def holds(self, question: Question) -> bool:
         """Return whether a question has its answer for all lengths of the box."""
@@ -155,12 +156,15 @@ class Proofs:
             return self._is_fitted(question)
         if question.relation == "error":
             return False
-        if question.polynomial is None:
-            return self._is_constant(question)
         polynomial = self._substituted(question.polynomial)
         if polynomial is None:
             return False
         low, high = self.bounds(polynomial)
+        if question.is_whole:
+            low, high = (
+                (low if math.isinf(low) else math.ceil(low)),
+                (high if math.isinf(high) else math.floor(high)),
+            )
         if question.relation == "number":
             return low == high
         if question.relation == "==":
@@ -182,17 +186,33 @@ def unproved(
     return next((question for question in found[0].asked if not proofs.holds(question)), None)
 
 
-def turning_points(points: Sequence[tuple[int, ...]], found: Sequence[Questions]) -> set[int]:
-    """Return lengths at which comparisons of one length with a number have another answer, as far as they are known beforehand."""
-    if len({one.form() for one in found}) != 1:
-        return set()
-    proofs = Proofs([(0, None)] * len(points[0]), points, found)
-    numbers: set[int] = set()
-    for question in found[0].asked:
-        polynomial = proofs._substituted(question.polynomial)
-        if polynomial is None or question.relation in ("number", "content"):
-            continue
-        linear = [monomial for monomial in polynomial if monomial]
-        if len(linear) == 1 and len(linear[0]) == 1 and linear[0][0] < len(points[0]):
-            numbers.add(math.floor(-polynomial.get((), Fraction(0)) / polynomial[linear[0]]))
-    return {number for number in numbers if number > 0}
+def turning_points(length: int, questions: Questions) -> set[int]:
+    """Return lengths at which answers change, if extents grow as the length does; where they do not, samples show it."""
+
+    def at(n: int, atom: Atom) -> Fraction | int:
+        if atom.polynomial is not None:
+            inner = value(n, atom.polynomial)
+            return inner // atom.divisor if atom.kind == "floor" else inner % atom.divisor
+        if abs(atom.value - length) <= NEAR:
+            return n + atom.value - length
+        return atom.value * n // length if length > NEAR else atom.value
+
+    def value(n: int, polynomial: Polynomial) -> Fraction | int:
+        return sum(c * math.prod(at(n, questions.atoms[k]) for k in m) for m, c in polynomial.items())
+
+    found: set[int] = set()
+    comparisons = [question for question in questions.asked if question.relation in ("<", "<=", "==")]
+    for form in {form_of(question.polynomial) for question in comparisons}:
+        polynomial = dict(form)
+        whole = math.lcm(*[coefficient.denominator for coefficient in polynomial.values()])
+        for goal in (
+            0,
+            Fraction(1, whole),
+        ):  # from where on it is not negative, and from where on it is positive
+
+            def differs(n: int, goal: Fraction | int = goal, polynomial: Polynomial = polynomial) -> bool:
+                return (value(n, polynomial) >= goal) != (value(0, polynomial) >= goal)
+
+            if differs(FARTHEST):
+                found.add(bisect.bisect_left(range(FARTHEST), True, key=differs))
+    return found

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gradtape.api.export.fits import Fitter, Formula, Language, RealFormula
+from gradtape.api.export.fits import Fitter, Formula, Language
 
 _NUMBER: Final = re.compile(
     r"(?<![\w.])(?:(?P<macro>U?INT64_C)\((?P<wide>\d+)\)|(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?P<suffix>[fu]?))(?![\w.])"
@@ -79,12 +79,9 @@ def filled(
             texts.append(column[0])
             continue
         values = [value_of(number) for number in column]
-        single = column[0].endswith("f")
         if len({type(value) for value in values}) > 1:
             return None
-        formula = fitter.fit(values, "f4" if single else "f8")
-        if formula is None and language == "python":
-            formula = fitter.fit(values, "f4")
+        formula = fitter.fit(values)
         if formula is None:
             return None
         texts.append(_written(formula, column[0], names, language, isinstance(values[0], float)))
@@ -96,15 +93,9 @@ def filled(
     return _HOLE.sub(lambda _: next(rest), form)
 
 
-def _written(
-    formula: Formula | RealFormula, pattern: str, names: Sequence[str], language: Language, real: bool
-) -> str:
+def _written(formula: Formula, pattern: str, names: Sequence[str], language: Language, real: bool) -> str:
     """Return a formula in place of a number that is written like a pattern."""
-    text = (
-        formula.text(names, language)
-        if isinstance(formula, RealFormula)
-        else formula.text(names, language, real)
-    )
+    text = formula.text(names, language, real)
     if real:
         return f"(float)({text})" if pattern.endswith("f") else f"({text})"
     if language == "c" and (pattern.startswith("U") or pattern.endswith("u")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -12,15 +13,12 @@ from gradtape.api.export.cells import Cell, Partition, Sample, attempted
 from gradtape.api.export.closed import Traceable, TracedCall, closed_graph, parameter_places, trace_call
 from gradtape.api.export.fits import Fitter, Formula, Language, Point
 from gradtape.api.export.labels import result_places
-from gradtape.api.export.proofs import turning_points
 from gradtape.api.export.specs import Spec, dims_of, with_lengths
-from gradtape.api.export.tables import Table, tables_of
 from gradtape.api.export.texts import Parsed, filled, parsed
 from gradtape.api.export.texts import with_lengths as passing_lengths
 from gradtape.errors import ArgumentError, GradtapeError
 from gradtape.ir.fingerprint import fingerprint
-from gradtape.ir.graph import Graph, Value
-from gradtape.ir.op import NDArray
+from gradtape.ir.graph import Graph
 from gradtape.ir.varying import varying_lengths
 from gradtape.lower.c.module import (
     NOTE,
@@ -34,14 +32,12 @@ from gradtape.lower.c.module import (
     workspace_prototype,
 )
 from gradtape.lower.numba.module import DECORATOR, EntryPoint, NumbaModule, module_text
-from gradtape.passes.rewrite import rewrite, with_outputs
 from gradtape.records import record
 from gradtape.runtime.interpret import interpret
 from gradtape.trace.array.lengths import Questions, asking_lengths, length_of
 from gradtape.trace.array.lengths import plain as plain_number
 from gradtape.trace.jit.dims import Dim
 from gradtape.trace.jit.signature import CallArguments
-from gradtape.trace.patching.bytecode import numbers_of
 from gradtape.trace.patching.creation import with_arrays_of_lengths
 from gradtape.trace.patching.functions import replaced_len
 from gradtape.trace.source.sites import user_site
@@ -67,7 +63,6 @@ class VaryingCall:
         self.function = function
         self.specs = specs
         self.dims, self._shapes = dims_of(specs)
-        self._kinds: dict[int, str] = {}
         self.questions = Questions()
 
     @property
@@ -96,38 +91,6 @@ class VaryingCall:
             )
         return traced
 
-    def graph(self, traced: TracedCall) -> Graph:
-        """Return the graph of a trace, which computes arrays that would be spelled out for one length."""
-        graph = closed_graph(traced)
-        becomes: dict[Value, Value] = {}
-        for number, value in enumerate(_arrays(graph)):
-            tables = {table.kind: table for table in tables_of(_content(value))}
-            if tables:
-                wanted = self._kinds.get(number, "")
-                becomes[value] = tables.get(wanted, next(iter(tables.values()))).traced()
-        return _replaced(graph, becomes)
-
-    def _look_at_arrays(self, points: Sequence[Point]) -> None:
-        """Find out what describes each array of the program at all of some lengths, by formulas of them: at one, several kinds may."""
-        found: dict[int, list[dict[str, Table]]] = {}
-        for point in points:
-            try:
-                arrays = _arrays(closed_graph(self.at(point)))
-            except (GradtapeError, ValueError, IndexError, ArithmeticError):
-                return  # a message about these lengths comes later
-            for number, value in enumerate(arrays):
-                found.setdefault(number, []).append({t.kind: t for t in tables_of(_content(value))})
-        fitter = Fitter(points)
-        for number, tables in found.items():
-            varying: dict[str, int] = {}
-            for kind in tables[0] if len(tables) == len(points) else ():
-                columns = list(zip(*[table[kind].numbers for table in tables if kind in table], strict=True))
-                differ = [column for column in columns if len(set(column)) > 1]
-                if all(kind in table for table in tables) and all(map(fitter.fit, differ)):
-                    varying[kind] = len(differ)
-            if varying:
-                self._kinds[number] = min(varying, key=varying.__getitem__)
-
     def named(self, point: Point) -> str:
         """Return what a message says about lengths."""
         return ", ".join([f"{dim.name} = {length}" for dim, length in zip(self.dims, point, strict=True)])
@@ -143,14 +106,13 @@ class VaryingCall:
         self, sample: Callable[[TracedCall], Sample], fit: Callable[[Cell], T | None]
     ) -> list[tuple[Cell, T | None]]:
         """Return boxes of lengths, each with what is fitted to its samples; None where the function has no result."""
-        critical = numbers_of(self.function.site.function)
-        critical |= {e for shape in self._shapes for e in shape if isinstance(e, int) and e > 1}
 
         def traced_sample(point: Point) -> Sample:
             traced = self.at(point)
             made = sample(traced)
             arrays = [*traced.hidden, *[value.data for value in traced.specialisation.graph.constants()]]
             made.questions = self.questions
+            made.extents = {extent for array in traced.hidden for extent in array.shape}
             made.form = (made.form, self.questions.form())
             sizes = [array.size for array in arrays if array is not None]
             made.made = max([self.questions.largest, *sizes])
@@ -159,31 +121,19 @@ class VaryingCall:
         def at(point: Point) -> Sample:
             return attempted(lambda: traced_sample(point))
 
-        partition = Partition(self.name, self.dims, self._shapes, critical, at, fit)
-        points = partition.long_points()
-        partition.critical |= self._turning_points(partition, points)
-        self._look_at_arrays(points)
+        partition = Partition(self.name, self.dims, self._shapes, at, fit)
+        self._check_numbers(partition)
         self._check_types(partition.base)
         return partition.divided()
 
-    def _turning_points(self, partition: Partition[Any], points: Sequence[Point]) -> set[int]:
-        """Return lengths with which the function compares others, as far as long lengths show them.
-
-        Raises
-        ------
-        ArgumentError
-            Where Python needs the number of a length that differs from point to point, as loops over elements do.
-        """
+    def _check_numbers(self, partition: Partition[Any]) -> None:
+        """Raise an error where Python needs the number of a length that differs from point to point, as loops over elements do."""
         found: list[Questions] = []
-        for point in points:
-            try:
+        for point in partition.long_points():
+            with suppress(GradtapeError, ValueError, IndexError, ArithmeticError):  # a message comes later
                 self.at(point)
-            except (GradtapeError, ValueError, IndexError, ArithmeticError):
-                break  # a message about these lengths comes later
-            finally:
-                found.append(self.questions)
-                partition.check_numbers(found)
-        return turning_points(points, found) if len(found) == len(points) else set()
+            found.append(self.questions)
+            partition.check_numbers(found)
 
     def _check_types(self, point: Point) -> None:
         """Raise an error where lengths that are no integers of Python's make another program than integers do."""
@@ -219,29 +169,6 @@ def _is_same_function(one: Graph, other: Graph) -> bool:
         a.shape == b.shape and np.allclose(a, b, 1e-5, 1e-8, equal_nan=True)
         for a, b in zip(*results, strict=True)
     )
-
-
-def _arrays(graph: Graph) -> list[Value]:
-    """Return the constants of which the size may follow from a length."""
-    return [value for value in graph.constants() if value.data is not None and np.ndim(value.data)]
-
-
-def _content(value: Value) -> NDArray:
-    assert value.data is not None
-    return value.data
-
-
-def _replaced(graph: Graph, becomes: dict[Value, Value]) -> Graph:
-    if not becomes:
-        return graph
-
-    def rule(node: Any, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
-        if not becomes.keys() & set(node.inputs):
-            return None
-        outs: Sequence[Value] = node.copy(tuple([becomes.get(value, value) for value in inputs])).outs
-        return outs
-
-    return with_outputs(rewrite(graph, rule), becomes)
 
 
 # Programs
@@ -374,12 +301,12 @@ def _piece(call: VaryingCall, cell: Cell, language: Language) -> Piece | None:
         if any(re.search(rf"\b{one}\b", made) for one in names):
             needing.add(part)
     texts = passing_lengths(texts, needing, names, language)
-    workspace = fitter.whole([program.workspace for program in programs])
+    workspace = fitter.fit([program.workspace for program in programs])
     if workspace is None:
         return None
     extents: list[list[Formula]] = []
     for shapes in zip(*[program.shapes for program in programs], strict=True):
-        fitted = [fitter.whole(column) for column in zip(*shapes, strict=True)]
+        fitted = [fitter.fit(column) for column in zip(*shapes, strict=True)]
         extents.append([formula for formula in fitted if formula is not None])
         if len(extents[-1]) < len(fitted):
             return None
@@ -423,7 +350,7 @@ def varying_c_files(call: VaryingCall, name: str, header: str, blas: bool, title
     """Return the C source and the header of a function whose first parameters are the lengths."""
 
     def sample(traced: TracedCall) -> Sample:
-        graph = call.graph(traced)
+        graph = closed_graph(traced)
         places = [*parameter_places(traced), *result_places(traced)]
         values = [*graph.inputs[: len(graph.inputs) - len(traced.hidden)], *graph.outputs]
         operands = [Operand(*facts) for facts in zip(_names(call, places), places, values, strict=True)]
@@ -535,7 +462,7 @@ def varying_numba_module(call: VaryingCall, name: str) -> str:
     """Return a module for Numba with a function that finds the lengths in its arguments, and checks them."""
 
     def sample(traced: TracedCall) -> Sample:
-        graph = call.graph(traced)
+        graph = closed_graph(traced)
         for value, parameter in zip(graph.inputs, _parameters(traced), strict=False):
             value.name = parameter
         module = NumbaModule()

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradtape.api.export.archive import VERSION, at_lengths, packed_file, signature_of
 from gradtape.api.export.cells import Cell, Sample
-from gradtape.api.export.closed import TracedCall
+from gradtape.api.export.closed import TracedCall, closed_graph
 from gradtape.api.export.encoding import Encoder, VaryingEncoder
 from gradtape.api.export.fits import Fitter, Point
 from gradtape.api.export.varying import VaryingCall, check_shapes
@@ -28,7 +28,7 @@ def pack_varying(call: VaryingCall, name: str, version: str) -> bytes:
 
     def sample(traced: TracedCall) -> Sample:
         encoder = VaryingEncoder()
-        graph = call.graph(traced)
+        graph = closed_graph(traced)
         shapes = [list(value.shape) for value in graph.outputs]
         data = {"graph": encoder.graph(graph), "shapes": shapes}
         numbers: list[int | float] = []
@@ -97,7 +97,7 @@ def _fitted(cell: Cell) -> Any:
             data != data and not any(n == n for n in column)
         ):
             return data
-        formula = fitter.fit(column) or fitter.fit(column, "f4")
+        formula = fitter.fit(column)
         if formula is None:
             raise LookupError
         return {**formula.packed(), "real": isinstance(data, float)}

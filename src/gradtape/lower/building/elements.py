@@ -151,7 +151,8 @@ class ElementBuilder(ElementInterpreter[Number]):
     ) -> Number:
         """Apply a row to numbers; `here` keeps it in the innermost loop, for what accumulators make."""
         known = folded(row, args, dtype, params)
-        return self.computed(row.name, row.body, args, dtype, here) if known is None else known
+        name = "identity" if row.body is None else row.name
+        return self.computed(name, row.body, args, dtype, here) if known is None else known
 
     def computed(
         self,

@@ -36,7 +36,7 @@ def folded(
 ) -> Number | None:
     """Return a row of numbers without an instruction; None where it takes one."""
     known = [arg for arg in args if isinstance(arg, Const)]
-    if not known:
+    if not known or row.is_opaque:
         return None
     if row is where:
         return _chosen(args, dtype)

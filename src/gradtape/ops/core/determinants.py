@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Value, constant, literal
+from gradtape.ir.graph import Value, literal
 from gradtape.ir.op import NDArray
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
@@ -25,6 +25,7 @@ from gradtape.kinds.routines.matrix import Matrix, Places, Routine, matrix_row
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.logic import equal, less_equal
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.lengths import MAIN, by_diagonals
 from gradtape.ops.core.matrices import (
     adjoint,
     diagonal,
@@ -129,7 +130,7 @@ def _times(factor: Value, x: Value) -> Value:
 
 
 def _identities(n: int, like: Value) -> Value:
-    return broadcast_to(constant(np.eye(n, dtype=like.dtype)), (*like.shape[:-2], n, n))
+    return broadcast_to(by_diagonals((n, n), MAIN, like.dtype), (*like.shape[:-2], n, n))
 
 
 def _small_adjugate(e: Value) -> Value:

@@ -25,6 +25,7 @@ from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
 from gradtape.ops.core.elementwise.logic import less_equal
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.lengths import MAIN, Pattern, by_diagonals
 from gradtape.ops.core.reductions import reduce_max, reduce_sum
 from gradtape.ops.core.shape import diagonal_of, expand, permute
 from gradtape.ops.numpy.linalg.products import matmul
@@ -48,9 +49,14 @@ def symmetric(x: Value) -> Value:
     return (x + adjoint(x)) * 0.5
 
 
-def weighted(x: Value, weights: NDArray) -> Value:
-    """Return the matrices with their elements multiplied by constants."""
-    return x * expand(constant(weights.astype(x.dtype)), x.shape, (x.ndim - 2, x.ndim - 1))
+def weighted(x: Value, weights: NDArray | Pattern) -> Value:
+    """Return the matrices with their elements multiplied by constants, or by what follows from the numbers of the diagonals."""
+    made = (
+        by_diagonals(x.shape[-2:], weights, x.dtype)
+        if callable(weights)
+        else constant(weights.astype(x.dtype))
+    )
+    return x * expand(made, x.shape, (x.ndim - 2, x.ndim - 1))
 
 
 def diagonal(x: Value) -> Value:
@@ -96,18 +102,14 @@ def _solve_triangular(t: NDArray, b: NDArray, *, lower: bool, transposed: bool, 
     return each_matrix(one, t, b)[0]
 
 
-def _triangle(n: int, lower: bool, unit: bool) -> NDArray:
-    ones = np.tri(n, k=-1 if unit else 0)
-    return ones if lower else ones.T
-
-
 def _triangular_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
     (z,), (t, _) = outs, inputs
 
     def push(tangents: Tangents) -> Value | None:
         dt, db = tangents
         if dt is not None:
-            moving = weighted(dt, _triangle(t.shape[-1], params["lower"], params["unit"]))
+            least = 1 if params["unit"] else 0
+            moving = weighted(dt, (lambda d: d <= -least) if params["lower"] else (lambda d: d >= least))
             effect = matmul(transposed(moving) if params["transposed"] else moving, z)
             db = -effect if db is None else db - effect
         return None if db is None else triangular_solve(t, db, **params)
@@ -283,8 +285,6 @@ log_det: Matrix = matrix_row(
 
 def _cholesky_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
     (z,) = outs
-    n = z.shape[-1]
-    halves = np.tri(n) - 0.5 * np.eye(n)
 
     def push(tangents: Tangents) -> Value | None:
         (da,) = tangents
@@ -292,7 +292,7 @@ def _cholesky_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any
             return None
         left = triangular_solve(z, symmetric(da), lower=True, transposed=False, unit=False)
         both = triangular_solve(z, adjoint(left), lower=True, transposed=False, unit=False)
-        return matmul(z, weighted(adjoint(both), halves))
+        return matmul(z, weighted(adjoint(both), lambda d: (d <= 0) - 0.5 * MAIN(d)))
 
     return push
 
@@ -431,9 +431,9 @@ def _svd_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) ->
         inverse = convert(where(zero, 0, 1 / where(zero, 1, numbers)), a.dtype)
         if a.dtype.kind == "c":
             # The phase of a pair of vectors is not determined: its change is given to the left one.
-            rotated_left = matmul(left, alike + weighted(against, 1.0 - np.eye(k)))
-            rotated_right = matmul(right, alike - weighted(against, 1.0 - np.eye(k)))
-            phase = weighted((inside - across) * 0.5, np.eye(k))
+            rotated_left = matmul(left, alike + weighted(against, lambda d: 1 - MAIN(d)))
+            rotated_right = matmul(right, alike - weighted(against, lambda d: 1 - MAIN(d)))
+            phase = weighted((inside - across) * 0.5, MAIN)
             rotated_left = rotated_left + scaled_columns(matmul(left, phase), inverse)
         if m > k:
             outside = moved_right - matmul(left, inside)
@@ -501,8 +501,6 @@ pseudoinverse: Matrix = matrix_row(
 
 def _qr_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
     (columns, triangle), (a,) = outs, inputs
-    n = a.shape[-1]
-    lower = np.tri(n, k=-1)
 
     def push(tangents: Tangents) -> Tangents:
         (da,) = tangents
@@ -511,10 +509,10 @@ def _qr_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> 
         # X = da / R, from R.T X.T = da.T
         x = transposed(triangular_solve(triangle, transposed(da), lower=False, transposed=True, unit=False))
         inside = matmul(adjoint(columns), x)
-        below = weighted(inside, lower)
+        below = weighted(inside, lambda d: d < 0)
         rotation = below - adjoint(below)
         if a.dtype.kind == "c":
-            rotation = rotation + weighted((inside - adjoint(inside)) * 0.5, np.eye(n))
+            rotation = rotation + weighted((inside - adjoint(inside)) * 0.5, MAIN)
         return matmul(columns, rotation - inside) + x, matmul(inside - rotation, triangle)
 
     return push

@@ -24,8 +24,11 @@ from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import isfinite, isinf, isnan, rint, trunc
 from gradtape.ops.core.elementwise.inverse import arctan2
 from gradtape.ops.core.elementwise.logic import equal, less_equal
+from gradtape.ops.core.elementwise.roots import sqrt, square
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, signbit
+from gradtape.ops.core.join import full
+from gradtape.ops.core.lengths import as_number, count_to
 from gradtape.ops.scipy.special.bessel import i0 as i0_row
 
 inf, nan = np.inf, np.nan
@@ -152,9 +155,9 @@ def kaiser(M: Any, beta: Any) -> Value:
     """Follow `numpy.kaiser`: its own code builds an array of both arguments, and the slope in `M` is infinite at both ends."""
     count = as_int(M, "M")
     if count <= 1:
-        return as_array(np.ones(max(count, 0)))
-    middle = (count - 1) / 2
-    arc = np.sqrt(1 - ((np.arange(count) - middle) / middle) ** 2)
+        return full((max(count, 0),), 1, FLOAT64)
+    middle = as_number(count - 1) / 2
+    arc = sqrt(1 - square((count_to(count) - middle) / middle))
     shape = as_array(beta, "beta")
     return i0(shape * arc) / i0(shape)
 

@@ -23,7 +23,7 @@ def fold_constants(graph: Graph) -> Graph:
 def _fold(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     op = node.op
     if isinstance(op, Elementwise):
-        return _fold_elementwise(node, op, inputs)
+        return None if op.is_opaque else _fold_elementwise(node, op, inputs)
     if isinstance(op, IndexMap) and op.inside is None and not isinstance(inputs[0], Literal):
         number = repeated_number(inputs[0])
         if number is not None and len(inputs) == 1:

@@ -27,7 +27,7 @@ from gradtape.trace.array.attributes import Attributes
 from gradtape.trace.array.checks import check_fit, passes_in_body
 from gradtape.trace.array.handle import Handle, fresh_value, run_checks, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, layout_of_operand, layout_of_result, with_layout_of
-from gradtape.trace.array.lengths import answered, counted, plain
+from gradtape.trace.array.lengths import answered, ask_bounds, counted, plain
 from gradtape.trace.array.masked import Selection, is_traced_mask, without_selections, write_selection
 from gradtape.trace.array.methods import Methods
 from gradtape.trace.array.operators import Operators
@@ -384,9 +384,10 @@ class Array(Operators, Methods, Attributes, Handle):
         ):
             return made  # type: ignore[no-any-return] # what the observed call returns
         if ASKING.questions is not None:
-            key = plain(key)
             if (questions := ASKING.by_user(_frame(1))) is not None:
-                return answered(questions, self.__getitem__, key)  # type: ignore[no-any-return] # an Array
+                ask_bounds(questions, key, self._current.aval.shape)
+                return answered(questions, self.__getitem__, plain(key))  # type: ignore[no-any-return] # an Array
+            key = plain(key)
         here.site = user_site()
         value = self.value
         known = index_template(value.aval, key)
@@ -440,6 +441,8 @@ class Array(Operators, Methods, Attributes, Handle):
             )
         watch_store(key, self.ndim)
         if ASKING.questions is not None:
+            if (questions := ASKING.by_user(_frame(1))) is not None:
+                ask_bounds(questions, key, self._current.aval.shape)
             key = plain(key)
         if type(new) is Selection:
             written = write_selection(self.value, key, new) if is_traced_mask(self, key) else None

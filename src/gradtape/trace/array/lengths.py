@@ -29,8 +29,12 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.errors import RAISED, GradtapeError, is_internal
-from gradtape.ir.types import Shape
+from gradtape.ir.graph import Value, literal
+from gradtape.ir.types import FLOAT64, INT64, Shape
 from gradtape.kinds.operands import NUMBER_LIKE, as_value
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.integer import floor_divide, remainder
+from gradtape.ops.core.lengths import as_number
 from gradtape.records import record
 from gradtape.trace.array.handle import Handle, followed_value
 from gradtape.trace.jit.outcomes import is_handled
@@ -40,15 +44,6 @@ from gradtape.trace.source.sites import PACKAGE, Site, site_of, user_frame
 Polynomial = Mapping[tuple[int, ...], Fraction]
 """Coefficients by monomials: the numbers of the atoms that are multiplied, in ascending order."""
 
-SMOOTH: Final = frozenset({
-    "add", "subtract", "multiply", "divide", "true_divide", "truediv", "sub", "mul", "pow", "power", "float_power",
-    "negative", "positive", "reciprocal", "square", "sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10",
-    "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan", "arctan2", "arcsinh",
-    "arccosh", "arctanh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "hypot", "degrees", "radians",
-    "deg2rad", "rad2deg", "gamma", "lgamma", "erf", "erfc", "fsum", "sumprod", "dist", "prod", "sum", "mean",
-})  # fmt: skip
-"""Functions, by name, that make no steps of lengths: a formula with the values at all samples has those at other lengths."""
-
 FOLDS: Final[dict[Any, Callable[[Any, Any], Any]]] = {
     math.prod: operator.mul,
     np.prod: operator.mul,
@@ -56,20 +51,41 @@ FOLDS: Final[dict[Any, Callable[[Any, Any], Any]]] = {
 }
 """Functions of one sequence of numbers that are lengths again, with the operators that they apply."""
 
-OPERATORS: Final[dict[Any, Callable[..., Any]]] = {
-    np.add: operator.add,
-    np.subtract: operator.sub,
-    np.multiply: operator.mul,
-    np.divide: operator.truediv,
-    np.floor_divide: operator.floordiv,
-    np.remainder: operator.mod,
-    np.power: operator.pow,
-    np.negative: operator.neg,
+FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    **{
+        name: getattr(operator, name)
+        for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "xor")
+    },
+    "and": operator.and_,
+    "or": operator.or_,
+}
+"""The operators that make numbers of lengths."""
+
+OPERATORS: Final[dict[Any, str]] = {
+    np.add: "add",
+    np.subtract: "sub",
+    np.multiply: "mul",
+    np.divide: "truediv",
+    np.floor_divide: "floordiv",
+    np.remainder: "mod",
+    np.power: "pow",
 }
 """Ufuncs that make of lengths what operators make of them."""
 
-ARRAYS: Final[list[Callable[..., Any]]] = []
-"""What makes a traced array of a call with lengths; see `gradtape.trace.patching.creation`, which is above this module."""
+SIGNS: Final[dict[Any, Callable[[Any], Any]]] = {
+    np.absolute: operator.abs,
+    np.negative: operator.neg,
+    np.positive: operator.pos,
+}
+
+ARRAYS: Final[dict[str, Callable[..., Any]]] = {}
+"""What makes a traced array of a value (``"wrap"``), and of a call with lengths (``"call"``): entered by modules above this one."""
+
+DOMAINS: Final[dict[Any, tuple[str, Callable[[Any, Any], Any]]]] = {
+    **dict.fromkeys((math.log, math.log2, math.log10), ("<=", operator.le)),
+    math.sqrt: ("<", operator.lt),
+}
+"""Functions of `math` that raise an error for numbers which are so compared with 0."""
 
 _frame = sys._getframe
 
@@ -96,7 +112,7 @@ class Atom:
 
     def form(self) -> Any:
         """All of it but its value."""
-        return self.kind, _form(self.polynomial), self.divisor
+        return self.kind, form_of(self.polynomial), self.divisor
 
 
 @record
@@ -109,17 +125,17 @@ class Question:
         A comparison of the polynomial with 0; ``number`` if Python needed the number itself; ``content`` if it is a number of the
         program, or a shape or index in it; ``error`` if an error was caught.
     polynomial : Polynomial or None
-        None if the number is no polynomial of atoms, but follows from some.
+        None for an error.
     atoms : frozenset of int
-        These atoms.
+        The atoms that it follows from.
     answer : object
         Of the comparison.
-    has_steps : bool
-        Whether a number that is no polynomial may be the same for many lengths and differ for others.
     site : Site
         The line.
     text : str
         What was asked.
+    is_whole : bool
+        Whether the polynomial is a whole number for all lengths.
     """
 
     relation: str
@@ -128,15 +144,15 @@ class Question:
     answer: Any
     site: Site
     text: str
-    has_steps: bool = False
+    is_whole: bool = False
 
     def form(self) -> Any:
         """All of it but the place in the code."""
         answer = None if self.relation in ("number", "content") else self.answer
-        return self.relation, _form(self.polynomial), tuple(sorted(self.atoms)), answer, self.has_steps
+        return self.relation, form_of(self.polynomial), tuple(sorted(self.atoms)), answer
 
 
-def _form(polynomial: Polynomial | None) -> Any:
+def form_of(polynomial: Polynomial | None) -> Any:
     return None if polynomial is None else tuple(sorted(polynomial.items()))
 
 
@@ -171,8 +187,7 @@ class Questions:
 
     def derived(self, kind: str, length: Length, divisor: int) -> Any:
         """Return a quotient or remainder as a length."""
-        assert length.polynomial is not None
-        key = kind, _form(length.polynomial), divisor
+        key = kind, form_of(length.polynomial), divisor
         value = length.number // divisor if kind == "floor" else length.number % divisor
         if key not in self._known:
             self._known[key] = len(self.atoms)
@@ -181,9 +196,9 @@ class Questions:
 
     def ask(self, relation: str, length: Length, answer: Any, frame: FrameType, text: str) -> None:
         """Record a question."""
-        has_steps = length.polynomial is None and length.has_steps
+        is_whole = isinstance(length.number, int)
         self.asked.append(
-            Question(relation, length.polynomial, length.atoms, answer, site_of(frame), text, has_steps)
+            Question(relation, length.polynomial, length.atoms, answer, site_of(frame), text, is_whole)
         )
 
     def note_error(self, error: BaseException) -> None:
@@ -260,21 +275,78 @@ def _asked_number(length: Length, text: str) -> Any:
 
 def _content(questions: Questions, length: Length) -> Any:
     """Return the number of a length, which becomes a part of the program."""
+    frame = user_frame(2)
     text = "rounds a length, or takes a remainder, for a number of the program"
-    questions.ask("content", length, length.number, user_frame(2), text)
+    questions.ask("content", length, length.number, frame, text)
+    questions.ask(
+        "<", length, bool(length.number < 0), frame, "uses a length as an extent, an index or a bound"
+    )
     return length.number
 
 
-def _operand(length: Length) -> Any:
-    """Return a length as an operand: a number of the program, at which Python is not to look."""
-    questions = ASKING.questions
+def ask_bounds(questions: Questions, key: Any, shape: Shape) -> None:
+    """Record on which side of the extents of an array the numbers of an index lie, from which rules make extents."""
+    parts = [part for part in (key if type(key) is tuple else (key,)) if part is not None]
+    for position, part in enumerate(parts):
+        if part is Ellipsis:
+            continue
+        is_behind = any(one is Ellipsis for one in parts[:position])
+        axis = position - len(parts) if is_behind else position
+        bounds = (part.start, part.stop) if type(part) is slice else (part,)
+        for bound in bounds if -len(shape) <= axis < len(shape) else ():
+            if type(bound) is Length or type(bound) is int:
+                extent = questions.extent(shape[axis])
+                low = extent + bound if bound < 0 else extent - bound
+                _compared("<", low, 0, user_frame(2), operator.lt)
+
+
+def value_of(length: Length) -> Value:
+    """Return a length as an operand, which the program computes from extents: Python is not to look at it."""
+    questions, own = ASKING.questions, as_value(length.number)
     if questions is None:
-        return length.number
-    return followed_value(as_value(_content(questions, length)))
+        return own
+    is_whole = own.dtype.kind in "iu"
+    if is_whole and any(len(monomial) > WHOLE_POWERS for monomial in length.polynomial):
+        return as_value(_needed(length))
+    dtype = INT64 if is_whole else FLOAT64
+    made = followed_value(convert(_sum_of_products(length.polynomial, dtype, questions), own.dtype))
+    made.aval = own.aval
+    return made
+
+
+def _sum_of_products(polynomial: Polynomial, dtype: np.dtype[Any], questions: Questions) -> Value:
+    total: Value = literal(0, dtype)
+    for monomial, coefficient in polynomial.items():
+        term: Value = literal(int(coefficient) if dtype == INT64 else float(coefficient), dtype)
+        for number in monomial:
+            term = term * convert(_value_of_atom(questions.atoms[number], questions), dtype)
+        total = total + term
+    return total
+
+
+def _value_of_atom(atom: Atom, questions: Questions) -> Value:
+    if atom.polynomial is None:
+        return as_value(as_number(atom.value))
+    row = floor_divide if atom.kind == "floor" else remainder
+    return row(_sum_of_products(atom.polynomial, INT64, questions), literal(atom.divisor, INT64))
+
+
+def array_of(length: Length, dtype: np.dtype[Any] | None = None) -> Any:
+    """Return a length as a traced number."""
+    if dtype is not None and type(length.number) is int:
+        length = Length(float(length.number), length.polynomial)
+    return ARRAYS["wrap"](value_of(length))
+
+
+def _computed(function: Callable[..., Any], number: Any, *operands: Any) -> Any:
+    """Return what a function makes of numbers of which some are lengths, as a traced number."""
+    is_float = isinstance(number, float)  # n**-2 and products of many lengths are no integers
+    given = [array_of(one, FLOAT64 if is_float else None) if type(one) is Length else one for one in operands]
+    return function(*given)
 
 
 class Length:
-    """A whole number that follows from the lengths of arrays, or a number that is computed with one.
+    """A number that is a polynomial of extents of arrays, of their rounded quotients and remainders.
 
     It is no integer for the functions of C, which read an integer's digits and ask nothing.
 
@@ -282,34 +354,20 @@ class Length:
     ----------
     number : int or float
         In this trace.
-    polynomial : Polynomial or None
-        How it follows from atoms; None if it is no polynomial.
-    atoms : frozenset of int
-        The atoms that it follows from.
-    has_steps : bool
-        Of what is no polynomial: whether it may be the same for many lengths and differ for others, as what is rounded.
+    polynomial : Polynomial
+        How it follows from atoms.
     """
 
-    __slots__ = ("atoms", "has_steps", "number", "polynomial")
+    __slots__ = ("number", "polynomial")
 
-    number: Any
-    polynomial: Polynomial | None
-    atoms: frozenset[int]
-    has_steps: bool
-
-    def __init__(
-        self,
-        number: Any,
-        polynomial: Polynomial | None,
-        atoms: frozenset[int] = frozenset(),
-        has_steps: bool = False,
-    ) -> None:
+    def __init__(self, number: Any, polynomial: Polynomial) -> None:
         self.number = number
-        self.has_steps = has_steps
         self.polynomial = polynomial
-        self.atoms = (
-            atoms if polynomial is None else frozenset([one for monomial in polynomial for one in monomial])
-        )
+
+    @property
+    def atoms(self) -> frozenset[int]:
+        """The atoms that it follows from."""
+        return frozenset([one for monomial in self.polynomial for one in monomial])
 
     @property  # type: ignore[misc] # what isinstance asks
     def __class__(self) -> Any:
@@ -405,10 +463,10 @@ class Length:
     def __abs__(self) -> Length:
         return -self if self < 0 else self
 
-    def __round__(self, digits: Any = None) -> Length:
+    def __round__(self, digits: Any = None) -> Any:
         if digits is None and _denominator(self) == 1:
             return _rounded_down(self)
-        return _opaque("round", round(self.number, digits), self)
+        return _computed(lambda x: round(x, digits), self.number, self)
 
     def __floor__(self) -> Length:
         return _rounded_down(self)
@@ -425,39 +483,22 @@ class Length:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and not kwargs and all(map(_is_number, inputs)):
             number = ufunc(*map(_number, inputs))  # of NumPy's types, which are strong
-            made: Any = None
+            if ufunc in SIGNS:
+                return Length(number, SIGNS[ufunc](*inputs).polynomial)
             if ufunc in OPERATORS:
-                made = OPERATORS[ufunc](*inputs)
+                made = _polynomial_result(OPERATORS[ufunc], *inputs)
+                if made is not None:
+                    return Length(number, made.polynomial)
             elif ufunc in (np.maximum, np.minimum):
-                made = _extreme(ufunc, *inputs)
-                if type(made) is not Length:
-                    return number
-            if type(made) is Length and made.polynomial is not None:
-                return Length(number, made.polynomial)
-            return _result(ufunc, number, inputs)
-        return ARRAYS[0](ufunc, inputs, kwargs, method)
+                extreme = _extreme(ufunc, *inputs)
+                return Length(number, extreme.polynomial) if type(extreme) is Length else number
+        return ARRAYS["call"](ufunc, inputs, kwargs, method)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return of_lengths(function, args, kwargs)
 
 
-def _opaque(name: str, number: Any, *operands: Any) -> Length:
-    """Return what a function made of lengths where it is no polynomial of them."""
-    lengths = [one for one in operands if type(one) is Length]
-    atoms: frozenset[int] = frozenset().union(*[one.atoms for one in lengths])
-    return Length(number, None, atoms, name not in SMOOTH or any(map(_has_steps, lengths)))
-
-
-def _has_steps(length: Length) -> bool:
-    if length.polynomial is None:
-        return length.has_steps
-    questions = ASKING.questions
-    return questions is None or any(questions.atoms[number].kind != "extent" for number in length.atoms)
-
-
 def _scaled(length: Length, factor: Any) -> Length:
-    if length.polynomial is None:
-        return _opaque("multiply", length.number * factor, length)
     return Length(length.number * factor, {m: c * factor for m, c in length.polynomial.items() if factor})
 
 
@@ -503,7 +544,7 @@ def _number(thing: Any) -> Any:
 
 def _numbers(things: Any) -> Any:
     """Return arguments with numbers in place of lengths, of a call that makes nothing of the program."""
-    return _mapped(_number, things)
+    return mapped(_number, things)
 
 
 def _compared(relation: str, x: Length, y: Any, frame: FrameType, compare: Callable[[Any, Any], Any]) -> Any:
@@ -514,12 +555,13 @@ def _compared(relation: str, x: Length, y: Any, frame: FrameType, compare: Calla
     questions = None if asking is None else ASKING.by_user(asking)
     if questions is None or asking is None:
         return answer
-    p, q = x.polynomial, polynomial_of(y)
-    difference = Length(0, None, x.atoms | (y.atoms if type(y) is Length else frozenset()))
-    if p is not None and q is not None:
-        difference = Length(0, added(p, q, -1))
-    if difference.atoms:
-        questions.ask(relation, difference, answer, asking, f"compares a length ({relation})")
+    q = polynomial_of(y)
+    if q is not None:
+        difference = Length(x.number - _number(y), added(x.polynomial, q, -1))
+        if difference.atoms:
+            questions.ask(relation, difference, answer, asking, f"compares a length ({relation})")
+    elif isinstance(y, complex):
+        needed(x)
     return answer
 
 
@@ -530,33 +572,54 @@ def _extreme(ufunc: Any, x: Any, y: Any) -> Any:
     return length if is_less == (ufunc is np.minimum) else other
 
 
+WHOLE_POWERS: Final = 3
+"""The most lengths that are multiplied as integers of 64 bits; the program cannot tell where more of them overflow."""
+
 _POWERS: Final = 4
 """The greatest exponent of a power that is kept as a polynomial."""
 
 
-def _combined(name: str, function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+def _combined(name: str, x: Any, y: Any) -> Any:
     """Return what an operator makes of two numbers of which one is a length."""
     if not (_is_number(x) and _is_number(y)):
         return NotImplemented
+    made = _polynomial_result(name, x, y)
+    if made is not None:
+        return made
+    function = FUNCTIONS[name]
     number = function(_number(x), _number(y))
+    if name in ("truediv", "floordiv", "mod") and type(y) is Length:
+        _compared("==", y, 0, user_frame(1), operator.eq)  # Python raises an error for 0
+    if name in ("pow", "lshift") and isinstance(number, int):  # which may become longer than 64 bits
+        return function(needed(x), needed(y))
+    return _computed(function, number, x, y)
+
+
+def _polynomial_result(name: str, x: Any, y: Any) -> Length | None:
+    """Return what an operator makes of two numbers, if it is a polynomial."""
     p, q = polynomial_of(x), polynomial_of(y)
-    if type(number) is not int:
-        made = None if p is None or q is None or type(number) is not float else _exact(name, p, q)
-        return _opaque(name, number, x, y) if made is None else Length(number, made)
-    if p is not None and q is not None:
-        if name in ("add", "sub"):
-            return Length(number, added(p, q, 1 if name == "add" else -1))
-        if name == "mul":
-            return Length(number, multiplied(p, q))
-        questions = ASKING.questions
-        if name in ("floordiv", "mod") and type(y) is int and y > 0 and questions is not None:
-            return questions.derived("floor" if name == "floordiv" else "remainder", x, y)
-        if name == "pow" and type(y) is int and 0 <= y <= _POWERS:
-            power: Polynomial = {(): Fraction(1)}
-            for _ in range(y):
-                power = multiplied(power, p)
-            return Length(number, power)
-    return _opaque(name, number, x, y)
+    if p is None or q is None or (name in ("truediv", "floordiv", "mod") and not _number(y)):
+        return None
+    number = FUNCTIONS[name](_number(x), _number(y))
+    if type(number) is float:
+        made = _exact(name, p, q)
+        return None if made is None else Length(number, made)
+    if not isinstance(number, int | np.integer):
+        return None
+    if name in ("add", "sub"):
+        return Length(number, added(p, q, 1 if name == "add" else -1))
+    if name == "mul":
+        return Length(number, multiplied(p, q))
+    questions = ASKING.questions
+    if name in ("floordiv", "mod") and type(y) is int and y > 0 and questions is not None:
+        made_: Length = questions.derived("floor" if name == "floordiv" else "remainder", x, y)
+        return made_
+    if name == "pow" and type(y) is int and 0 <= y <= _POWERS:
+        power: Polynomial = {(): Fraction(1)}
+        for _ in range(y):
+            power = multiplied(power, p)
+        return Length(number, power)
+    return None
 
 
 EXACT_BITS: Final = 20
@@ -583,9 +646,7 @@ def _exact(name: str, p: Polynomial, q: Polynomial) -> Polynomial | None:
 
 
 def _denominator(length: Length) -> int:
-    """Return the common denominator of the coefficients of a polynomial; 0 for what is none."""
-    if length.polynomial is None:
-        return 0
+    """Return the common denominator of the coefficients of a polynomial."""
     return math.lcm(*[coefficient.denominator for coefficient in length.polynomial.values()])
 
 
@@ -593,40 +654,36 @@ def _rounded_down(length: Length) -> Length:
     denominator, questions = _denominator(length), ASKING.questions
     if denominator == 1:
         return Length(int(length.number), length.polynomial)
-    if length.polynomial is None or questions is None:
-        return _opaque("floor", math.floor(length.number), length)
+    if questions is None:
+        return Length(math.floor(length.number), length.polynomial)
     whole = {monomial: c * denominator for monomial, c in length.polynomial.items()}
     made: Length = questions.derived("floor", Length(int(length.number * denominator), whole), denominator)
     return made
 
 
 def _operators(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    function = getattr(operator, name if name not in ("and", "or") else f"{name}_")
-
     def operate(self: Any, other: Any) -> Any:
-        return _combined(name, function, self, other)
+        return _combined(name, self, other)
 
     def reflected(self: Any, other: Any) -> Any:
-        return _combined(name, function, other, self)
+        return _combined(name, other, self)
 
     return operate, reflected
 
 
-for _name in (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor",
-):  # fmt: skip
+for _name in FUNCTIONS:
     _operate, _reflected = _operators(_name)
     setattr(Length, f"__{_name}__", _operate)
     setattr(Length, f"__r{_name}__", _reflected)
 
 
-def _mapped(function: Callable[[Any], Any], things: Any) -> Any:
+def mapped(function: Callable[[Any], Any], things: Any) -> Any:
     if type(things) in (tuple, list):
-        return type(things)([_mapped(function, item) for item in things])
+        return type(things)([mapped(function, item) for item in things])
     if type(things) is dict:
-        return {key: _mapped(function, item) for key, item in things.items()}
+        return {key: mapped(function, item) for key, item in things.items()}
     if type(things) is slice:
-        return slice(*[_mapped(function, item) for item in (things.start, things.stop, things.step)])
+        return slice(*[mapped(function, item) for item in (things.start, things.stop, things.step)])
     return function(things)
 
 
@@ -635,12 +692,12 @@ def plain(things: Any) -> Any:
     questions = ASKING.questions
     if questions is None:
         return _numbers(things)
-    return _mapped(lambda item: _content(questions, item) if type(item) is Length else item, things)
+    return mapped(lambda item: _content(questions, item) if type(item) is Length else item, things)
 
 
 def needed(things: Any) -> Any:
     """Return arguments of a function that needs the numbers of lengths."""
-    return _mapped(lambda item: _needed(item) if type(item) is Length else item, things)
+    return mapped(lambda item: _needed(item) if type(item) is Length else item, things)
 
 
 def _needed(length: Length) -> Any:
@@ -657,18 +714,8 @@ def has_lengths(things: Any) -> bool:
 
 def _all_lengths(things: Any) -> list[Length]:
     found: list[Length] = []
-    _mapped(lambda item: found.append(item) if type(item) is Length else None, things)
+    mapped(lambda item: found.append(item) if type(item) is Length else None, things)
     return found
-
-
-def _result(function: Any, made: Any, given: Any) -> Any:
-    """Return what a function made of lengths: numbers as numbers that follow from them."""
-    if isinstance(made, tuple):
-        return tuple([_result(function, item, given) for item in made])
-    if isinstance(made, _NUMBERS) and not isinstance(made, Handle):
-        return _opaque(getattr(function, "__name__", ""), made, *_all_lengths(given))
-    needed(given)
-    return made
 
 
 def answered(questions: Questions, function: Callable[..., Any], *args: Any) -> Any:
@@ -704,10 +751,17 @@ def of_lengths(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     fold = FOLDS.get(function)
     if fold is not None and not kwargs and _are_numbers(args):
         return functools.reduce(fold, args[0])
-    made = function(*_numbers(args), **_numbers(kwargs))
-    if _holds_arrays(made):
-        return ARRAYS[0](function, args, kwargs)
-    return _result(function, made, (args, kwargs))
+    if getattr(function, "__module__", None) != "math":
+        return ARRAYS["call"](function, args, kwargs)
+    function(*_numbers(args), **_numbers(kwargs))  # raises what it raises for numbers
+    if function in DOMAINS and type(args[0]) is Length:
+        relation, compare = DOMAINS[function]
+        _compared(relation, args[0], 0, user_frame(2), compare)
+    return function(*mapped(_as_array, args), **mapped(_as_array, kwargs))
+
+
+def _as_array(thing: Any) -> Any:
+    return array_of(thing) if type(thing) is Length else thing
 
 
 def _are_numbers(args: tuple[Any, ...]) -> bool:
@@ -717,10 +771,4 @@ def _are_numbers(args: tuple[Any, ...]) -> bool:
     )
 
 
-def _holds_arrays(made: Any) -> bool:
-    if isinstance(made, tuple | list):
-        return any(map(_holds_arrays, made))
-    return isinstance(made, np.ndarray)
-
-
-NUMBER_LIKE[Length] = _operand
+NUMBER_LIKE[Length] = value_of

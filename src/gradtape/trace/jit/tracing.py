@@ -43,7 +43,7 @@ from gradtape.kinds.refusals import comes_later
 from gradtape.progress import counting
 from gradtape.runtime.compile.kernel import is_of_interruption
 from gradtape.runtime.compile.program import ACTIVE
-from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.handle import Handle, followed_value
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.aliases import Writes, refuse_read_only
 from gradtape.trace.jit.captures.capture import capture
@@ -441,6 +441,11 @@ def _traced_results(results: list[Any], spec: CaptureSpec) -> tuple[list[Value],
     outputs: list[Any] = []
     for result in results:
         leaf = result.elements() if isinstance(result, Selection) else result
+        if ASKING.questions is not None and isinstance(leaf, Handle) and leaf.value.data is None:
+            leaf.value.owner = (
+                None  # what no argument decides may have a length as its extent: the program computes it
+            )
+            leaf._hold(followed_value(leaf.value))
         if isinstance(leaf, Handle) and spec.trace in leaf.value.tags:
             outputs.append(len(traced))
             traced.append(leaf.value)

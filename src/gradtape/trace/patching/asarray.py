@@ -66,7 +66,7 @@ def is_followed(array: Handle) -> bool:
 def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a conversion function; the result is traced if the argument is or holds a traced array."""
     if ASKING.questions is not None and has_lengths(args[:1]) and calls(_frame(1), function):
-        return ARRAYS[0](function, args, kwargs)
+        return ARRAYS["call"](function, args, kwargs)
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
     if wanted in OBJECTS and not is_user_file(calling_frame(_frame(1))[0].f_code.co_filename):
         return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element

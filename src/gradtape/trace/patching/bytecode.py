@@ -9,13 +9,11 @@ import builtins
 import ctypes
 import dis
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import lru_cache
 from inspect import CO_GENERATOR
-from itertools import pairwise, permutations
-from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
+from itertools import pairwise
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final, TypeAlias
 
 from gradtape.lru import LRU
@@ -412,64 +410,3 @@ def local_names(function: Any) -> tuple[str, ...] | None:
     """Return the names of a Python function's local variables, its parameters first; None for other callables."""
     code = getattr(function, "__code__", None)
     return None if code is None else code.co_varnames
-
-
-LARGEST_NUMBER: Final = 20_000_000
-"""Larger numbers are not compared with lengths."""
-
-MOST_ITEMS: Final = 64
-"""Of a container whose numbers are looked at."""
-
-MOST_NUMBERS: Final = 60
-
-MOST_OBJECTS: Final = 500
-"""Functions and values that are looked at."""
-
-
-def numbers_of(function: Any) -> set[int]:
-    """Return numbers with which a function may compare lengths: those in its code and that of the functions that it calls, what two of
-    them make, and what they read from outside, in containers too. Those of the function itself come first, and there are not too many.
-
-    Examples
-    --------
-    >>> sorted(numbers_of(compile("n // 3 > 40", "<code>", "eval")))
-    [3, 13, 37, 40, 43, 120]
-    >>> sorted(numbers_of(compile("n in (70, 80)", "<code>", "eval")))
-    [2, 70, 80]
-    """
-    found: dict[int, None] = {}
-    seen: set[int] = set()
-    waiting = deque([function])
-    while waiting and len(seen) < MOST_OBJECTS:
-        one = waiting.popleft()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, CodeType):
-            whole = [x for x in constants_of(one) if type(x) in (int, float) and x == x // 1]
-            numbers = [*dict.fromkeys(abs(int(x)) for x in whole)]
-            found.update(dict.fromkeys(numbers))
-            for a, b in permutations(numbers, 2):
-                found.update(dict.fromkeys((a * b, a // max(b, 1), a + b, a - b)))
-            waiting += [inner for inner in one.co_consts if isinstance(inner, CodeType | tuple | frozenset)]
-        elif type(one) in (int, float):
-            found.update(dict.fromkeys([abs(int(one))] if one == one // 1 else []))
-        elif type(one) in (tuple, list, set, frozenset, dict):
-            found[len(one)] = None
-            if len(one) <= MOST_ITEMS:
-                waiting += [*one, *(one.values() if type(one) is dict else ())]
-        elif isinstance(one, MethodType):
-            waiting += [one.__func__, *list(getattr(one.__self__, "__dict__", {}).values())[:MOST_ITEMS]]
-        elif isinstance(one, FunctionType):
-            if not one.__module__.startswith("gradtape."):
-                waiting += [one.__code__, *(one.__defaults__ or ())]
-                waiting += [one.__globals__[key] for key in one.__code__.co_names if key in one.__globals__]
-            for cell in one.__closure__ or ():
-                with suppress(ValueError):  # it is not assigned yet
-                    waiting.append(cell.cell_contents)
-        elif getattr(one, "site", None) is not None:  # compiled by gradtape
-            waiting.append(one.site.function)
-        elif callable(one) and hasattr(one, "__wrapped__"):
-            waiting.append(one.__wrapped__)
-    chosen = [number for number in found if 1 < number <= LARGEST_NUMBER]
-    return set(chosen[:MOST_NUMBERS])

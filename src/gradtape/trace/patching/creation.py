@@ -12,9 +12,10 @@ import numpy as np
 
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import as_value
+from gradtape.ops.numpy.arrays.creation import WINDOWS
 from gradtape.trace.array.array import wrap
 from gradtape.trace.array.handle import Handle, followed_value
-from gradtape.trace.array.lengths import ARRAYS, Length, has_lengths, needed, plain
+from gradtape.trace.array.lengths import ARRAYS, Length, has_lengths, mapped, needed, plain
 from gradtape.trace.array.preallocated import (
     Preallocated,
     handles_traced,
@@ -93,23 +94,26 @@ def made_of_lengths(function: Any, args: Any, kwargs: Any, method: str = "__call
     if function is np.arange and not _is_counted(args, kwargs):
         return function(*needed(args), **needed(kwargs))
     here.site = user_site(via=public_name(function))
-    given, named = plain(unwrap_preallocated(args)), plain(unwrap_keywords(kwargs))
+    given, named = unwrap_preallocated(args), unwrap_keywords(kwargs)
     if isinstance(function, np.ufunc):
-        made = call_ufunc(function, method, given, named)
-    elif function in REGULAR and not is_traced([given, [*named.values()]]):
-        made = without_hook(function)(*given, **named)
-    else:
-        made = call_function(function, given, named)
-    return wrap(_followed(function, made))
+        return wrap(_followed(function, call_ufunc(function, method, given, named)))
+    if function is np.arange:
+        given, named = _bounds(given), _bounds(named)
+    return wrap(_followed(function, call_function(function, given, named)))
+
+
+def _bounds(things: Any) -> Any:
+    """Return bounds with numbers in place of lengths that are floats."""
+    return mapped(lambda one: plain(one) if isinstance(one, float) else one, things)
 
 
 def _is_counted(args: Any, kwargs: Any) -> bool:
     """Return whether the number of elements of an `np.arange` is exact: it follows from whole numbers, and is not rounded."""
     ends = [*args[:3], *[kwargs[name] for name in ("start", "stop", "step") if name in kwargs]]
     return all(
-        end.polynomial is not None
-        if type(end) is Length
-        else isinstance(end, int | np.integer) or (isinstance(end, float) and end.is_integer())
+        type(end) is Length
+        or isinstance(end, int | np.integer)
+        or (isinstance(end, float) and end.is_integer())
         for end in ends
         if end is not None
     )
@@ -124,13 +128,19 @@ def _followed(function: Any, made: Any) -> Any:
     return followed_value(value)
 
 
-ARRAYS.append(made_of_lengths)
+ARRAYS.update(call=made_of_lengths, wrap=wrap)
 
 
 def _creator(function: FunctionType, args: Any, kwargs: Any) -> Any:
     """Answer a call of one of `OF_LENGTHS`, while lengths record what is asked of them."""
-    public = _PUBLIC[function]
+    public = _PUBLIC.get(function)
+    if public is None:  # SciPy's check of the number of elements of a window, which takes it for an int
+        (count,) = args
+        return count <= 1 if type(count) is Length and count >= 0 else function(count)
     if ASKING.questions is not None and contexts.stack and has_lengths([args, kwargs]):
+        if public in WINDOWS:
+            here.site = user_site(via=public_name(public))
+            return wrap(_followed(public, WINDOWS[public](*args, **kwargs)))
         return made_of_lengths(public, args, kwargs)
     made = function(*args, **kwargs)
     if public is not np.eye or type(made) is not np.ndarray or made.dtype.char not in "?bBhHiIlLqQfdFD":
@@ -142,20 +152,18 @@ def _creator(function: FunctionType, args: Any, kwargs: Any) -> Any:
     return preallocated(made) if is_users else made
 
 
-OF_LENGTHS: Final = (np.eye, np.tri, np.linspace, np.repeat, np.broadcast_to)
+OF_LENGTHS: Final = (np.eye, np.tri, np.linspace, np.repeat, np.broadcast_to, *WINDOWS)
 """Functions written in Python that are applied as rules where they are given lengths. Others that are given some make arrays by `np.arange`
 and its kin, or need the number itself."""
 
 _PUBLIC: Final[dict[Any, Any]] = {getattr(f, "_implementation", f): f for f in OF_LENGTHS}
 
 
-REGULAR: Final = frozenset({np.arange, np.linspace, np.eye, np.tri})
-"""Functions of which the results are constants that exports describe by a few numbers."""
-
-
 def with_arrays_of_lengths() -> AbstractContextManager[None]:
     """Let these functions make traced arrays of lengths in a block."""
-    return answered_by(_PUBLIC, _creator)
+    windows: Any = sys.modules.get("scipy.signal.windows._windows")
+    guards = [] if windows is None else [windows._len_guards]
+    return answered_by([*_PUBLIC, *guards], _creator)
 
 
 def _copy(frame: FrameType, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -27,7 +27,8 @@ def _to(type_: Any, *, dtype: np.dtype[Any]) -> tuple[tuple[np.dtype[Any], ...],
     return (type_ if isinstance(type_, np.dtype) else np.dtype(type_),), dtype
 
 
-def _same(type_: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+def same_dtype(type_: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    """Return the dtypes of the operand and of the result of a row that keeps them."""
     own = type_ if isinstance(type_, np.dtype) else np.dtype(type_)
     return (own,), own
 
@@ -92,7 +93,7 @@ identity = elementwise(
     transpose=(lambda ct, x: ct,),
     is_identity=True,
     finite_derivatives=True,
-    dtypes=_same,
+    dtypes=same_dtype,
     shift=unchanged,
 )
 
@@ -102,7 +103,7 @@ stop_gradient = elementwise(
     body=lambda x: x,
     complex_body=lambda x: x,
     partials=(None,),
-    dtypes=_same,
+    dtypes=same_dtype,
     kinks="0 everywhere: the value counts as a constant",
 )
 

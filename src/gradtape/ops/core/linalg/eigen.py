@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Value, constant
+from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
+from gradtape.ir.types import BOOL
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.kinds.routines.callback import Callback, callback_row
 from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
@@ -23,6 +24,7 @@ from gradtape.ops.core.elementwise.logic import equal, logical_and, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.lengths import by_diagonals, count_to, on_diagonal
 from gradtape.ops.core.linalg.equations import scipy_function, total
 from gradtape.ops.core.matrices import (
     adjoint,
@@ -65,7 +67,7 @@ def in_gauge(vectors: Value, tangent: Value) -> Value:
     along = reduce_sum(real(conjugate(vectors) * tangent), axes=(rows,))
     size = where(equal(imag(vectors), 0), absolute(vectors), -1)
     largest = FUNCTIONS[np.argmax](size, axis=rows)
-    order = expand(constant(np.arange(vectors.shape[rows])), vectors.shape, (rows,))
+    order = expand(count_to(vectors.shape[rows]), vectors.shape, (rows,))
     chosen = equal(order, expand(largest, vectors.shape, (*range(rows), rows + 1)))
     length = reduce_sum(where(chosen, real(vectors), 0), axes=(rows,))
     turn = reduce_sum(where(chosen, imag(tangent), 0), axes=(rows,)) / length
@@ -209,7 +211,7 @@ def _schur_vectors_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str
 
 
 def _triangles(x: Value) -> list[Value]:
-    return [weighted(each, np.tri(x.shape[-1]).T) for each in apart(x)]
+    return [weighted(each, lambda d: d >= 0) for each in apart(x)]
 
 
 schur_vectors: Callback = callback_row(
@@ -259,12 +261,14 @@ def _schur_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) 
 
 def _below(triangle: Value) -> Value:
     """Return what lies below the blocks of Schur's form."""
-    lower = expand(
-        constant(np.tri(triangle.shape[-1], k=-1) > 0), triangle.shape, (triangle.ndim - 2, triangle.ndim - 1)
-    )
-    one = expand(
-        constant(np.eye(triangle.shape[-1], k=-1) > 0), triangle.shape, (triangle.ndim - 2, triangle.ndim - 1)
-    )
+    lower, one = [
+        expand(
+            by_diagonals(triangle.shape[-2:], pattern, BOOL),
+            triangle.shape,
+            (triangle.ndim - 2, triangle.ndim - 1),
+        )
+        for pattern in (lambda d: d < 0, on_diagonal(-1))
+    ]
     return where(logical_and(one, not_equal(triangle, 0)), False, lower)
 
 
@@ -294,7 +298,7 @@ def _spread(x: Value, n: int) -> Value:
     """Return matrices with numbers below their diagonals."""
     rows = np.maximum(np.arange(n) - 1, 0)
     wide = getitem(x, (..., rows))
-    return weighted(expand(wide, (*wide.shape, n), tuple(range(wide.ndim))), np.eye(n, k=-1))
+    return weighted(expand(wide, (*wide.shape, n), tuple(range(wide.ndim))), on_diagonal(-1))
 
 
 schur: Callback = callback_row(

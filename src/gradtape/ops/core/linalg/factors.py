@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Value, constant
+from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
-from gradtape.ir.types import part_dtype
+from gradtape.ir.types import BOOL, part_dtype
 from gradtape.kinds.routines.callback import Callback, callback_row
 from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
@@ -22,6 +22,7 @@ from gradtape.ops.core.elementwise.logic import equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import join
+from gradtape.ops.core.lengths import MAIN, Pattern, by_diagonals, count_to, on_diagonal
 from gradtape.ops.core.linalg.equations import scipy_function, sylvester
 from gradtape.ops.core.matrices import (
     INT32,
@@ -53,19 +54,18 @@ def cut_columns(x: Value, start: int, stop: int) -> Value:
 def unit_lower(x: Value) -> Value:
     """Return the lower triangles of matrices with at least as many rows as columns, with ones on the diagonal."""
     m, n = x.shape[-2:]
-    return weighted(x, np.tri(m, n, -1)) + expand(
-        constant(np.eye(m, n, dtype=x.dtype)), x.shape, (x.ndim - 2, x.ndim - 1)
-    )
+    ones = by_diagonals((m, n), MAIN, x.dtype)
+    return weighted(x, lambda d: d < 0) + expand(ones, x.shape, (x.ndim - 2, x.ndim - 1))
 
 
 def upper(x: Value) -> Value:
     """Return the upper triangles of matrices."""
-    return weighted(x, np.tri(x.shape[-2], x.shape[-1], -1) == 0)
+    return weighted(x, lambda d: d >= 0)
 
 
 def lower(x: Value, offset: int = 0) -> Value:
     """Return the lower triangles of matrices."""
-    return weighted(x, np.tri(x.shape[-2], x.shape[-1], offset))
+    return weighted(x, lambda d: d <= offset)
 
 
 def by_lower(a: Value, b: Value, *, unit: bool = False) -> Value:
@@ -83,7 +83,7 @@ def permutation(places: Value, dtype: np.dtype[Any]) -> Value:
     n = places.shape[-1]
     rank = places.ndim
     wide = expand(places, (*places.shape, n), tuple(range(rank)))
-    order = expand(constant(np.arange(n).astype(places.dtype)), wide.shape, (rank,))
+    order = expand(count_to(n, places.dtype), wide.shape, (rank,))
     return convert(equal(wide, order), dtype)
 
 
@@ -153,7 +153,6 @@ def _ldl_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) ->
     """The rows of the factor in the order make a triangle, with blocks of two where the middle one has them."""
     factor, middle, _ = outs
     flip = adjoint if params["hermitian"] else transposed
-    n = factor.shape[-1]
 
     def push(tangents: Tangents) -> Tangents:
         (da,) = tangents
@@ -163,17 +162,11 @@ def _ldl_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) ->
         whole = (da + flip(da)) * 0.5
         half = solved(factor, whole)
         inside = flip(solved(factor, flip(half)))
-        one = np.eye(n, k=-1 if params["lower"] else 1)
-        beside = _flags(one, inside)
+        sign = -1 if params["lower"] else 1  # of the diagonals in the triangle that counts
+        beside = _flags(on_diagonal(sign), inside)
         block = where(beside, not_equal(middle, 0), False)
-        outside = where(
-            block, False, _flags(np.tri(n, k=-1) if params["lower"] else np.tri(n, k=-1).T, inside)
-        )
-        across = where(
-            transposed(block),
-            False,
-            _flags(np.tri(n, k=-1).T if params["lower"] else np.tri(n, k=-1), inside),
-        )
+        outside = where(block, False, _flags(lambda d: d * sign > 0, inside))
+        across = where(transposed(block), False, _flags(lambda d: d * sign < 0, inside))
         moved = where(outside, inside, 0)
         turn = transposed(solved(transposed(middle), transposed(moved)))
         turn = where(outside, turn, 0)
@@ -182,8 +175,8 @@ def _ldl_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) ->
     return push
 
 
-def _flags(pattern: NDArray, like: Value) -> Value:
-    return expand(constant(pattern > 0), like.shape, (like.ndim - 2, like.ndim - 1))
+def _flags(pattern: Pattern, like: Value) -> Value:
+    return expand(by_diagonals(like.shape[-2:], pattern, BOOL), like.shape, (like.ndim - 2, like.ndim - 1))
 
 
 ldl: Callback = callback_row(
@@ -230,7 +223,7 @@ def _hessenberg_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, A
                 # the elements below the diagonal stay real
                 rotation = rotation + _phase(form, moved, k)
                 moved = inside + matmul(form, rotation) - matmul(rotation, form)
-        return weighted(moved, np.tri(n, n, -2) == 0), matmul(basis, rotation)
+        return weighted(moved, lambda d: d >= -1), matmul(basis, rotation)
 
     return push
 

@@ -14,6 +14,7 @@ from gradtape.kinds.routines.callback import Callback, callback_row
 from gradtape.kinds.routines.derivatives import Outs, Push, Tangents
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.lengths import MAIN, on_diagonal
 from gradtape.ops.core.linalg.bands import between_bands
 from gradtape.ops.core.linalg.eigen import gaps
 from gradtape.ops.core.linalg.equations import scipy_function, total
@@ -54,7 +55,7 @@ def _tangents(outs: Outs, da: Value | None, db: Value | None = None) -> Tangents
         return None, None
     rotation = change * convert(gaps(numbers), change.dtype)
     if stretch is not None:
-        rotation = rotation - weighted(stretch, 0.5 * np.eye(stretch.shape[-1]))
+        rotation = rotation - weighted(stretch, lambda d: 0.5 * MAIN(d))
     return real_diagonal(change), matmul(vectors, rotation)
 
 
@@ -162,7 +163,7 @@ def whole_from_bands(bands: Value, lower: bool) -> Value:
     """Return symmetric matrices, given the bands of one triangle."""
     u = bands.shape[-2] - 1
     triangle = between_bands(bands, u if lower else 0, 0 if lower else u)
-    return triangle + weighted(adjoint(triangle), 1.0 - np.eye(triangle.shape[-1]))
+    return triangle + weighted(adjoint(triangle), lambda d: 1 - MAIN(d))
 
 
 def _eigh_banded_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
@@ -215,7 +216,7 @@ def _eigh_tridiagonal_tangent(outs: Outs, inputs: Sequence[Value], params: dict[
 def place_numbers(x: Value, n: int, offset: int) -> Value:
     """Return matrices with numbers on or below their diagonal."""
     rows = np.clip(np.arange(n) + offset, 0, max(x.shape[-1] - 1, 0))
-    return weighted(_rows_of(x, rows, n), np.eye(n, k=offset))
+    return weighted(_rows_of(x, rows, n), on_diagonal(offset))
 
 
 def _rows_of(x: Value, rows: NDArray, n: int) -> Value:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.ir.types import FLOAT64, INTP, Shape
+from gradtape.ir.types import FLOAT64, INT64, INTP
+from gradtape.ir.varying import lengths_vary
 from gradtape.kinds.arguments import as_array, as_int, as_shape, concrete, one_axis, promoted
 from gradtape.kinds.elementwise import promotion_type, result_dtype
 from gradtape.kinds.operands import as_value, broadcast_to, number_dtype
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.cast import convert, convert_number
+from gradtape.ops.core.elementwise.exponential import cos
 from gradtape.ops.core.elementwise.floats import ceil, floor
 from gradtape.ops.core.elementwise.inverse import log10
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.join import full
+from gradtape.ops.core.lengths import as_number, by_diagonals, count_to, on_diagonal
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.numpy.arrays.shape import moved
 
@@ -114,9 +118,6 @@ def _by_numpy(function: Any) -> Callable[..., Value]:
 
 
 for _function in (
-    np.eye,
-    np.identity,
-    np.tri,
     np.fromfunction,
     np.fromiter,
     np.frombuffer,
@@ -128,6 +129,38 @@ for _name in ("fromfile", "fromstring"):
     implements(getattr(np, _name))(_by_numpy(getattr(np, _name)))
 
 
+@implements(np.eye)
+def eye(
+    N: Any,
+    M: Any = None,
+    k: Any = 0,
+    dtype: Any = float,
+    order: str = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Value:
+    """Follow `numpy.eye`."""
+    rows = as_int(N, "N")
+    columns = rows if M is None else as_int(M, "M")
+    return by_diagonals((rows, columns), on_diagonal(as_int(k, "k")), asked_dtype(dtype, FLOAT64))
+
+
+@implements(np.identity)
+def identity(n: Any, dtype: Any = None, *, like: Any = None) -> Value:
+    """Follow `numpy.identity`."""
+    return eye(n, dtype=dtype)
+
+
+@implements(np.tri)
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Value:
+    """Follow `numpy.tri`."""
+    rows = as_int(N, "N")
+    columns = rows if M is None else as_int(M, "M")
+    last = as_int(k, "k")
+    return by_diagonals((rows, columns), lambda d: d <= last, asked_dtype(dtype, FLOAT64))
+
+
 @implements(np.arange)
 def arange(*args: Any, dtype: Any = None, device: Any = None, **named: Any) -> Value:
     """Follow `numpy.arange`: the number of elements is a guard, start and step have derivatives."""
@@ -135,10 +168,14 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, **named: Any) -> V
     given = {"start": 0, "step": 1, **dict(zip(("start", "stop", "step"), placed, strict=False)), **named}
     numbers = [as_array(given[name], name) for name in ("start", "stop", "step")]
     if all(number.dtype.kind in "biu" for number in numbers):
-        return as_array(np.arange(*[as_int(number, "a bound") for number in numbers], dtype=dtype))
+        first, last, by = [as_int(given[name], "a bound") for name in ("start", "stop", "step")]
+        if not lengths_vary():
+            return as_array(np.arange(first, last, by, dtype=dtype))
+        counted = count_to(len(range(first, last, by)), INT64) * numbers[2] + numbers[0]
+        return convert(counted, asked_dtype(dtype, INT64))
     start, stop, step = [convert(number, FLOAT64) for number in numbers]
     count = as_int(convert(ceil((stop - start) / step), INTP), "the number of elements")
-    steps = as_array(np.arange(max(count, 0), dtype=FLOAT64))
+    steps = count_to(max(count, 0), FLOAT64)
     made = start + steps * ((start + step) - start)  # NumPy steps by the rounded difference of the first two
     return made if dtype is None else convert(made, asked_dtype(dtype, made.dtype))
 
@@ -196,10 +233,8 @@ def require(a: Any, dtype: Any = None, requirements: Any = None) -> Value:
 def _steps(start: Value, num: int, endpoint: bool) -> tuple[Value, int]:
     """Return 0, 1, ..., num-1 along a new first axis in front of those of `start`, and the number of
     steps."""
-    shape: Shape = (num, *[1] * start.ndim)
-    return as_array(
-        np.arange(num, dtype=start.dtype if start.dtype.kind == "f" else FLOAT64).reshape(shape)
-    ), (num - 1 if endpoint else num)
+    steps = count_to(num, start.dtype if start.dtype.kind == "f" else FLOAT64)
+    return reshape(steps, (num, *[1] * start.ndim)), (num - 1 if endpoint else num)
 
 
 def _count(num: Any) -> int:
@@ -242,11 +277,10 @@ def linspace(
     first = broadcast_to(first, delta.shape)
     steps, divisions = _steps(delta, count, endpoint)
     if divisions > 0:
-        step = delta / divisions
+        step = delta / as_number(divisions)
         points = first + steps * step
         if endpoint and count > 1:
-            end = np.arange(count).reshape(steps.shape) == count - 1
-            points = where(end, broadcast_to(last, delta.shape), points)
+            points = where(equal(steps, float(count - 1)), broadcast_to(last, delta.shape), points)
     else:
         step = convert(as_array(np.nan), common)
         points = first + steps * delta
@@ -296,9 +330,31 @@ def geomspace(
     # As NumPy does, the first end is turned to a positive real number: the spiral has no negligible parts then.
     sign = first / absolute(first) if first.dtype.kind == "c" else where(first < 0, -1.0, 1.0)
     points = power(10.0, linspace(log10(first / sign), log10(last / sign), count, endpoint)) * sign
-    index = np.arange(count).reshape((count, *[1] * len(shape)))
-    points = where(index == 0, first, points)
+    index = reshape(count_to(count), (count, *[1] * len(shape)))
+    points = where(equal(index, 0), first, points)
     if endpoint and count > 1:
-        points = where(index == count - 1, last, points)
+        points = where(equal(index, count - 1), last, points)
     points = moved(points, (0,), (one_axis(axis, points.ndim),))
     return convert(points, asked_dtype(dtype, first.dtype))
+
+
+def _window(of_centre: Callable[[Value, Any], Value]) -> Callable[[Any], Value]:
+    def follow(M: Any) -> Value:
+        count = as_int(M, "M")
+        if count <= 1:
+            return full((max(count, 0),), 1, FLOAT64)
+        last = as_number(count - 1)
+        return of_centre(count_to(count, FLOAT64) * 2.0 - last, last)
+
+    return follow
+
+
+WINDOWS: Final[dict[Callable[..., Any], Callable[[Any], Value]]] = {
+    np.bartlett: _window(lambda n, last: 1.0 - absolute(n / last)),
+    np.blackman: _window(
+        lambda n, last: 0.42 + 0.5 * cos(np.pi * n / last) + 0.08 * cos(2.0 * np.pi * n / last)
+    ),
+    np.hamming: _window(lambda n, last: 0.54 + 0.46 * cos(np.pi * n / last)),
+    np.hanning: _window(lambda n, last: 0.5 + 0.5 * cos(np.pi * n / last)),
+}
+"""NumPy's windows for lengths that vary: its own code puts the number of elements into an array, and looks at it."""

@@ -19,6 +19,7 @@ from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import gather, getitem, getitem_rows, put_row
 from gradtape.ops.core.join import full, stack
+from gradtape.ops.core.lengths import by_diagonals, count_to
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import diagonal_of, expand, pad_row, reshape
 from gradtape.ops.numpy.arrays.join import items_of
@@ -182,7 +183,7 @@ def beside(x: Value, positions: Value, axis: int) -> list[Value]:
         raise IndexError("`indices` must be an integer array")
     counters = []
     for k, extent in enumerate(x.shape):
-        counter = as_array(np.arange(extent, dtype=INTP))
+        counter = count_to(extent)
         counters.append(
             positions
             if k == axis
@@ -237,7 +238,7 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Value:
     if not shape:
         return gather(stack(*options), which)
     deck = stack(*[broadcast_to(option, shape) for option in options])
-    counters = [expand(as_array(np.arange(n, dtype=INTP)), shape, (k,)) for k, n in enumerate(shape)]
+    counters = [expand(count_to(n), shape, (k,)) for k, n in enumerate(shape)]
     return gather(deck, broadcast_to(which, shape), *counters)
 
 
@@ -305,8 +306,9 @@ def _triangle(m: Any, k: Any, lower: bool) -> Value:
         raise TypeError("tri() needs an array of at least one dimension")
     x = broadcast_to(x, (x.size, x.size)) if x.ndim == 1 else x
     rows, columns = x.shape[-2:]
-    mask = np.tri(rows, columns, as_int(k, "k") - (0 if lower else 1), bool)
-    return where(mask if lower else ~mask, x, convert(as_array(0), x.dtype))
+    last = as_int(k, "k")
+    kept = by_diagonals((rows, columns), (lambda d: d <= last) if lower else (lambda d: d >= last), BOOL)
+    return where(broadcast_to(kept, x.shape), x, convert(as_array(0), x.dtype))
 
 
 TRIANGLES = (sample((3, 4)), sample((3, 4), 1), sample((2, 3, 3), k=-1), sample((3,)))

@@ -16,6 +16,7 @@ from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import stack
+from gradtape.ops.core.lengths import MAIN, by_diagonals
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import diagonal_of, reshape
 from gradtape.ops.numpy.arrays.shape import moved
@@ -77,7 +78,7 @@ def matrix_power(a: Any, n: Any) -> Value:
     if times < 0:
         x, times = inv(x), -times
     if times == 0:
-        return add(zeros_like(x), np.eye(x.shape[-1], dtype=x.dtype))
+        return add(zeros_like(x), by_diagonals((x.shape[-1], x.shape[-1]), MAIN, x.dtype))
     result: Value | None = None
     while times:
         if times & 1:

@@ -9,7 +9,7 @@ from numpy.linalg import LinAlgError
 
 from gradtape.errors import ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Value, constant, literal
+from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import FLOAT64, INTP, Shape
 from gradtape.kinds.arguments import NO_VALUE, as_array, known, lookup, promoted
 from gradtape.kinds.operands import broadcast_shapes, broadcast_to
@@ -23,6 +23,7 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, sign
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import full, join
+from gradtape.ops.core.lengths import MAIN, by_diagonals, count_to
 from gradtape.ops.core.matrices import (
     adjoint,
     cholesky,
@@ -108,7 +109,7 @@ def _solved_by_parts(a: Value, b: Value) -> Value:
 
 def identity_like(a: Value) -> Value:
     """Return an identity for each matrix."""
-    return broadcast_to(constant(np.eye(a.shape[-1], dtype=a.dtype)), a.shape)
+    return broadcast_to(by_diagonals((a.shape[-1], a.shape[-1]), MAIN, a.dtype), a.shape)
 
 
 SQUARES = ((3, 3), (2, 4, 4), (1, 1), (0, 2, 2), (0, 0))
@@ -155,7 +156,7 @@ class SlogdetResult(NamedTuple):
 
 def _parity(pivots: Value, dtype: np.dtype[Any]) -> Value:
     """Return, for each matrix, the sign of its row exchanges."""
-    stays = broadcast_to(constant(np.arange(1, pivots.shape[-1] + 1, dtype=pivots.dtype)), pivots.shape)
+    stays = broadcast_to(count_to(pivots.shape[-1], pivots.dtype) + 1, pivots.shape)
     signs = where(equal(pivots, stays), literal(1, dtype), literal(-1, dtype))
     return reduce_prod(signs, axes=(signs.ndim - 1,))
 

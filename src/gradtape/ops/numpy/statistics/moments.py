@@ -19,6 +19,7 @@ from gradtape.ops.core.elementwise.complex_parts import imag, real
 from gradtape.ops.core.elementwise.extrema import clip
 from gradtape.ops.core.elementwise.select import where as select
 from gradtape.ops.core.join import full, join
+from gradtape.ops.core.lengths import as_number
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import permute, reshape
 from gradtape.ops.numpy.linalg.matrix import diagonal
@@ -58,7 +59,7 @@ def count_of(x: Value, axes: tuple[int, ...], keepdims: bool, where: Any) -> Any
 
 def over(total: Value, count: Any) -> Value:
     """Divide by a count without a change of dtype."""
-    quotient = total / (count if not isinstance(count, Value) else convert(count, FLOAT64))
+    quotient = total / (convert(count, FLOAT64) if isinstance(count, Value) else as_number(count))
     return convert(quotient, total.dtype)
 
 
@@ -151,7 +152,7 @@ def average(
     axes = tuple(range(x.ndim)) if axis is None else some_axes(axis, x.ndim)
     if weights is None:
         result = mean(x, axis, keepdims=keepdims)
-        scale: Value = as_array(np.array(x.size / result.size, result.dtype))
+        scale: Value = convert(as_array(as_number(x.size // result.size)), result.dtype)
     else:
         w = _spread_weights(x, as_array(weights), axis, axes)
         if not isinstance(weights, Value) and np.any(_sum_of_weights(weights, x.shape, axes) == 0):
@@ -229,7 +230,7 @@ def cov(
     x = join(rows, 0)
     if x.shape[0] == 0:
         return full((0, 0), 0, FLOAT64)
-    ddof = (0 if bias else 1) if ddof is None else ddof
+    ddof = (0 if bias else 1) if ddof is None else int(ddof)
     weights: Value | None = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is not None:
@@ -251,7 +252,7 @@ def cov(
     x = x - reshape(centre, (*centre.shape, 1))
     weighted = x if weights is None else x * weights
     products = dot(x, permute(conjugated(weighted), (1, 0)))
-    scale = select(freedom > 0, freedom, 0) if isinstance(freedom, Value) else float(max(freedom, 0))
+    scale = select(freedom > 0, freedom, 0) if isinstance(freedom, Value) else as_number(max(freedom, 0))
     result = products * convert(1.0 / as_array(scale), real(products).dtype)
     return reshape(result, tuple(n for n in result.shape if n != 1))
 

@@ -15,6 +15,7 @@ from gradtape.ops.core.elementwise.extrema import clip
 from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.indexing import gather, getitem
 from gradtape.ops.core.join import full
+from gradtape.ops.core.lengths import count_to
 from gradtape.ops.core.shape import expand, reshape
 from gradtape.ops.core.sorting import argsort, searchsorted
 from gradtape.ops.numpy.arrays.join import items_of
@@ -31,7 +32,7 @@ def along(x: Value, positions: Value, axis: int) -> Value:
         if k == axis:
             indices.append(positions)
         else:
-            counter = as_array(np.arange(shape[k], dtype=INTP))
+            counter = count_to(shape[k])
             indices.append(expand(counter, shape, (k,)))
     return gather(x, *indices)
 

@@ -16,6 +16,7 @@ from gradtape.ops.core.elementwise.complex_parts import conjugate
 from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.lengths import MAIN
 from gradtape.ops.core.linalg.equations import scipy_function
 from gradtape.ops.core.linalg.factors import (
     cut_columns,
@@ -437,9 +438,7 @@ def matrix_balance(
     if separate:
         return balanced, (scaling, order)
     real_rows = expand(scaling, x.shape, (*range(x.ndim - 2), x.ndim - 2))
-    return balanced, matmul(
-        transposed(permutation(order, scaling.dtype)), weighted(real_rows, np.eye(x.shape[-1]))
-    )
+    return balanced, matmul(transposed(permutation(order, scaling.dtype)), weighted(real_rows, MAIN))
 
 
 def _balance(a: Any, *, permute: bool, scale: bool) -> Any:

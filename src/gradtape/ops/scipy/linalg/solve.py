@@ -18,6 +18,7 @@ from gradtape.ops.core.elementwise.extrema import maximum
 from gradtape.ops.core.elementwise.floats import ceil
 from gradtape.ops.core.elementwise.inverse import log2
 from gradtape.ops.core.elementwise.signs import absolute
+from gradtape.ops.core.lengths import MAIN
 from gradtape.ops.core.linalg.functions import matrix_derivative
 from gradtape.ops.core.matrices import adjoint, cholesky, triangular_solve, weighted
 from gradtape.ops.core.matrices import transposed as transpose_last
@@ -144,10 +145,9 @@ def scipy_solve(
     if kind in ("upper", "lower"):
         return as_given(_triangular(left, right, kind == "lower", bool(transposed)), single)
     if kind == "diagonal":
-        left = weighted(left, np.eye(left.shape[-1]))
+        left = weighted(left, MAIN)
     elif kind == "tridiagonal":
-        rows, columns = np.indices(left.shape[-2:])
-        left = weighted(left, abs(rows - columns) <= 1)
+        left = weighted(left, lambda d: (d <= 1) & (d >= -1))
     return as_given(solved(left, right, bool(transposed)), single)
 
 
@@ -204,11 +204,9 @@ def scipy_norm(
 
 def completed(x: Value, lower: bool, hermitian: bool = True) -> Value:
     """Return the symmetric matrices of which one triangle is given."""
-    n = x.shape[-1]
-    kept = np.tri(n) if lower else np.tri(n).T
-    strict = np.tri(n, k=-1) if lower else np.tri(n, k=-1).T
-    rest = weighted(x, strict)
-    return weighted(x, kept) + (adjoint(rest) if hermitian else transpose_last(rest))
+    sign = -1 if lower else 1
+    rest = weighted(x, lambda d: d * sign > 0)
+    return weighted(x, lambda d: d * sign >= 0) + (adjoint(rest) if hermitian else transpose_last(rest))
 
 
 _PADE = (
