@@ -3,8 +3,8 @@
     python benchmarks/engines.py [--works lstm,heat] [--seconds 1]
 
 `trace` and `compile` are the settings of `gt.config.loops`. One thread. First calls are those of processes of their own with empty
-caches, imports not counted. Steady states are medians, measured in turn in a third process. `C` is value and gradient by hand, for those
-works of run.py that have it. Prints a Markdown table.
+caches, imports not counted. Steady states are minima, measured in turn in a third process, so that other programs on the machine do not
+count. `C` is value and gradient by hand, for those works of run.py that have it. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -148,7 +147,7 @@ def first_call(name: str, way: str) -> dict[str, float]:
 
 
 def steady(name: str, seconds: float) -> dict[str, float]:
-    """Return medians, and the largest relative difference of the results of the two ways."""
+    """Return minima, and the largest relative difference of the results of the two ways."""
     import gradtape as gt
 
     both, by_hand = prepare(name)
@@ -166,13 +165,13 @@ def steady(name: str, seconds: float) -> dict[str, float]:
             if way in WAYS:
                 gt.config.loops = way
             call()
-            start = time.perf_counter()
             for _ in range(5):
+                start = time.perf_counter()
                 call()
-            samples[way].append((time.perf_counter() - start) / 5)
+                samples[way].append(time.perf_counter() - start)
     pairs = zip(*results.values(), strict=True)
     error = max(float(np.max(np.abs(a - b)) / max(np.max(np.abs(a)), 1e-300)) for a, b in pairs)
-    return {way: statistics.median(times) for way, times in samples.items()} | {"error": error}
+    return {way: min(times) for way, times in samples.items()} | {"error": error}
 
 
 def run(name: str, seconds: float) -> dict[str, float]:

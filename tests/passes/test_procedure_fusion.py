@@ -10,12 +10,13 @@ from gradtape.ir.types import aval
 from gradtape.ops.core.elementwise.exponential import sin
 from gradtape.ops.core.elementwise.integer import floor_divide
 from gradtape.ops.core.elementwise.logic import less
+from gradtape.passes.procedures import fusion
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import contract_arrays, fuse_loops
 from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.interpret import run_procedure
-from gradtape.procedures.ir import Allocate, For, Load, Store
+from gradtape.procedures.ir import Allocate, For, Load, Procedure, Store
 from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
@@ -315,3 +316,48 @@ def test_only_arrays_of_the_zeros_that_they_are_filled_with_are_zeros(last):
         with np.errstate(divide="ignore"):
             (expected,) = run_procedure(procedure, [count])
             assert run_procedure(forward_elements(procedure), [count]) == [expected]
+
+
+def stacked_gates(rows: int, width: int) -> Procedure:
+    """Rows of a matrix are stored one by one, changed as a matrix, and read one by one."""
+    build = ProcedureBuilder("gates")
+    x, weights = build.array("x", (width,)), build.array("w", (rows, width))
+    gates, changed = (build.allocate(name, rows * width) for name in ("gates", "changed"))
+    out = build.allocate("out", width)
+    for row in range(rows):
+        with build.loop(width) as i:
+            build.store(gates, i + row * width, build.load(x, i) + float(row))
+    with build.loop(rows) as k, build.loop(width) as i:
+        build.store(
+            changed, k * width + i, build.load(gates, k * width + i) * build.load(weights, k * width + i)
+        )
+    with build.loop(width) as i:
+        total = build.load(changed, i)
+        for row in range(1, rows):
+            total = total * build.load(changed, i + row * width)
+        build.store(out, i, total)
+    return build.finish([out], [aval((width,), np.dtype(float))])
+
+
+@pytest.mark.parametrize(("rows", "width", "loops"), [(4, 14, 1), (2, 8, 1), (4, 5, 4), (9, 14, 4)])
+def test_rows_of_a_small_matrix_become_part_of_the_loops_over_one_row(rows, width, loops):
+    procedure = stacked_gates(rows, width)
+    contracted = contract_arrays(procedure)
+    verify_procedure(contracted)
+    found = [s for s in walk(contracted.body) if isinstance(s, For)]
+    if loops == 1:
+        assert len(found) == 1
+        assert [s.out.name for s in walk(contracted.body) if isinstance(s, Allocate)] == ["out"]
+    else:
+        assert len(found) > 1  # the matrix stays a nest: too short rows, or too many
+    rng = np.random.default_rng(0)
+    arguments = [rng.normal(size=width), rng.normal(size=(rows, width))]
+    (wanted,), (have,) = run_procedure(procedure, arguments), run_procedure(contracted, arguments)
+    np.testing.assert_array_equal(have, wanted)
+
+
+def test_random_nests_compute_the_same_row_by_row(monkeypatch):
+    monkeypatch.setattr(fusion, "MOST_ROWS", N)
+    monkeypatch.setattr(fusion, "LEAST_ROW", 2)
+    test_random_nests_compute_the_same()
+    test_derivatives_of_random_nests()

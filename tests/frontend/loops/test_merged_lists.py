@@ -14,8 +14,10 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import UnsupportedCodeError
-from gradtape.procedures.ir import For, While
+from gradtape.ir.graph import number_of
+from gradtape.procedures.ir import Allocate, For, While
 from gradtape.procedures.traversal import walk
+from gradtape.transforms.procedures.reference import cotangent_of, reference_to
 from tests.frontend.support import check, translated
 
 X = np.array([0.3, 0.5, 0.7, 0.9])
@@ -502,3 +504,32 @@ def test_random_programs_compute_what_python_does_or_are_refused(first: int) -> 
         except AssertionError as error:
             raise AssertionError(source) from error
     assert any(is_translated)
+
+
+def gates(main, sequence):
+    """An LSTM whose four gates are rows of a matrix."""
+    state = [main[0] * 0.1, main[1] * 0.1]
+    total = 0.0
+    for t in range(40):
+        h, c = state
+        x = sequence[t]
+        z = np.stack([x, h, x, h]) * main[:4] + main[4:]
+        c = c / (1.0 + np.exp(-z[0])) + np.tanh(z[3]) / (1.0 + np.exp(-z[1]))
+        h = np.tanh(c) / (1.0 + np.exp(-z[2]))
+        state = [h, c]
+        total = total + np.sum(h * h)
+    return total
+
+
+def test_the_gates_of_a_recurrent_network_are_one_loop_over_its_units() -> None:
+    rng = np.random.default_rng(1)
+    arguments = rng.normal(size=(8, 14)), rng.normal(size=(40, 14))
+    check(gates, *arguments)
+    reference = reference_to(translated(gates, *arguments).procedure)
+    procedure = cotangent_of(reference, (True, False), (True,)).procedure
+    sweeps = [s for s in procedure.body if isinstance(s, For) and number_of(s.count) == 40]
+    assert len(sweeps) == 2
+    for sweep in sweeps:
+        assert [number_of(s.count) for s in walk(sweep.body) if isinstance(s, For)] == [14]
+    large = [s for s in walk(procedure.body) if isinstance(s, Allocate) and number_of(s.size) == 56]
+    assert not large  # neither the stack nor the gates are in memory

@@ -9,7 +9,7 @@ from gradtape.ir.body import make_body
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
 from gradtape.ops.core.contract import contract
-from gradtape.ops.core.elementwise.exponential import sin
+from gradtape.ops.core.elementwise.exponential import exp, sin
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.ir import Apply, Pointer, Push, Span
 from gradtape.procedures.traversal import walk
@@ -103,3 +103,19 @@ def test_what_is_allocated_before_a_loop_is_restored():
         with build.loop(36) as k:
             build.assign(total, build.read(total) + sin(build.load(y, k)))
     check_adjoint(build.finish([build.read(total)]), [np.random.default_rng(0).normal(size=(4, 6, 6))])
+
+
+def test_functions_are_recorded_where_their_computation_costs_more_than_the_bytes():
+    """Eight exponentials of a chain that starts from one number: the reverse sweep would compute them all again."""
+    build = ProcedureBuilder("chain")
+    state = build.variable("state", build.scalar("x"))
+    with build.loop(9):
+        y = build.read(state)
+        for _ in range(8):
+            y = 0.1 * exp(y)
+        build.assign(state, y)
+    procedure = build.finish([build.read(state)])
+    ((depth, count),) = depths(pullback(procedure).body)
+    assert depth == 1
+    assert count >= 8
+    check_adjoint(procedure, [0.3])

@@ -15,6 +15,7 @@ from gradtape.ir.types import INT64
 from gradtape.passes.procedures.accesses import LoopAccesses, conflicts
 from gradtape.passes.procedures.dead import remove_dead_statements
 from gradtape.passes.procedures.forwarding import forward_elements
+from gradtape.passes.procedures.splitting import piece_of
 from gradtape.procedures.affine import distance, linear_form
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.dataflow import exposed_variables, total_chain
@@ -44,6 +45,12 @@ MOST_PAIRS: Final = 300
 
 REACH: Final = 24
 """Statements between two loops that are fused, at most."""
+
+MOST_ROWS: Final = 4
+"""Rows of a matrix up to which each has its own loop, if one that uses a row can be fused with it, as with stacked gates."""
+
+LEAST_ROW: Final = 8
+"""Elements of such rows, at least: fewer are no vector."""
 
 NEAR: Final = 64
 """Iterations after which a loop may use an element again without standing in the way of vectors."""
@@ -79,6 +86,15 @@ def contract_arrays(procedure: Procedure) -> Procedure:
     """Return the procedure after loop fusion, without the arrays that only hand on elements within an iteration."""
     fused = fuse_loops(procedure)
     return procedure if fused is procedure else remove_dead_statements(forward_elements(fused))
+
+
+def _nested(loop: Statement) -> For | None:
+    """Return the loop that is all that another one of a few iterations repeats, None if it is no such nest."""
+    rows = number_of(loop.count) if isinstance(loop, For) and not loop.parallel else None
+    if rows is None or not 1 < rows <= MOST_ROWS or len(loop.body) != 1:
+        return None
+    inner = loop.body[0]
+    return inner if isinstance(inner, For) and not inner.parallel and _is_innermost(inner) else None
 
 
 class _Effects(NamedTuple):
@@ -120,7 +136,7 @@ class _Fusion:
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return the statements of a block with loops fused, outer ones first."""
-        fused = list(statements)
+        fused = self._row_by_row(statements)
         position = 0
         while position < len(fused):  # terminates: each round has fewer statements, or a greater position
             place = self._join(fused, position)
@@ -138,6 +154,39 @@ class _Fusion:
         found = self.block(body)
         self._around.pop()
         return found
+
+    def _row_by_row(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return statements with a loop for each row of the nests over a few rows that share an array with a loop over one row."""
+        lengths = [number_of(s.count) for s in statements if isinstance(s, For) and _is_innermost(s)]
+        result: list[Statement] = []
+        for statement in statements:
+            inner = _nested(statement)
+            length = None if inner is None else number_of(inner.count)
+            if (
+                length is None
+                or length < LEAST_ROW
+                or length not in lengths
+                or not self._meets(statement, statements)
+            ):
+                result.append(statement)
+                continue
+            assert isinstance(statement, For)
+            self.count += 1
+            for row in range(int(number_of(statement.count) or 0)):
+                result += piece_of(statement, row, row + 1)
+        return result
+
+    def _meets(self, nest: Statement, statements: Sequence[Statement]) -> bool:
+        """Return whether a nest uses an array that a loop over one of its rows stores, or the other way round."""
+        inner, own = _nested(nest), self._effects_of(nest)
+        assert inner is not None
+        for other in statements:
+            if isinstance(other, For) and _is_innermost(other) and _are_equal(other.count, inner.count):
+                its = self._effects_of(other)
+                shared = (own.writes & (its.reads | its.writes)) | (own.reads & its.writes)
+                if any(isinstance(x, Memory) for x in shared):
+                    return True
+        return False
 
     def _join(self, statements: list[Statement], position: int) -> int | None:
         """Fuse the loop at a position with one before it; return the new position, None if there is none."""
@@ -325,6 +374,8 @@ def is_sequential(loop: For) -> bool:
     """Return whether iterations hand on numbers other than sums, or elements that other iterations near to them use."""
     inside = list(walk(loop.body))
     exposed = exposed_variables(loop)
+    trips = number_of(loop.count)
+    reach = NEAR if trips is None else min(NEAR, int(trips))
     for variable in {s.variable for s in inside if isinstance(s, Assign)} & exposed:
         if total_chain(variable, inside, exposed) is None:
             return True
@@ -337,6 +388,6 @@ def is_sequential(loop: For) -> bool:
         return True
     for one, other in pairs:
         apart, step = distance(one.index, other.index), linear_form(one.index).get(loop.index, 0)
-        if apart and step and apart % step == 0 and abs(apart // step) < NEAR:
+        if apart and step and apart % step == 0 and abs(apart // step) < reach:
             return True
     return False

@@ -88,7 +88,7 @@ class _Splitting:
         if pieces == 1 or pieces > MOST_PIECES or pieces * (len(inside) + len(nodes)) > MOST_CODE:
             return [loop]
         self.count += 1
-        return [s for low, high in pairwise([0, *borders, int(trips)]) for s in _piece(loop, low, high)]
+        return [s for low, high in pairwise([0, *borders, int(trips)]) for s in piece_of(loop, low, high)]
 
 
 def _borders(node: Node, index: Value) -> Iterator[int]:
@@ -123,7 +123,7 @@ COMPARISONS: Final = {
 """By row of integers x and y, the numbers c for which ``x - y + c < 0`` decides it, or is part of that."""
 
 
-def _piece(loop: For, low: int, high: int) -> list[Statement]:
+def piece_of(loop: For, low: int, high: int) -> list[Statement]:
     """Return the iterations of a loop from `low` to before `high`."""
     others = Rewriter()
     index = leaf(INT64)

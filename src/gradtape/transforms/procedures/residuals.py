@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from gradtape.costs import UNKNOWN_TRIP_COUNT
 from gradtape.ir.graph import Literal, Node, Value, extract
+from gradtape.kinds.elementwise import Elementwise
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.ir import (
     Allocate,
@@ -20,7 +21,7 @@ from gradtape.procedures.ir import (
     Store,
 )
 from gradtape.procedures.traversal import walk
-from gradtape.transforms.loops.residuals import residuals
+from gradtape.transforms.loops.residuals import is_expensive, residuals
 from gradtape.transforms.procedures.activity import Location
 from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
@@ -426,14 +427,19 @@ class Planner:
         return list(outer), more
 
     def _cut(self, gone: Sequence[Value], needed: Sequence[Value], nodes: Sequence[Node]) -> list[Value]:
-        """Return what to record: results of expensive rows rather than their operands, unless these are far fewer."""
+        """Return what to record: results of expensive rows rather than their operands, unless these are far fewer and rows so few
+        that the forward sweep computes too that their cost, in additions, is below the bytes that are saved."""
         fast = residuals(gone, needed, nodes, self._forward, (), EXPENSIVE)
         size = sum(map(_bytes, fast))
         if size < MOST_EXTRA:
             return fast
         small = residuals(gone, needed, nodes, (), (), EXPENSIVE)
-        least = sum(map(_bytes, small))
-        return small if size - least >= MOST_EXTRA and size > 3 * least else fast
+        extra = size - sum(map(_bytes, small))
+        if extra < MOST_EXTRA or 3 * extra <= 2 * size:
+            return fast
+        again, _ = extract(needed, stop=lambda value: not value.is_made or value in small)
+        rows = [node.op for node in again if node in self._forward and is_expensive(node, EXPENSIVE)]
+        return fast if sum(row.cost for row in rows if isinstance(row, Elementwise)) >= extra else small
 
     def _stands(self, content: Content, block: Block) -> bool:
         place = self._tree.places.get(content)
