@@ -10,13 +10,18 @@ import pytest
 
 import gradtape as gt
 from gradtape.ir.evaluate import compute_values
-from gradtape.ir.graph import Node
+from gradtape.ir.graph import Node, Value, extract
+from gradtape.ir.types import aval
+from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Allocate
-from gradtape.procedures.traversal import walk
+from gradtape.procedures.traversal import roots, walk
 from gradtape.transforms.loops.ops import Scan, While
 from gradtape.transforms.procedures.loop_conversion import procedure_of_loop, writes_in_place
+from gradtape.transforms.procedures.ops import procedure
+from gradtape.transforms.procedures.reference import reference_to
 from gradtape.transforms.procedures.vjp import vjp_procedure
+from tests.support import lowering
 from tests.support.compiled import graph_of
 
 N = 5
@@ -182,3 +187,39 @@ def test_which_loops_write_in_place():
     for function, arrays in LOOPS:
         node, _, _ = loop_of(function, arrays)
         assert writes_in_place(node) == (function in (cholesky, until, branches, solved, kept)), function
+
+
+def masked(x, mask, a):
+    """A carried mask is padded, which needs a False of its dtype, and chooses elements."""
+
+    def step(carry, row):
+        x, mask = carry
+        mask = np.concatenate([mask[1:], [False]]) ^ np.pad(mask, (1, 0))[:-1]
+        return (np.where(np.pad(mask[1:], (0, 1)), x + row, 0.5 * x), mask), np.pad(mask[1:], (1, 0))
+
+    return gt.scan(step, (x, mask), a)
+
+
+def test_padded_masks_stay_masks():
+    node, inputs, outputs = loop_of(masked, (X, X > 0, M))
+    made = procedure_of_loop(node)
+    nodes = extract(roots(made))[0]
+    assert all(x.inputs[0].dtype == bool for x in nodes if x.op is where)
+    call = [Value(aval(x.shape, x.dtype)) for x in inputs]
+    graph = lowering.graph_of(call, procedure(reference_to(made), call))
+    lowering.assert_same(lowering.Compiled(graph)(inputs), outputs, 1e-12, "kernel")
+
+
+def test_what_is_costly_is_computed_once_for_all_that_read_it():
+    def chained(x):
+        def step(i, carry):
+            x, y, z = carry
+            t = 1.0 + np.exp(x) * y
+            return t, y + t, z * t
+
+        return gt.fori_loop(0, 3, step, (x, x, x))
+
+    node, _, _ = loop_of(chained, (X,))
+    made = procedure_of_loop(node)
+    nodes = extract(roots(made))[0]
+    assert Counter(node.op.name for node in nodes)["exp"] == 1

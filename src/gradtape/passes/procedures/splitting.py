@@ -26,8 +26,13 @@ from gradtape.transforms.procedures.checkpoint import StatementCopy
 MOST_PIECES: Final = 16
 """Pieces of a loop: the border of each slice of a vector of parameters is one."""
 
-MOST_CODE: Final = 400
-"""Statements and operations in all pieces of a loop: more take the compiler longer than the tests take the program."""
+MOST_CODE: Final = 1600
+"""Statements and operations in all pieces of a loop, before the tests are decided: more take the compiler longer than the tests take the
+program.
+
+Measured on the gradient of an LSTM of 16 cells, whose four gates are parts of one vector: as procedures 219 microseconds with 400, 46 with
+1600.
+"""
 
 
 def split_loops(procedure: Procedure) -> Procedure:

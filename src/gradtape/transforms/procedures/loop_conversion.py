@@ -63,20 +63,22 @@ class Buffer:
 
 @record
 class Virtual:
-    """An array without memory, whose elements are computed where they are needed."""
+    """An array without memory, whose elements are computed where they are needed, for the cost of so many additions."""
 
     shape: Shape
     compute: Callable[[ProcedureBuilder, Where], Value]
     sources: dict[Pointer, bool]
-    known: dict[Any, Value]
+    known: dict[Any, tuple[Where, Value]]
+    """By the identities of the positions: these, which they keep alive, and the element."""
+    cost: float = 0.0
 
     def element(self, build: ProcedureBuilder, index: Where) -> Value:
         if not any(isinstance(place, Value) for place in index):
             return self.compute(build, index)
         key = tuple([id(place) if isinstance(place, Value) else -place - 1 for place in index])
         if key not in self.known:
-            self.known[key] = self.compute(build, index)
-        return self.known[key]
+            self.known[key] = index, self.compute(build, index)
+        return self.known[key][1]
 
     def reads(self) -> dict[Pointer, bool]:
         return self.sources
@@ -255,7 +257,9 @@ class _Conversion:
                     self._keep_reads(env, uses, held)
             outs = self._node(node, operands, donated)
             for out, held in zip(node.outs, outs, strict=True):
-                if isinstance(held, Virtual) and (not out.ndim or (uses[out] > 1 and _is_costly(node))):
+                if isinstance(held, Virtual) and (
+                    not out.ndim or (uses[out] > 1 and held.cost > MOST_COMPUTED_TWICE)
+                ):
                     held = self._stored(held, out.aval) if out.ndim else held.element(self.build, ())
                 env[out] = held
         return [self._held(env, value) for value in body.outputs]
@@ -301,9 +305,9 @@ class _Conversion:
         def compute(build: ProcedureBuilder, index: Where) -> Value:
             return emit(node.op, [_element(build, held, index) for held in operands], **node.params)
 
-        return Virtual(
-            node.out.shape, compute, _merged([held for held in operands if not isinstance(held, Value)]), {}
-        )
+        arrays = [held for held in operands if not isinstance(held, Value)]
+        assert isinstance(node.op, Elementwise)
+        return Virtual(node.out.shape, compute, _merged(arrays), {}, node.op.cost + _cost_of(arrays))
 
     def _scalar(self, held: Held) -> Value:
         return held if isinstance(held, Value) else held.element(self.build, ())
@@ -320,11 +324,12 @@ class _Conversion:
             if op.inside is None:
                 return _element(build, x, place)
             inside: Value | None = None
+            zero = literal(0, node.out.dtype)
             for number, low, high in op.inside(at, shape, **params):
                 (tested,) = _values([number])
                 if isinstance(tested, int):
                     if not low <= tested < high:
-                        return convert(Literal(aval((), INT64), data=np.asarray(0)), node.out.dtype)
+                        return zero
                     continue
                 test = (tested >= low) & (tested < high)
                 inside = test if inside is None else inside & test
@@ -336,11 +341,11 @@ class _Conversion:
                     for p, n in zip(place, shape, strict=True)
                 ]
             )
-            return where(inside, _element(build, x, clamped), 0)
+            return where(inside, _element(build, x, clamped), zero)
 
         moved = [held for held in operands if not isinstance(held, Value)]
         sources = dict.fromkeys(_merged(moved), False)
-        virtual = Virtual(node.out.shape, compute, sources, {})
+        virtual = Virtual(node.out.shape, compute, sources, {}, _cost_of(moved))
         return virtual if node.out.ndim else virtual.element(self.build, ())
 
     def _accumulate(self, node: Node, operands: Sequence[Held], in_place: bool) -> Held:
@@ -721,7 +726,9 @@ def _row(held: Held, index: Value, shape: Shape) -> Held:
     """Return an element along the leading axis."""
     assert not isinstance(held, Value)
     sources = dict.fromkeys(held.reads(), False)
-    return Virtual(shape, lambda build, rest: held.element(build, (index, *rest)), sources, {})
+    return Virtual(
+        shape, lambda build, rest: held.element(build, (index, *rest)), sources, {}, _cost_of([held])
+    )
 
 
 def _merged(arrays: Iterable[Buffer | Virtual]) -> dict[Pointer, bool]:
@@ -738,9 +745,13 @@ def _interleaved(kept: Sequence[int], outer: Where, axes: Sequence[int], inner: 
     return tuple([places[axis] for axis in range(len(places))])
 
 
-def _is_costly(node: Node) -> bool:
-    """Return whether elements are stored rather than computed twice."""
-    return isinstance(node.op, Elementwise) and node.op.cost > 1
+MOST_COMPUTED_TWICE: Final = 3
+"""Additions that are made again for each use of an array; one that costs more is stored where it is used twice."""
+
+
+def _cost_of(arrays: Iterable[Buffer | Virtual]) -> float:
+    """Return the cost of an element of each of these arrays, in additions."""
+    return sum(array.cost for array in arrays if isinstance(array, Virtual))
 
 
 def _overwrites(node: Node) -> int:
