@@ -90,8 +90,10 @@ def contract_arrays(procedure: Procedure) -> Procedure:
 
 def _nested(loop: Statement) -> For | None:
     """Return the loop that is all that another one of a few iterations repeats, None if it is no such nest."""
-    rows = number_of(loop.count) if isinstance(loop, For) and not loop.parallel else None
-    if rows is None or not 1 < rows <= MOST_ROWS or len(loop.body) != 1:
+    if not isinstance(loop, For) or loop.parallel or len(loop.body) != 1:
+        return None
+    rows = number_of(loop.count)
+    if rows is None or not 1 < rows <= MOST_ROWS:
         return None
     inner = loop.body[0]
     return inner if isinstance(inner, For) and not inner.parallel and _is_innermost(inner) else None
