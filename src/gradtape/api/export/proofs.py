@@ -26,6 +26,9 @@ Range = tuple[int, int | None]
 NEAR: Final = 8
 """Extents that are so far from a length follow from it by a difference."""
 
+LONG: Final = 500
+"""Longer extents follow from a length that is as long by a quotient; shorter ones may be fixed."""
+
 FARTHEST: Final = 1 << 40
 """Arrays are not so long."""
 
@@ -195,7 +198,7 @@ def turning_points(length: int, questions: Questions) -> set[int]:
             return inner // atom.divisor if atom.kind == "floor" else inner % atom.divisor
         if abs(atom.value - length) <= NEAR:
             return n + atom.value - length
-        return atom.value * n // length if length > NEAR else atom.value
+        return atom.value * n // length if min(length, atom.value) > LONG else atom.value
 
     def value(n: int, polynomial: Polynomial) -> Fraction | int:
         return sum(c * math.prod(at(n, questions.atoms[k]) for k in m) for m, c in polynomial.items())
