@@ -12,6 +12,8 @@ from gradtape.ir.verifier import verify
 from gradtape.kinds.batching import in_front
 from gradtape.transforms.batch import batch
 from gradtape.transforms.jvp import jvp
+from gradtape.transforms.procedures.loop_pullback import reference_to_loop
+from gradtape.transforms.procedures.reference import cotangent_of
 from gradtape.transforms.vjp import vjp
 from tests.support.control_cases import (
     element,
@@ -61,6 +63,19 @@ def derived(function, arrays, orders):
     graph = graph_of(outs, inputs)
     verify(graph)
     return compute_outputs(graph, arrays)
+
+
+def reverse_of(case):
+    """Return the procedure that is the derivative of a loop in reverse, and arguments for it."""
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    node = case.loop(*inputs)[0].node
+    assert node is not None
+    reference = reference_to_loop(node)
+    assert reference is not None
+    active, seeded = tuple(map(is_real, node.inputs)), tuple(map(is_real, node.outs))
+    found = cotangent_of(reference, active, seeded, node.params.get("policy"))
+    seeds = [numbers(out, 20 + k) for k, out in enumerate(filter(is_real, node.outs))]
+    return found.procedure, [*case.arrays, *seeds]
 
 
 SIZE = 3

@@ -476,3 +476,51 @@ def test_forward_mode_of_forward_mode_at_infinite_curvature(loops):
         twice = gt.jacfwd(gt.jacfwd(function))(np.zeros(3))
     np.testing.assert_array_equal(twice, expected)
     np.testing.assert_array_equal(twice, np.where(np.eye(3) > 0, np.inf, 0.0))
+
+
+def _outside(x):
+    root = np.sqrt(x)
+    return np.sum(
+        gt.scan(lambda c, _: (np.sin(c) + np.where(x > 0, root, 0.0), None), np.zeros(3), length=4)[0]
+    )
+
+
+def _after(x):
+    c, _ = gt.scan(lambda c, _: (np.sin(np.sqrt(c)), None), x, length=3)
+    return np.sum(np.where(x > 0, c, 0.0))
+
+
+def _until(x):
+    root = np.sqrt(x)
+    step = lambda i, c: (i + 1, np.sin(c) * np.where(x > 0, root, 1.0))  # noqa: E731
+    return np.sum(gt.while_loop(lambda i, c: i < 3, step, (0, x + 1))[1])
+
+
+def _branch(x):
+    root = np.sqrt(x)
+
+    def step(c, _):
+        return gt.cond(np.sum(x) > 100, lambda: np.sin(c) * root, lambda: np.sin(c)), None
+
+    return np.sum(gt.scan(step, x + 1, length=4)[0])
+
+
+def _elements(x):
+    root = np.sqrt(x)
+    return gt.scan(lambda c, v: (np.sin(c) + np.where(v > 0, np.sqrt(v), 0.0), None), 0.0, root)[0]
+
+
+@pytest.mark.parametrize("checkpoint", [None, "sqrt", "treeverse:2"])
+@pytest.mark.parametrize("f", [_outside, _after, _until, _branch, _elements])
+def test_what_a_loop_does_not_select_is_zero_outside_of_it(f, checkpoint):
+    """The slope of the root is infinite, at an element that the loop or what follows leaves out."""
+    x = np.array([0.0, 1.0, 4.0])
+    wanted = gt.jacfwd(f)(x)
+    assert np.isfinite(wanted).all()
+    with gt.config.override(reroll_checkpoint=checkpoint):
+        for found in (gt.grad(f)(x), gt.jit(gt.grad(f))(x), gt.jacrev(f)(x)):
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        with gt.GradientTape() as tape:
+            v = tape.watch(x)
+            y = f(v)
+        np.testing.assert_allclose(tape.gradient(y, v), wanted, rtol=1e-12)

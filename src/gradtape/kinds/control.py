@@ -105,6 +105,12 @@ class OwnPullback(Op):
     ) -> Sequence[Cotangent | None]:
         """Return the cotangents of the inputs that are wanted, from one per output (None is zero)."""
 
+    def pull_linear(
+        self, node: Node, cotangents: Sequence[Cotangent | None], linear: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        """Do what `pull` does for inputs in which the node is linear: nothing may depend on these."""
+        return self.pull(node, cotangents, linear)
+
     def push(self, node: Node, tangents: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
         """Do what `jvp` does with tangents that may be zero by selection."""
         pushed = self.jvp(node, [None if tangent is None else tangent.applied() for tangent in tangents])
@@ -115,7 +121,9 @@ class OwnPullback(Op):
     ) -> tuple[Value | None, ...]:
         """Do the same: in what a node is linear in, the derivative is the transpose."""
         given = [None if cotangent is None else Cotangent(cotangent) for cotangent in cotangents]
-        return tuple([None if part is None else part.applied() for part in self.pull(node, given, linear)])
+        return tuple(
+            [None if part is None else part.applied() for part in self.pull_linear(node, given, linear)]
+        )
 
 
 class Structured(OwnPullback):

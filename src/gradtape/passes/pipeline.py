@@ -41,6 +41,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     inline_calls,
     inline_custom_calls,
     eliminate_dead_code,
+    share_primal_results,
     hoist_invariants,
     simplify_loops,
     eliminate_common_subexpressions,

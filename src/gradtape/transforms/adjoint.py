@@ -104,7 +104,7 @@ def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
     """Return whether a node is linear in the flagged inputs."""
     op = node.op
     if isinstance(op, Structured):
-        return _are_linear(node, flags)
+        return are_linear(node, flags)
     if isinstance(op, ProcedureOp):
         return op.is_linear(node, flags)
     if isinstance(op, Sort) or not all(is_inexact(out.dtype) for out in node.outs):
@@ -128,7 +128,7 @@ def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
     return True
 
 
-def _are_linear(node: Node, flags: Sequence[bool]) -> bool:
+def are_linear(node: Node, flags: Sequence[bool]) -> bool:
     """Return whether the outputs of a loop or branch are linear in the flagged inputs, in each iteration."""
     moving = [
         flag and carries_derivatives(operand.dtype) for flag, operand in zip(flags, node.inputs, strict=True)

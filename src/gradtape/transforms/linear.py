@@ -119,7 +119,9 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
                     found.add(node.inputs[argument], Cotangent(part, mask, cotangent.is_applied and same))
             return
         if isinstance(node.op, OwnPullback):
-            for operand, pulled in zip(node.inputs, node.op.pull(node, cotangents, linear), strict=True):
+            for operand, pulled in zip(
+                node.inputs, node.op.pull_linear(node, cotangents, linear), strict=True
+            ):
                 if pulled is not None:
                     found.add(operand, pulled)
             return

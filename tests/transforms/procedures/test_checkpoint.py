@@ -23,7 +23,7 @@ from tests.transforms.procedures.test_jvp import active_parameters, directions
 from tests.transforms.procedures.test_random_procedures import random_like
 from tests.transforms.procedures.test_vjp import seeded_results, seeds_of
 
-POLICIES = [1, 3, "sqrt"]
+POLICIES = [1, 3, "sqrt", ("treeverse", 1), ("treeverse", 3)]
 
 
 def pulled(procedure, policy):

@@ -21,6 +21,7 @@ from gradtape.ops.numpy.linalg.solve import EighResult, SlogdetResult
 from gradtape.passes.rewrite import closed
 from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
+from gradtape.transforms.procedures.loop_pullback import unfold_loops
 
 STRUCTURES: Final[dict[str, Op]] = {op.name: op for op in (barrier, repeat, scan, switch, while_loop)}
 """The operations that are no rows."""
@@ -50,7 +51,7 @@ class Encoder:
 
     def graph(self, graph: Graph) -> dict[str, Any]:
         """Return a graph; derivatives that the user gave are left out, and their computations kept."""
-        return self._nodes(closed(inline_custom_calls(graph)))
+        return self._nodes(closed(unfold_loops(inline_custom_calls(graph))))
 
     def _nodes(self, graph: Graph) -> dict[str, Any]:
         numbers: dict[Value, int] = {value: number for number, value in enumerate(graph.inputs)}

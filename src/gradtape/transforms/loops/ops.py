@@ -42,6 +42,9 @@ Policy: TypeAlias = str | int | tuple[str, int] | None
 """Which carries of a loop are stored for its gradient: all (None), every k-th, about the square root of their number ("sqrt"), or n at
 a time (("treeverse", n))."""
 
+CARRIES_ONLY: Final = 1
+"""The policy of a loop whose derivative keeps the carries of each iteration, and computes all else again."""
+
 Pullback: TypeAlias = Callable[
     [Node, Sequence[Cotangent | None], Sequence[bool]], Sequence[Cotangent | None] | None
 ]
@@ -90,8 +93,10 @@ class _DifferentiableLoop(LoopOp):
                 return pulled
         return pull_loop(self, node, cotangents, wanted)
 
-    def while_and_repeat(self) -> tuple[LoopOp, LoopOp]:
-        return while_loop, repeat
+    def pull_linear(
+        self, node: Node, cotangents: Sequence[Cotangent | None], linear: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        return pull_loop(self, node, cotangents, linear)
 
     def switch_op(self) -> Structured:
         return switch

@@ -15,13 +15,6 @@ from gradtape.ops.core.elementwise.logic import bitwise_or
 from gradtape.ops.core.shape import expand
 from gradtape.transforms.activity import active_values
 from gradtape.transforms.loops.batch_before_loop import batched_before_loop
-from gradtape.transforms.loops.checkpoint import (
-    CARRIES_ONLY,
-    chunk_length,
-    has_chunk_policy,
-    scan_in_chunks,
-    while_in_chunks,
-)
 from gradtape.transforms.loops.deferred_accumulation import DeferredAccumulation
 from gradtape.transforms.loops.draft import (
     Carry,
@@ -30,12 +23,10 @@ from gradtape.transforms.loops.draft import (
     LoopOperand,
     never_stop,
     placeholder,
-    substitute,
 )
 from gradtape.transforms.loops.licm import hoisted, selection_operands
 from gradtape.transforms.loops.prefix_sums import with_continued_sums
 from gradtape.transforms.loops.residuals import residuals
-from gradtape.transforms.loops.treeverse import Treeverse
 from gradtape.transforms.vjp import reverse_sweep
 
 Some = Sequence[Cotangent | None]
@@ -74,21 +65,11 @@ class _BodyVjp:
         masks = [mask.next_carry for mask in self.carry_masks.values()]
         return [*self.cotangents.values(), *masks, *self.contribution_masks.values()]
 
-    def substitute(self, becomes: dict[Value, Value]) -> None:
-        """Replace values that the backward body reads."""
-        changed = iter(substitute(self.results(), becomes))
-        self.cotangents = dict(zip(self.cotangents, changed, strict=False))
-        self.carry_masks = {
-            inner: mask._replace(next_carry=next_carry)
-            for (inner, mask), next_carry in zip(self.carry_masks.items(), changed, strict=False)
-        }
-        self.contribution_masks = dict(zip(self.contribution_masks, changed, strict=True))
-
 
 def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Cotangent | None]:
     """Return the cotangents of a loop's operands; None for an operand that is not wanted, or that no cotangent reaches.
 
-    If the loop has invariants, code that can be batched before it, or a policy with chunks, the equivalent loop is differentiated instead.
+    If the loop has invariants or code that can be batched before it, the equivalent loop is differentiated instead.
     """
     draft = op.open_draft(node)
     carries, ys, _ = op.split_outputs(cotangents, len(draft.carries))
@@ -99,20 +80,11 @@ def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) 
     better = hoisted(draft, excluded, deriving=True) or batched_before_loop(draft, excluded)
     if better is not None:
         return _vjp_through(op.outs(better.emit()), node, cotangents, wanted)
-    chunk = chunk_length(draft.params.get("length", 0), draft.params.get("policy"))
-    if chunk is not None:
-        return _vjp_through(op.outs(scan_in_chunks(draft, chunk)), node, cotangents, wanted)
-    if has_chunk_policy(draft):
-        return _vjp_through(op.outs(while_in_chunks(draft)), node, cotangents, wanted)
     body = _body_vjp(draft, carries, ys, wanted)
-    more: list[Carry] = []
-    if isinstance(draft.params.get("policy"), tuple):
-        back, more = _recompute_carries(op, node, draft, body)
-    else:
-        stacks, more, count = _store_residuals(op, node, draft, body)
-        back = op.reversed_draft(draft, count)
-        back.consts = list(draft.consts)
-        back.elements = [*draft.elements, *stacks]
+    stacks, more, count = _store_residuals(op, node, draft, body)
+    back = op.reversed_draft(draft, count)
+    back.consts = list(draft.consts)
+    back.elements = [*draft.elements, *stacks]
     for place, seed in body.ys.items():
         cotangent = ys[place]
         assert cotangent is not None
@@ -121,20 +93,6 @@ def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) 
             mask = _spread(cotangent.mask, cotangent.value.shape)
             back.elements.append(LoopOperand(mask, body.y_masks[place]))
     return _emit_backward(draft, body, back, more, carries, wanted)
-
-
-def _recompute_carries(op: LoopOp, node: Node, draft: Draft, body: _BodyVjp) -> tuple[Draft, list[Carry]]:
-    """Return the backward loop whose iterations recompute the carries from checkpoints, and its further carries for that."""
-    _, _, trips = op.split_outputs(node.outs, len(draft.carries))
-    back = op.reversed_draft(draft, trips)
-    back.consts = list(draft.consts)
-    _, count = draft.params["policy"]
-    # More checkpoints than iterations are useless.
-    count = min(max(count, 1), max(draft.params.get("length", count), 1))
-    treeverse = Treeverse(draft, back, count, *op.while_and_repeat())
-    back.elements = list(draft.elements)
-    body.substitute(treeverse.entries)
-    return back, treeverse.carries
 
 
 def _emit_backward(
@@ -387,7 +345,7 @@ def _store_residuals(
     """Return the stacked residuals, further carries of the backward loop, and the trip count where it is an output of the loop."""
     reads, primal_nodes = _read_by_backward(draft, body)
     inners = [carry.inner for carry in draft.carries]
-    if draft.params.get("policy") == CARRIES_ONLY:
+    if draft.params.get("policy") not in (None, "all"):  # at least the body is computed again
         needed = set(reads).union(*[each.inputs for each in primal_nodes])
         stored = [carry.inner for carry in draft.carries if carry.inner in needed]
     else:

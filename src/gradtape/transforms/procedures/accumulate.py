@@ -1,13 +1,39 @@
-"""Adjoints that a store or an assignment has just taken, and left at zero: what is added to them next is written at once."""
+"""Accumulation of adjoints: what is added after a store has left zero is written at once, and outer products are summed many at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from gradtape.ir.body import Body
 from gradtape.ir.graph import Literal, Value, extract, literal
+from gradtape.ir.types import INT64, aval
 from gradtape.procedures.builder import ProcedureBuilder
-from gradtape.procedures.ir import Apply, Assign, Load, Memory, Pointer, Read, Statement, Store, Variable
+from gradtape.procedures.ir import (
+    Apply,
+    Assign,
+    Load,
+    Memory,
+    Pointer,
+    Read,
+    Span,
+    Statement,
+    Store,
+    Variable,
+)
+from gradtape.records import record
+
+MOST_DEFERRED: Final = 64
+"""Products whose factors are kept, to be summed as one product of matrices."""
+
+SOME_DEFERRED: Final = 16
+"""As many where nobody knows how many there are: the last sum takes as long for one as for all."""
+
+LEAST_SUM: Final = 64
+"""Elements of a sum from which it is worth it."""
+
+LEAST_DEFERRED: Final = 4
+"""Fewer are added one by one."""
 
 
 def empty_sum(variable: Variable) -> Literal:
@@ -116,3 +142,68 @@ def structure(value: Value) -> object:
         for out in node.outs:
             keys[out] = (made, out.index) if not node.params else out
     return key(value)
+
+
+@record
+class DeferredSum:
+    """A sum of products over the iterations of a loop, such as that of outer products: a product of the matrices of their factors.
+
+    It takes less time than the products: the sum is read and written once for many of them.
+
+    Attributes
+    ----------
+    product : Body
+        Of the stacked factors, along whose leading axis it sums.
+    stacks : list of Pointer
+        The factors that wait.
+    out : Pointer
+        An array for the result.
+    total : Span
+        To which it is added.
+    waiting : Variable
+        How many wait.
+    """
+
+    product: Body
+    stacks: list[Pointer]
+    out: Pointer
+    total: Span
+    waiting: Variable
+
+    def append(self, build: ProcedureBuilder, factors: Iterable[Span]) -> None:
+        """Append what keeps the factors of a product, and adds all that wait once there are enough."""
+        number = build.read(self.waiting)
+        for stack, factor in zip(self.stacks, factors, strict=True):
+            size = factor.aval.size
+            with build.loop(size) as i:
+                build.store(stack, number * size + i, build.load(factor.pointer, factor.offset + i))
+        build.assign(self.waiting, number + 1)
+        with build.branch(number + 1 >= self._most):
+            self._add(build)
+
+    def finish(self, build: ProcedureBuilder) -> None:
+        """Append what adds the products that still wait."""
+        number = build.read(self.waiting)
+        with build.branch(number > 0):
+            for stack, stacked in zip(self.stacks, self.product.inputs, strict=True):
+                size = stacked.size // self._most
+                with build.loop((self._most - number) * size) as i:
+                    build.store(stack, number * size + i, 0.0)
+            self._add(build)
+
+    @property
+    def _most(self) -> int:
+        return self.product.inputs[0].shape[0]
+
+    def _add(self, build: ProcedureBuilder) -> None:
+        spans = [
+            Span(stack, literal(0, INT64), aval(stacked.shape, stacked.dtype))
+            for stack, stacked in zip(self.stacks, self.product.inputs, strict=True)
+        ]
+        result = Span(self.out, literal(0, INT64), self.total.aval)
+        build.append(Apply(self.product, tuple(spans), (result,)))
+        total = self.total
+        with build.loop(total.aval.size) as i:
+            before = build.load(total.pointer, total.offset + i)
+            build.store(total.pointer, total.offset + i, before + build.load(self.out, i))
+        build.assign(self.waiting, 0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gradtape.ir.builder import at, here
-from gradtape.ir.graph import Node, Value, extract, literal
+from gradtape.ir.graph import Node, Value, extract, literal, number_of
 from gradtape.ir.types import INT64, Aval, aval
+from gradtape.kinds.contract import Contract
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import conform
@@ -35,7 +36,15 @@ from gradtape.procedures.traversal import roots, site_of, walk
 from gradtape.transforms.linear import Cotangents
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.observers import site_of_derivative
-from gradtape.transforms.procedures.accumulate import Accumulator, empty_sum
+from gradtape.transforms.procedures.accumulate import (
+    LEAST_DEFERRED,
+    LEAST_SUM,
+    MOST_DEFERRED,
+    SOME_DEFERRED,
+    Accumulator,
+    DeferredSum,
+    empty_sum,
+)
 from gradtape.transforms.procedures.activity import Activity, FiniteValues
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
 from gradtape.transforms.procedures.dependence import Access, Dependence
@@ -97,6 +106,7 @@ class Adjoint:
         self._build = build
         self._sums: dict[Value, Variable] = {}
         self._after_loop: dict[Block, list[tuple[Variable, Load]]] = {}
+        self._deferred: dict[Block, list[DeferredSum]] = {}
         self._sums_at: dict[tuple[Block, int], list[Value]] = {}
         self._nodes_at: dict[tuple[Block, int], list[Node]] = {}
         nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
@@ -216,6 +226,8 @@ class Adjoint:
     def _append_sums(self, block: Block, inner: Block) -> None:
         """Append, after the reverse of a loop, what adds the sums of its iterations to elements."""
         build = self._build
+        for deferred in self._deferred.pop(inner, ()):
+            deferred.finish(build)
         for total, load in self._after_loop.pop(inner, ()):
             self.begins[block].append(Assign(total, empty_sum(total)))
             with build.branch(
@@ -325,6 +337,13 @@ class Adjoint:
             if part is not None
         ]
         wholes = [shadows.of_span(span) for _, span in seeded]
+        spans = {
+            inner: operand
+            for inner, operand in zip(body.inputs, statement.inputs, strict=True)
+            if isinstance(operand, Span)
+        }
+        of_seeds = dict(zip(seeds, wholes, strict=True))
+        parts = [each for each in parts if not self._defer(place, *each, spans, of_seeds)]
         arrays = self._append_pullback(place, statement, [part for part, _ in parts], seeds, wholes)
         self._accumulator = Accumulator()
         for span in wholes:
@@ -338,6 +357,72 @@ class Adjoint:
                     build.store(shadow.pointer, shadow.offset + i, before + build.load(array, i))
             else:
                 self._add(operand, build.load(array, 0), found)
+
+    def _defer(
+        self,
+        place: Place,
+        part: Value,
+        operand: Span | Value,
+        spans: Mapping[Value, Span],
+        seeds: Mapping[Value, Span],
+    ) -> bool:
+        """Append what keeps the factors of a product that is added to an adjoint, if it is better to sum many of them after it."""
+        node, sources = part.node, {**spans, **seeds}
+        if (
+            not isinstance(operand, Span)
+            or node is None
+            or not isinstance(node.op, Contract)
+            or any(factor not in sources for factor in node.inputs)
+            or part.size < max(LEAST_SUM, sum(factor.size for factor in node.inputs))
+        ):
+            return False
+        loop = self._loop_of_sum(place.block, operand)
+        if loop is None or loop.parent is None:
+            return False
+        count = number_of(loop.holder.count) if isinstance(loop.holder, For) else None
+        most = SOME_DEFERRED if count is None or loop is not place.block else min(int(count), MOST_DEFERRED)
+        if most < LEAST_DEFERRED:
+            return False
+        factors = [placeholder(factor) for factor in node.inputs]
+        stacked = [Value(aval((most, *factor.shape), factor.dtype)) for factor in factors]
+        x, y, out = (node.params[name] for name in ("x", "y", "out"))
+        along = max((*x, *y)) + 1
+        product = node.op(*stacked, x=(along, *x), y=(along, *y), out=out)
+        waiting = Variable(self._build.unique("waiting"), aval((), INT64))
+        self.begins[loop.parent].append(Assign(waiting, literal(0, INT64)))
+        deferred = DeferredSum(
+            make_body(stacked, [product]),
+            [self._temporary(each.aval, place.block) for each in stacked],
+            self._temporary(part.aval, place.block),
+            self._shadows.of_span(operand),
+            waiting,
+        )
+        self.contents += [(place, spans[factor]) for factor in node.inputs if factor in spans]
+        deferred.append(self._build, [sources[factor] for factor in node.inputs])
+        self._deferred.setdefault(loop, []).append(deferred)
+        return True
+
+    def _loop_of_sum(self, block: Block, operand: Span) -> Block | None:
+        """Return the outermost loop that reads the same array in each iteration, and does not write it."""
+        found: Block | None = None
+        goes_on = True
+        offset, pointer = self._tree.place_of(operand.offset), self._tree.places.get(operand.pointer)
+        for loop in block.around():
+            if isinstance(loop.holder, For) and loop.holder.parallel:
+                return None
+            inside = [each for each in self._tree.blocks if loop in each.around()]
+            if loop.is_loop and not goes_on:
+                continue
+            goes_on = not (
+                offset is None
+                or pointer is None
+                or offset.block in inside
+                or pointer.block in inside
+                or any(operand.pointer.memory in written(s) for each in inside for s in each.statements)
+            )
+            if loop.is_loop and goes_on:
+                found = loop
+        return found
 
     def _append_pullback(
         self,

@@ -16,13 +16,13 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from gradtape.ir.body import Body, bodies_of
+from gradtape.ir.body import Body, bodies_of, holds_rules
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import Literal, Node, Value, extract, literal
+from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.ir.types import INT64, Aval, Shape, aval
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.control import Structured
-from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.elementwise import Elementwise, smooth_square
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join, starts
 from gradtape.kinds.operands import conform
@@ -32,10 +32,15 @@ from gradtape.ops.core.elementwise.cast import convert, identity, with_tangent_o
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
 from gradtape.ops.core.elementwise.logic import equal, less
 from gradtape.ops.core.elementwise.select import where
+from gradtape.passes.control.bodies import holds_bodies, in_bodies
+from gradtape.passes.control.loop_trim import hoist_invariants
+from gradtape.passes.layout.contract_transposes import fold_transposes
+from gradtape.passes.simplify.cse import eliminate_common_subexpressions
 from gradtape.procedures.arrays.indexing import checked_index
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.ir import Apply, Content, Pointer, Procedure, Span
 from gradtape.records import record
+from gradtape.transforms.loops.draft import never_stop, placeholder
 from gradtape.transforms.loops.ops import Repeat, Scan, Switch, While
 
 Where: TypeAlias = tuple[Value | int, ...]
@@ -207,16 +212,33 @@ def procedure_of_loop(node: Node) -> Procedure:
     NotConvertibleError
         Where the loop holds stacks of unknown length or derivatives given by the user.
     """
-    return _Conversion(node).procedure
+    if holds_rules([node]):
+        raise NotConvertibleError("derivatives given by the user")
+    inputs = [placeholder(value) for value in node.inputs]
+    copy = node.copy(tuple(inputs))
+    return _Conversion(_prepared(Graph(inputs, [copy], copy.outs, node.op.name))).procedure
+
+
+def _prepared(graph: Graph) -> Graph:
+    """Return a graph with what loops compute in each iteration alike before them, and with nothing that is computed twice."""
+    graph = hoist_invariants(graph)
+    if holds_bodies(graph):
+        graph = hoist_invariants(in_bodies(graph, _prepared_body))
+    return fold_transposes(eliminate_common_subexpressions(graph))
+
+
+def _prepared_body(body: Body) -> Body:
+    prepared = _prepared(body)
+    return body if prepared is body else Body(prepared.inputs, prepared.nodes, prepared.outputs, body.name)
 
 
 class _Conversion:
-    """Converts one loop."""
+    """Converts a graph around a loop."""
 
-    def __init__(self, node: Node) -> None:
-        self.build = ProcedureBuilder(node.op.name)
+    def __init__(self, graph: Graph) -> None:
+        self.build = ProcedureBuilder(graph.name)
         inputs: list[Held] = []
-        for value in node.inputs:
+        for value in graph.inputs:
             if value.dtype.kind == "O":
                 raise NotConvertibleError("stacks of unknown length")
             if value.ndim:
@@ -224,9 +246,9 @@ class _Conversion:
                 inputs.append(Buffer(pointer, value.shape, False))
             else:
                 inputs.append(self.build.scalar(value.name or "x", value.dtype))
-        outs = self._structured(node, inputs, [False] * len(inputs))
+        outs = self._body(graph, inputs)
         results: list[Content] = []
-        for out, held in zip(node.outs, outs, strict=True):
+        for out, held in zip(graph.outputs, outs, strict=True):
             if out.dtype.kind == "O":
                 raise NotConvertibleError("stacks of unknown length")
             if isinstance(held, Value):
@@ -235,15 +257,18 @@ class _Conversion:
                 results.append(held.pointer)
             else:
                 results.append(self._stored(held, out.aval).pointer)
-        types = [aval(out.shape, out.dtype) for out in node.outs]
+        types = [aval(out.shape, out.dtype) for out in graph.outputs]
         self.procedure = self.build.finish(results, types)
 
     # Bodies
 
-    def _body(self, body: Body, inputs: Sequence[Held]) -> list[Held]:
+    def _body(self, body: Graph, inputs: Sequence[Held]) -> list[Held]:
         """Convert the nodes of a body in an order in which arrays are read before they are overwritten; return its outputs."""
         env: dict[Value, Held] = dict(zip(body.inputs, inputs, strict=True))
         uses = Counter([value for node in body.nodes for value in node.inputs] + list(body.outputs))
+        # A square is differentiated as one function with the value that it is the square of.
+        squares = [smooth_square(node, never_stop) for node in body.nodes]
+        squared = {square.inner.outs[0] for square in squares if square is not None}
         for node in _reads_first(body):
             for value in node.inputs:
                 uses[value] -= 1
@@ -257,9 +282,8 @@ class _Conversion:
                     self._keep_reads(env, uses, held)
             outs = self._node(node, operands, donated)
             for out, held in zip(node.outs, outs, strict=True):
-                if isinstance(held, Virtual) and (
-                    not out.ndim or (uses[out] > 1 and held.cost > MOST_COMPUTED_TWICE)
-                ):
+                is_stored = uses[out] > 1 and out not in squared and _is_costly(held)
+                if isinstance(held, Virtual) and (not out.ndim or is_stored):
                     held = self._stored(held, out.aval) if out.ndim else held.element(self.build, ())
                 env[out] = held
         return [self._held(env, value) for value in body.outputs]
@@ -299,6 +323,7 @@ class _Conversion:
     # Nodes
 
     def _elementwise(self, node: Node, operands: Sequence[Held]) -> Held:
+        assert isinstance(node.op, Elementwise)
         if not node.out.ndim:
             return emit(node.op, [self._scalar(held) for held in operands], **node.params)
 
@@ -316,6 +341,8 @@ class _Conversion:
         op, (x, *indices), params = node.op, operands, node.params
         assert isinstance(op, IndexMap)
         shape = node.inputs[0].shape
+        if _is_costly(x) and node.out.size > node.inputs[0].size:
+            x = self._stored(x, node.inputs[0].aval)
 
         def compute(build: ProcedureBuilder, index: Where) -> Value:
             at = _positions(index)
@@ -343,7 +370,7 @@ class _Conversion:
             )
             return where(inside, _element(build, x, clamped), zero)
 
-        moved = [held for held in operands if not isinstance(held, Value)]
+        moved = [held for held in (x, *indices) if not isinstance(held, Value)]
         sources = dict.fromkeys(_merged(moved), False)
         virtual = Virtual(node.out.shape, compute, sources, {}, _cost_of(moved))
         return virtual if node.out.ndim else virtual.element(self.build, ())
@@ -754,6 +781,11 @@ def _cost_of(arrays: Iterable[Buffer | Virtual]) -> float:
     return sum(array.cost for array in arrays if isinstance(array, Virtual))
 
 
+def _is_costly(held: Held) -> bool:
+    """Return whether elements are stored rather than computed twice."""
+    return isinstance(held, Virtual) and held.cost > MOST_COMPUTED_TWICE
+
+
 def _overwrites(node: Node) -> int:
     """Return how late a node is to be converted: loops and branches may overwrite their operands, writes do."""
     if isinstance(node.op, Accumulate) or node.op is identity:
@@ -761,7 +793,7 @@ def _overwrites(node: Node) -> int:
     return isinstance(node.op, Structured)
 
 
-def _reads_first(body: Body) -> Iterator[Node]:
+def _reads_first(body: Graph) -> Iterator[Node]:
     """Yield the nodes of a body in an order in which, as far as possible, arrays are read before they are overwritten."""
     waiting = list(body.nodes)
     known = set(body.inputs)

@@ -17,7 +17,7 @@ from gradtape.ir.builder import emit_all
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Aval, is_inexact
-from gradtape.kinds.batching import Shared, all_in_front, batch_node
+from gradtape.kinds.batching import Shared, batch_node
 from gradtape.kinds.control import OwnPullback
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.procedures.interpret import run_procedure
@@ -75,17 +75,23 @@ class Primal(ProcedureOp):
     def pull(
         self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
+        return self.pull_with(None, node, cotangents, wanted)
+
+    def pull_with(
+        self, policy: Policy, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        """Do what `pull` does with a policy for what is kept of loops."""
         reference: ProcedureReference = node.params["procedure"]
         seeds = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
         primal, moving = reference.primal, reference.moving
         if primal is not None and moving is not None and self.is_linear(node, wanted):
             count, results = len(primal.types), len(primal.result_types)
             if all(seed is None for seed in seeds[:results]):  # the transpose of J dx is J^T, without dx
-                aims = [flag is True for flag in _spread(wanted[count:], moving)]
+                aims = [flag is True for flag in spread(wanted[count:], moving)]
                 _, found = _pulled(primal, node.inputs[:count], _by_result(primal, seeds[results:]), aims)
                 pulled = [*(None,) * count, *_chosen(found, moving)]
                 return [None if part is None else Cotangent(part) for part in pulled]
-        _, pulled = _pulled(reference, node.inputs, seeds, wanted)
+        _, pulled = _pulled(reference, node.inputs, seeds, wanted, policy)
         return [None if part is None else Cotangent(part) for part in pulled]
 
 
@@ -94,7 +100,7 @@ class Reverse(ProcedureOp):
 
     Inputs: those of the procedure, and a cotangent for each result that is flagged by `seeded`. Outputs: its results, and the
     cotangents of the parameters that are flagged by `active`. `policy` says what is kept of loops; by default it is that of
-    `gradtape.config` where the node is made.
+    `gradtape.config` where the node is made. A pass may add `between`, which computes seeds from the results.
     """
 
     def __call__(
@@ -110,7 +116,8 @@ class Reverse(ProcedureOp):
         )
 
     def whole(self, params: dict[str, Any]) -> ProcedureReference:
-        return cotangent_of(params["procedure"], params["active"], params["seeded"], params["policy"])
+        flags = params["active"], params["seeded"]
+        return cotangent_of(params["procedure"], *flags, params["policy"], params.get("between"))
 
     def is_linear(self, node: Node, flags: Sequence[bool]) -> bool:
         reference: ProcedureReference = node.params["procedure"]
@@ -118,19 +125,19 @@ class Reverse(ProcedureOp):
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
         reference: ProcedureReference = node.params["procedure"]
-        active, seeded = node.params["active"], node.params["seeded"]
+        active, seeded, policy = (node.params[name] for name in ("active", "seeded", "policy"))
         count = len(reference.types)
-        primals, seeds = node.inputs[:count], _spread(node.inputs[count:], seeded)
+        primals, seeds = node.inputs[:count], spread(node.inputs[count:], seeded)
         directions = list(tangents[:count])
-        moved = _spread(tangents[count:], seeded)
+        moved = spread(tangents[count:], seeded)
         if all(direction is None for direction in directions):
-            _, pulled = _pulled(reference, primals, moved, active)
+            _, pulled = _pulled(reference, primals, moved, active, policy)
             return (*(None,) * len(reference.result_types), *_chosen(pulled, active))
         flags, forward = _forward(reference, directions)
         inputs = [*primals, *_chosen(directions, flags)]
         given = [*moved, *_inexact(reference, seeds)]
         wanted = [*active, *(False,) * sum(flags)]
-        results, pulled = _pulled(forward, inputs, given, wanted)
+        results, pulled = _pulled(forward, inputs, given, wanted, policy)
         return (
             *_by_result(reference, results[len(reference.result_types) :]),
             *_chosen(pulled[:count], active),
@@ -140,20 +147,20 @@ class Reverse(ProcedureOp):
         self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
         reference: ProcedureReference = node.params["procedure"]
-        active, seeded = node.params["active"], node.params["seeded"]
+        active, seeded, policy = (node.params[name] for name in ("active", "seeded", "policy"))
         count, results = len(reference.types), len(reference.result_types)
-        primals, seeds = node.inputs[:count], _spread(node.inputs[count:], seeded)
+        primals, seeds = node.inputs[:count], spread(node.inputs[count:], seeded)
         given = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
-        of_results, directions = given[:results], _spread(given[results:], active)
+        of_results, directions = given[:results], spread(given[results:], active)
         flags = tuple([direction is not None for direction in directions])
         if not any(flags):
-            _, pulled = _pulled(reference, primals, of_results, wanted[:count])
+            _, pulled = _pulled(reference, primals, of_results, wanted[:count], policy)
             parts = [*pulled, *(None,) * sum(seeded)]
         else:
             flags, forward = _forward(reference, directions)
             inputs = [*primals, *_chosen(directions, flags)]
             aims = [*wanted[:count], *(False,) * sum(flags)]
-            made, pulled = _pulled(forward, inputs, [*of_results, *_inexact(reference, seeds)], aims)
+            made, pulled = _pulled(forward, inputs, [*of_results, *_inexact(reference, seeds)], aims, policy)
             moved = _by_result(reference, made[results:])
             parts = [*pulled[:count], *_chosen(moved, seeded)]
         return [None if part is None else Cotangent(part) for part in parts]
@@ -193,6 +200,7 @@ def _pulled(
     inputs: Sequence[Value],
     seeds: Sequence[Value | None],
     wanted: Sequence[bool],
+    policy: Policy = None,
 ) -> tuple[Sequence[Value], list[Value | None]]:
     """Return the results of a procedure, and the cotangents of the parameters that are wanted; None for all others."""
     active = tuple(
@@ -206,16 +214,16 @@ def _pulled(
     )
     if not any(active) or not any(seeded):
         return procedure(reference, inputs), [None] * len(active)
-    outs = procedure_vjp(reference, active, seeded, [*inputs, *_chosen(seeds, seeded)])
+    outs = procedure_vjp(reference, active, seeded, [*inputs, *_chosen(seeds, seeded)], policy)
     count = len(reference.result_types)
-    return outs[:count], _spread(outs[count:], active)
+    return outs[:count], spread(outs[count:], active)
 
 
 def _chosen(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     return [item for item, flag in zip(items, flags, strict=True) if flag]
 
 
-def _spread(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+def spread(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     """Return one item for each flag that is set, and None for the others."""
     rest = iter(items)
     return [next(rest) if flag else None for flag in flags]
@@ -228,7 +236,7 @@ def _inexact(reference: ProcedureReference, items: Sequence[Any]) -> list[Any]:
 
 def _by_result(reference: ProcedureReference, tangents: Sequence[Value | None]) -> list[Value | None]:
     """Return a tangent for each result, None where it has none."""
-    return _spread(tangents, [is_inexact(type_.dtype) for type_ in reference.result_types])
+    return spread(tangents, [is_inexact(type_.dtype) for type_ in reference.result_types])
 
 
 @batch_node.register
@@ -237,19 +245,3 @@ def _batch(
 ) -> tuple[Value | Shared, ...]:
     reference = batch_of(node.params["procedure"], size, tuple(mapped))
     return op(reference, operands)
-
-
-@batch_node.register
-def _batch_reverse(
-    op: Reverse, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
-) -> tuple[Value | Shared, ...]:
-    """Return the derivative of the batch. A shared operand whose cotangents differ between elements is repeated first."""
-    reference: ProcedureReference = node.params["procedure"]
-    active, seeded = node.params["active"], node.params["seeded"]
-    count = len(reference.types)
-    batched = tuple([flag or own for flag, own in zip(mapped[:count], active, strict=True)])
-    own = [flag or not wanted for flag, wanted in zip(mapped[:count], batched, strict=True)]
-    primals = all_in_front(operands[:count], own, size)
-    seeds = all_in_front(operands[count:], mapped[count:], size)
-    derivative = batch_of(reference, size, batched)
-    return op(derivative, active, seeded, [*primals, *seeds], node.params["policy"])

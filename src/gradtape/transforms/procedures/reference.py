@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from gradtape.ir.builder import at
+from gradtape.ir.op import Op
 from gradtape.ir.types import Aval, aval, is_inexact
 from gradtape.passes.procedures.fusion import contract_arrays
 from gradtape.passes.procedures.interchange import permute_loops
@@ -16,7 +17,7 @@ from gradtape.procedures.fingerprint import procedure_digest
 from gradtape.procedures.ir import Procedure
 from gradtape.transforms.procedures.batch import batch_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
-from gradtape.transforms.procedures.vjp import vjp_procedure
+from gradtape.transforms.procedures.vjp import Between, vjp_procedure
 
 Flags: TypeAlias = tuple[bool, ...]
 
@@ -39,9 +40,11 @@ class ProcedureReference:
         The procedure of which this one is a derivative.
     moving : tuple of bool, optional
         Of a forward derivative: the parameters of `primal` that have tangents.
+    loop : (Op, dict), optional
+        The op and the parameters of the loop of a graph that the procedure was made of, if its derivatives can be loops as well.
     """
 
-    __slots__ = ("_form", "_procedure", "digest", "moving", "name", "primal", "result_types", "types")
+    __slots__ = ("_form", "_procedure", "digest", "loop", "moving", "name", "primal", "result_types", "types")
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class ProcedureReference:
         self.result_types = tuple(result_types)
         self.primal = primal
         self.moving = moving
+        self.loop: tuple[Op, dict[str, Any]] | None = None
         self._form = form
         self._procedure: Procedure | None = None
 
@@ -99,10 +103,14 @@ def tangent_of(reference: ProcedureReference, active: Flags) -> ProcedureReferen
 
 
 def cotangent_of(
-    reference: ProcedureReference, active: Flags, seeded: Flags, policy: Policy = None
+    reference: ProcedureReference,
+    active: Flags,
+    seeded: Flags,
+    policy: Policy = None,
+    between: Between | None = None,
 ) -> ProcedureReference:
     """Return the reference to the derivative in reverse: see `vjp_procedure`."""
-    return _cotangent_of(_the_one(reference), active, seeded, policy)
+    return _cotangent_of(_the_one(reference), active, seeded, policy, between)
 
 
 def batch_of(reference: ProcedureReference, size: int, batched: Flags) -> ProcedureReference:
@@ -137,16 +145,20 @@ def _tangent_of(reference: ProcedureReference, active: Flags) -> ProcedureRefere
 
 @lru_cache(maxsize=MOST)
 def _cotangent_of(
-    reference: ProcedureReference, active: Flags, seeded: Flags, policy: Policy
+    reference: ProcedureReference, active: Flags, seeded: Flags, policy: Policy, between: Between | None
 ) -> ProcedureReference:
     seeds = [type_ for type_, flag in zip(reference.result_types, seeded, strict=True) if flag]
     pulled = [type_ for type_, flag in zip(reference.types, active, strict=True) if flag]
+    if between is not None:
+        seeds = [type_ for type_, is_made in zip(seeds, between.makes, strict=True) if not is_made]
+        seeds += [x.aval for x in between.others]
+        pulled += [x.aval for x in between.more]
     return _derived(
         f"{reference.name}_vjp",
-        ("vjp", reference.digest, active, seeded, policy),
+        ("vjp", reference.digest, active, seeded, policy, between),
         (*reference.types, *seeds),
         (*reference.result_types, *pulled),
-        lambda: vjp_procedure(_prepared(reference.procedure, policy), active, seeded, policy),
+        lambda: vjp_procedure(_prepared(reference.procedure, policy), active, seeded, policy, between),
         reference,
     )
 

@@ -31,7 +31,7 @@ from gradtape.transforms.procedures.dependence import Dependence
 EXPENSIVE: Final = 6.0
 """The cost of a row from which its result is recorded: quotients and roots cost less than the tape, which stands in the way of vectors."""
 
-MOST_EXTRA: Final = 48
+MOST_EXTRA: Final = 128
 """Bytes, from which a record is not made larger to save the computation of expensive rows."""
 
 Reader: TypeAlias = tuple[Location, Statement, Place]

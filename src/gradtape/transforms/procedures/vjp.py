@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradtape.errors import InternalError
+from gradtape.ir.body import Body
 from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import INT64, Aval
+from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.extrema import minimum
 from gradtape.ops.core.elementwise.integer import floor_divide
 from gradtape.ops.core.elementwise.logic import less, logical_and
@@ -34,6 +36,7 @@ from gradtape.procedures.ir import (
     Procedure,
     Push,
     Read,
+    Span,
     Statement,
     Store,
     Variable,
@@ -41,7 +44,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names, roots, walk
-from gradtape.records import replaced
+from gradtape.records import replaced, value_record
 from gradtape.transforms.procedures.accumulate import empty_sum
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.adjoint import Adjoint
@@ -59,8 +62,41 @@ from gradtape.transforms.procedures.shadows import Shadows
 from gradtape.transforms.procedures.store_forwarding import normal_form
 
 
+@value_record
+class Between:
+    """What a graph computes between the two sweeps of a procedure: seeds that depend on its results.
+
+    Attributes
+    ----------
+    body : Body
+        Its inputs are some results, and further values. Its outputs are seeds, and what else is read of it.
+    reads : tuple of int
+        The results that are the first inputs of the body.
+    makes : tuple of bool
+        By seed: whether it is an output of the body.
+    """
+
+    body: Body
+    reads: tuple[int, ...]
+    makes: tuple[bool, ...]
+
+    @property
+    def others(self) -> list[Value]:
+        """The inputs of the body that are not results."""
+        return list(self.body.inputs[len(self.reads) :])
+
+    @property
+    def more(self) -> list[Value]:
+        """The outputs of the body that are not seeds."""
+        return list(self.body.outputs[sum(self.makes) :])
+
+
 def vjp_procedure(
-    procedure: Procedure, active: Sequence[bool], seeded: Sequence[bool], policy: Any = None
+    procedure: Procedure,
+    active: Sequence[bool],
+    seeded: Sequence[bool],
+    policy: Any = None,
+    between: Between | None = None,
 ) -> Procedure:
     """Return the procedure that computes the results and pulls cotangents of them back to parameters.
 
@@ -74,13 +110,16 @@ def vjp_procedure(
         By result: whether it has a cotangent.
     policy : int, "sqrt", ("treeverse", int), "all" or None
         What is kept of the outermost loops, as for `gradtape.scan`: the records of all iterations, or what a loop changes, at the
-        beginning of each chunk of so many iterations. Treeverse is taken as "sqrt".
+        beginning of each chunk of so many iterations; with treeverse, at so many iterations at a time.
+    between : Between, optional
+        What computes seeds from results.
 
     Returns
     -------
     Procedure
-        Its parameters are those of `procedure`, then a cotangent for each seeded result; its results are those of `procedure`, then the
-        cotangent of each active parameter. Leaves and pointers of `procedure` are used again.
+        Its parameters are those of `procedure`, then a cotangent for each seeded result that is not computed between the sweeps, then what
+        is read there; its results are those of `procedure`, then the cotangent of each active parameter, and what else is computed between
+        the sweeps. Leaves and pointers of `procedure` are used again.
 
     Examples
     --------
@@ -92,10 +131,10 @@ def vjp_procedure(
     """
     procedure, counts = normal_form(procedure)
     keep_residuals(procedure)
-    mode = _ReverseMode(procedure, counts, active, seeded, policy)
+    mode = _ReverseMode(procedure, counts, active, seeded, policy, between)
     if mode.shares_arrays:
         procedure.body[:0] = hoist_allocations(procedure.body, [rerun.loop for rerun in mode.reruns.values()])
-        mode = _ReverseMode(procedure, counts, active, seeded, policy)
+        mode = _ReverseMode(procedure, counts, active, seeded, policy, between)
     return mode.run()
 
 
@@ -112,10 +151,11 @@ class _ReverseMode:
         active: Sequence[bool],
         seeded: Sequence[bool],
         policy: Any,
+        between: Between | None,
     ) -> None:
         self._procedure = procedure
-        # The state of these loops is in place, and treeverse would move it: chunks take its place.
-        self._policy = None if policy == "all" else "sqrt" if isinstance(policy, tuple) else policy
+        self._between = between
+        self._policy = None if policy == "all" else policy
         self._flags = active
         self._build = ProcedureBuilder(procedure.name, names(procedure))
         self._active = Activity(procedure, active, seeded)
@@ -139,14 +179,17 @@ class _ReverseMode:
         build = self._build
         build.parameters += procedure.parameters
         build.types += procedure.types
+        made = iter(() if between is None else between.makes)
+        self._made: list[tuple[Content, Aval]] = []
         for content, type_, flag in zip(procedure.results, procedure.result_types, seeded, strict=True):
             if flag:
-                seed: Content
-                if isinstance(content, Pointer):
-                    seed = build.array(f"{content.name}_b", type_.shape, type_.dtype)
-                else:
-                    seed = build.scalar("seed", type_.dtype)
+                is_made = next(made, False)
+                name = f"{content.name}_b" if isinstance(content, Pointer) else "seed"
+                seed = self._parameter(name, type_, is_made)
                 self._seeds.append((content, seed, type_))
+                if is_made:
+                    self._made.append((seed, type_))
+        self._others = [] if between is None else [self._parameter("x", x.aval) for x in between.others]
         seeds: dict[Value, Value] = {}  # a value may be several results
         for content, seed, _ in self._seeds:
             if isinstance(content, Value) and isinstance(seed, Value):
@@ -161,6 +204,20 @@ class _ReverseMode:
         if self.reruns:
             self._plan = Planner(*inputs, self.reruns).best()
         self._keeps = True
+
+    def _parameter(self, name: str, type_: Aval, is_made: bool = False) -> Content:
+        """Return a new parameter; what is made between the sweeps is none."""
+        build = self._build
+        if not is_made:
+            return (
+                build.array(name, type_.shape, type_.dtype)
+                if type_.shape
+                else build.scalar(name, type_.dtype)
+            )
+        if not type_.shape:
+            return leaf(type_.dtype)
+        name = build.unique(name)
+        return Pointer(name, Memory(name, type_.dtype))
 
     @property
     def shares_arrays(self) -> bool:
@@ -187,6 +244,7 @@ class _ReverseMode:
         results = [
             self._saved_result(x, t) for x, t in zip(procedure.results, procedure.result_types, strict=True)
         ]
+        more = [] if self._between is None else self._append_between(self._between, results)
         self._append_seeds()
         build.current.extend(self._adjoint.temporaries)
         self._append_reverse(self._tree.root)
@@ -195,7 +253,33 @@ class _ReverseMode:
             if flag:
                 results.append(self._cotangent(content, type_))
                 types.append(type_)
-        return build.finish(results, types)
+        return build.finish([*results, *[x for x, _ in more]], [*types, *[type_ for _, type_ in more]])
+
+    def _append_between(self, between: Between, results: Sequence[Content]) -> list[tuple[Content, Aval]]:
+        """Append what is computed between the sweeps; return what else is read of it."""
+        build = self._build
+        more = [(self._parameter("y", x.aval, True), x.aval) for x in between.more]
+        made = [*self._made, *more]
+        spans: list[Span] = []
+        for content, type_ in made:
+            if isinstance(content, Pointer):
+                build.append(Allocate(content, literal(type_.size, INT64)))
+            else:
+                content = build.allocate("y", 1, type_.dtype)
+            spans.append(Span(content, literal(0, INT64), type_))
+        inputs = [
+            Span(x, literal(0, INT64), value.aval) if isinstance(x, Pointer) else conform(x, value.dtype, ())
+            for x, value in zip(
+                [*[results[place] for place in between.reads], *self._others],
+                between.body.inputs,
+                strict=True,
+            )
+        ]
+        build.append(Apply(between.body, tuple(inputs), tuple(spans)))
+        for (content, _), span in zip(made, spans, strict=True):
+            if isinstance(content, Value):
+                build.append(Load(content, span.pointer, span.offset))
+        return more
 
     def _cotangent(self, content: Content, type_: Aval) -> Content:
         """Return the cotangent of a parameter."""
@@ -485,6 +569,12 @@ class _ReverseMode:
             self._append_stored(rerun)
             build.append(For(loop.index, loop.count, body, True))
             return
+        if isinstance(self._policy, tuple):
+            self._append_checkpoint(rerun, literal(0, INT64))
+            build.append(
+                replaced(loop, body=body) if isinstance(loop, For) else While(loop.condition, test, body)
+            )
+            return
         same = Rewriter()
         chunks = self._chunks(rerun, same)
         if isinstance(loop, For):
@@ -536,6 +626,9 @@ class _ReverseMode:
                     self._leaves.becomes[content] = copy.content(content)
                 self._append_reverse(block)
             return
+        if isinstance(self._policy, tuple):
+            self._append_treeverse(rerun, count, self._policy[1])
+            return
         chunks = self._chunks(rerun, self._leaves)
         if isinstance(loop, For):
             length = chunks.length(count)
@@ -554,6 +647,70 @@ class _ReverseMode:
             with build.loop(size) as place:
                 self._leaves.becomes[block.number] = first + (size - (place + 1))
                 self._append_reverse(block)
+
+    def _append_checkpoint(self, rerun: Rerun, number: Value) -> None:
+        """Append what stores the state at the beginning of an iteration, with its number."""
+        self._append_stored(rerun)
+        self._build.append(Push((number,)))
+
+    def _append_treeverse(self, rerun: Rerun, count: Value, most: int) -> None:
+        """Append the reverse of a loop with `most` checkpoints at a time.
+
+        For a step back the loop runs from the last checkpoint, and stores new ones on the way, at distances with the least number of
+        iterations that run again: A. Griewank and A. Walther, "Algorithm 799: Revolve", ACM Transactions on Mathematical Software 26, 2000.
+        """
+        build = self._build
+        held = build.variable("held", 1)
+        with build.branch(count < 1):
+            build.append(Pop((leaf(INT64),)))
+            self._append_restored(rerun)
+        with build.loop(count) as before:
+            goal = count - (before + 1)
+            number = leaf(INT64)
+            build.append(Pop((number,)))
+            self._append_restored(rerun)
+            here_ = build.variable("here", number)
+            with build.branch(number < goal) as branch:
+                self._append_checkpoint(rerun, number)
+                build.start_otherwise(branch)
+                build.assign(held, build.read(held) - 1)
+            with build.loop_while() as repeat:
+                build.start_body(repeat, build.read(here_) < goal)
+                first = build.read(here_)
+                ahead = build.variable("ahead", goal - first)
+                with build.branch(build.read(held) < most):
+                    slots = most + 1 - build.read(held)
+                    build.assign(ahead, self._append_distance(goal + 1 - first, slots))
+                with build.loop(build.read(ahead)) as place:
+                    self._keeps = False
+                    self._append_again(rerun, first + place, {})
+                    self._keeps = True
+                last = first + build.read(ahead)
+                build.assign(here_, last)
+                with build.branch(last < goal):
+                    self._append_checkpoint(rerun, last)
+                    build.assign(held, build.read(held) + 1)
+            self._append_again(rerun, goal, {})
+            self._leaves.becomes[rerun.block.number] = goal
+            self._append_reverse(rerun.block)
+
+    def _append_distance(self, remaining: Value, slots: Value) -> Value:
+        """Append what computes the distance to the next checkpoint, with `remaining` iterations to cover.
+
+        If each iteration runs r times at most, s checkpoints cover ``(s + r)! / s! r!`` iterations.
+        """
+        build = self._build
+        runs, covered = build.variable("runs", 0), build.variable("covered", 1)
+        with build.loop_while() as repeat:
+            build.start_body(repeat, build.read(covered) < remaining)
+            more = build.read(runs) + 1
+            build.assign(covered, floor_divide(build.read(covered) * (slots + more), more))
+            build.assign(runs, more)
+        most = build.read(runs)
+        ours = floor_divide(build.read(covered) * most, slots + most)
+        fewer = floor_divide(ours * slots, slots + most - 1)
+        distance: Value = minimum(ours, remaining - fewer)
+        return distance
 
     def _append_again(
         self, rerun: Rerun, number: Value, variables: Mapping[Variable, Variable]
