@@ -57,6 +57,8 @@ def _expanded(value: Value, node: Node, known: dict[Value, Value]) -> Value:
         return operands[0]
     if not isinstance(op, Elementwise):
         raise LoweringError(f"{op.name} stands among the scalars of a procedure", where=node.site)
+    if op.body is None:  # a copy
+        return operands[0]
     if is_direct(op.name, operands, value.dtype):
         if operands == node.inputs:
             result = value
