@@ -149,6 +149,31 @@ def test_lengths_of_two_dimensions(tmp_path: Path) -> None:
         )
 
 
+def without_long(x: Any) -> Any:
+    if len(x) > 1900:
+        raise ValueError("long")
+    return x * 2.0
+
+
+@pytest.mark.parametrize(
+    ("function", "longest"),
+    [
+        (without_long, 1900),
+        (lambda x: x * 2.0 ** len(x), 1023),  # Python raises an OverflowError
+        (lambda x: x * (1 / (len(x) - 2000)), 1999),
+    ],
+)
+def test_the_longest_lengths_may_have_no_result(function: Any, longest: int, tmp_path: Path) -> None:
+    (path,) = gt.export(function, gt.spec((gt.Dim("n", min=1, max=2000),)), path=tmp_path / "f.gradtape")
+    again = gt.load(path)
+    for count in (1, 2, 7, 500, longest):
+        x = np.linspace(0.5, 1.5, count)
+        np.testing.assert_allclose(again(x), function(x), rtol=1e-12)
+    for count in (longest + 1, 2000):
+        with pytest.raises(ArgumentError, match=f"has no result for n = {count}"):
+            again(np.ones(count))
+
+
 def test_few_lengths_may_be_asked_for_their_numbers(tmp_path: Path) -> None:
     few = gt.Dim("k", min=1, max=6)
     (path,) = gt.export(

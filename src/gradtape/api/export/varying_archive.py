@@ -39,7 +39,8 @@ def pack_varying(call: VaryingCall, name: str, version: str) -> bytes:
         return Sample(digest.digest(), tuple(numbers), (data, encoder.arrays, traced, shapes))
 
     cells = call.cells(sample, _fitted)
-    generic, form = cells[-1]
+    generic, form = next(cell for cell in reversed(cells) if cell[1] is not None)
+    assert form is not None
     traced = generic.samples[0].content[2]
     encoder = Encoder()
     signature = signature_of(traced, name, version, encoder)
@@ -58,7 +59,6 @@ def pack_varying(call: VaryingCall, name: str, version: str) -> bytes:
         encoder.arrays.extend(arrays)
         stored.append([cell.ranges, data["graph"], list(places), None])
         found += [(point, one.content[3]) for point, one in zip(cell.points, cell.samples, strict=True)]
-    assert form is not None
     check_shapes(call, found, generic, lambda point: at_lengths(form["shapes"], point))
     types = [
         [value.dtype.str, [e.name if isinstance(e, Dim) else e for e in shape], value.aval.weak]
