@@ -278,6 +278,33 @@ def test_the_memory_of_loops_of_unknown_trip_count() -> None:
     assert bytes_["treeverse", 10] < 0.01 * bytes_["all"]
 
 
+@gt.custom_vjp
+def sine(x: Any) -> Any:
+    return np.sin(x)
+
+
+sine.defvjp(lambda x: (np.sin(x), x), lambda x, cotangent: (cotangent * np.cos(x),))
+
+
+@pytest.mark.parametrize("policy", [20, "sqrt", ("treeverse", 6)])
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("step", [lambda c: sine(c) * 0.9, lambda c: np.sin(c) * (0.9 + 0.1j)])
+def test_policies_hold_for_loops_that_are_no_procedures(step: Any, counted: bool, policy: Any) -> None:
+    """Derivatives given by the user, and complex numbers."""
+    x = np.linspace(0.1, 1.0, 1000)
+
+    def f(x: Any, n: Any, policy: Any) -> Any:
+        n = 400 if counted else n
+        carry = gt.fori_loop(0, n, lambda i, c: step(c) + x, step(x), checkpoint=policy)
+        return np.sum(np.abs(carry) ** 2)
+
+    gradients = [gt.jit(gt.grad(lambda x, n, p=each: f(x, n, p))) for each in ("all", policy)]
+    results = [gradient(x, 400) for gradient in gradients]
+    np.testing.assert_allclose(*results, rtol=1e-10)
+    everything, less = (peak(gradient, x, 400) for gradient in gradients)
+    assert less < 0.3 * everything
+
+
 def unrolled_steps(x: Any) -> Any:
     c = x
     for i in range(120):

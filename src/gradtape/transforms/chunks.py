@@ -30,7 +30,8 @@ from gradtape.transforms.basis import (
 from gradtape.transforms.batch import batch
 from gradtape.transforms.call import without_data
 from gradtape.transforms.jvp import jvp
-from gradtape.transforms.loops.ops import CARRIES_ONLY, scan
+from gradtape.transforms.loops.checkpoint import CARRIES_ONLY
+from gradtape.transforms.loops.ops import scan
 from gradtape.transforms.one_hot import OneHot
 from gradtape.transforms.vjp import vjp
 

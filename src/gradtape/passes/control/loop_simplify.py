@@ -1,4 +1,4 @@
-"""Loop simplification: loops of no or one iteration and branches with a known index are inlined."""
+"""Loop simplification: loops of no or one iteration and branches with a known index are inlined; loops with a policy get their chunks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.shape import expand, reshape
 from gradtape.passes.rewrite import rewrite
 from gradtape.transforms.call import inlined
-from gradtape.transforms.loops.ops import Scan, Switch
+from gradtape.transforms.loops.checkpoint import (
+    chunk_length,
+    has_chunk_policy,
+    scan_in_chunks,
+    while_in_chunks,
+)
+from gradtape.transforms.loops.ops import Scan, Switch, While
 
 
 def simplify_loops(graph: Graph) -> Graph:
@@ -20,7 +26,14 @@ def simplify_loops(graph: Graph) -> Graph:
 
 def _simplified(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     if isinstance(node.op, Scan):
-        return _unrolled(node, inputs) if node.params["length"] <= 1 else None
+        length, policy = node.params["length"], node.params["policy"]
+        chunk = chunk_length(length, policy)
+        if chunk is not None:
+            return node.op.outs(scan_in_chunks(node.op.open_draft(node.copy(inputs)), chunk))
+        return _unrolled(node, inputs) if length == 0 or (length == 1 and policy is None) else None
+    if isinstance(node.op, While):
+        draft = node.op.open_draft(node.copy(inputs))
+        return node.op.outs(while_in_chunks(draft)) if has_chunk_policy(draft) else None
     if isinstance(node.op, Switch):
         number = number_of(inputs[0])
         if number is not None:

@@ -42,9 +42,6 @@ Policy: TypeAlias = str | int | tuple[str, int] | None
 """Which carries of a loop are stored for its gradient: all (None), every k-th, about the square root of their number ("sqrt"), or n at
 a time (("treeverse", n))."""
 
-CARRIES_ONLY: Final = 1
-"""The policy of a loop whose derivative keeps the carries of each iteration, and computes all else again."""
-
 Pullback: TypeAlias = Callable[
     [Node, Sequence[Cotangent | None], Sequence[bool]], Sequence[Cotangent | None] | None
 ]

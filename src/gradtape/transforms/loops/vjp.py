@@ -15,6 +15,13 @@ from gradtape.ops.core.elementwise.logic import bitwise_or
 from gradtape.ops.core.shape import expand
 from gradtape.transforms.activity import active_values
 from gradtape.transforms.loops.batch_before_loop import batched_before_loop
+from gradtape.transforms.loops.checkpoint import (
+    CARRIES_ONLY,
+    chunk_length,
+    has_chunk_policy,
+    scan_in_chunks,
+    while_in_chunks,
+)
 from gradtape.transforms.loops.deferred_accumulation import DeferredAccumulation
 from gradtape.transforms.loops.draft import (
     Carry,
@@ -69,7 +76,7 @@ class _BodyVjp:
 def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Cotangent | None]:
     """Return the cotangents of a loop's operands; None for an operand that is not wanted, or that no cotangent reaches.
 
-    If the loop has invariants or code that can be batched before it, the equivalent loop is differentiated instead.
+    If the loop has invariants, code that can be batched before it, or a policy with chunks, the equivalent loop is differentiated instead.
     """
     draft = op.open_draft(node)
     carries, ys, _ = op.split_outputs(cotangents, len(draft.carries))
@@ -80,6 +87,11 @@ def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) 
     better = hoisted(draft, excluded, deriving=True) or batched_before_loop(draft, excluded)
     if better is not None:
         return _vjp_through(op.outs(better.emit()), node, cotangents, wanted)
+    chunk = chunk_length(draft.params.get("length", 0), draft.params.get("policy"))
+    if chunk is not None:
+        return _vjp_through(op.outs(scan_in_chunks(draft, chunk)), node, cotangents, wanted)
+    if has_chunk_policy(draft):
+        return _vjp_through(op.outs(while_in_chunks(draft)), node, cotangents, wanted)
     body = _body_vjp(draft, carries, ys, wanted)
     stacks, more, count = _store_residuals(op, node, draft, body)
     back = op.reversed_draft(draft, count)
@@ -345,7 +357,7 @@ def _store_residuals(
     """Return the stacked residuals, further carries of the backward loop, and the trip count where it is an output of the loop."""
     reads, primal_nodes = _read_by_backward(draft, body)
     inners = [carry.inner for carry in draft.carries]
-    if draft.params.get("policy") not in (None, "all"):  # at least the body is computed again
+    if draft.params.get("policy") == CARRIES_ONLY:
         needed = set(reads).union(*[each.inputs for each in primal_nodes])
         stored = [carry.inner for carry in draft.carries if carry.inner in needed]
     else:
