@@ -12,12 +12,12 @@ import scipy.special
 
 import gradtape.ops  # noqa: F401 - the rows enter themselves
 from gradtape.ir.graph import Graph, Value, extract, literal
+from gradtape.ir.printer import identifier
 from gradtape.ir.types import aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.registry import ROWS
-from gradtape.loops.ir import LoopProgram
-from gradtape.loops.printer import print_loops
-from gradtape.lower.pipeline import LoweredProgram, lower, schedule_of
+from gradtape.lower.numba.module import print_program
+from gradtape.lower.pipeline import LoweredProgram, lower
 from gradtape.lower.target.symbols import addresses_of
 from gradtape.runtime.compile.engine import LoadedModule, call_flat, compile_object
 from gradtape.runtime.interpret import interpret
@@ -116,19 +116,19 @@ def flat_parts(array: Any) -> Array:
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
-def run_printed(program: LoopProgram, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+def run_printed(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """Run the printed form of a program under plain Python."""
     names: dict[str, Any] = {name: row.function for name, row in ROWS.items() if isinstance(row, Elementwise)}
     names.update(
         np=np, math=math, scipy=scipy, wrap=wrap, gemm=gemm, argsort=argsort, searchsorted=searchsorted
     )
-    exec(print_loops(program), names)
+    exec(print_program(graph), names)
     outputs = [np.full(value.size, 77, value.dtype) for value in graph.outputs]
     sources = [flat_parts(array) for array in arrays]
     constants = [flat_parts(value.data) for value in graph.constants()]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        status = names[program.name](*sources, *constants, *map(flat_parts, outputs))
+        status = names[identifier(graph.name)](*sources, *constants, *map(flat_parts, outputs))
     assert status == 0
     return [output.reshape(value.shape) for output, value in zip(outputs, graph.outputs, strict=True)]
 
@@ -145,9 +145,8 @@ def assert_same(actual: Sequence[Array], expected: Sequence[Array], rtol: float,
 def check(graph: Graph, arrays: Sequence[Array], rtol: float = 1e-11) -> Compiled:
     """Assert that the interpreter, the printed loops and the kernel agree."""
     expected = interpret(graph, arrays)
-    program = schedule_of(graph)
-    text = print_loops(program)
-    assert_same(run_printed(program, graph, arrays), expected, rtol, f"printed loops\n{text}")
+    text = print_program(graph)
+    assert_same(run_printed(graph, arrays), expected, rtol, f"printed loops\n{text}")
     kernel = Compiled(graph)
     assert_same(kernel(arrays), expected, rtol, f"kernel\n{text}")
     return kernel

@@ -15,8 +15,8 @@ from gradtape.api.type_variables import P, R_co
 from gradtape.errors import ArgumentError, LoweringError, StructureError
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.printer import print_graph
-from gradtape.loops.printer import print_loops
-from gradtape.lower.pipeline import lower, schedule_of
+from gradtape.lower.numba.module import print_program
+from gradtape.lower.pipeline import lower
 from gradtape.runtime.compile.engine import assembly, optimised_llvm
 from gradtape.runtime.compile.program import GuardMiss
 from gradtape.trace.array.handle import Handle, is_followed
@@ -27,7 +27,7 @@ from gradtape.trees import outline, unflatten
 
 LOWERED: Final[dict[str, Callable[[Graph], str]]] = {
     "graph": print_graph,
-    "loops": lambda graph: print_loops(schedule_of(graph)),
+    "loops": print_program,
     "llvm": lambda graph: lower(graph).ir_text,
 }
 """The texts of a lowered function."""

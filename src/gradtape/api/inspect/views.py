@@ -11,9 +11,8 @@ from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import Jitted, jit
 from gradtape.errors import ArgumentError, counted, kind_of
 from gradtape.ir.printer import identifier, print_graph
-from gradtape.loops.printer import print_loops
-from gradtape.lower.numba.module import EntryPoint, print_module
-from gradtape.lower.pipeline import lower, schedule_of
+from gradtape.lower.numba.module import EntryPoint, print_module, print_program
+from gradtape.lower.pipeline import lower
 from gradtape.passes.complex.graphs import split_complex
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.simplify.guards import substitute_guarded_numbers
@@ -77,7 +76,7 @@ def graph(function: Jitted[..., Any], *args: Any, optimised: bool = False, **kwa
 
 def loops(function: Jitted[..., Any], *args: Any, **kwargs: Any) -> Text:
     """Return the loops of a compiled function, as Python that runs. Parameters as for `graph`."""
-    return Text(print_loops(schedule_of(_specialisation(function, args, kwargs).graph)))
+    return Text(print_program(_specialisation(function, args, kwargs).graph))
 
 
 def numba_source(function: Callable[..., Any], *args: Any) -> Text:

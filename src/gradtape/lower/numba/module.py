@@ -12,6 +12,7 @@ from gradtape.errors import LoweringError
 from gradtape.ir.expressions import dtype_name
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.op import NDArray
+from gradtape.ir.printer import identifier
 from gradtape.ir.types import Aval, part_dtype
 from gradtape.loops.ir import RoutineCall, Wrap
 from gradtape.loops.printer import print_loops, routine_name
@@ -35,10 +36,17 @@ def module_text(parts: Iterable[str]) -> str:
 
 
 class NumbaModule:
-    """A Python module under construction: functions by name, each after those that it calls."""
+    """A Python module under construction: functions by name, each after those that it calls.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    runs : bool
+        Whether Numba compiles it; otherwise it is for readers, without routines and decorators.
+    """
+
+    def __init__(self, runs: bool = True) -> None:
         self._parts: dict[str, str] = {}
+        self._runs = runs
 
     def text(self) -> str:
         """Return the source of the module."""
@@ -51,6 +59,9 @@ class NumbaModule:
 
     def add(self, name: str, text: str, compiled: bool = True) -> None:
         """Add a function or a constant, if there is none of this name."""
+        if not self._runs:
+            self._parts.setdefault(name, text)
+            return
         if "scipy." in text:
             raise LoweringError(
                 f"{name} cannot be compiled by Numba",
@@ -66,7 +77,7 @@ class NumbaModule:
         """
         program = schedule_of(graph)
         for statement in walk(program.body):
-            if isinstance(statement, Wrap):
+            if isinstance(statement, Wrap) and self._runs:
                 self.add("wrap", WRAP)
             elif isinstance(statement, RoutineCall):
                 self._add_routine(statement)
@@ -83,6 +94,8 @@ class NumbaModule:
         name = routine_name(call)
         if call.library == "procedure":
             self._add_procedure(name, call.numbers[0])
+        elif not self._runs:
+            return
         elif name in ROUTINES:
             self.add(name, ROUTINES[name])
         else:
@@ -245,3 +258,10 @@ def print_module(entries: Sequence[EntryPoint]) -> str:
     for entry in entries:
         module.add_entry(entry)
     return module.text()
+
+
+def print_program(graph: Graph) -> str:
+    """Return the loops of a graph, with the procedures that they call before them; see `gradtape.loops.printer.print_loops`."""
+    module = NumbaModule(runs=False)
+    module.add_kernel(graph, identifier(graph.name))
+    return "\n\n\n".join(module.parts.values())
