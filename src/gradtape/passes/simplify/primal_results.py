@@ -93,16 +93,16 @@ def _may_move(node: Node) -> bool:
     return (
         not isinstance(node.op, Barrier | Custom | Callback | ProcedureOp)
         and all(out.dtype.kind != "O" for out in node.outs)
-        and all(_may_move(each) for body in bodies_of(node) for each in body.nodes)
+        and all(_may_move(inner) for body in bodies_of(node) for inner in body.nodes)
     )
 
 
 def _nodes_between(graph: Graph, node: Node, derivative: Node) -> list[Node]:
     """Return the nodes that compute the seeds of a derivative from the results of a node."""
     after = {node}
-    for each in graph.nodes:
-        if any(value.node in after for value in each.inputs):
-            after.add(each)
+    for later in graph.nodes:
+        if any(value.node in after for value in later.inputs):
+            after.add(later)
     nodes, _ = extract(derivative.inputs, node.outs, stop=lambda value: value.node not in after)
     return nodes
 
@@ -129,36 +129,38 @@ def _replaced(graph: Graph, node: Node, other: Node) -> Graph:
 
 def _with_between(graph: Graph, node: Node, derivative: Node) -> Graph:
     """Return the graph in which a derivative computes the results of a node, and its own seeds from them."""
-    inside = _nodes_between(graph, node, derivative)
-    made = {*node.outs, *[out for each in inside for out in each.outs]}
+    nodes = _nodes_between(graph, node, derivative)
+    outs_between = [out for between in nodes for out in between.outs]
+    inputs_between = [value for between in nodes for value in between.inputs]
+    computed = {*node.outs, *outs_between}
     count = len(node.inputs)
     seeds = derivative.inputs[count:]
-    makes = tuple([seed in made for seed in seeds])
-    outside = [each for each in graph.nodes if each not in inside and each is not derivative]
-    read = {value for each in outside for value in each.inputs}
-    read.update(graph.outputs, [value for value, _ in graph.guards])
-    more = [out for each in inside for out in each.outs if out in read]
-    used = dict.fromkeys([*[value for each in inside for value in each.inputs], *seeds])
-    places = tuple([place for place, out in enumerate(node.outs) if out in used])
-    others = [
+    is_computed = tuple([seed in computed for seed in seeds])
+    outside = [other for other in graph.nodes if other not in nodes and other is not derivative]
+    read_outside = {value for other in outside for value in other.inputs}
+    read_outside.update(graph.outputs, [value for value, _ in graph.guards])
+    more = [out for out in outs_between if out in read_outside]
+    used = dict.fromkeys([*inputs_between, *seeds])
+    positions = tuple([position for position, out in enumerate(node.outs) if out in used])
+    operands = [
         value
-        for value in used
-        if value not in made
-        and not isinstance(value, Literal)
-        and any(value in each.inputs for each in inside)
+        for value in dict.fromkeys(inputs_between)
+        if value not in computed and not isinstance(value, Literal)
     ]
     with at(derivative.site):
         # Each output of a body is an array of its own.
-        ends = [identity(seed) for seed, is_made in zip(seeds, makes, strict=True) if is_made]
-        body = make_body([*[node.outs[place] for place in places], *others], [*ends, *more], "between")
+        ends = [identity(seed) for seed, flag in zip(seeds, is_computed, strict=True) if flag]
+        body = make_body(
+            [*[node.outs[position] for position in positions], *operands], [*ends, *more], "between"
+        )
         outs = _emit(
             derivative,
             [
                 *derivative.inputs[:count],
-                *[seed for seed, is_made in zip(seeds, makes, strict=True) if not is_made],
-                *others,
+                *[seed for seed, flag in zip(seeds, is_computed, strict=True) if not flag],
+                *operands,
             ],
-            Between(body, places, makes),
+            Between(body, positions, is_computed),
         )
     becomes = dict(zip(node.outs, outs, strict=False))
     becomes.update(zip(derivative.outs, outs, strict=False))

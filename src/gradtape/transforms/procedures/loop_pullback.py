@@ -62,11 +62,11 @@ def pull_as_procedure(
     reference = reference_to_loop(node)
     if reference is None:
         return None
-    made = procedure(reference, node.inputs)[0].node
-    assert made is not None
+    call = procedure(reference, node.inputs)[0].node
+    assert call is not None
     seeded = tuple([cotangent is not None for cotangent in cotangents])
     flags = _connected(reference, tuple(map(bool, wanted)), seeded)
-    pulled = procedure.pull_with(node.params.get("policy"), made, cotangents, flags)
+    pulled = procedure.pull_with(node.params.get("policy"), call, cotangents, flags)
     # The zeros of a procedure are zeros by selection: see ADR 104.
     return [
         None if part is None else Cotangent(part.value, not_equal(part.value, 0), is_applied=True)
@@ -77,10 +77,10 @@ def pull_as_procedure(
 @lru_cache(maxsize=256)
 def _connected(reference: ProcedureReference, active: Flags, seeded: Flags) -> Flags:
     """Return which of the active parameters have a differentiable path to a seeded result."""
-    found = Activity(reference.procedure, active, seeded)
+    activity = Activity(reference.procedure, active, seeded)
     return tuple(
         [
-            flag and (x.memory in found.locations if isinstance(x, Pointer) else x in found.values)
+            flag and (x.memory in activity.locations if isinstance(x, Pointer) else x in activity.values)
             for x, flag in zip(reference.procedure.parameters, active, strict=True)
         ]
     )
@@ -92,10 +92,10 @@ def reference_to_loop(node: Node) -> ProcedureReference | None:
         return None
     types = tuple([(value.shape, value.dtype) for value in node.inputs])
     key = node.op, types, tuple(sorted(node.params.items()))
-    found = _CONVERTED.get(key)
-    if found is None:
-        _CONVERTED[key] = found = (_converted(node),)
-    return found[0]
+    converted = _CONVERTED.get(key)
+    if converted is None:
+        _CONVERTED[key] = converted = (_converted(node),)
+    return converted[0]
 
 
 def _converted(node: Node) -> ProcedureReference | None:
@@ -112,16 +112,16 @@ def _is_procedure(node: Node) -> bool:
     """Return whether a loop is differentiated as a procedure."""
     if node.params.get("policy") is not None:
         return True
-    if any(x.dtype.kind == "c" for each in _nodes_inside(node) for x in (*each.inputs, *each.outs)):
+    if any(x.dtype.kind == "c" for inner in _nodes_inside(node) for x in (*inner.inputs, *inner.outs)):
         return False
     return isinstance(node.op, While) and node.params["limit"] is None
 
 
 def _nodes_inside(node: Node) -> Iterator[Node]:
     for body in bodies_of(node):
-        for each in body.nodes:
-            yield each
-            yield from _nodes_inside(each)
+        for inner in body.nodes:
+            yield inner
+            yield from _nodes_inside(inner)
 
 
 @batch_node.register
@@ -136,11 +136,11 @@ def _batch_reverse(
     unfolded = _unfolded(node) if node.params["policy"] in (None, "all") else None
     if unfolded is not None:
         inputs, outs = unfolded
-        found: dict[Value, Any] = {
+        batches: dict[Value, Any] = {
             inner: operand if flag else Shared(operand)
             for inner, operand, flag in zip(inputs, operands, mapped, strict=True)
         }
-        return tuple(batch_more(outs, found, size, never_stop))
+        return tuple(batch_more(outs, batches, size, never_stop))
     reference: ProcedureReference = node.params["procedure"]
     active, seeded, policy = (node.params[name] for name in ("active", "seeded", "policy"))
     count = len(reference.types)
@@ -167,11 +167,11 @@ def _pulled_batch(
         Value(aval(copy.shape[1:], copy.dtype)) if flag else copy
         for copy, flag in zip(copies, batched, strict=True)
     ]
-    found: dict[Value, Any] = {
+    batches: dict[Value, Any] = {
         inner: copy if flag else Shared(copy)
         for inner, copy, flag in zip(inputs, copies, batched, strict=True)
     }
-    outs = batch_more(_loops_of(reference, inputs) or [], found, size, never_stop)
+    outs = batch_more(_loops_of(reference, inputs) or [], batches, size, never_stop)
     pairs = [
         (out if isinstance(out, Value) else in_front(out.value, size), seed)
         for out, seed in zip(outs, seeds, strict=True)
