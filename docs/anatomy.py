@@ -814,14 +814,14 @@ for call in ("loss(w, x, y)", "train(w, x, y)"):  # the loss in NumPy; the loss 
 #
 # The code is interpreted with abstract values. A name holds a number or an index that is known, a value that depends on data, or an array.
 # A loop is interpreted until nothing changes any more: at first each name keeps its value; if the body assigns another one, the name is
-# `Held` in a variable, and the body is interpreted again. This is a fixpoint of abstract interpretation (Cousot and Cousot, 1977). Here a
-# variable is an array of one element. Real: bytecode is read, and its jumps become loops and branches.
+# a `Scalar` in a variable, and the body is interpreted again. This is a fixpoint of abstract interpretation (Cousot and Cousot, 1977). A
+# variable is an array of one element here. Real: bytecode is read, and its jumps become loops and branches.
 
 For = namedtuple("For", "index count body backwards")
 Push = namedtuple("Push", "values")  # append numbers to the tape, for the reverse sweep
 Pop = namedtuple("Pop", "outs")  # take them off: the last one first
 Memory = namedtuple("Memory", "name shape")
-Held = namedtuple("Held", "name")
+Scalar = namedtuple("Scalar", "name")
 BINARY = {ast.Add: (operator.add, add), ast.Sub: (operator.sub, subtract)}
 BINARY |= {ast.Mult: (operator.mul, multiply), ast.Div: (operator.truediv, divide)}
 
@@ -850,7 +850,7 @@ class Interpreter:
             return code.value
         if isinstance(code, ast.Name):
             held = self.names[code.id]
-            return self.load(code.id, Affine()) if isinstance(held, Held) else held
+            return self.load(code.id, Affine()) if isinstance(held, Scalar) else held
         if isinstance(code, ast.Subscript):
             return self.load(*self.element(code))
         if isinstance(code, ast.UnaryOp):
@@ -883,7 +883,7 @@ class Interpreter:
     def assign(self, target: Any, value: Any) -> None:
         if isinstance(target, ast.Subscript):
             self.body.append(Store(*self.element(target), as_value(value), False))
-        elif isinstance(self.names.get(target.id), Held):
+        elif isinstance(self.names.get(target.id), Scalar):
             self.body.append(Store(target.id, Affine(), as_value(value), False))
         else:
             self.names[target.id] = value
@@ -895,7 +895,7 @@ def for_loop(self: Interpreter, code: ast.For) -> None:
     held = {name for name, x in before.items() if isinstance(x, Value)}
     index, self.depth = f"i{self.depth}", self.depth + 1
     while True:
-        self.names, self.body = before | {name: Held(name) for name in held}, []
+        self.names, self.body = before | {name: Scalar(name) for name in held}, []
         entered = dict(self.names)
         self.names[code.target.id] = Affine(((index, 1),))
         for line in code.body:
@@ -907,7 +907,7 @@ def for_loop(self: Interpreter, code: ast.For) -> None:
     outer += [Store(name, Affine(), as_value(before[name]), False) for name in sorted(held)]
     self.sizes |= dict.fromkeys(held, 1)
     outer.append(For(index, count, self.body, False))
-    self.names, self.body, self.depth = before | {name: Held(name) for name in held}, outer, self.depth - 1
+    self.names, self.body, self.depth = before | {name: Scalar(name) for name in held}, outer, self.depth - 1
 
 
 def translate(function: Callable[..., Any], shapes: Sequence[Shape]) -> Procedure:
