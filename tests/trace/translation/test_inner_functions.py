@@ -169,18 +169,18 @@ def test_functions_that_call_each_other_are_translated_together():
 
 def advanced(state, x):
     """A loop of two iterations."""
-    after = []
+    after = {}
     for k in range(2):
         x = np.tanh(state[k] * x + 0.1)
-        after.append(x)
+        after[k] = x
     return after, x
 
 
 def test_a_short_loop_that_a_long_one_calls_is_not_to_blame():
-    """The list that changes keeps the long loop from being translated; its iterations are recorded as they are."""
+    """The dict that changes keeps the long loop from being translated; its iterations are recorded as they are."""
 
     def objective(x):
-        state = [x, 0.5 * x]
+        state = {0: x, 1: 0.5 * x}
         for _ in range(1200):
             state, x = advanced(state, x)
         return np.sum(x)
