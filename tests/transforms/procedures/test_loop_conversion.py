@@ -127,6 +127,16 @@ def kept(x):
     return gt.fori_loop(0, N, step, (x, x))
 
 
+def runs_over_its_carry(a):
+    """Later iterations of the inner loop read what the first one overwrites."""
+
+    def step(i, c):
+        c, sums = gt.scan(lambda c, column: (np.tanh(c), np.sum(np.sin(column))), c, c.T)
+        return 0.9 * c + sums
+
+    return gt.fori_loop(0, 4, step, a)
+
+
 LOOPS = [
     (cholesky, (M,)),
     (slices, (M,)),
@@ -137,6 +147,7 @@ LOOPS = [
     (stacked, (X, M)),
     (solved, (X, M)),
     (kept, (X,)),
+    (runs_over_its_carry, (M,)),
 ]
 
 

@@ -499,7 +499,14 @@ class _Conversion:
             if len(body.outputs) > carries:
                 raise NotConvertibleError("stacks of unknown length")
             return self._while(node, body, shared, carried)
-        return self._scan(node, body, shared, carried, operands[consts + carries :])
+        overwritten = {place.pointer for place in carried.places if isinstance(place, Buffer)}
+        elements = [
+            held
+            if isinstance(held, Value) or overwritten.isdisjoint(held.reads())
+            else self._stored(held, value.aval)  # later iterations read it
+            for value, held in zip(node.inputs[consts + carries :], operands[consts + carries :], strict=True)
+        ]
+        return self._scan(node, body, shared, carried, elements)
 
     def _scan(
         self, node: Node, body: Body, shared: list[Held], carried: _Carries, elements: Sequence[Held]
