@@ -289,8 +289,9 @@ sine.defvjp(lambda x: (np.sin(x), x), lambda x, cotangent: (cotangent * np.cos(x
 @pytest.mark.parametrize("policy", [20, "sqrt", ("treeverse", 6)])
 @pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize("step", [lambda c: sine(c) * 0.9, lambda c: np.sin(c) * (0.9 + 0.1j)])
-def test_policies_hold_for_loops_that_are_no_procedures(step: Any, counted: bool, policy: Any) -> None:
-    """Derivatives given by the user, and complex numbers."""
+def test_policies_hold_for_complex_numbers_and_derivatives_given_by_the_user(
+    step: Any, counted: bool, policy: Any
+) -> None:
     x = np.linspace(0.1, 1.0, 1000)
 
     def f(x: Any, n: Any, policy: Any) -> Any:
@@ -303,6 +304,22 @@ def test_policies_hold_for_loops_that_are_no_procedures(step: Any, counted: bool
     np.testing.assert_allclose(*results, rtol=1e-10)
     everything, less = (peak(gradient, x, 400) for gradient in gradients)
     assert less < 0.3 * everything
+
+
+def test_a_million_iterations_keep_the_root_of_their_number() -> None:
+    def f(x: Any, policy: Any) -> Any:
+        def step(i: Any, state: Any) -> Any:
+            angle, speed = state
+            return angle + 1e-5 * speed, speed - 1e-5 * np.sin(angle)
+
+        angle, _ = gt.fori_loop(0, 1_000_000, step, (x, 0.0), checkpoint=policy)
+        return angle
+
+    bytes_ = {
+        policy: most_bytes(lambda x, p=policy: f(x, p), 0.3) for policy in ("all", "sqrt", ("treeverse", 20))
+    }
+    assert bytes_["sqrt"] < 0.01 * bytes_["all"]
+    assert bytes_["treeverse", 20] < 0.01 * bytes_["all"]
 
 
 def unrolled_steps(x: Any) -> Any:

@@ -52,6 +52,16 @@ def names(procedure: Procedure) -> set[str]:
     return found
 
 
+def add_name(base: str, taken: set[str]) -> str:
+    """Add a name to those that are taken: the base, or the base with a number."""
+    name, number = base, 0
+    while name in taken:
+        number += 1
+        name = f"{base}.{number}"
+    taken.add(name)
+    return name
+
+
 def roots(procedure: Procedure) -> list[Value]:
     """Return the values that statements use, and the results."""
     used = [content for statement in walk(procedure.body) for content in statement.uses()]

@@ -34,7 +34,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import names, walk
+from gradtape.procedures.traversal import add_name, names, walk
 from gradtape.records import record, replaced
 
 SMALL: Final = 2048
@@ -141,21 +141,18 @@ class _Exchange:
                 result += [loop] if loop.parallel else self._loop(loop)
             elif isinstance(statement, While):
                 result += self._loop(replaced(statement, body=self.block(statement.body)))
-            elif isinstance(statement, If):
-                then, otherwise = self.block(statement.then), self.block(statement.otherwise)
-                result.append(If(statement.condition, then, otherwise))
             else:
-                result.append(statement)
+                result.append(statement.with_parts(block=self.block))
         return result
 
     def _loop(self, loop: For | While) -> list[Statement]:
         pairs: list[_Pair] = []
-        for place, statement in enumerate(loop.body):
+        for position, statement in enumerate(loop.body):
             for pair in self._pairs(statement):
                 taken = {x for other in pairs for x in (other.current, other.following)}
                 if (
                     not taken & {pair.current, pair.following}
-                    and pair.current not in _touched(loop.body[place + 1 :])
+                    and pair.current not in _touched(loop.body[position + 1 :])
                     and self._is_made_anew(loop, pair)
                 ):
                     pairs.append(pair)
@@ -202,23 +199,23 @@ class _Exchange:
         end: list[Statement] = []
         after: list[Statement] = []
         inner = Rewriter()
-        odd = Variable(self._unique("odd"), aval((), INT64))
+        odd = Variable(add_name("odd", self._names), aval((), INT64))
         before.append(Assign(odd, literal(0, INT64)))
         is_odd = leaf(INT64)
         end += [Read(is_odd, odd), Assign(odd, literal(1, INT64) - is_odd)]
         for pair in pairs:
-            memory = Memory(self._unique(pair.current.name), pair.current.dtype)
+            memory = Memory(add_name(pair.current.name, self._names), pair.current.dtype)
             for pointer in (pair.current, pair.following):
                 self.memories[pointer] = Pointer(pointer.name, memory)
-            held: list[tuple[Variable, Pointer]] = []
+            pointers: list[tuple[Variable, Pointer]] = []
             for pointer in (pair.current, pair.following):
-                variable = Variable(self._unique(pointer.name), memory)
-                now = Pointer(self._unique(pointer.name), memory)
+                variable = Variable(add_name(pointer.name, self._names), memory)
+                now = Pointer(add_name(pointer.name, self._names), memory)
                 before.append(Assign(variable, self.memories[pointer]))
                 begin.append(Read(now, variable))
                 inner.becomes[pointer] = now
-                held.append((variable, now))
-            (first, now), (second, later) = held
+                pointers.append((variable, now))
+            (first, now), (second, later) = pointers
             end += [Assign(first, later), Assign(second, now)]
             index = leaf(INT64)
             element = leaf(memory.dtype)
@@ -229,20 +226,13 @@ class _Exchange:
             after.append(For(index, literal(pair.size, INT64), copy))
         stores = {pair.store for pair in pairs}
         body = [*inner.block(_without(loop.body, stores)), *end]
-        made: For | While
+        exchanged: For | While
         if isinstance(loop, For):
-            made = replaced(loop, body=[*begin, *body])
+            exchanged = replaced(loop, body=[*begin, *body])
         else:
-            made = While(loop.condition, [*begin, *inner.block(loop.test)], body)
+            exchanged = While(loop.condition, [*begin, *inner.block(loop.test)], body)
         last = leaf(INT64)
-        return [*before, made, Read(last, odd), If(equal(last, literal(1, INT64)), after)]
-
-    def _unique(self, name: str) -> str:
-        number = 0
-        while (unique := f"{name}.{number}") in self._names:
-            number += 1
-        self._names.add(unique)
-        return unique
+        return [*before, exchanged, Read(last, odd), If(equal(last, literal(1, INT64)), after)]
 
 
 class _Merged(Rewriter):

@@ -53,9 +53,9 @@ def pull_as_procedure(
 ) -> Sequence[Cotangent | None] | None:
     """Return the cotangents of a loop's inputs; None for loops that are better differentiated as loops of the graph.
 
-    Those are loops over complex numbers, which are split into parts, loops that are linear, which keep nothing, loops that somebody
-    observes, and without a policy loops that are counted or bounded: the code of the former is compiled once for all lengths, and the
-    latter are what Python loops are rolled into.
+    Those are loops that somebody observes, linear loops, which keep nothing, loops with derivatives given by the user, and, without a
+    policy, loops over complex numbers, which the graph splits into parts, counted loops, whose code is compiled once for all lengths, and
+    bounded loops, which Python loops are rolled into.
     """
     if is_observed() or not (writes_in_place(node) or (_is_procedure(node) and not are_linear(node, wanted))):
         return None

@@ -28,7 +28,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import names, stored, walk
+from gradtape.procedures.traversal import add_name, names, stored, walk
 from gradtape.records import replaced
 from gradtape.transforms.procedures.accumulate import structure
 
@@ -160,7 +160,7 @@ class _StoreForwarding(Rewriter):
         """Return a loop whose test has no effects: one with effects moves into the body, which sets a flag at the end."""
         found: list[Statement] = []
         if not all(isinstance(each, Load | Read | Check) for each in statement.test):
-            flag = Variable(self._unique("flag"), aval((), BOOL))
+            flag = Variable(add_name("flag", self._names), aval((), BOOL))
             go_on = leaf(BOOL)
             branch = If(statement.condition, statement.body, [Assign(flag, literal(False, BOOL))])
             found.append(Assign(flag, literal(True, BOOL)))
@@ -168,7 +168,7 @@ class _StoreForwarding(Rewriter):
             statement = While(go_on, [Read(go_on, flag)], [*statement.test, branch])
         self._overwrite([statement])
         self._hoist_reads(statement, known, found)
-        counter = Variable(self._unique("trips"), aval((), INT64))
+        counter = Variable(add_name("trips", self._names), aval((), INT64))
         number, count = leaf(INT64), leaf(INT64)
         self._counts[number] = count
         found.append(Assign(counter, literal(0, INT64)))
@@ -218,19 +218,11 @@ class _StoreForwarding(Rewriter):
                 if variable not in assigned and variable in known and known[variable] is None:
                     out: Content
                     if isinstance(variable.type, Memory):
-                        out = Pointer(self._unique(variable.name), variable.type)
+                        out = Pointer(add_name(variable.name, self._names), variable.type)
                     else:
                         out = Value(variable.type)
                     found.append(Read(out, variable))
                     known[variable] = out
-
-    def _unique(self, base: str) -> str:
-        name, count = base, 0
-        while name in self._names:
-            count += 1
-            name = f"{base}.{count}"
-        self._names.add(name)
-        return name
 
 
 class _Line(NamedTuple):
