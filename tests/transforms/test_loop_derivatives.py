@@ -173,6 +173,15 @@ def test_holomorphic_derivatives_look_into_bodies(conjugates):
 def test_a_carry_is_kept_once():
     """The next iteration begins with the carry of this one. The derivative of the tangent reads its argument (ADR 107)."""
     case = scanned("rnn", lambda *given: rnn(*given)[:1], [(3, 3), (3,)], [(3,)], [(3,)], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    forward = next(node for node in graph.nodes if node.op is scan)
+    assert [out.shape for out in forward.outs] == [(3,), (6, 3), (6, 3)]
+
+
+def test_a_carry_is_kept_once_on_the_tape():
+    """The next iteration begins with the carry of this one. The derivative of the tangent reads its argument (ADR 107)."""
+    case = scanned("rnn", lambda *given: rnn(*given)[:1], [(3, 3), (3,)], [(3,)], [(3,)], 6)
     procedure, arguments = reverse_of(case)
     evaluator = Evaluator()
     run_procedure(procedure, arguments, evaluator)
@@ -186,6 +195,19 @@ def test_a_procedure_keeps_its_sines_and_their_cosines(shape):
     forward, _, backward = source_of(procedure).text.partition(".pop()")
     assert "sin(" in forward and "cos(" in forward
     assert "sin(" not in backward and "cos(" not in backward
+
+
+def test_a_matrix_is_summed_up_after_the_loop():
+    case = scanned("rnn", rnn, [(40, 40), (40,)], [(40,)], [(40,)], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    outs = list(case.loop(*inputs))
+    graph = graph_of(pulled(outs, inputs), inputs)
+    carried = [out.shape for node in graph.nodes if node.op is scan for out in node.outs]
+    assert (40, 40) not in carried
+    for one, other in zip(
+        compute_outputs(graph, case.arrays), derived(case.plain, case.arrays, "r"), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
 
 
 def test_a_table_is_summed_up_after_the_loop():

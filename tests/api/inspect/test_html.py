@@ -221,7 +221,7 @@ def test_an_empty_drawing() -> None:
 
 def test_what_only_the_way_back_reads_is_drawn() -> None:
     def last(weights: Any, xs: Any) -> Any:
-        return np.sum(gt.scan(lambda h, x: (np.tanh(h @ weights + x), None), np.zeros(2), xs)[0])
+        return np.sum(gt.scan(lambda h, x: (np.tanh(weights @ h + x), None), np.zeros(2), xs)[0])
 
     slope = gt.grad(last)
     slope(np.eye(2), np.ones((3, 2)))

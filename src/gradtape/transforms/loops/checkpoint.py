@@ -1,4 +1,4 @@
-"""Checkpointing of loops that are no procedures: chunks of iterations that the backward loop runs again from a stored carry."""
+"""Checkpointing of loops: chunks of iterations that the backward loop runs again from a stored carry."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ def chunk_length(length: int, policy: Any) -> int | None:
 
     With about as many chunks as iterations in a chunk, memory grows with the root of the length, and each iteration runs twice
     (A. Griewank, "Achieving logarithmic growth of temporal and spatial complexity in reverse automatic differentiation", 1992, section 3).
-    Treeverse is for loops that are procedures; others have chunks in its place.
     """
     if not length:
         return None
-    if policy == "sqrt" or isinstance(policy, tuple):
+    if policy == "sqrt":
         return max(isqrt(length - 1) + 1, 2)
     return policy if isinstance(policy, int) and policy > CARRIES_ONLY else None
 
@@ -58,23 +57,21 @@ def has_chunk_policy(draft: Draft) -> bool:
     A loop with stacked outputs belongs to a gradient already, and stays as it is.
     """
     policy = draft.params.get("policy")
-    is_chunked = (
-        policy == "sqrt" or isinstance(policy, tuple) or (isinstance(policy, int) and policy > CARRIES_ONLY)
-    )
+    is_chunked = policy == "sqrt" or (isinstance(policy, int) and policy > CARRIES_ONLY)
     return draft.test is not None and is_chunked and not draft.ys
 
 
 def while_in_chunks(draft: Draft) -> LoopOutputs:
     """Append a loop with unknown trip count as a loop over loops, each of which ends with its chunk or with the test.
 
-    Chunks are of k iterations; or, for "sqrt" and treeverse, of 1, 2, 3 and so on: with n iterations there are about sqrt(2 n) chunks and
-    as many iterations in the last one, for any n. This is online checkpointing by the simplest rule; compare
+    Chunks are of k iterations; or, for "sqrt", of 1, 2, 3 and so on: with n iterations there are about sqrt(2 n) chunks and as many
+    iterations in the last one, for any n. This is online checkpointing by the simplest rule; compare
     P. Stumm and A. Walther, "New algorithms for optimal online checkpointing", 2010.
     """
     policy, limit = draft.params["policy"], draft.params["limit"]
     one = literal(1, INT64)
     number = placeholder(draft.index)
-    if not isinstance(policy, int):
+    if policy == "sqrt":
         half: Any = floor_divide
         size = number + one
         first = half(number * size, literal(2, INT64))

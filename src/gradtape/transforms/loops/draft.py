@@ -183,6 +183,10 @@ class LoopOp(Structured):
         """Return the draft of an empty loop with the same iterations in reverse order; `count` is the trip count if that is a result."""
 
     @abstractmethod
+    def while_and_repeat(self) -> tuple[LoopOp, LoopOp]:
+        """Return the ops of loops with unknown trip count, and with a trip count that is an operand."""
+
+    @abstractmethod
     def switch_op(self) -> Structured:
         """Return the op of a branch."""
 

@@ -95,6 +95,9 @@ class _DifferentiableLoop(LoopOp):
     ) -> Sequence[Cotangent | None]:
         return pull_loop(self, node, cotangents, linear)
 
+    def while_and_repeat(self) -> tuple[LoopOp, LoopOp]:
+        return while_loop, repeat
+
     def switch_op(self) -> Structured:
         return switch
 

@@ -30,10 +30,12 @@ from gradtape.transforms.loops.draft import (
     LoopOperand,
     never_stop,
     placeholder,
+    substitute,
 )
 from gradtape.transforms.loops.licm import hoisted, selection_operands
 from gradtape.transforms.loops.prefix_sums import with_continued_sums
 from gradtape.transforms.loops.residuals import residuals
+from gradtape.transforms.loops.treeverse import Treeverse
 from gradtape.transforms.vjp import reverse_sweep
 
 Some = Sequence[Cotangent | None]
@@ -72,6 +74,16 @@ class _BodyVjp:
         masks = [mask.next_carry for mask in self.carry_masks.values()]
         return [*self.cotangents.values(), *masks, *self.contribution_masks.values()]
 
+    def substitute(self, becomes: dict[Value, Value]) -> None:
+        """Replace values that the backward body reads."""
+        changed = iter(substitute(self.results(), becomes))
+        self.cotangents = dict(zip(self.cotangents, changed, strict=False))
+        self.carry_masks = {
+            inner: mask._replace(next_carry=next_carry)
+            for (inner, mask), next_carry in zip(self.carry_masks.items(), changed, strict=False)
+        }
+        self.contribution_masks = dict(zip(self.contribution_masks, changed, strict=True))
+
 
 def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Cotangent | None]:
     """Return the cotangents of a loop's operands; None for an operand that is not wanted, or that no cotangent reaches.
@@ -93,10 +105,14 @@ def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) 
     if has_chunk_policy(draft):
         return _vjp_through(op.outs(while_in_chunks(draft)), node, cotangents, wanted)
     body = _body_vjp(draft, carries, ys, wanted)
-    stacks, more, count = _store_residuals(op, node, draft, body)
-    back = op.reversed_draft(draft, count)
-    back.consts = list(draft.consts)
-    back.elements = [*draft.elements, *stacks]
+    more: list[Carry] = []
+    if isinstance(draft.params.get("policy"), tuple):
+        back, more = _recompute_carries(op, node, draft, body)
+    else:
+        stacks, more, count = _store_residuals(op, node, draft, body)
+        back = op.reversed_draft(draft, count)
+        back.consts = list(draft.consts)
+        back.elements = [*draft.elements, *stacks]
     for place, seed in body.ys.items():
         cotangent = ys[place]
         assert cotangent is not None
@@ -105,6 +121,20 @@ def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) 
             mask = _spread(cotangent.mask, cotangent.value.shape)
             back.elements.append(LoopOperand(mask, body.y_masks[place]))
     return _emit_backward(draft, body, back, more, carries, wanted)
+
+
+def _recompute_carries(op: LoopOp, node: Node, draft: Draft, body: _BodyVjp) -> tuple[Draft, list[Carry]]:
+    """Return the backward loop whose iterations recompute the carries from checkpoints, and its further carries for that."""
+    _, _, trips = op.split_outputs(node.outs, len(draft.carries))
+    back = op.reversed_draft(draft, trips)
+    back.consts = list(draft.consts)
+    _, count = draft.params["policy"]
+    # More checkpoints than iterations are useless.
+    count = min(max(count, 1), max(draft.params.get("length", count), 1))
+    treeverse = Treeverse(draft, back, count, *op.while_and_repeat())
+    back.elements = list(draft.elements)
+    body.substitute(treeverse.entries)
+    return back, treeverse.carries
 
 
 def _emit_backward(

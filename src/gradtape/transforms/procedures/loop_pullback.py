@@ -16,6 +16,7 @@ from gradtape.ir.builder import emit_all
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.types import aval, is_inexact
 from gradtape.kinds.batching import Shared, all_in_front, batch_node, in_front
+from gradtape.kinds.contract import Contract
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.lru import LRU
 from gradtape.ops.core.elementwise.cast import identity, zeros_like
@@ -53,9 +54,8 @@ def pull_as_procedure(
 ) -> Sequence[Cotangent | None] | None:
     """Return the cotangents of a loop's inputs; None for loops that are better differentiated as loops of the graph.
 
-    Those are loops that somebody observes, linear loops, which keep nothing, loops with derivatives given by the user, and, without a
-    policy, loops over complex numbers, which the graph splits into parts, counted loops, whose code is compiled once for all lengths, and
-    bounded loops, which Python loops are rolled into.
+    Those are loops that somebody observes, linear loops, which keep nothing, loops with derivatives given by the user, and all loops that
+    do not write in place but those of `_is_procedure`.
     """
     if is_observed() or not (writes_in_place(node) or (_is_procedure(node) and not are_linear(node, wanted))):
         return None
@@ -109,12 +109,17 @@ def _converted(node: Node) -> ProcedureReference | None:
 
 
 def _is_procedure(node: Node) -> bool:
-    """Return whether a loop is differentiated as a procedure."""
-    if node.params.get("policy") is not None:
-        return True
-    if any(x.dtype.kind == "c" for inner in _nodes_inside(node) for x in (*inner.inputs, *inner.outs)):
+    """Return whether a loop is differentiated as a procedure: one of unknown trip count whose iterations multiply matrices.
+
+    Microseconds as a loop of the graph and as a procedure: 264 and 45 for a fixed point with ``A @ x``, 3278 and 2608 for 64 lines by 64
+    units; but without products 1760 and 4130 for Newton's iteration on 100,000 numbers, and with treeverse 34,000 and 172,000 for sines.
+    """
+    if not isinstance(node.op, While) or (node.params["limit"], node.params["policy"]) != (None, None):
         return False
-    return isinstance(node.op, While) and node.params["limit"] is None
+    nodes = list(_nodes_inside(node))
+    if any(x.dtype.kind == "c" for inner in nodes for x in (*inner.inputs, *inner.outs)):
+        return False
+    return any(isinstance(inner.op, Contract) for inner in nodes)
 
 
 def _nodes_inside(node: Node) -> Iterator[Node]:
