@@ -7,10 +7,19 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from gradtape.api.custom.differences import observing
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.recording import recordable_body
-from gradtape.errors import ArgumentError, DtypeError, GradientCheckError, IntegerInputError, kind_of
+from gradtape.errors import (
+    ArgumentError,
+    DtypeError,
+    GradientCheckError,
+    GradtapeWarning,
+    IntegerInputError,
+    kind_of,
+    warn,
+)
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten
 
@@ -52,6 +61,11 @@ def check_grads(
         Where they disagree, or are not finite; it says the order, the mode and both numbers.
     DtypeError
         If the function returns no floats.
+
+    Warns
+    -----
+    GradtapeWarning
+        If `callback` computes a derivative by differences: the check compares these with others.
 
     Notes
     -----
@@ -98,9 +112,18 @@ def check_grads(
     rtol = precision.rtol if rtol is None else rtol
     atol = precision.atol if atol is None else atol
     body = recordable_body(function)
-    for level in range(1, order + 1):
-        _check_level(body, tuple(args), level, chosen, precision.step, rtol, atol, rng)
-        body = _directional(body, tuple(args), rng)
+    with observing() as by_differences:
+        for level in range(1, order + 1):
+            _check_level(body, tuple(args), level, chosen, precision.step, rtol, atol, rng)
+            body = _directional(body, tuple(args), rng)
+    if by_differences:
+        warn(
+            GradtapeWarning,
+            f"check_grads: derivatives of {', '.join(sorted(by_differences))} are differences themselves",
+            where=user_site(),
+            why="gt.callback computes them so: the check compares differences with differences",
+            remedy="compare with values that are known",
+        )
 
 
 class _Precision(NamedTuple):
