@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cache, lru_cache, reduce
 from typing import Any, Final, NamedTuple, cast
 
@@ -598,7 +598,7 @@ class SmoothSquare(NamedTuple):
     operand : Value
         What is squared: the result of the last move.
     factors : tuple of Value
-        What the square is multiplied by: numbers, or arrays of its shape at which derivatives end.
+        What the square is multiplied by: numbers, or arrays of its shape.
     """
 
     inner: Node
@@ -644,14 +644,57 @@ def smooth_square(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquar
     if not isinstance(op, Elementwise) or op.square_of is None:
         return None
     operand = op.square_of(*node.inputs)
-    if operand is not None:
-        return _square_of(operand, is_closed)
-    return _square_among_factors(node, is_closed) if _multiplies(node) else None
+    if operand is None:
+        return _square_among_factors(node, node.inputs, is_closed) if _multiplies(node) else None
+    square = _square_of(operand, is_closed)
+    if square is None:
+        return _square_among_factors(node, (operand, operand), is_closed)
+    return square
 
 
 def _multiplies(node: Node) -> bool:
     row: object = PRIMITIVES["multiply"]  # which is an op, though its type is that of a function
     return node.op is row
+
+
+def factors_of_square(node: Node) -> tuple[list[Value], list[Value]] | None:
+    """Return the factors of both operands of a product, or of a square; None for other nodes."""
+    op = node.op
+    if not isinstance(op, Elementwise) or op.square_of is None:
+        return None
+    operand = op.square_of(*node.inputs)
+    if operand is not None:
+        factors = _factors(operand, lambda _: False)
+        return factors, factors
+    if not _multiplies(node):
+        return None
+    left, right = (_factors(value, lambda _: False) for value in node.inputs)
+    return left, right
+
+
+def has_kink(value: Value, leaves: Container[Value]) -> bool:
+    """Return whether a value has a factor whose square has no kink, computed by a row or among `leaves`."""
+    factors = map(unmoved, _factors(value, lambda _: False))
+    return any(factor in leaves or computes_kink(factor) for factor in factors)
+
+
+def computes_kink(value: Value) -> bool:
+    """Return whether a row computes a value with a kink that its square does not have."""
+    node = value.node
+    return node is not None and isinstance(node.op, Elementwise) and node.op.square_tangents is not None
+
+
+def unmoved(value: Value) -> Value:
+    """Return what index maps and conversions within a class of dtypes make a value of."""
+    node = value.node
+    while node is not None and (
+        isinstance(node.op, IndexMap) or (isinstance(node.op, Elementwise) and node.op.is_identity)
+    ):
+        if node.inputs[0].dtype.kind != value.dtype.kind:
+            break
+        value = node.inputs[0]
+        node = value.node
+    return value
 
 
 def _square_of(operand: Value, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
@@ -672,9 +715,11 @@ def _square_of(operand: Value, is_closed: Callable[[Value], bool]) -> SmoothSqua
     return None
 
 
-def _square_among_factors(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
-    """Return the square in a product such as ``0.5 * a * a``, if `a` has a kink."""
-    left, right = (_factors(value, is_closed) for value in node.inputs)
+def _square_among_factors(
+    node: Node, operands: Sequence[Value], is_closed: Callable[[Value], bool]
+) -> SmoothSquare | None:
+    """Return the square in a product of two values such as ``0.5 * a * a``, if `a` has a kink."""
+    left, right = (_factors(value, is_closed) for value in operands)
     if len(left) + len(right) == 2:
         return None
     for position, value in enumerate(left):
@@ -684,21 +729,46 @@ def _square_among_factors(node: Node, is_closed: Callable[[Value], bool]) -> Smo
         for other, equal in enumerate(right):
             if is_same(value, equal):
                 factors = (*left[:position], *left[position + 1 :], *right[:other], *right[other + 1 :])
-                # Others keep their own products, whose cotangents the derivatives of equal eigenvalues are found by.
                 fits = all(
-                    isinstance(factor, Literal) or (factor.shape == value.shape and is_closed(factor))
+                    isinstance(factor, Literal)
+                    or (factor.shape == value.shape and (is_closed(factor) or _is_of_rows(factor)))
                     for factor in factors
                 )
                 return square._replace(factors=factors) if fits else None
     return None
 
 
+def _is_of_rows(value: Value) -> bool:
+    """Return whether a value is computed by a row.
+
+    Eigenvectors keep their own products, whose cotangents the derivatives of equal eigenvalues are found by.
+    """
+    node = unmoved(value).node
+    return node is None or isinstance(node.op, Elementwise | Reduction)
+
+
 def _factors(value: Value, is_closed: Callable[[Value], bool], depth: int = 3) -> list[Value]:
     """Return the factors of a product, also those of its factors."""
     node = value.node
-    if depth == 0 or node is None or not _multiplies(node) or is_closed(value):
+    if depth == 0 or node is None or is_closed(value):
         return [value]
-    return [factor for operand in node.inputs for factor in _factors(operand, is_closed, depth - 1)]
+    if _multiplies(node):
+        return [factor for operand in node.inputs for factor in _factors(operand, is_closed, depth - 1)]
+    number = _number_beside(node)
+    if number is None:
+        return [value]
+    return [*_factors(node.inputs[0], is_closed, depth - 1), literal(number, value.dtype)]
+
+
+def _number_beside(node: Node) -> complex | None:
+    """Return the number by which a node multiplies its first operand; None if it does something else."""
+    op: object = node.op
+    if op is PRIMITIVES["negative"]:
+        return -1.0
+    if op is PRIMITIVES["divide"]:
+        divisor = number_of(node.inputs[1])
+        return 1.0 / divisor if divisor and is_inexact(node.out.dtype) else None
+    return None
 
 
 def is_same(x: Value, y: Value, depth: int = 6) -> bool:

@@ -83,9 +83,9 @@ class Activity:
         locations: set[Location] = {x for x in sources if isinstance(x, Memory)}
         parameters = {x for x in sources if isinstance(x, Value)}
         while True:
-            leaves = {leaf for leaf, location in _loads(self._statements) if location in locations}
+            leaves = {leaf for leaf, location in loads(self._statements) if location in locations}
             values = active_values(self._nodes, parameters | leaves)
-            found = {location for value, location in _stores(self._statements) if value in values}
+            found = {location for value, location in stores(self._statements) if value in values}
             for apply in self._applies():
                 given = [
                     (operand.pointer.memory in locations) if isinstance(operand, Span) else operand in values
@@ -104,7 +104,7 @@ class Activity:
         locations: set[Location] = {x for x in targets if isinstance(x, Memory)}
         results = {x for x in targets if isinstance(x, Value)}
         while True:
-            stored = {value for value, location in _stores(self._statements) if location in locations}
+            stored = {value for value, location in stores(self._statements) if location in locations}
             found: set[Location] = set()
             for apply in self._applies():
                 wanted = [span.pointer.memory in locations for span in apply.outputs]
@@ -114,7 +114,7 @@ class Activity:
                     elif flag and isinstance(operand, Value):
                         stored.add(operand)
             values = useful_values(self._nodes, results | stored)
-            found |= {location for leaf, location in _loads(self._statements) if leaf in values}
+            found |= {location for leaf, location in loads(self._statements) if leaf in values}
             if found <= locations:
                 return locations, values
             locations |= found
@@ -135,9 +135,9 @@ class FiniteValues:
         nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
         infinite: set[Location] = set()
         while True:
-            self._finite = {leaf: location not in infinite for leaf, location in _loads(statements)}
+            self._finite = {leaf: location not in infinite for leaf, location in loads(statements)}
             self._enter(nodes)
-            found = {location for value, location in _stores(statements) if not self.is_finite(value)}
+            found = {location for value, location in stores(statements) if not self.is_finite(value)}
             for apply in statements:
                 if isinstance(apply, Apply) and not self._has_finite_results(apply, infinite):
                     found |= {span.pointer.memory for span in apply.outputs}
@@ -192,7 +192,8 @@ def useful_values(nodes: Sequence[Node], targets: Collection[Value]) -> set[Valu
     return useful
 
 
-def _loads(statements: Sequence[Statement]) -> Iterator[tuple[Value, Location]]:
+def loads(statements: Sequence[Statement]) -> Iterator[tuple[Value, Location]]:
+    """Yield the inexact values that are loaded or read, and from where."""
     for statement in statements:
         if isinstance(statement, Load) and is_inexact(statement.out.dtype):
             yield statement.out, statement.pointer.memory
@@ -204,7 +205,8 @@ def _loads(statements: Sequence[Statement]) -> Iterator[tuple[Value, Location]]:
             yield statement.out, statement.variable
 
 
-def _stores(statements: Sequence[Statement]) -> Iterator[tuple[Value, Location]]:
+def stores(statements: Sequence[Statement]) -> Iterator[tuple[Value, Location]]:
+    """Yield the inexact values that are stored or assigned, and where."""
     for statement in statements:
         if isinstance(statement, Store) and is_inexact(statement.value.dtype):
             yield statement.value, statement.pointer.memory

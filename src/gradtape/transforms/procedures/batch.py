@@ -20,7 +20,7 @@ from gradtape.procedures.ir import (
     Statement,
     Store,
 )
-from gradtape.procedures.traversal import walk
+from gradtape.procedures.traversal import names, walk
 
 Part: TypeAlias = tuple[Pointer, Value]
 """Where the array of one element begins in that of all elements: a pointer and an offset."""
@@ -46,7 +46,7 @@ def batch_procedure(procedure: Procedure, size: int, batched: Sequence[bool]) ->
     >>> batch_procedure(build.finish([x * x]), 3, [True]).result_types
     (f64[3],)
     """
-    build = ProcedureBuilder(procedure.name)
+    build = ProcedureBuilder(procedure.name, names(procedure))
     copied = _held_by_variables(procedure)
     given: list[tuple[Content, Aval, Pointer]] = []
     for parameter, type_, flag in zip(procedure.parameters, procedure.types, batched, strict=True):

@@ -17,6 +17,7 @@ from gradtape.procedures.fingerprint import procedure_digest
 from gradtape.procedures.ir import Procedure
 from gradtape.transforms.procedures.batch import batch_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
+from gradtape.transforms.procedures.shadows import with_smooth_squares
 from gradtape.transforms.procedures.vjp import Between, vjp_procedure
 
 Flags: TypeAlias = tuple[bool, ...]
@@ -137,7 +138,7 @@ def _tangent_of(reference: ProcedureReference, active: Flags) -> ProcedureRefere
         ("jvp", reference.digest, active),
         (*reference.types, *tangents),
         (*reference.result_types, *pushed),
-        lambda: jvp_procedure(reference.procedure, active),
+        lambda: jvp_procedure(with_smooth_squares(reference.procedure), active),
         reference,
         active,
     )
@@ -158,7 +159,9 @@ def _cotangent_of(
         ("vjp", reference.digest, active, seeded, policy, between),
         (*reference.types, *seeds),
         (*reference.result_types, *pulled),
-        lambda: vjp_procedure(_prepared(reference.procedure, policy), active, seeded, policy, between),
+        lambda: vjp_procedure(
+            with_smooth_squares(_prepared(reference.procedure, policy)), active, seeded, policy, between
+        ),
         reference,
     )
 

@@ -1,14 +1,44 @@
-"""Shadows: the memories, pointers and variables that hold the tangents or cotangents of others."""
+"""Shadows: the memories, pointers and variables that hold the tangents, cotangents or squares of others."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import reduce
 
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.ir.types import Aval
+from gradtape.kinds.elementwise import (
+    Elementwise,
+    computes_kink,
+    factors_of_square,
+    has_kink,
+    is_same,
+    unmoved,
+)
+from gradtape.kinds.operands import conform
+from gradtape.ops.core.elementwise.arithmetic import multiply
+from gradtape.ops.core.elementwise.cast import with_tangent_of
+from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.procedures.builder import ProcedureBuilder
-from gradtape.procedures.ir import Allocate, Memory, Pointer, Span, Variable
-from gradtape.transforms.procedures.activity import Location
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Load,
+    Memory,
+    Pointer,
+    Procedure,
+    Read,
+    Span,
+    Statement,
+    Store,
+    Variable,
+)
+from gradtape.procedures.rewrite import Rewriter
+from gradtape.procedures.traversal import names, roots, walk
+from gradtape.records import replaced
+from gradtape.transforms.activity import differentiable_inputs
+from gradtape.transforms.procedures.activity import Location, loads, location_of, stores
 
 
 class Shadows:
@@ -79,3 +109,203 @@ class Shadows:
     def allocate(self, pointer: Pointer, size: Value, zero: bool) -> None:
         """Append the allocation of the shadow of a pointer."""
         self._build.append(Allocate(self.add(pointer), size, zero))
+
+
+def with_smooth_squares(procedure: Procedure) -> Procedure:
+    """Return the procedure with squares of contents that have a kink differentiated as one function (ADR 105).
+
+    A location that holds ``abs(x)``, for instance, gets a shadow for its square, which is stored wherever the location is stored. The
+    square of a value that is read from the location keeps its value, and has the derivative of the shadow. In a primal the shadow is dead.
+
+    Examples
+    --------
+    >>> from gradtape.ops.core.elementwise.signs import absolute
+    >>> build = ProcedureBuilder("square")
+    >>> y = build.allocate("y", 1)
+    >>> build.store(y, 0, absolute(build.scalar("x")))
+    >>> value = build.load(y, 0)
+    >>> [type(statement).__name__ for statement in with_smooth_squares(build.finish([value * value])).body]
+    ['Allocate', 'Allocate', 'Store', 'Store', 'Load', 'Load']
+    """
+    kinks = _Kinks(procedure)
+    if kinks.is_worth_matching():
+        procedure = forward_elements(procedure)  # equal elements become one value
+        kinks = _Kinks(procedure)
+    if not kinks.squares:
+        return procedure
+    squared = _Squared(procedure, kinks)
+    body = squared.block(procedure.body)
+    return replaced(procedure, body=body, results=[squared.content(result) for result in procedure.results])
+
+
+class _Kinks:
+    """The squares of what is read from locations that hold values with a kink.
+
+    Attributes
+    ----------
+    squares : dict of Node to (Value, tuple of Value)
+        By product: the leaf or the value with a kink whose square is a factor of it, and the other factors.
+    wanted : set of Value
+        The leaves whose squares are read.
+    locations : set of Memory or Variable
+        Those whose squares are stored.
+    """
+
+    def __init__(self, procedure: Procedure) -> None:
+        self.squares: dict[Node, tuple[Value, tuple[Value, ...]]] = {}
+        self.wanted: set[Value] = set()
+        self.locations: set[Location] = set()
+        self._products: list[Node] = []
+        used = roots(procedure)
+        nodes, _ = extract(used, stop=lambda value: not value.is_made)
+        if not any(isinstance(node.op, Elementwise) and node.op.square_tangents for node in nodes):
+            return
+        self._products = _differentiated(nodes, used)
+        statements = list(walk(procedure.body))
+        stored = list(stores(statements))
+        shared = {location_of(content) for content in procedure.parameters}
+        kinked: set[Location] = set()
+        self._leaves: dict[Value, Location] = {}
+        while True:  # ends: each round adds a location
+            found = {
+                location
+                for value, location in stored
+                if location not in shared and value.dtype.kind == "f" and has_kink(value, self._leaves)
+            }
+            if found <= kinked:
+                break
+            kinked |= found
+            self._leaves = {value: location for value, location in loads(statements) if location in kinked}
+        for node in self._products:
+            square = self.square(node.out)
+            if square is not None:
+                self.squares[node] = square
+                self._want(square[0])
+        todo = set(self.locations)
+        while todo:
+            location = todo.pop()
+            before = set(self.locations)
+            for value, into in stored:
+                if into == location:
+                    square = self.square(multiply(value, value))
+                    if square is not None:
+                        self._want(square[0])
+            todo |= self.locations - before
+
+    def _want(self, value: Value) -> None:
+        if value in self._leaves:
+            self.wanted.add(value)
+            self.locations.add(self._leaves[value])
+
+    def square(self, product: Value) -> tuple[Value, tuple[Value, ...]] | None:
+        """Return what a product has the square of as a factor, and the other factors; None for numbers and other products."""
+        factors = None if product.node is None else factors_of_square(product.node)
+        if factors is None:
+            return None
+        left, right = factors
+        for position, value in enumerate(map(unmoved, left)):
+            is_leaf = value in self._leaves
+            if not is_leaf and not computes_kink(value):
+                continue
+            for other, equal in enumerate(map(unmoved, right)):
+                if equal is value or (not is_leaf and is_same(value, equal)):
+                    rest = (*left[:position], *left[position + 1 :], *right[:other], *right[other + 1 :])
+                    # Transforms know the squares of what a row computes, times numbers.
+                    if is_leaf or not all(isinstance(factor, Literal) for factor in rest):
+                        return value, rest
+        return None
+
+    def is_worth_matching(self) -> bool:
+        """Return whether a product of two values with a kink may be a square whose operands were loaded twice."""
+        return any(
+            all(any(has_kink(factor, self._leaves) for factor in side) for side in sides)
+            for node in self._products
+            if node not in self.squares and (sides := factors_of_square(node)) is not None
+        )
+
+
+def _differentiated(nodes: Sequence[Node], used: Sequence[Value]) -> list[Node]:
+    """Return the products through which derivatives go."""
+    reached = set(used)
+    found: list[Node] = []
+    for node in reversed(nodes):
+        if not reached.isdisjoint(node.outs):
+            reached.update(differentiable_inputs(node))
+            if node.out.dtype.kind == "f" and factors_of_square(node) is not None:
+                found.append(node)
+    return found
+
+
+class _Squared(Rewriter):
+    """Adds the statements for shadows of squares, and gives squares their derivatives."""
+
+    def __init__(self, procedure: Procedure, kinks: _Kinks) -> None:
+        super().__init__()
+        self._kinks = kinks
+        self._build = ProcedureBuilder(procedure.name, names(procedure))
+        self._shadows = Shadows(self._build, kinks.locations, "squared")
+        self._squares: dict[Value, Value] = {}
+
+    def made(self, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
+        outs = super().made(node, inputs)
+        square = self._kinks.squares.get(node)
+        if square is None:
+            return outs
+        value, rest = square
+        factors = [self.becomes.get(factor, factor) for factor in rest]
+        squared = self._squares.get(value)
+        if squared is None:
+            own = self.becomes[value]
+            squared = multiply(own, own)
+        product = reduce(multiply, factors, squared)
+        return [with_tangent_of(outs[0], conform(product, outs[0].dtype, ()))]
+
+    def _square(self, value: Value, location: Location) -> Value:
+        """Return the square of what is stored, in terms of the squares of what it is computed from."""
+        product = multiply(value, value)
+        square = self._kinks.square(product)
+        if square is not None:
+            assert product.node is not None
+            self._kinks.squares[product.node] = square
+        dtype = location.dtype if isinstance(location, Memory) else location.type.dtype
+        return conform(self.value(product), dtype, ())
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        found: list[Statement] = []
+        with self._build.block(found):
+            for statement in statements:
+                self._build.append(self.statement(statement))
+                self._append_shadow(statement)
+        return found
+
+    def _append_shadow(self, statement: Statement) -> None:
+        """Append the statement that does with the shadow what a statement does."""
+        build, shadows = self._build, self._shadows
+        if isinstance(statement, Load) and statement.out in self._kinks.wanted:
+            self._squares[statement.out] = build.load(
+                shadows.of(statement.pointer), self.value(statement.index)
+            )
+        elif isinstance(statement, Store) and shadows.has(statement.pointer):
+            square = self._square(statement.value, statement.pointer.memory)
+            build.store(shadows.of(statement.pointer), self.value(statement.index), square)
+        elif isinstance(statement, Allocate) and shadows.has(statement.out):
+            shadows.allocate(statement.out, self.value(statement.size), statement.zero)
+        elif isinstance(statement, Apply):
+            for span in statement.outputs:
+                if shadows.has(span.pointer):
+                    offset = self.value(span.offset)
+                    with build.loop(span.aval.size) as i:
+                        element = build.load(span.pointer, offset + i)
+                        build.store(shadows.of(span.pointer), offset + i, element * element)
+        elif isinstance(statement, Read) and isinstance(statement.out, Pointer):
+            if shadows.has(statement.variable):
+                build.append(Read(shadows.add(statement.out), shadows.variable(statement.variable)))
+        elif isinstance(statement, Read):
+            if statement.out in self._kinks.wanted:
+                self._squares[statement.out] = build.read(shadows.variable(statement.variable))
+        elif isinstance(statement, Assign) and shadows.has(statement.variable):
+            value = statement.value
+            build.assign(
+                shadows.variable(statement.variable),
+                shadows.of(value) if isinstance(value, Pointer) else self._square(value, statement.variable),
+            )

@@ -172,6 +172,7 @@ positive = elementwise(
     body=lambda x: x,
     complex_body=lambda x: x,
     tangents=(lambda d, z, x: d,),
+    transpose=(lambda ct, x: ct,),
     is_identity=True,
     finite=True,
     dtype_samples=NUMBERS,
