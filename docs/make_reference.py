@@ -35,7 +35,10 @@ def public_names() -> Iterator[tuple[str, Any]]:
             continue
         for name in sorted(module.__dict__, key=str.lower):
             thing = getattr(module, name)
-            if not name.startswith("_") and str(getattr(thing, "__module__", "")).startswith(module.__name__):
+            home = str(getattr(thing, "__module__", ""))
+            if name in getattr(module, "__all__", ()) or (
+                not name.startswith("_") and home.startswith(module.__name__)
+            ):
                 yield f"{namespace}.{name}", thing
 
 

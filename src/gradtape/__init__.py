@@ -88,6 +88,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.transforms.linear import linearize as linearize
     from gradtape.api.transforms.vmap import vectorized_map as vectorized_map
     from gradtape.api.transforms.vmap import vmap as vmap
+    from gradtape.api.uncertainty.propagation import propagate as propagate
 
 __version__ = "0.1.0"
 
@@ -167,6 +168,7 @@ _LATER = {
     "sparse_jacobian": "sparsity.transform",
     "vectorized_map": "transforms.vmap",
     "vmap": "transforms.vmap",
+    "propagate": "uncertainty.propagation",
 }
 """Names by the module that has them, imported when first used: a process that needs only a gradient starts sooner."""
 

@@ -286,8 +286,8 @@ def minimize(
         )
     optimize: Any = importlib.import_module("scipy.optimize")
     both = _gradient(fun, reduce, caller)
-    unknowns = Unknowns(x0, "minimize")
-    ends = unknowns.bounds(bounds, "minimize")
+    unknowns = Unknowns(x0, "gt.dask.minimize")
+    ends = unknowns.bounds(bounds, "gt.dask.minimize")
     blocks = partitions(data, caller)
     evaluations = 0
 

@@ -31,10 +31,13 @@ from gradtape.api.solvers.roots import WITH_JACOBIAN
 from gradtape.api.sparsity.transform import sparse_hessian
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import jit
+from gradtape.api.uncertainty.estimates import Fit, remember, uncertainty
 from gradtape.errors import ArgumentError, ShapeError, kind_of
 from gradtape.progress import counting
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
+
+__all__ = ["curve_fit", "least_squares", "minimize", "root", "uncertainty"]
 
 
 def _number(function: Function, x: Any, *args: Any) -> Any:
@@ -44,6 +47,10 @@ def _number(function: Function, x: Any, *args: Any) -> Any:
 
 def _numbers(function: Function, x: Any, *args: Any) -> Any:
     return vector_of(function(x, *args))
+
+
+def _half_of_squares(function: Function, x: Any, *args: Any) -> Any:
+    return np.sum(vector_of(function(x, *args)) ** 2) / 2
 
 
 def _tuple(args: Any) -> tuple[Any, ...]:
@@ -118,9 +125,9 @@ def minimize(
     """
     check_callable(fun, "gt.scipy.minimize")
     optimize: Any = importlib.import_module("scipy.optimize")
-    unknowns, args = Unknowns(x0, "minimize"), _tuple(args)
+    unknowns, args = Unknowns(x0, "gt.scipy.minimize"), _tuple(args)
     program = Program(fun, unknowns, _number)
-    ends = unknowns.bounds(bounds, "minimize")
+    ends = unknowns.bounds(bounds, "gt.scipy.minimize")
     several = constraints if isinstance(constraints, list | tuple) else [constraints]
     known = (method or ("slsqp" if several else "l-bfgs-b" if bounds is not None else "bfgs")).lower()
     more: dict[str, Any] = {"method": method, "tol": tol, "options": options}
@@ -150,7 +157,8 @@ def minimize(
     function = value if known in WITH_GRADIENT else lambda x, *args: float(plain(x, *args))
     with counting("minimising", "evaluation", lambda: program.calls):
         found = optimize.minimize(function, start, bounds=ends, **more)
-    return _with_nested(found, unknowns)
+    fit = Fit(fun, unknowns, args, _number, ends, "constraints" if several else "")
+    return remember(_with_nested(found, unknowns), fit)
 
 
 def _with_vector_second(function: Function) -> Function:
@@ -271,9 +279,9 @@ def least_squares(
     """
     check_callable(fun, "gt.scipy.least_squares")
     optimize: Any = importlib.import_module("scipy.optimize")
-    unknowns, args = Unknowns(x0, "least_squares"), _tuple(args)
+    unknowns, args = Unknowns(x0, "gt.scipy.least_squares"), _tuple(args)
     program = Program(fun, unknowns, _numbers)
-    ends = unknowns.bounds(bounds, "least_squares")
+    ends = unknowns.bounds(bounds, "gt.scipy.least_squares")
     more = dict(options) | ({"bounds": ends} if ends is not None else {})
     more |= {"method": method} if method is not None else {}
     start = unknowns.vector
@@ -284,7 +292,8 @@ def least_squares(
     slopes = program.jacobian(method != "lm", sparse, start, *args)
     with counting("minimising", "evaluation", lambda: program.calls):
         found = optimize.least_squares(program.compiled(jit), start, jac=slopes, args=args, **more)
-    return _with_nested(found, unknowns)
+    refused = "" if options.get("loss", "linear") == "linear" else "a robust loss"
+    return remember(_with_nested(found, unknowns), Fit(fun, unknowns, args, _half_of_squares, ends, refused))
 
 
 def root(
@@ -331,7 +340,7 @@ def root(
     """
     check_callable(fun, "gt.scipy.root")
     optimize: Any = importlib.import_module("scipy.optimize")
-    unknowns, args = Unknowns(x0, "root"), _tuple(args)
+    unknowns, args = Unknowns(x0, "gt.scipy.root"), _tuple(args)
     program = Program(fun, unknowns, _numbers)
     more: dict[str, Any] = {"method": method, "tol": tol, "options": options}
     if callback is not None:
@@ -406,8 +415,8 @@ def curve_fit(
     optimize: Any = importlib.import_module("scipy.optimize")
     if p0 is None:
         p0 = np.ones(len(inspect.signature(f).parameters) - 1)
-    unknowns = Unknowns(p0, "curve_fit")
-    ends = unknowns.bounds(bounds, "curve_fit")
+    unknowns = Unknowns(p0, "gt.scipy.curve_fit")
+    ends = unknowns.bounds(bounds, "gt.scipy.curve_fit")
     more = dict(options) | ({"bounds": ends} if ends is not None else {})
     start = unknowns.vector
     program = Program(f, unknowns, _model)

@@ -38,6 +38,8 @@ class Unknowns:
         The unknowns.
     caller : str
         The function that takes them, for errors.
+    argument : str
+        The name of its argument, for errors.
 
     Attributes
     ----------
@@ -51,16 +53,16 @@ class Unknowns:
         Their keys in order; see `structure_key`.
     """
 
-    def __init__(self, x0: Any, caller: str) -> None:
+    def __init__(self, x0: Any, caller: str, argument: str = "x0") -> None:
         leaves, self.spec = flatten(x0)
         self.structure = structure_key(x0)
         arrays: list[Any] = [leaf if isinstance(leaf, Handle) else np.asarray(leaf) for leaf in leaves]
         for array in arrays:
             if array.dtype.kind not in "fiu":
                 raise DtypeError(
-                    f"gt.scipy.{caller}: x0 has an array of dtype {array.dtype}",
+                    f"{caller}: {argument} has an array of dtype {array.dtype}",
                     where=user_site(),
-                    why="the unknowns of SciPy's solvers are real numbers",
+                    why="it is for real numbers",
                     remedy="pass real and imaginary parts as unknowns of their own"
                     if array.dtype.kind == "c"
                     else "pass floats",
