@@ -202,7 +202,7 @@ and attribute by check class config containers content context convention copy c
 determinants disk edit equal error evaluate event explain explanation finding habit init inside inspect iterator key leaves list loader
 lock lookup main method minimize mixed more name namespace naming nested number object operator order origin out part per picture plan
 problem product progress read reader reason recording report result routine script select set sign solution solver special split
-statement step table text thread tracing tuple type undo unsupported use user walk write writer
+statement switch step table text thread tracing tuple type undo unsupported use user walk write writer
 
 api argument building callable caller compile function functional html import interpret log logic memory module
 line optimise standalone svg
@@ -210,8 +210,8 @@ line optimise standalone svg
 airy arithmetic array asarray axes axis bessel bivariate calculus central comparison complex convolution design distance
 distribution elliptic entropy equation estimate exponential extension extrema fft filter flip float fourier gamma grad grid
 hierarchy histogram hypergeometric incomplete indexing integer inverse label legendre linalg logistic math moment morphology nan
-multivariate ndimage noncentral norm normal numeric numpy orthogonal pad piecewise polynomial power quantile registry root rotation
-rank scipy sequence shape signal softmax solve sort sorting spline stat statistic trig uncertainty wave window
+multivariate ndimage noncentral nonsmooth norm normal numeric numpy orthogonal pad piecewise polynomial power quantile registry root
+rotation rank scipy sequence shape signal softmax solve sort sorting spline stat statistic trig uncertainty wave window
 """
 """Words of module names that need no explanation: plain English, Python's, and families of functions by NumPy's names."""
 

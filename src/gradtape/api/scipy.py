@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,10 +32,16 @@ from gradtape.api.sparsity.transform import sparse_hessian
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import jit
 from gradtape.api.uncertainty.estimates import Fit, remember, uncertainty
-from gradtape.errors import ArgumentError, ShapeError, kind_of
+from gradtape.errors import ArgumentError, GradtapeError, GradtapeWarning, ShapeError, kind_of, warn
 from gradtape.progress import counting
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
+
+NEAR_KINK: Final = 1e-2
+"""How near a kink counts where a run has failed: a line search gives up some way before it, since the slopes beyond it are others."""
+
+OUT_OF_ITERATIONS: Final = 1
+"""SciPy's status of a run that has reached its limit of iterations, at no place of its own."""
 
 __all__ = ["curve_fit", "least_squares", "minimize", "root", "uncertainty"]
 
@@ -157,8 +163,32 @@ def minimize(
     function = value if known in WITH_GRADIENT else lambda x, *args: float(plain(x, *args))
     with counting("minimising", "evaluation", lambda: program.calls):
         found = optimize.minimize(function, start, bounds=ends, **more)
+    if not found.success and found.status != OUT_OF_ITERATIONS:
+        _warn_of_kink(fun, unknowns.nested(found.x), args)
     fit = Fit(fun, unknowns, args, _number, ends, "constraints" if several else "")
     return remember(_with_nested(found, unknowns), fit)
+
+
+def _warn_of_kink(fun: Function, x: Any, args: tuple[Any, ...]) -> None:
+    """Warn if a run that failed has ended between the sides of a kink, which gradients cannot tell from a slope."""
+    debug: Any = importlib.import_module("gradtape.api.debug")
+    try:
+        kinks = debug.kinks(lambda x: fun(x, *args), x, near=NEAR_KINK)
+    except GradtapeError:  # a function that cannot run op by op
+        return
+    at = next((kink for kink in kinks if kink.is_stationary), kinks[0] if kinks else None)
+    if at is not None:
+        others = f" and {at.count - 1} more" if at.count > 1 else ""
+        warn(
+            GradtapeWarning,
+            f"gt.scipy.minimize stopped near a {at.kind} of {at.op}{others}, at a distance of {at.distance:.2g}",
+            where=at.site,
+            why="zero is between the gradients of both sides: it is likely a minimum, at which no gradient is small"
+            if at.is_stationary
+            else "a line search that crosses it finds slopes of one side and values of the other",
+            remedy='accept it, smooth the kink (np.sqrt(x**2 + tiny) for np.abs), or use a method without gradients ("Nelder-Mead"); '
+            "gt.debug.kinks shows both sides",
+        )
 
 
 def _with_vector_second(function: Function) -> Function:

@@ -9,10 +9,11 @@ import numpy as np
 
 from gradtape.ir.body import Body
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import Node, Value, constant, extract
+from gradtape.ir.graph import Node, Value, constant, extract, merge_tags
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import parse_index
-from gradtape.transforms.call import inlined
+from gradtape.ops.core.join import stack
+from gradtape.transforms.call import GraphCall, inlined
 from gradtape.transforms.loops.ops import STACK, Repeat, Scan, Switch, While
 
 Index = tuple[int, ...]
@@ -31,10 +32,13 @@ class UnrolledLoops:
         By node of a copy: the iterations that it belongs to.
     elements : set of Value
         The elements of arrays that were passed to iterations.
+    conditions : list of Value
+        What decided which branch was taken, and whether there was another iteration, of those that `in_place_of_loops` replaced.
     """
 
     def __init__(self) -> None:
         self.iterations: dict[Node, Iterations] = {}
+        self.conditions: list[Value] = []
         self.elements: set[Value] = set()
         self._stack_elements: dict[Value, tuple[Value, int]] = {}
 
@@ -168,3 +172,79 @@ def _condition(node: Node) -> Callable[[list[Value]], bool]:
         return bool(truth.data)
 
     return goes_on
+
+
+def in_place_of_loops(
+    values: Sequence[Value], loops: UnrolledLoops, inputs: Sequence[Value] = ()
+) -> list[Value]:
+    """Return values computed without loops, branches and calls: by copies of the bodies, one for each iteration.
+
+    Parameters
+    ----------
+    values : sequence of Value
+        What is computed by loops.
+    loops : UnrolledLoops
+        Where the copies are entered.
+    inputs : sequence of Value
+        Where to stop.
+    """
+    nodes, _ = extract(values, inputs, stop=lambda value: False)
+    copies: dict[Value, Value] = {}
+    for node in nodes:
+        operands = [copies.get(operand, operand) for operand in node.inputs]
+        if isinstance(node.op, GraphCall):
+            outs = in_place_of_loops(inlined(node.op.graph, operands), loops, operands)
+        elif isinstance(node.op, Scan | Repeat | While | Switch):
+            outs = _outputs_of_iterations(_with_operands(node, operands, loops), loops)
+        elif all(copy is operand for copy, operand in zip(operands, node.inputs, strict=True)):
+            continue
+        else:
+            outs = list(_with_operands(node, operands, loops).outs)
+        copies.update(zip(node.outs, outs, strict=True))
+    return [copies.get(value, value) for value in values]
+
+
+def _with_operands(node: Node, operands: Sequence[Value], loops: UnrolledLoops) -> Node:
+    copy = Node(node.op, tuple(operands), node.params, node.site)
+    copy.make_outs(tuple([out.aval for out in node.outs]), merge_tags(operands))
+    if node in loops.iterations:
+        loops.iterations[copy] = loops.iterations[node]
+    return copy
+
+
+def _outputs_of_iterations(node: Node, loops: UnrolledLoops) -> list[Value]:
+    """Return the outputs of a loop or branch, computed by copies of its body."""
+    compute_op_by_op(node.inputs)
+    iterations = sorted(loops.unroll(node), key=lambda pair: pair[0])
+    if isinstance(node.op, Switch):
+        loops.conditions.append(node.inputs[0])
+        return in_place_of_loops(iterations[0][1], loops, node.inputs)
+    if isinstance(node.op, While):
+        loops.conditions += _conditions_of_while(node, [outs for _, outs in iterations])
+    count = node.params["carries"]
+    backwards = node.params.get("reverse", False)
+    last = iterations[0 if backwards else -1][1] if iterations else _initial_carries(node)
+    stacks = (
+        [[outs[y] for _, outs in iterations] for y in range(count, len(iterations[0][1]))]
+        if iterations
+        else []
+    )
+    parts = in_place_of_loops([*last[:count], *[part for one in stacks for part in one]], loops, node.inputs)
+    carries, rest = parts[:count], parts[count:]
+    trips = [constant(np.asarray(len(iterations)))] if isinstance(node.op, While) else []
+    ys = [stack(*rest[k * len(iterations) : (k + 1) * len(iterations)]) for k in range(len(stacks))]
+    if not iterations:
+        ys = [constant(np.zeros(out.shape, out.dtype)) for out in node.outs[count + len(trips) :]]
+    return [*carries, *trips, *ys]
+
+
+def _conditions_of_while(node: Node, outs: Sequence[Sequence[Value]]) -> list[Value]:
+    """Return the truth values of a loop's condition: of each iteration, and that which has ended the loop."""
+    consts, carries = node.inputs[: node.params["consts"]], _initial_carries(node)
+    truths = []
+    for iteration in range(len(outs) + 1):
+        (truth,) = inlined(node.params["condition"], [constant(np.asarray(iteration)), *consts, *carries])
+        truths.append(truth)
+        if iteration < len(outs):
+            carries = outs[iteration][: len(carries)]
+    return truths

@@ -1,0 +1,457 @@
+"""`kinks`: where a function stands at, or near, a switch between two formulas, and what its derivative is on each side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.api.debug.switches import SWITCHES, Margins, comparisons, conditions, margins_of
+from gradtape.api.debug.unrolled import Iterations, UnrolledLoops, compute_op_by_op, in_place_of_loops
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import jvp, vjp
+from gradtape.api.transforms.jit import running_recorded
+from gradtape.api.transforms.recording import Recording
+from gradtape.config import config
+from gradtape.errors import ArgumentError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Literal, Node, Value, extract, literal
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import is_inexact
+from gradtape.ops.core.elementwise.floats import trunc
+from gradtape.trace.lazy.instruments import CHECKS
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.vjp import vjp as pulled
+from gradtape.trees import flatten, unflatten
+
+STEP: Final = 1e-5
+"""How far from a switch its sides are looked at, as a part of the arguments' size; a tenth of it as well."""
+
+SHRINKS: Final = 0.5
+"""A difference between the sides that falls below this part of itself at a tenth of the distance is curvature, or the slope."""
+
+TOLERANCE: Final = 1e-7
+"""The smallest difference between the sides that counts, as a part of what is compared."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Kink:
+    """A switch at or near which a function was evaluated.
+
+    Attributes
+    ----------
+    kind : {"kink", "jump"}
+        Whether the derivative jumps there, or the function.
+    op : str
+        The op that switches.
+    site : Site
+        The user's line.
+    iterations : tuple of (str, int)
+        The loops that it is in, each with the number of the iteration, the innermost first.
+    count : int
+        How many elements, or iterations, of the line stand as near.
+    margin : float
+        How far the nearest of them is from its switch, in the number that decides: 0 at the switch.
+    distance : float
+        How far the arguments are from the switch, along the gradient of that number.
+    direction : nest
+        The unit vector along which the arguments cross the switch.
+    slopes : tuple of two nests
+        The derivative along `direction` before the switch and behind it, in the containers of the function's results.
+    returned : nest
+        The derivative along `direction` that gradtape returns at the arguments.
+    gradients : tuple of two nests or None
+        The gradients on both sides, in the containers of the arguments, for a function of which the result is one number.
+    jumps : nest
+        By how much the results jump.
+    is_stationary : bool or None
+        Whether zero is a generalised gradient there (F. H. Clarke, "Optimization and Nonsmooth Analysis", 1983), as far as the two
+        sides show: in the convex hull of their gradients. None where there are no gradients, and at jumps.
+    """
+
+    kind: str
+    op: str
+    site: Any
+    iterations: Iterations
+    count: int
+    margin: float
+    distance: float
+    direction: Any
+    slopes: tuple[Any, Any]
+    returned: Any
+    gradients: tuple[Any, Any] | None
+    jumps: Any
+    is_stationary: bool | None
+
+    def is_same_as(self, other: Kink) -> bool:
+        """Return whether two ops of one line have found the same switch, such as ``x < 0`` and ``x >= 0``."""
+        if (self.kind, repr(self.site)) != (other.kind, repr(other.site)):
+            return False
+        mine, theirs = (
+            [_vector(part) for part in (kink.direction, *kink.slopes, kink.jumps)] for kink in (self, other)
+        )
+        return all(np.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in zip(mine, theirs, strict=True))
+
+    def __repr__(self) -> str:
+        where = f"{self.site}" + "".join(
+            f", in iteration {number} of {loop}" for loop, number in self.iterations
+        )
+        more = f", and {self.count - 1} more" if self.count > 1 else ""
+        lines = [f"{self.kind} of {self.op} at {where}{more}"]
+        lines.append(
+            f"  distance: {self.distance:.3g} in the arguments, {self.margin:.3g} in what is compared"
+        )
+        if self.kind == "jump":
+            lines.append(f"  the result jumps by {_short(self.jumps)}")
+        before, behind = self.slopes
+        lines.append(
+            f"  slopes: {_short(before)} before, {_short(behind)} behind; gradtape returns {_short(self.returned)}"
+        )
+        if self.is_stationary:
+            lines.append("  zero is between the gradients of both sides: it may be a minimum or maximum")
+        return "\n".join(lines)
+
+
+class Kinks(tuple[Kink, ...]):
+    """The kinks and jumps that `kinks` has found, the nearest first; it prints as a report.
+
+    Attributes
+    ----------
+    seen : int
+        How many comparisons were looked at.
+    """
+
+    seen: int
+
+    def __new__(cls, found: Sequence[Kink], seen: int) -> Kinks:
+        """Make a report."""
+        self = super().__new__(cls, found)
+        self.seen = seen
+        return self
+
+    def __repr__(self) -> str:
+        head = f"{len(self)} of {self.seen} comparisons stand at or near a kink or jump"
+        return "\n".join([head, *map(repr, self)])
+
+
+def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
+    """Return where a function stands at, or near, a kink or a jump, with the derivatives on each side.
+
+    What counts are selections (`np.where`, `np.select`, masks), branches of Python and of `cond`, `np.abs`, `np.maximum`, `np.max` and
+    others where elements tie, norms and roots at 0, `np.sort`, `np.clip`, `np.sign`, `np.floor`, `np.round`, remainders,
+    `np.searchsorted` and `np.argmax`. What is smooth all the same, such as ``np.abs(x) ** 2`` or two branches that meet smoothly, is not
+    reported.
+
+    Parameters
+    ----------
+    f : callable
+        NumPy code; its floating arguments are those of the derivative.
+    *args : array_like, or nests of them
+        Where it is evaluated.
+    near : float
+        How near counts: as a part of the numbers that are compared, or of 1.
+
+    Returns
+    -------
+    Kinks
+        A tuple of `Kink`, the nearest first: one for each line and op.
+
+    Raises
+    ------
+    ArgumentError
+        If no argument is a float.
+
+    See Also
+    --------
+    check_numerics : Where a NaN comes from.
+
+    Notes
+    -----
+    The function runs op by op, with all loops unrolled. A switch is where a difference m of two numbers is 0. The arguments move along
+    its gradient to where it is 0 in linear approximation, and the function is differentiated on both sides.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> found = gt.debug.kinks(lambda x: np.sum(np.abs(x)), np.array([0.0, 1.0]))
+    >>> found[0].kind, found[0].op, found[0].slopes, found[0].is_stationary
+    ('kink', 'absolute', (np.float64(-1.0), np.float64(1.0)), False)
+    >>> gt.debug.kinks(lambda x: np.sum(np.abs(x) ** 2), np.array([0.0, 1.0]))
+    0 of 2 comparisons stand at or near a kink or jump
+    """
+    check_callable(f, "gt.debug.kinks")
+    leaves, spec = flatten(args)
+    moving = [k for k, leaf in enumerate(leaves) if np.asarray(leaf).dtype.kind == "f"]
+    if not moving:
+        raise ArgumentError("gt.debug.kinks: no argument is a float", where=user_site(), remedy="pass floats")
+    point = _Point(f, leaves, spec, moving)
+    with _op_by_op():
+        candidates, seen = _near_switches(point, near)
+        found = [kink for candidate in candidates if (kink := _examined(point, candidate)) is not None]
+    different: list[Kink] = []
+    for kink in sorted(found, key=lambda kink: kink.distance):
+        if not any(kink.is_same_as(other) for other in different):
+            different.append(kink)
+    return Kinks(different, seen)
+
+
+@contextmanager
+def _op_by_op() -> Iterator[None]:
+    """Run everything op by op, with loops unrolled, in the block."""
+    with config.override(loops="trace"), running_recorded():
+        yield
+
+
+class _Point:
+    """The function of its floating arguments, as one vector."""
+
+    def __init__(
+        self, f: Callable[..., Any], leaves: Sequence[Any], spec: Any, moving: Sequence[int]
+    ) -> None:
+        self._f, self._leaves, self._spec, self._moving = f, leaves, spec, moving
+        self.floats = [np.asarray(leaves[k]) for k in moving]
+        self.vector = np.concatenate([np.ravel(array) for array in self.floats]).astype(float)
+        self.size = max(1.0, float(np.max(np.abs(self.vector), initial=0.0)))
+
+    def __call__(self, *floats: Any) -> Any:
+        leaves = list(self._leaves)
+        for k, value in zip(self._moving, floats, strict=True):
+            leaves[k] = value
+        return self._f(*unflatten(self._spec, leaves))
+
+    def arrays(self, vector: NDArray) -> list[Any]:
+        """Return a vector as arguments."""
+        ends = np.cumsum([array.size for array in self.floats])
+        parts = np.split(vector, ends[:-1])
+        return [
+            np.reshape(part, array.shape).astype(array.dtype)[()]
+            for part, array in zip(parts, self.floats, strict=True)
+        ]
+
+    def nest(self, vector: NDArray) -> Any:
+        """Return a vector in the containers of all arguments, of the one alone if there is one; None for what is no float."""
+        leaves: list[Any] = [None] * len(self._leaves)
+        for k, value in zip(self._moving, self.arrays(vector), strict=True):
+            leaves[k] = value
+        nest = unflatten(self._spec, leaves)
+        return nest[0] if len(nest) == 1 else nest
+
+
+class _Candidate(NamedTuple):
+    """The nearest switch of a line and op."""
+
+    node: Node
+    margin: float
+    instances: int
+    gradient: NDArray
+    iterations: Iterations
+
+
+def _near_switches(point: _Point, near: float) -> tuple[list[_Candidate], int]:
+    """Run the function, and return the nearest switch of each line and op that depends on the arguments, and how many were looked at."""
+    asked: list[Value] = []
+
+    def note(values: Sequence[Value]) -> None:
+        asked.extend(value for value in values if not is_inexact(value.dtype))
+
+    recording = Recording("gt.debug.kinks", tuple(point.floats))
+    CHECKS.append(note)
+    try:
+        recording.run(point)
+    finally:
+        CHECKS.remove(note)
+    asked += _integer_parts(recording)
+    loops = UnrolledLoops()
+    targets = in_place_of_loops(recording.targets, loops)
+    ends = [*targets, *asked, *loops.conditions]
+    compute_op_by_op(ends, all_ancestors=True)
+    nodes, leaves = extract(ends, recording.sources, stop=lambda value: False)
+    constants = _independent(nodes, leaves, recording.sources)
+    decisive = comparisons([*conditions(nodes), *asked, *loops.conditions])
+    nearest: dict[Any, _Nearest] = {}
+    seen = 0
+    for node in nodes:
+        if not (node.op in SWITCHES or node in decisive) or constants.issuperset(node.outs):
+            continue
+        for margins in margins_of(node):
+            seen += len(margins.distances)
+            close = np.flatnonzero(np.abs(margins.distances) <= near * margins.scales)
+            if len(close):
+                best = int(close[np.argmin(np.abs(margins.distances[close]))])
+                one = _Nearest(margins, best, abs(float(margins.distances[best])), len(close))
+                key = node.op, repr(node.site)
+                nearest[key] = one if key not in nearest else nearest[key].with_others(one)
+    found = []
+    for one in nearest.values():
+        gradient = _gradient(one.margins.value_at(one.position), recording.sources, constants)
+        node, margin = one.margins.node, float(one.margins.distances[one.position])
+        found.append(_Candidate(node, margin, one.instances, gradient, loops.iterations.get(node, ())))
+    return found, seen
+
+
+def _integer_parts(recording: Recording) -> list[Value]:
+    """Return the integer parts that Python has asked for by ``int(x)``."""
+    log, parts = recording.tag.log, []
+    for exit_ in [] if log is None else log.exits:
+        value = exit_.value()
+        if exit_.what == "int(x)" and value is not None and is_inexact(value.dtype):
+            here.site = exit_.site
+            parts.append(trunc(value))
+    return parts
+
+
+class _Nearest(NamedTuple):
+    """The nearest switch of a line and op so far, and how many are near."""
+
+    margins: Margins
+    position: int
+    distance: float
+    instances: int
+
+    def with_others(self, other: _Nearest) -> _Nearest:
+        nearer = other if other.distance < self.distance else self
+        return nearer._replace(instances=self.instances + other.instances)
+
+
+def _independent(nodes: Sequence[Node], leaves: Sequence[Value], sources: Sequence[Value]) -> set[Value]:
+    """Return the values that do not depend on the sources."""
+    constants = set(leaves)
+    for node in nodes:
+        if all(operand in constants or isinstance(operand, Literal) for operand in node.inputs):
+            constants.update(node.outs)
+    return constants - set(sources)
+
+
+def _gradient(margin: Value, sources: Sequence[Value], constants: set[Value]) -> NDArray:
+    """Return the gradient of a number with respect to the sources, as a vector."""
+    seed = literal(1.0, margin.dtype)
+    parts = pulled([margin], sources, [seed], lambda value: value in constants)
+    compute_op_by_op([part for part in parts if part is not None])
+    vectors = [
+        np.zeros(source.size)
+        if part is None
+        else np.broadcast_to(np.asarray(part.data), source.shape).reshape(-1)
+        for part, source in zip(parts, sources, strict=True)
+    ]
+    return np.concatenate(vectors).astype(float)
+
+
+class _Side(NamedTuple):
+    """What the function does on one side of a switch."""
+
+    value: NDArray
+    slope: NDArray
+    gradient: NDArray | None
+
+
+def _examined(point: _Point, candidate: _Candidate) -> Kink | None:
+    """Return the kink at a switch; None if the function is smooth there."""
+    steepness = float(np.linalg.norm(candidate.gradient))
+    if np.isfinite(steepness) and steepness > 0:
+        direction = candidate.gradient / steepness
+        distance = candidate.margin / steepness
+        directions = [direction]
+    else:
+        # What decides is at its minimum, such as the norm at 0: any direction crosses it.
+        distance = 0.0
+        rng = np.random.default_rng(0)
+        drawn = rng.standard_normal((3, len(point.vector)))
+        directions = [np.ones(len(point.vector)) / np.sqrt(len(point.vector)), *_unit_rows(drawn)]
+    border = point.vector - distance * directions[0]
+    for direction in directions:
+        kink = _across(point, candidate, border, direction, abs(distance))
+        if kink is not None:
+            return kink
+    return None
+
+
+def _unit_rows(rows: NDArray) -> NDArray:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def _across(
+    point: _Point, candidate: _Candidate, border: NDArray, direction: NDArray, distance: float
+) -> Kink | None:
+    wide, narrow = STEP * point.size, STEP * point.size / 10
+    with np.errstate(all="ignore"):
+        far = [_side(point, border + sign * wide * direction, direction) for sign in (-1, 1)]
+        close = [_side(point, border + sign * narrow * direction, direction) for sign in (-1, 1)]
+        jump = _left_over(far[1].value - far[0].value, close[1].value - close[0].value, close[0].value)
+        bend = _left_over(far[1].slope - far[0].slope, close[1].slope - close[0].slope, close[0].slope)
+        if not (jump or bend):
+            return None
+        result, returned = jvp(point, tuple(point.floats), tuple(point.arrays(direction)))
+    leaves, spec = flatten(result)
+    shapes = [np.shape(leaf) for leaf in leaves]
+
+    def nest(vector: NDArray) -> Any:
+        ends = np.cumsum([int(np.prod(shape, dtype=int)) for shape in shapes])
+        return unflatten(
+            spec, [np.reshape(p, s)[()] for p, s in zip(np.split(vector, ends[:-1]), shapes, strict=True)]
+        )
+
+    gradients = None
+    stationary = None
+    if close[0].gradient is not None and close[1].gradient is not None:
+        gradients = point.nest(close[0].gradient), point.nest(close[1].gradient)
+        stationary = None if jump else _holds_zero(close[0].gradient, close[1].gradient)
+    return Kink(
+        kind="jump" if jump else "kink",
+        op=candidate.node.op.name,
+        site=candidate.node.site,
+        iterations=candidate.iterations,
+        count=candidate.instances,
+        margin=abs(candidate.margin),
+        distance=distance,
+        direction=point.nest(direction),
+        slopes=(nest(close[0].slope), nest(close[1].slope)),
+        returned=returned,
+        gradients=gradients,
+        jumps=nest(close[1].value - close[0].value - narrow * (close[0].slope + close[1].slope)),
+        is_stationary=stationary,
+    )
+
+
+def _side(point: _Point, vector: NDArray, direction: NDArray) -> _Side:
+    arrays = point.arrays(vector)
+    result, tangent = jvp(point, tuple(arrays), tuple(point.arrays(direction)))
+    value, slope = _vector(result), _vector(tangent)
+    if len(value) != 1:
+        return _Side(value, slope, None)
+    result, pull = vjp(point, *arrays)
+    leaves, spec = flatten(result)
+    gradient = pull(unflatten(spec, [np.ones(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]))
+    return _Side(value, slope, _vector(gradient))
+
+
+def _vector(tree: Any) -> NDArray:
+    leaves = [np.ravel(np.asarray(leaf)) for leaf in flatten(tree)[0]]
+    return np.concatenate(
+        [leaf.astype(complex if leaf.dtype.kind == "c" else float) for leaf in leaves] or [np.zeros(0)]
+    )
+
+
+def _left_over(far: NDArray, close: NDArray, size: NDArray) -> bool:
+    """Return whether a difference between the sides stays as they come nearer."""
+    large, small = float(np.max(np.abs(far), initial=0)), float(np.max(np.abs(close), initial=0))
+    if not np.isfinite(small):
+        return True
+    return small > SHRINKS * large and small > TOLERANCE * max(1.0, float(np.max(np.abs(size), initial=0)))
+
+
+def _holds_zero(first: NDArray, second: NDArray) -> bool:
+    """Return whether zero is in the segment between two gradients."""
+    between = second - first
+    square = float(between @ between)
+    share = float(np.clip(-(first @ between) / square, 0, 1)) if square else 0.0
+    nearest = first + share * between
+    return bool(np.linalg.norm(nearest) <= 1e-6 * max(np.linalg.norm(first), np.linalg.norm(second)))
+
+
+def _short(tree: Any) -> str:
+    vector = _vector(tree)
+    shown = ", ".join(f"{number:.6g}" for number in vector[:4])
+    return shown if len(vector) == 1 else f"[{shown}{', ...' if len(vector) > 4 else ''}]"
