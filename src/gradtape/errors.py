@@ -218,7 +218,15 @@ class UnsupportedFunctionError(GradtapeError, TypeError, LookupError):
 
 
 class UnsupportedCodeError(GradtapeError, TypeError):
-    """Code that the front end does not translate to a procedure: strings, dicts, try statements, generators."""
+    """Code that the front end does not translate to a procedure: strings, dicts, try statements, generators.
+
+    Attributes
+    ----------
+    unexpected : bool
+        Whether the front end failed with an exception that it did not expect: the code is wrong, or the front end is.
+    """
+
+    unexpected = False
 
 
 class ConcretizationError(GradtapeError, TypeError):
@@ -303,6 +311,16 @@ class CompileBudgetError(InternalError):
 
 class LoweringError(InternalError):
     """A graph cannot be compiled."""
+
+
+def is_defect(error: Exception) -> bool:
+    """Return whether an error tells of a defect of gradtape, unless it is an error of the user's code.
+
+    What a stage cannot lower is a limit. An exception of another library was not expected, unless it is a warning that a filter raises.
+    """
+    if isinstance(error, GradtapeError):
+        return isinstance(error, InternalError) and not isinstance(error, CompileBudgetError | LoweringError)
+    return not isinstance(error, Warning)
 
 
 class GradtapeWarning(UserWarning):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import GradtapeError, UnsupportedCodeError
+from gradtape.errors import GradtapeError, UnsupportedCodeError, is_defect
 from gradtape.frontend.blocks import Instruction
 from gradtape.frontend.builder import TranslationBuilder
 from gradtape.frontend.loops.growing_lists import (
@@ -365,14 +365,18 @@ class Interpreter:
             raise
         except RecursionError:
             raise
-        except GradtapeError as error:
-            raise UnsupportedCodeError(
-                error.what, where=here.site, why=error.why, remedy=error.remedy
-            ) from error
         except Exception as error:
-            raise UnsupportedCodeError(
-                f"translation fails with {type(error).__name__}: {error}", where=here.site
-            ) from error
+            if isinstance(error, GradtapeError) and not is_defect(error):
+                raise UnsupportedCodeError(
+                    error.what, where=here.site, why=error.why, remedy=error.remedy
+                ) from error
+            failure = UnsupportedCodeError(
+                f"translation fails with {type(error).__name__}: {getattr(error, 'what', error)}",
+                where=here.site,
+                remedy="correct the line; if Python runs it without an error, please report it",
+            )
+            failure.unexpected = True
+            raise failure from error
         if instruction.target:
             self.bind(instruction.target, result)
 

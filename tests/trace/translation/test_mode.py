@@ -8,7 +8,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.config import Config
-from gradtape.errors import ConcretizationError
+from gradtape.errors import CompileWarning, ConcretizationError, InternalError
 from tests.support.processes import words_printed
 
 
@@ -287,3 +287,80 @@ def test_complex_arguments_and_results_of_compiled_code():
         moved = np.eye(4)[1] * step * direction
         difference = powers(z + moved, weights, 5)[0] - powers(z - moved, weights, 5)[0]
         assert np.isclose((by_z[1] * np.conj(direction)).real, difference / (2 * step), rtol=1e-6)
+
+
+def tripled(x):
+    y = 0.0
+    for _ in range(3):
+        y = y + x
+    return y
+
+
+def long_sum(x):
+    y = 0.0
+    for _ in range(9_000):
+        y = y + x
+    return y
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("b"), AssertionError("no block"), InternalError("a leaf is lost")]
+)
+def test_a_defect_of_the_translation_is_reported(monkeypatch, error):
+    def fail(self, name):
+        raise error
+
+    monkeypatch.setattr("gradtape.frontend.interpreter.Interpreter.value", fail)
+    pattern = rf"(?s)tripled could not be compiled.*where: .*test_mode\.py:.*{type(error).__name__}: .*please report it"
+    with gt.config.override(loops="compile"):
+        function = gt.jit(tripled)
+        with pytest.warns(CompileWarning, match=pattern):
+            assert function(2.0) == 6.0
+        assert f"an internal error, {type(error).__name__}" in gt.inspect.explain(function)
+        with pytest.warns(CompileWarning, match=pattern):
+            assert gt.grad(tripled)(2.0) == 3.0
+        with pytest.warns(CompileWarning, match=pattern):
+            assert gt.vjp(tripled, 2.0)[0] == 6.0
+    with pytest.warns(CompileWarning, match="long_sum could not be compiled"):
+        assert gt.jit(long_sum)(0.5) == 4500.0
+
+
+def test_a_defect_behind_the_translation_is_reported(monkeypatch):
+    def fail(*args):
+        raise ZeroDivisionError("of ours")
+
+    monkeypatch.setattr("gradtape.trace.translation.calls.reference_to", fail)
+    with (
+        gt.config.override(loops="compile"),
+        pytest.warns(CompileWarning, match="ZeroDivisionError: of ours"),
+    ):
+        assert gt.jit(tripled)(2.0) == 6.0
+
+
+def test_an_error_of_the_users_is_no_defect():
+    def wrong(x):
+        for _ in range(3):
+            x = x + (1, 2)[5]
+        return x
+
+    def unequal(x):
+        return x + np.ones(3) @ np.ones(4)
+
+    with gt.config.override(loops="compile"):
+        with pytest.raises(IndexError):
+            gt.jit(wrong)(2.0)
+        with pytest.raises(ValueError, match="mismatch in its core dimension"):
+            gt.jit(unequal)(2.0)
+
+
+def test_a_defect_is_noted_where_a_number_is_missing(monkeypatch):
+    def fail(self, name):
+        raise KeyError(name)
+
+    monkeypatch.setattr("gradtape.frontend.interpreter.Interpreter.value", fail)
+    with pytest.raises(ConcretizationError) as caught:
+        gt.jit(halvings)(10.0)
+    assert "an internal error, KeyError" in "".join(caught.value.__notes__)
+    with pytest.raises(ConcretizationError) as caught:
+        gt.vmap(halvings)(np.array([10.0, 3.0]))
+    assert "KeyError" in "".join(caught.value.__notes__)

@@ -14,7 +14,14 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from gradtape.config import config
-from gradtape.errors import ConcretizationError, GradtapeError
+from gradtape.errors import (
+    CompileWarning,
+    ConcretizationError,
+    GradtapeError,
+    UnsupportedCodeError,
+    is_defect,
+    warn,
+)
 from gradtape.ir.builder import here
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import is_traced
@@ -46,7 +53,42 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     except Exception as refusal:  # if it is of the user's code, the trace raises it as well
         if trace is not None:
             trace.ways.append(Way(function.__name__, False, _said(refusal)))
-        return function(*args, **kwargs)
+        return _run_instead(function, args, kwargs, refusal)
+
+
+def _run_instead(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], refusal: Exception
+) -> Any:
+    """Run a function whose code could not be compiled."""
+    result = function(*args, **kwargs)
+    _warn_of(function, refusal)
+    return result
+
+
+def _failed(refusal: Exception) -> bool:
+    """Return whether the front end, or what runs its result, failed in place of refusing the code."""
+    return is_defect(refusal) or (isinstance(refusal, UnsupportedCodeError) and refusal.unexpected)
+
+
+def _warn_of(function: Callable[..., Any], refusal: Exception | None) -> None:
+    """Warn of a function that ran without an error, so that nothing is wrong with its code, if the front end failed."""
+    if refusal is None or not _failed(refusal):
+        return
+    code = function.__code__
+    where = refusal.where if isinstance(refusal, GradtapeError) else None
+    warn(
+        CompileWarning,
+        f"the code of {function.__name__} could not be compiled, so the function is run and recorded",
+        where=where or f"{code.co_filename}:{code.co_firstlineno} in {function.__name__}",
+        why=f"an internal error: {_error_in(refusal)}",
+        remedy="nothing, if the speed does not matter; please report it",
+    )
+
+
+def _error_in(refusal: Exception) -> str:
+    """Return the type and the message of the exception that was not expected."""
+    cause = refusal.__cause__ if isinstance(refusal, UnsupportedCodeError) else refusal
+    return f"{type(cause).__name__}: {getattr(cause, 'what', cause)}"
 
 
 def inner_codes(error: BaseException) -> list[CodeType]:
@@ -94,19 +136,22 @@ def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
     if reason is not None:
         try:
             return call_translated(function, args, kwargs, reason)
-        except Exception:  # of other arguments than before
-            return function(*args, **kwargs)
+        except Exception as refusal:  # of other arguments than before
+            return _run_instead(function, args, kwargs, refusal)
     leaves, spec = flatten((args, kwargs), tables=False)
     before = [(leaf, leaf.value) for leaf in leaves if isinstance(leaf, Handle) and is_traced(leaf)]
+    refusal: Exception | None = None
 
     def can_be_translated() -> bool:
         """Return whether a run that goes on for long can be given up: what it has done outside cannot be undone."""
+        nonlocal refusal
         site = here.site
         try:
             if flatten((args, kwargs), tables=False)[1] == spec:
                 TranslatedCall(function, args, kwargs).prepare()
                 return True
-        except Exception:
+        except Exception as error:
+            refusal = error
             return False
         finally:
             here.site = site
@@ -114,7 +159,9 @@ def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
     try:
         with watched(_run_or_translate.__code__, can_be_translated):
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+        _warn_of(function, refusal)
+        return result
     except (ConcretizationError, TranslationWanted) as error:
         for leaf, value in before:
             if leaf.value is not value:
@@ -124,12 +171,18 @@ def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
             return call_translated(function, args, kwargs, error.reason)
         try:
             return call_translated(function, args, kwargs, error.what)
-        except Exception:
+        except Exception as failure:
+            if _failed(failure):
+                error.add_note(
+                    f"  its code could not be compiled either; please report it: {_error_in(failure)}"
+                )
             raise error from None
 
 
 def _said(refusal: Exception) -> str:
     """Return why the code of a function could not be compiled."""
+    if _failed(refusal):
+        return f"an internal error, {_error_in(refusal)}"
     if not isinstance(refusal, GradtapeError):
         return f"{type(refusal).__name__}: {refusal}"
     return refusal.what if refusal.where is None else f"{refusal.what} ({refusal.where})"
