@@ -15,6 +15,7 @@ os.environ.setdefault(
 import pytest
 from hypothesis import settings
 
+from gradtape.api.transforms import sharing
 from gradtape.config import config
 from gradtape.ir.builder import here
 from gradtape.kinds.registry import HOOKS
@@ -185,3 +186,9 @@ def no_trace() -> Iterator[None]:
 def no_place_left_over() -> None:
     """Nodes made by hand belong to no line of a test that ran before."""
     here.site = None
+
+
+@pytest.fixture(autouse=True)
+def no_shared_programs() -> None:
+    """Functions that a test makes share no programs with those of a test that ran before: each test counts its own traces."""
+    sharing.clear()

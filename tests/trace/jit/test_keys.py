@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.api.transforms import sharing
 from tests.trace.jit.key_cases import CASES, RANDOM, Keywords, Settings, X, result_of, weigh
 
 EVERY = {**CASES, **RANDOM}
@@ -39,9 +40,20 @@ def test_a_gradient_is_that_of_a_fresh_function(name: str) -> None:
     kept = gt.value_and_grad(function)
     for state in (first, second, first, second):
         value, gradient = result_of(kept, state())
+        sharing.clear()
         fresh_value, fresh = result_of(gt.value_and_grad(function), state())
         assert float(value) == pytest.approx(float(result_of(function, state())), rel=1e-6)
         assert (repr(value), repr(gradient)) == (repr(fresh_value), repr(fresh))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_transforms_that_are_made_at_each_call_give_what_numpy_computes(name: str) -> None:
+    function, first, second = EVERY[name]()
+    for state in (first, first, first, second, first, second, second):
+        wanted = float(result_of(function, state()))
+        value, _ = result_of(gt.value_and_grad(function), state())
+        assert float(value) == pytest.approx(wanted, rel=1e-6)
+        assert float(result_of(gt.jit(function), state())) == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("jit", [True, False])

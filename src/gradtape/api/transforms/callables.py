@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
+from types import FunctionType
+from typing import Any, Final
 
 from gradtape.errors import ArgumentError, kind_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
+
+_RUNS_LATER: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def check_callable(function: Any, caller: str) -> None:
@@ -25,6 +28,8 @@ def check_callable(function: Any, caller: str) -> None:
             if caller == "jit"
             else "pass a function",
         )
+    if type(function) is FunctionType and not function.__code__.co_flags & _RUNS_LATER:
+        return
     kind = _runs_later(function)
     if kind:
         raise ArgumentError(

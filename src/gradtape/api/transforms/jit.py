@@ -9,6 +9,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Final,
     Generic,
     Literal,
     ParamSpec,
@@ -24,6 +25,7 @@ from gradtape.api.transforms.low_level_callable import low_level_callable
 from gradtape.api.transforms.numba_type import numba_type
 from gradtape.api.transforms.out_arrays import has_out, written
 from gradtape.api.transforms.pickling import Call, reduced, shipment_of
+from gradtape.api.transforms.sharing import NOT_SHARED, share
 from gradtape.config import TraceSettings, config, on_change, trace_settings
 from gradtape.errors import DtypeError, InternalError, note_recursion
 from gradtape.habits import FUNCTION as FUNCTION_HABITS
@@ -35,12 +37,15 @@ from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.dispatch.call_errors import note_package
 from gradtape.trace.jit.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry
 from gradtape.trace.jit.dims import Dim, shapes_of
-from gradtape.trace.jit.signature import StaticArguments
+from gradtape.trace.jit.signature import EVERYTHING_TRACED, StaticArguments
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.source.sites import user_site, without_internals
 
 CHAIN_LENGTH = 6
+
+_CALLS_BEFORE_BINDING: Final = 2
+"""How many calls a shared program answers before its machine code is bound to one function: that takes longer than a call."""
 
 Shape: TypeAlias = "Sequence[Dim | int] | Dim | int | None"
 ShapesGiven: TypeAlias = "Literal['exact', 'symbolic', 'auto'] | Mapping[str, Shape] | Sequence[Shape] | None"
@@ -79,20 +84,30 @@ _everyone: WeakSet[Jitted[..., Any]] = WeakSet()
 class Jitted(_Callable[P, R_co]):
     """A function that is traced, compiled and called natively. Made by `jit`, `grad` and `value_and_grad`."""
 
-    __slots__ = ("_answer", "_chain", "made_by", "site")
+    __slots__ = ("_answer", "_chain", "made_by", "shared", "site")
 
     def __init__(
-        self, function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments
+        self,
+        function: Callable[..., Any],
+        wrapped: Callable[..., Any],
+        static: StaticArguments,
+        kind: type[CallSite] = CallSite,
     ) -> None:
-        site = CallSite(function, getattr(wrapped, "__name__", "function"), static)
+        site = kind(function, getattr(wrapped, "__name__", "function"), static)
 
         # Neither the answer nor the call site holds the function: without a cycle, its programs go when it goes.
         own: ref[Jitted[..., Any]] = ref(self)
 
         takes_out: bool | None = None  # not known before somebody gives one
+        self.shared: Shared | None = None
 
         def answer(*args: Any, **kwargs: Any) -> Any:
             nonlocal takes_out
+            this = own()
+            if this is not None and this.shared is not None:
+                result = this.shared.call(this, args, kwargs)
+                if result is not NOT_SHARED:
+                    return result
             try:
                 if "out" in kwargs:
                     takes_out = has_out(wrapped) if takes_out is None else takes_out
@@ -255,11 +270,27 @@ class Jitted(_Callable[P, R_co]):
         fallback: Any = self._answer
         chain = [link for link in self._chain if link.settings == trace_settings()]
         for link in reversed(chain[1:]):
-            fallback = _bound(self.site, link, fallback) or fallback
-        first = _bound(self.site, chain[0], fallback) if chain else None
+            fallback = _bound(self._site_of(link), link, fallback) or fallback
+        first = _bound(self._site_of(chain[0]), chain[0], fallback) if chain else None
         if first is not None:
             self.install(first)
         self.fallback = fallback
+
+    def _site_of(self, specialisation: Specialisation) -> CallSite:
+        """Return the call site that has made a specialisation: of this function, or of the program that it shares."""
+        if specialisation.origin is None or self.shared is None:
+            return self.site
+        return self.shared.program.site
+
+    def share(self, program: Jitted[..., Any], function: Any) -> None:
+        """Let calls be answered by a program that takes `function`, of which this was made, before their arguments."""
+        self.shared = Shared(program, function)
+
+    def adopt(self, specialisation: Specialisation, function: Any) -> None:
+        """Let machine code of a shared program answer calls like those that it has answered."""
+        native, program = specialisation.native, specialisation.program
+        if native is not None and native.nested is None and not program.is_in_the_making:
+            self._install(specialisation.with_first(function))
 
     def with_function(self, function: Any) -> Jitted[..., Any]:
         """Return a function of this kind that runs another function as it stands, for traces."""
@@ -293,7 +324,7 @@ class Jitted(_Callable[P, R_co]):
         self.release()
         if self._is_left_to_profiler:
             return
-        for specialisation in self.site.specialisations():
+        for specialisation in self.site.signatures.specialisations():
             if specialisation.is_native and specialisation.settings == trace_settings():
                 native = specialisation.native
                 if specialisation.is_native and native is not None and native.nested is not None:
@@ -303,6 +334,40 @@ class Jitted(_Callable[P, R_co]):
 
 
 Missing.teach(Jitted, FUNCTION_HABITS)
+
+
+class Shared:
+    """A program that functions of one code share, as one of them uses it.
+
+    Parameters
+    ----------
+    program : Jitted
+        Takes the function before the arguments, and returns `NOT_SHARED` for calls that it leaves alone.
+    function : callable
+        The function.
+    """
+
+    __slots__ = ("_bound", "_calls", "_function", "program")
+
+    def __init__(self, program: Jitted[..., Any], function: Any) -> None:
+        self.program = program
+        self._function = function
+        self._calls = 0
+        self._bound: Specialisation | None = None
+
+    def call(self, made: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of the function `made`, or return `NOT_SHARED`."""
+        if "out" in kwargs:
+            return NOT_SHARED
+        result = self.program(self._function, *args, **kwargs)
+        if result is not NOT_SHARED:
+            self._calls += 1
+            made.site.lender = self.program.site
+            chain = self.program._chain
+            if self._calls >= _CALLS_BEFORE_BINDING and chain and chain[0] is not self._bound:
+                self._bound = chain[0]
+                made.adopt(chain[0], self._function)
+        return result
 
 
 def _installer(own: ref[Jitted[..., Any]]) -> Callable[[Specialisation], None]:
@@ -462,7 +527,7 @@ def jit(
                     where=user_site(),
                     remedy="static_argnums=1, static_argnames=('order',)",
                 )
-    static = StaticArguments(positions, names)
+    static = StaticArguments(positions, names) if positions or names else EVERYTHING_TRACED
     if function is None:
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, shapes=shapes
@@ -471,6 +536,8 @@ def jit(
     made.site.shapes = shapes_of(shapes, function)
     options = {"static_argnums": static_argnums, "static_argnames": static_argnames, "shapes": shapes}
     made.made_by = Call(jit, (function,), options)
+    if shapes is None:
+        share(made, (jit, positions, names), function, lambda shared: shared)
     return made
 
 

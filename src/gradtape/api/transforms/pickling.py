@@ -13,7 +13,9 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
+from gradtape.api.transforms.sharing import share
 from gradtape.api.type_variables import P, R_co
+from gradtape.runtime.call.callable import FastCallable
 from gradtape.runtime.compile.cache import Shipment, ship
 from gradtape.runtime.compile.kernel import Kernel
 
@@ -78,15 +80,33 @@ class Wrapper(Repeatable, Generic[P, R_co]):
 
 
 def pickled_as_call(transform: Callable[P, F]) -> Callable[P, F]:
-    """Let what a transform makes be pickled as the call of the transform."""
+    """Let what a transform makes be pickled as the call of the transform, and share the program of others of its kind."""
 
     @functools.wraps(transform)
     def remembering(*args: P.args, **kwargs: P.kwargs) -> F:
         made = transform(*args, **kwargs)
         made.made_by = Call(remembering, args, kwargs)
+        if isinstance(made, FastCallable) and args:
+            function, *others = args
+            options = transform, tuple(others), tuple(kwargs.items())
+            sharing: Any = made
+            share(sharing, options, function, _Body(transform, others, kwargs))
         return made
 
     return remembering
+
+
+class _Body:
+    """What a transform compiles of a function: a transform with its options."""
+
+    __slots__ = ("_options", "_others", "_transform")
+
+    def __init__(self, transform: Callable[..., Any], others: list[Any], options: dict[str, Any]) -> None:
+        self._transform, self._others, self._options = transform, others, options
+
+    def __call__(self, function: Any) -> Callable[..., Any]:
+        body: Callable[..., Any] = self._transform(function, *self._others, **self._options).site.function
+        return body
 
 
 def reduced(function: Made, state: Any = None) -> tuple[Any, ...]:

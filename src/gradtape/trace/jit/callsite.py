@@ -124,6 +124,8 @@ class CallSite(Tracer):
         Is called with each new specialisation.
     inline : bool
         Whether all calls run op by op: of a copy of the function that a trace calls.
+    lender : CallSite or None
+        That of the program of other functions which has answered calls of this one.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class CallSite(Tracer):
         self.nested: dict[TreeSpec, NestedEntry] = {}
         self.on_new: Callable[[Specialisation], None] | None = None
         self.inline = False
+        self.lender: CallSite | None = None
         self._changes: Counter[str] = Counter()
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -384,8 +387,9 @@ class CallSite(Tracer):
         return None
 
     def specialisations(self) -> list[Specialisation]:
-        """Return every specialisation, of every signature."""
-        return self.signatures.specialisations()
+        """Return every specialisation, of every signature, and those of a program that this function shares."""
+        lent = [] if self.lender is None else self.lender.specialisations()
+        return [*self.signatures.specialisations(), *lent]
 
     def specialisations_for(self, call: CallArguments) -> list[Specialisation]:
         """Return the specialisations for calls like this one whose captures are valid now."""
@@ -393,9 +397,10 @@ class CallSite(Tracer):
 
     def note_bound(self, specialisation: Specialisation, bound: CheckedFunction | None) -> None:
         """Register a native function, whose checks of classes are renewed where Python finds that they hold."""
+        made = specialisation.origin or specialisation
         for sets in list(self.signatures.values()):
             for captures in sets:
-                if bound is not None and specialisation in captures.tree.all():
+                if bound is not None and made in captures.tree.all():
                     captures.checked.add(bound)
 
 

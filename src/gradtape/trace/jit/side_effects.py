@@ -69,6 +69,20 @@ def write_back(spec: CaptureSpec, effects: SideEffects) -> None:
             set_content(each.original, key, new)
 
 
+def has_side_effects(spec: CaptureSpec) -> bool:
+    """Return whether a traced function has written to copies or to objects without one, or does what compiled calls do not repeat."""
+    if spec.unrepeatable or spec.undo.changed():
+        return True
+    for each in spec.substituted:
+        now, initial = content_of(each.copy), each.initial
+        if isinstance(now, list):
+            if len(now) != len(initial) or any(map(operator.is_not, now, initial)):
+                return True
+        elif any(now.get(key, ABSENT) is not initial.get(key, ABSENT) for key in {**initial, **now}):
+            return True
+    return False
+
+
 def expect_side_effects(steps: Sequence[Step], leaves: Sequence[Any], effects: SideEffects) -> bool:
     """Update the checks to the side effects of the traced function itself, and return whether that is possible.
 

@@ -64,6 +64,11 @@ class StaticLeaf:
 
 
 @dataclass(frozen=True)
+class FunctionLeaf(StaticLeaf):
+    """A function that calls pass: it is checked by its parts, as what is captured, and not by its identity."""
+
+
+@dataclass(frozen=True)
 class StaticArguments:
     """The static arguments of a function, by position and by name."""
 
@@ -81,6 +86,17 @@ class StaticArguments:
 
 
 EVERYTHING_TRACED = StaticArguments()
+
+
+@dataclass(frozen=True)
+class FunctionFirst(StaticArguments):
+    """The static arguments of a program that takes the function that it transforms before the arguments of that function."""
+
+    def mark(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with the function and the static ones marked."""
+        function, *others = args
+        marked, kwargs = super().mark(tuple(others), kwargs)
+        return (FunctionLeaf(function), *marked), kwargs
 
 
 class CallArguments(Leaves):
@@ -103,7 +119,7 @@ class CallArguments(Leaves):
     ) -> None:
         leaves, spec = flatten_arguments(static.mark(args, kwargs))
         super().__init__(unwrap_preallocated(leaves), spec, is_dynamic)
-        self.objects = [leaf.value if type(leaf) is StaticLeaf else leaf for leaf in self.leaves]
+        self.objects = [leaf.value if isinstance(leaf, StaticLeaf) else leaf for leaf in self.leaves]
         self.arrays = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
         self._key: Any = None
         self._given = args, kwargs, static
@@ -161,7 +177,7 @@ class CallArguments(Leaves):
             elif not isinstance(leaf, StaticLeaf):
                 leaf = thing
             elif thing is not leaf.value:
-                leaf = StaticLeaf(thing)
+                leaf = type(leaf)(thing)
             leaves.append(leaf)
         return leaves, inputs
 
@@ -218,6 +234,8 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
             if layout is True or not type_.shape
             else (type_.dtype, type_.shape, layout)
         )
+    if kind is FunctionLeaf:
+        return kind
     declared = kind is StaticLeaf
     if declared:
         leaf, kind = leaf.value, type(leaf.value)
@@ -307,7 +325,7 @@ def native_call(
     arguments: list[ArraySpec | ScalarSpec | StaticSpec] = []
     passed = []
     for number, leaf in enumerate(call.leaves):
-        if is_plain_object(leaf) and not isinstance(leaf, StaticLeaf):
+        if (is_plain_object(leaf) and not isinstance(leaf, StaticLeaf)) or isinstance(leaf, FunctionLeaf):
             continue
         passed.append(number)
         if not is_dynamic(leaf):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from gradtape.runtime.compile.loader import LoadedModule
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
-from gradtape.trace.jit.captures.steps import Step
+from gradtape.trace.jit.captures.steps import Step, steps_with_first
 from gradtape.trace.jit.captures.table import checked_function
 from gradtape.trace.jit.guards import Guard, Trace
 from gradtape.trace.jit.loop_exits import may_be_loop
@@ -62,6 +63,8 @@ class Specialisation:
         The random numbers that each call draws: inputs of the program after the arguments and the hidden inputs.
     shapes : {"exact", "symbolic"}
         Whether arrays of other lengths have machine code of their own.
+    origin : Specialisation or None
+        That of a shared program of which this is the form for one function; see `with_first`.
     """
 
     __slots__ = (
@@ -79,6 +82,7 @@ class Specialisation:
         "loops",
         "may_be_loop",
         "native",
+        "origin",
         "outputs",
         "settings",
         "shapes",
@@ -103,6 +107,7 @@ class Specialisation:
         shapes: str,
     ) -> None:
         self.shapes = shapes
+        self.origin: Specialisation | None = None
         self.draws = draws
         self.steps: list[Step] = []
         self.inputs: list[int] = []
@@ -178,6 +183,16 @@ class Specialisation:
             return None
         passed = None if straight else [*(-1 - number for number in native.passed), *self.inputs]
         return checked_function(behind, fallback, self.steps, native.leaves, passed)
+
+    def with_first(self, function: Any) -> Specialisation:
+        """Return this specialisation of a program that takes a function before its other arguments, for one function."""
+        made = copy(self)
+        made.origin, made.steps = self, steps_with_first(self.steps, function)
+        native = self.native
+        if native is not None:
+            passed = tuple([number - 1 for number in native.passed])
+            made.native = native._replace(leaves=native.leaves - 1, passed=passed)
+        return made
 
     def give_up_draws(self) -> None:
         """Set the random number generators back to before the trace, whose call is answered in another way."""

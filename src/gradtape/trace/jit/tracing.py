@@ -136,6 +136,9 @@ class Tracer:
         The names of captured integers that are hidden inputs.
     """
 
+    by_parts = False
+    """Whether functions that code makes anew are checked by their parts, and not by identity."""
+
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.function = function
         self.name = name
@@ -150,7 +153,14 @@ class Tracer:
     def capture(self, call: CallArguments, substitutes: bool = True) -> CaptureSpec:
         """Return the captures of the function as they are now, for a new trace."""
         trace = Trace(f"the jitted function {self.name!r}")
-        return capture(self.function, call.objects, trace, substitutes=substitutes, varying=self.varying)
+        return capture(
+            self.function,
+            call.objects,
+            trace,
+            substitutes=substitutes,
+            varying=self.varying,
+            by_parts=self.by_parts,
+        )
 
     def trace(
         self,

@@ -71,6 +71,12 @@ class ReferenceCopy:
         return self._copy
 
 
+def is_made_anew(function: FunctionType) -> bool:
+    """Return whether code makes a function each time that it runs: it is inside another one, or a lambda."""
+    name = function.__code__.co_qualname
+    return "<locals>" in name or "<lambda>" in name
+
+
 def copy_function(
     original: FunctionType,
     namespace: dict[str, Any] | None = None,

@@ -33,12 +33,13 @@ class Undo:
         ]
         self._states = [(generator, state_of(generator)) for generator in generators]
 
+    def changed(self) -> list[tuple[Any, Any]]:
+        """Return the containers whose content differs from that at the beginning, with the latter."""
+        return [pair for pair in self._contents if not _is_unchanged(*pair)]
+
     def __call__(self) -> None:
         """Restore them."""
-        for thing, before in self._contents:
-            now, then = (list(x.items() if isinstance(x, dict) else x) for x in (thing, before))
-            if len(now) == len(then) and all(_is_same(*pair) for pair in zip(now, then, strict=True)):
-                continue
+        for thing, before in self.changed():
             thing.clear()
             if isinstance(thing, dict | set):
                 thing.update(before)
@@ -46,6 +47,11 @@ class Undo:
                 thing.extend(before)
         for generator, state in self._states:
             restore(generator, state)
+
+
+def _is_unchanged(thing: Any, before: Any) -> bool:
+    now, then = (list(x.items() if isinstance(x, dict) else x) for x in (thing, before))
+    return len(now) == len(then) and all(_is_same(*pair) for pair in zip(now, then, strict=True))
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -68,6 +68,7 @@ def capture(
     *,
     substitutes: bool = True,
     varying: frozenset[str] = frozenset(),
+    by_parts: bool = False,
 ) -> CaptureSpec:
     """Return the captures of a function; walk over them until a pass learns nothing more of the code.
 
@@ -83,11 +84,13 @@ def capture(
         Whether arrays and numbers become inputs; else they are checked by value.
     varying : set of str
         The names of integers that have changed between calls; they become inputs.
+    by_parts : bool
+        Whether functions that code makes anew are checked by their parts, and not by identity.
     """
     facts = CodeFacts()
     while True:
         extent = facts.extent()
-        walk = CaptureWalk(VISITORS, CaptureSpec(trace, substitutes), facts, varying)
+        walk = CaptureWalk(VISITORS, CaptureSpec(trace, substitutes), facts, varying, by_parts)
         spec = walk.run(function, leaves)
         if facts.extent() == extent:
             for each in spec.substituted:

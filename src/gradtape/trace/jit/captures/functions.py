@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from types import FunctionType, MethodType
-from typing import Any
+from types import CellType, FunctionType, MethodType
+from typing import Any, Final
 
 from gradtape.trace.jit.captures.namespaces import namespace_of, read_names
 from gradtape.trace.jit.captures.steps import Check, Origin, Source
@@ -18,7 +18,13 @@ from gradtape.trace.jit.captures.varying import (
     note_generator,
 )
 from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk, CellCopy
-from gradtape.trace.patching.copies import ReferenceCopy, closure_of, copy_function, is_filled
+from gradtape.trace.patching.copies import (
+    ReferenceCopy,
+    closure_of,
+    copy_function,
+    is_filled,
+    is_made_anew,
+)
 from gradtape.trace.patching.name_reads import Reads, reads_of
 from gradtape.trace.source.sites import PACKAGE, is_user_file
 
@@ -31,11 +37,15 @@ def visit_function(
     is_users = is_user_file(code.co_filename)
     if name in ENVIRONMENT and function.__module__ in OS_MODULES:
         check_environment(walk)
-    if not is_users and _encloses_libraries_only(function):
+    by_parts = walk.by_parts and origin[0] is not Source.FIXED and is_made_anew(function)
+    if not is_users and not by_parts and _encloses_libraries_only(function):
         walk.by_identity(function, origin, label)
         return function
-    step = walk.identity_step(origin, function, label)
-    check = Check.SAME if is_users else Check.NOTHING
+    if by_parts:
+        step = walk.step(origin, Check.TYPE, FunctionType, label)
+    else:
+        step = walk.identity_step(origin, function, label)
+    check = Check.SAME if is_users or by_parts else Check.NOTHING
     walk.step((Source.ATTRIBUTE, step, "__code__"), check, code, f"the code of {name}")
     if len(walk.spec.steps) >= MOST_STEPS:
         return walk.remember(function, function, step, copying)
@@ -47,15 +57,33 @@ def visit_function(
         copy.__defaults__, copy.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         walk.spec.function_copies.append((copy, function))
     walk.remember(function, copy, step, copying)
+    if by_parts:
+        _check_parts(walk, function, step, label)
     reads = reads_of(code)
     if is_users:
         walk.facts.add(reads)
         read_names(walk, namespace_of(walk, function.__globals__), reads, copying)
-    _visit_closure(walk, function, copying, reads)
-    if is_users:
-        _visit_defaults(walk, function, copy, step, copying)
-        _visit_attributes(walk, function, copy, step, copying)
+    _visit_closure(walk, function, copying, reads, step if by_parts else None)
+    if is_users or by_parts:
+        _visit_defaults(walk, function, copy, step, copying, by_parts)
+        _visit_attributes(walk, function, copy, step, copying, by_parts)
     return copy
+
+
+_OTHER_PARTS: Final = ("__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__")
+"""What code seldom reads of a function."""
+
+
+def _check_parts(walk: CaptureWalk, function: FunctionType, step: int, label: str) -> None:
+    """Check what a function has besides its code, closure and defaults, and what code may read."""
+    namespace = function.__globals__
+    walk.step((Source.ATTRIBUTE, step, "__globals__"), Check.SAME, namespace, f"the names of {label}")
+    facts = walk.facts
+    reads_all = facts.everything or facts.asks
+    for part in ("__name__", *_OTHER_PARTS):
+        if hasattr(function, part) and (part == "__name__" or reads_all or part in facts.attributes):
+            origin = Source.ATTRIBUTE, step, part
+            walk.visit(getattr(function, part), origin, f"{part} of {label}", False)
 
 
 def _cell_copy(walk: CaptureWalk, cell: Any) -> CellCopy:
@@ -65,15 +93,29 @@ def _cell_copy(walk: CaptureWalk, cell: Any) -> CellCopy:
     return copy
 
 
-def _visit_closure(walk: CaptureWalk, function: FunctionType, copying: bool, reads: Reads) -> None:
-    """Visit the closure variables of a function, and fill the cells of its copy."""
+def _visit_closure(
+    walk: CaptureWalk, function: FunctionType, copying: bool, reads: Reads, owner: int | None
+) -> None:
+    """Visit the closure variables of a function, and fill the cells of its copy.
+
+    `owner` is the step of a function that is checked by its parts: its cells are read anew.
+    """
     # gradtape's own functions assign to their closure variables once.
-    is_fixed = (function.__module__ or "").partition(".")[0] == PACKAGE
-    for variable, original in closure_of(function):
+    is_fixed = (function.__module__ or "").partition(".")[0] == PACKAGE and owner is None
+    closure = -1
+    if owner is not None and function.__closure__:
+        expected = tuple, len(function.__closure__)
+        origin: Origin = Source.ATTRIBUTE, owner, "__closure__"
+        closure = walk.step(origin, Check.LENGTH, expected, f"the closure of {function.__name__}")
+    for number, (variable, original) in enumerate(closure_of(function)):
         label = f"the closure variable {variable!r} of {function.__name__}"
         cell = _cell_copy(walk, original)
         walk.note_use(cell.label or label, variable in reads.logs, variable in reads.stores)
         origin = Source.CELL, -1, original
+        if owner is not None:
+            origin = Source.CELL, _check_cell(walk, cell, (Source.ITEM, closure, number), label), None
+        elif cell.step is not None:
+            walk.step((Source.FIXED, -1, original), Check.AS_STEP, cell.step, label)
         try:
             content = original.cell_contents
         except ValueError:
@@ -94,11 +136,24 @@ def _visit_closure(walk: CaptureWalk, function: FunctionType, copying: bool, rea
         walk.substitute(original, copy, label)
 
 
+def _check_cell(walk: CaptureWalk, cell: CellCopy, origin: Origin, label: str) -> int:
+    """Check that functions share a cell as those of the trace did, and return the step that has read it."""
+    if cell.step is not None:
+        walk.step(origin, Check.AS_STEP, cell.step, label)
+        return cell.step
+    check, expected = (Check.SAME, cell.original) if cell.label else (Check.TYPE, CellType)
+    cell.step = walk.step(origin, check, expected, label)
+    return cell.step
+
+
 def _visit_defaults(
-    walk: CaptureWalk, function: FunctionType, copy: FunctionType, step: int, copying: bool
+    walk: CaptureWalk, function: FunctionType, copy: FunctionType, step: int, copying: bool, by_parts: bool
 ) -> None:
     """Visit the defaults of a function, and set those of its copy."""
     label = f"the defaults of {function.__name__}"
+    for part in ("__defaults__", "__kwdefaults__") if by_parts else ():
+        if getattr(function, part) is None:
+            walk.step((Source.ATTRIBUTE, step, part), Check.SAME, None, label)
     if function.__defaults__ is not None:
         origin = Source.ATTRIBUTE, step, "__defaults__"
         defaults = walk.visit(function.__defaults__, origin, label, copying)
@@ -112,11 +167,15 @@ def _visit_defaults(
 
 
 def _visit_attributes(
-    walk: CaptureWalk, function: FunctionType, copy: FunctionType, step: int, copying: bool
+    walk: CaptureWalk, function: FunctionType, copy: FunctionType, step: int, copying: bool, by_parts: bool
 ) -> None:
     """Visit the attributes of a function that code reads, and set those of its copy."""
     name, fields = function.__name__, vars(function)
     keys = [key for key in fields if key in walk.facts.attributes and key != "__wrapped__"]
+    if by_parts:  # signatures are read of what a function wraps, and of any of its attributes
+        keys = list(fields)
+        origin = Source.ATTRIBUTE, step, "__dict__"
+        walk.step(origin, Check.KEYS, (dict, tuple(keys)), f"the attributes of {name}")
     for key in keys:
         label = f"the attribute {key!r} of {name}"
         content = walk.visit(fields[key], (Source.FIELD, step, key), label, copying)

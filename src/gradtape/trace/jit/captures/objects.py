@@ -246,11 +246,21 @@ def _visit_opaque(walk: CaptureWalk, thing: Any, origin: Origin, label: str, cop
 
 
 def _visit_jitted(walk: CaptureWalk, jitted: Any, origin: Origin, label: str, copying: bool) -> Any:
-    """Check a jitted function by identity, and visit the function that it compiles; return its copy."""
-    step = walk.identity_step(origin, jitted, label)
+    """Check a jitted function by identity, or by its parts, and visit the function that it compiles; return its copy."""
+    by_parts = walk.by_parts and origin[0] is not Source.FIXED
+    site, cls = jitted.site, type(jitted)
+    step = (
+        walk.step(origin, Check.TYPE, cls, label) if by_parts else walk.identity_step(origin, jitted, label)
+    )
     copy = jitted.with_function(None) if copying else jitted
     walk.remember(jitted, copy, step, copying)
-    function = walk.visit_fixed(jitted.site.function, label, copying)
+    compiled = Source.FIXED, -1, site.function
+    if by_parts:
+        holder = walk.step((Source.ATTRIBUTE, step, "site"), Check.TYPE, type(site), label)
+        for part in ("static", "shapes", "name"):
+            walk.visit(getattr(site, part), (Source.ATTRIBUTE, holder, part), f"{part} of {label}", False)
+        compiled = Source.ATTRIBUTE, holder, "function"
+    function = walk.visit(site.function, compiled, label, copying)
     if copying:
         copy.site.function = function
     return copy

@@ -32,7 +32,7 @@ class Source(IntEnum):
     ARGUMENT = 1
     """Leaf number `key` of the call's arguments."""
     CELL = 2
-    """What the closure cell `key` holds."""
+    """What a closure cell holds: `key`, or if that is None, the cell that step `parent` has read."""
     ENTRY = 3
     """Entry `key` of the dict that step `parent` has read."""
     ITEM = 4
@@ -107,8 +107,9 @@ class Step:
         if source is Source.ARGUMENT:
             return leaves[key]
         if source is Source.CELL:
+            cell = objects[self.parent] if key is None else key
             try:
-                return key.cell_contents
+                return cell.cell_contents
             except ValueError:
                 return ABSENT
         parent = objects[self.parent]
@@ -253,6 +254,34 @@ def read_captures(steps: Sequence[Step], leaves: Sequence[Any]) -> list[Any] | N
             return None
         objects.append(value)
     return objects
+
+
+def steps_with_first(steps: Sequence[Step], first: Any) -> list[Step]:
+    """Return the steps of calls whose first argument is known, for calls with the others.
+
+    What functions cannot exchange, their globals and closure cells, is known as well.
+    """
+    known: dict[int, Any] = {}
+    made = []
+    for number, step in enumerate(steps):
+        source, parent, key = step.source, step.parent, step.key
+        if source is Source.ARGUMENT and key == 0:
+            known[number] = first
+        elif source is Source.ARGUMENT:
+            key -= 1
+        elif source is Source.ATTRIBUTE and parent in known and key in ("__globals__", "__closure__"):
+            known[number] = getattr(known[parent], key)
+        elif source is Source.ITEM and type(known.get(parent)) is tuple:
+            known[number] = known[parent][key]
+        elif source is Source.CELL and key is None and parent in known:
+            key = known[parent]
+        if number not in known:
+            made.append(Step(source, parent, key, step.check, step.expected, step.name))
+        elif step.check is Check.AS_STEP:
+            made.append(Step(Source.FIXED, -1, known[number], step.check, step.expected, step.name))
+        else:  # it has been checked when the function was called
+            made.append(Step(Source.FIXED, -1, known[number], Check.NOTHING, None, step.name))
+    return made
 
 
 def identity_check(thing: Any) -> tuple[Check, Any]:

@@ -92,14 +92,19 @@ class _Table:
         if step.source is Source.ARGUMENT:
             return Read.ARGUMENT, step.key, 0
         if step.source is Source.CELL:
-            return Read.CELL, self.address(step.key), 0
+            if step.key is None and step.check is not Check.ABSENT:
+                return Read.ATTRIBUTE, step.parent, self.address("cell_contents")
+            if step.key is not None:
+                return Read.CELL, self.address(step.key), 0
         if step.source is Source.ITEM:
             holder = self.steps[step.parent]
             if holder.check is not Check.LENGTH:
                 raise _Unsuited
             return (Read.LIST if issubclass(holder.expected[0], list) else Read.TUPLE), step.parent, step.key
         if step.source is Source.ATTRIBUTE and step.check is not Check.ABSENT:
-            own = _OWN_READS.get(step.key)
+            # the C functions return no object for None
+            is_none = step.check is Check.SAME and step.expected is None
+            own = None if is_none else _OWN_READS.get(step.key)
             return (
                 (Read.ATTRIBUTE, step.parent, self.address(step.key))
                 if own is None

@@ -105,12 +105,16 @@ class Namespace:
 
 
 class CellCopy:
-    """A closure cell, its copy, and its description, which is empty until the content of the copy is set."""
+    """A closure cell, its copy, and its description, which is empty until the content of the copy is set.
 
-    __slots__ = ("copy", "label", "original")
+    `step` is the number of the step that has read the cell, if it is not known from the trace.
+    """
+
+    __slots__ = ("copy", "label", "original", "step")
 
     def __init__(self, original: CellType) -> None:
         self.original, self.copy, self.label = original, CellType(), ""
+        self.step: int | None = None
 
 
 class CaptureWalk:
@@ -126,11 +130,19 @@ class CaptureWalk:
         What passes before have seen of the code.
     varying : set of str
         The names of integers that have changed between calls; they become inputs.
+    by_parts : bool
+        Whether functions that code makes anew are checked by their parts, and not by identity.
     """
 
     def __init__(
-        self, visitors: VisitorTable, spec: CaptureSpec, facts: CodeFacts, varying: frozenset[str]
+        self,
+        visitors: VisitorTable,
+        spec: CaptureSpec,
+        facts: CodeFacts,
+        varying: frozenset[str],
+        by_parts: bool = False,
     ) -> None:
+        self.by_parts = by_parts
         self.visitors = visitors
         self.spec = spec
         self.facts = facts

@@ -1,0 +1,242 @@
+"""Programs that functions of one code share: what a transform makes anew at each call, or of a function made anew, is traced once.
+
+``gt.grad(lambda p: f(p, k))(x)`` in a loop makes a function and a gradient in each iteration. Their programs are kept by the transform,
+its options and the code of the function. Such a program takes the function before its arguments, and checks it by its parts: code,
+globals, closure cells, defaults and attributes (see `visit_function`). It answers plain calls alone: what belongs to a recording, has side
+effects, draws random numbers or fails is left to the function that was made, as if nothing were kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+
+from gradtape.config import config
+from gradtape.ir.graph import Graph
+from gradtape.lru import LRU
+from gradtape.runtime.call.callable import FastCallable
+from gradtape.runtime.compile.program import ACTIVE
+from gradtape.trace.jit.callsite import CallSite
+from gradtape.trace.jit.captures.spec import CaptureSpec
+from gradtape.trace.jit.captures.steps import Check, Source
+from gradtape.trace.jit.captures.walk import MOST_STEPS
+from gradtape.trace.jit.explain import Explain
+from gradtape.trace.jit.lookup import CaptureSet
+from gradtape.trace.jit.outcomes import OutcomeFailed
+from gradtape.trace.jit.side_effects import has_side_effects
+from gradtape.trace.jit.signature import CallArguments, FunctionFirst, StaticArguments
+from gradtape.trace.jit.specialisation import Specialisation
+from gradtape.trace.jit.tracing import AcceptTrace
+from gradtape.trees import exact_key
+
+NOT_SHARED: Final = object()
+"""The result of a shared program for calls that it leaves to the function that was made."""
+
+_MOST_BYTES: Final = 1 << 16
+"""The size of constants up to which a program outlives the functions that it was traced from."""
+
+
+_MOST_ERRORS: Final = 8
+"""How many calls of a family may fail before its functions share no more programs: each of them is traced twice."""
+
+BodyOf: TypeAlias = Callable[[Any], Callable[..., Any]]
+"""Returns what a transform compiles of a function."""
+
+
+class Sharing(Protocol):
+    """A function that a transform has made, which may share the program of others."""
+
+    site: CallSite
+
+    def share(self, program: Any, function: Any) -> None:
+        """Let calls be answered by a program that takes `function` before their arguments."""
+
+
+class _NotShared(OutcomeFailed):
+    """Raised to end a trace that is not shared."""
+
+
+class _Silent(Explain):
+    """The events of shared programs; the functions that were made give the warnings."""
+
+    def warn_of_limit(self, *_: Any) -> None:
+        """Give no warning."""
+
+    warn_of_disagreement = warn_of_changes = warn_of_effects = warn_of_limit  # type: ignore[assignment]
+
+
+class SharedSite(CallSite):
+    """The traces and programs of functions that have one code; the first argument of a call is the function."""
+
+    by_parts = True
+
+    def __init__(self, function: Callable[..., Any], name: str, static: StaticArguments) -> None:
+        super().__init__(function, name, static)
+        self.explain = _Silent(name)
+        self.refused = False
+        self._errors = 0
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call, or return `NOT_SHARED`."""
+        if self.refused or ACTIVE.profiler is not None:
+            return NOT_SHARED
+        try:
+            return super().call(args, kwargs)
+        except _NotShared:
+            return NOT_SHARED
+        except Exception:  # the function that was made raises it again, and says what it is about
+            self._errors += 1
+            self.refused = self.refused or self._errors > _MOST_ERRORS
+            return NOT_SHARED
+
+    def run_op_by_op(self, call: CallArguments, **_: Any) -> Any:
+        """Leave the call to the function that was made."""
+        raise _NotShared
+
+    def _recorded(self, call: CallArguments, captured: Any) -> Any:
+        raise _NotShared
+
+    def trace(
+        self,
+        call: CallArguments,
+        captures: CaptureSet | None = None,
+        *,
+        dynamic_trips: bool = False,
+        accept: AcceptTrace | None = None,
+    ) -> Specialisation | None:
+        """Trace one call, whose side effects are undone if it is not kept."""
+        accept = accept or (lambda _: True)
+        return super().trace(call, captures, dynamic_trips=dynamic_trips, accept=accept)
+
+    def _conclude(self, request: Any, spec: CaptureSpec, specialisation: Any, states: Any) -> None:
+        if specialisation is None or not _may_outlive(spec, specialisation):
+            self.refused = True
+            raise _NotShared
+        super()._conclude(request, spec, specialisation, states)
+
+
+def _may_outlive(spec: CaptureSpec, specialisation: Specialisation) -> bool:
+    """Return whether the next function may have a trace: it repeats nothing but a computation, and keeps nothing large alive."""
+    if len(spec.steps) >= MOST_STEPS or spec.may_draw or specialisation.state.read or has_side_effects(spec):
+        return False
+    size = _bytes_of_constants(specialisation.graph)
+    for step in spec.steps:
+        if step.source is Source.FIXED and isinstance(step.key, type) and "<locals>" in step.key.__qualname__:
+            return False
+        if step.check in (Check.CONTENT, Check.DATA):
+            size += getattr(step.expected, "nbytes", _MOST_BYTES + 1)
+        elif step.check is Check.PINNED:
+            size += step.expected[1].nbytes
+    return size <= _MOST_BYTES
+
+
+def _bytes_of_constants(graph: Graph) -> int:
+    inputs = {id(value) for value in graph.inputs}
+    constants = {
+        id(value): value.data.nbytes
+        for node in graph.nodes
+        for value in node.inputs
+        if value.node is None and value.data is not None and id(value) not in inputs
+    }
+    return sum(constants.values())
+
+
+class Family:
+    """What a transform has made, with some options, of functions that have one code.
+
+    Attributes
+    ----------
+    program : Jitted or None
+        The program that they share, once one of them has been made after another one is gone.
+    """
+
+    __slots__ = ("_gone", "_made", "program")
+
+    def __init__(self) -> None:
+        self._made: list[weakref.ref[Any]] = []
+        self._gone = False
+        self.program: Any = None
+
+    def add(self, made: Sharing, function: Any, body_of: BodyOf) -> None:
+        """Let a function share the program if others of the family are gone: what is kept has programs of its own."""
+        if not self._gone:
+            self._gone = any(each() is None for each in self._made)
+        if not self._gone:
+            self._made = [*self._made[-1:], weakref.ref(made)]
+            return
+        if self.program is None:
+            self.program = _program_of(body_of, made)
+        made.share(self.program, function)
+
+
+def _program_of(body_of: BodyOf, made: Sharing) -> Any:
+    """Return the program that takes a function and the arguments of what a transform makes of it."""
+
+    def run(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return body_of(function)(*args, **kwargs)
+
+    run.__name__ = made.site.name
+    static = made.site.static
+    kind: Any = type(made)
+    return kind(run, run, FunctionFirst(static.positions, static.names), SharedSite)
+
+
+_families: Final[LRU[Any, Family]] = LRU(lambda: config.memory_cache)
+
+
+def share(made: Sharing, options: tuple[Any, ...], function: Any, body_of: BodyOf) -> None:
+    """Let a function that a transform has made share the program of others of its kind.
+
+    Parameters
+    ----------
+    made : Jitted
+        The function.
+    options : tuple
+        The transform and its options.
+    function : callable
+        Of which it was made.
+    body_of : callable
+        Returns what the transform compiles of a function.
+    """
+    try:
+        key = _key_of(function), exact_key(options)
+        family = _families.get(key)
+    except TypeError:  # a list, or a dict, of options
+        return
+    if family is None:
+        family = _families[key] = Family()
+    family.add(made, function, body_of)
+
+
+def _key_of(function: Any) -> Any:
+    """Return what functions that may share a program have in common.
+
+    Raises
+    ------
+    TypeError
+        For a callable object of a class that code makes anew.
+    """
+    kind = type(function)
+    if kind is types.FunctionType:
+        return function.__code__
+    if kind is types.MethodType:
+        return kind, _key_of(function.__func__)
+    if issubclass(kind, functools.partial):
+        return kind, _key_of(function.func)
+    if issubclass(kind, FastCallable):
+        return kind, _key_of(function.site.function)
+    if kind in (types.BuiltinFunctionType, np.ufunc):
+        return function
+    if "<locals>" in kind.__qualname__:
+        raise TypeError
+    return kind
+
+
+def clear() -> int:
+    """Drop all shared programs, and return their number."""
+    return _families.clear()
