@@ -22,7 +22,7 @@ FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 SECTIONS = {
     "How-to guides": ("how-to/",),
     "Gallery": ("gallery/", "examples/"),
-    "Reference": ("reference/", "coverage.md"),
+    "Reference": ("reference/", "coverage.md", "packages.md"),
     "Explanation": ("explanation/", "anatomy.md", "glossary.md", "CONTRIBUTING.md"),
     "Decisions": ("adr/",),
     "Benchmarks": ("benchmarks.md", "benchmarks/"),
