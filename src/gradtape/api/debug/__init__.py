@@ -11,6 +11,9 @@ from gradtape.api.debug.nonsmooth import kinks as kinks
 from gradtape.api.debug.numerics import check_numerics as check_numerics
 from gradtape.api.debug.numerics import disable_check_numerics as disable_check_numerics
 from gradtape.api.debug.numerics import enable_check_numerics as enable_check_numerics
+from gradtape.api.debug.precision import Digits as Digits
+from gradtape.api.debug.precision import Loss as Loss
+from gradtape.api.debug.precision import digits as digits
 from gradtape.api.debug.statistics import GradientStatistics as GradientStatistics
 from gradtape.api.debug.statistics import gradient_statistics as gradient_statistics
 from gradtape.habits import DEBUG as _DEBUG

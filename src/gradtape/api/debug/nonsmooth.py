@@ -188,7 +188,7 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
     if not moving:
         raise ArgumentError("gt.debug.kinks: no argument is a float", where=user_site(), remedy="pass floats")
     point = _Point(f, leaves, spec, moving)
-    with _op_by_op():
+    with op_by_op():
         candidates, seen = _near_switches(point, near)
         found = [kink for candidate in candidates if (kink := _examined(point, candidate)) is not None]
     different: list[Kink] = []
@@ -199,7 +199,7 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
 
 
 @contextmanager
-def _op_by_op() -> Iterator[None]:
+def op_by_op() -> Iterator[None]:
     """Run everything op by op, with loops unrolled, in the block."""
     with config.override(loops="trace"), running_recorded():
         yield

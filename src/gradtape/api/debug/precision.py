@@ -1,0 +1,578 @@
+"""`digits`: how many digits of a value and its derivative are right, where they were lost, and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.api.debug.nonsmooth import op_by_op
+from gradtape.api.debug.unrolled import UnrolledLoops, compute_op_by_op, in_place_of_loops
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.recording import Recording
+from gradtape.errors import ArgumentError, GradtapeError
+from gradtape.ir.graph import Literal, Node, Value, constant, extract, literal
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.cumulative import Cumulative
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.operands import broadcast_to
+from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.registry import ROWS
+from gradtape.kinds.routines.callback import Callback
+from gradtape.kinds.routines.matrix import Matrix
+from gradtape.ops.core.elementwise.cast import convert_row
+from gradtape.trace.lazy.instruments import CHECKS
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.observers import DerivativeSite
+from gradtape.transforms.vjp import vjp as pulled
+from gradtape.trees import flatten, unflatten
+
+EXTENDED: Final = np.longdouble
+"""The arithmetic of the second run: 64 bits instead of 53 on x86-64, 113 in software on other machines, where it is not that of doubles."""
+
+HAS_EXTENDED: Final = bool(np.finfo(EXTENDED).eps < np.finfo(np.float64).eps / 100)
+
+UNIT_ROUNDOFF: Final = float(np.finfo(np.float64).eps / 2)
+
+ALL_DIGITS: Final = 15.95
+"""-log10 of the unit roundoff of doubles."""
+
+ENOUGH: Final = 12.0
+"""Digits of a result from which no loss is reported."""
+
+LOST: Final = 2.0
+"""Digits that an op must lose to be looked at."""
+
+MOST: Final = 24
+"""Ops that are tried: whether the result is better if they have lost nothing."""
+
+REPORTED: Final = 4
+"""Losses that are reported."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Loss:
+    """An op that lost digits on which a result depends.
+
+    Attributes
+    ----------
+    op : str
+        Its name.
+    site : object
+        The user's line.
+    lost : float
+        How many digits its result has lost, compared with its operands.
+    in_derivative_of : str or None
+        The op whose derivative it computes; None where it is part of the value.
+    remedy : str
+        What to write instead, or how to look for it.
+    """
+
+    op: str
+    site: Any
+    lost: float
+    in_derivative_of: str | None
+    remedy: str
+
+    def __repr__(self) -> str:
+        derivative = f", in the derivative of {self.in_derivative_of}" if self.in_derivative_of else ""
+        return f"{self.op} at {self.site}{derivative} loses {self.lost:.0f} digits: {self.remedy}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Digits:
+    """How many digits are right.
+
+    Attributes
+    ----------
+    value : float
+        Of the value: those of its largest element, if it has several; 16 at most.
+    derivative : float
+        Of the gradient, or of the product of the Jacobian with ones.
+    value_elements, derivative_elements : nest of ndarray
+        The digits of each number.
+    losses : tuple of Loss
+        Where they were lost, the largest loss first; empty if no result has lost more than four of its digits.
+    """
+
+    value: float
+    derivative: float
+    value_elements: Any
+    derivative_elements: Any
+    losses: tuple[Loss, ...]
+
+    def __repr__(self) -> str:
+        lines = [f"{self.value:.0f} digits of the value are right, {self.derivative:.0f} of the derivative"]
+        return "\n".join([*lines, *(f"  {loss!r}" for loss in self.losses)])
+
+
+def digits(f: Callable[..., Any], *args: Any) -> Digits:
+    """Return how many digits of a function's value and derivative are right, and where the others were lost.
+
+    Parameters
+    ----------
+    f : callable
+        NumPy code; its floating arguments are those of the derivative.
+    *args : array_like, or nests of them
+        Where it is evaluated. They count as exact.
+
+    Returns
+    -------
+    Digits
+        With the lines at which digits were lost, and what to write instead where a remedy is known.
+
+    Raises
+    ------
+    ArgumentError
+        If no argument is a float, or the machine's long double is a double.
+
+    See Also
+    --------
+    kinks : Where a derivative is one of several.
+
+    Notes
+    -----
+    Value and gradient are computed op by op, with all loops unrolled, in double precision and twice in extended precision with random
+    rounding (J. Vignes, "A Stochastic Arithmetic for Reliable Scientific Computation", 1993). What the extended runs agree on is what
+    is right. Ops that NumPy has in double precision only, such as factorisations and most special functions, hand on the errors of
+    their operands by their derivatives. An op is blamed if the result has more right digits when its own result is replaced by the
+    extended one.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> found = gt.debug.digits(lambda x: (1 - np.cos(x)) / x**2, 1e-7)
+    >>> found.value < 2, found.derivative < 1, found.losses[0].remedy
+    (True, True, '2*np.sin(x/2)**2 for 1 - np.cos(x)')
+    >>> gt.debug.digits(lambda x: 2 * np.sin(x / 2) ** 2 / x**2, 1e-7).value > 15
+    True
+    """
+    check_callable(f, "gt.debug.digits")
+    if not HAS_EXTENDED:
+        raise ArgumentError(
+            "gt.debug.digits: long double is double on this machine",
+            where=user_site(),
+            why="the second run needs more digits",
+            remedy="run it on x86-64",
+        )
+    leaves, spec = flatten(args)
+    moving = [k for k, leaf in enumerate(leaves) if np.asarray(leaf).dtype.kind in "fc"]
+    if not moving:
+        raise ArgumentError(
+            "gt.debug.digits: no argument is a float", where=user_site(), remedy="pass floats"
+        )
+
+    def function(*floats: Any) -> Any:
+        given = list(leaves)
+        for k, value in zip(moving, floats, strict=True):
+            given[k] = value
+        return f(*unflatten(spec, given))
+
+    with op_by_op(), np.errstate(all="ignore"):
+        run = _Run(function, [leaves[k] for k in moving])
+        value, slopes = run.digits(run.targets), run.digits(run.gradient)
+        worst = min(value.least, slopes.least)
+        losses = run.losses() if worst < ENOUGH else ()
+    gradient_nest: list[Any] = [None] * len(leaves)
+    for k, part in zip(moving, slopes.elements, strict=True):
+        gradient_nest[k] = part
+    nest = unflatten(spec, gradient_nest)
+    return Digits(
+        value.least,
+        slopes.least,
+        unflatten(run.result_spec, value.elements),
+        nest[0] if len(nest) == 1 else nest,
+        losses,
+    )
+
+
+class _Accuracy(NamedTuple):
+    """The digits of several arrays: of each number, and of the largest of each array, the least of these."""
+
+    elements: list[NDArray]
+    least: float
+
+
+class _Run:
+    """Value and gradient, op by op, in both arithmetics."""
+
+    def __init__(self, function: Callable[..., Any], floats: Sequence[Any]) -> None:
+        recording = Recording("gt.debug.digits", tuple(floats))
+        CHECKS.append(_no_check)  # what repeats itself stays as it is recorded
+        try:
+            recording.run(function)
+        finally:
+            CHECKS.remove(_no_check)
+        self.result_spec = recording.result_spec
+        self._sources = recording.sources
+        loops = UnrolledLoops()
+        self.targets = in_place_of_loops(recording.targets, loops)
+        floating = [target for target in self.targets if is_inexact(target.dtype)]
+        compute_op_by_op(self.targets, all_ancestors=True)
+        _, leaves = extract(self.targets, self._sources, stop=lambda value: False)
+        constants = set(leaves) - set(self._sources)
+        seeds = [broadcast_to(literal(1.0, target.dtype), target.shape) for target in floating]
+        parts = pulled(floating, self._sources, seeds, lambda value: value in constants)
+        slopes = [
+            broadcast_to(literal(0.0, source.dtype), source.shape) if part is None else part
+            for part, source in zip(parts, self._sources, strict=True)
+        ]
+        self.gradient = in_place_of_loops(slopes, loops, self._sources)
+        compute_op_by_op(self.gradient, all_ancestors=True)
+        self._nodes, self._leaves = extract(
+            [*self.targets, *self.gradient], self._sources, stop=lambda value: False
+        )
+        self._shadows = [self._extended(seed) for seed in (1, 2)]
+
+    def _extended(self, seed: int) -> dict[Value, NDArray]:
+        """Return all values in extended precision, with random rounding."""
+        rng = np.random.default_rng(seed)
+        shadow: dict[Value, NDArray] = {}
+        for leaf in (*self._leaves, *self._sources):
+            shadow[leaf] = _widened(np.asarray(leaf.data))
+        for node in self._nodes:
+            for operand in node.inputs:
+                if operand not in shadow:
+                    shadow[operand] = _widened(np.asarray(operand.data))
+            results = _evaluated(node, [shadow[operand] for operand in node.inputs], rng)
+            for out, result in zip(node.outs, results, strict=True):
+                shadow[out] = _perturbed(node, [shadow[operand] for operand in node.inputs], result, rng)
+        return shadow
+
+    def digits(
+        self, values: Sequence[Value], data: dict[Value, Any] | None = None, runs: int = 2
+    ) -> _Accuracy:
+        """Return how many digits of values are right, or of other numbers in their place, compared with one of the runs or both."""
+        elements, least = [], ALL_DIGITS
+        for value in values:
+            computed = _widened(np.asarray(value.data if data is None else data[value]))
+            if not is_inexact(value.dtype):
+                elements.append(np.full(value.shape, ALL_DIGITS))
+                continue
+            errors = [np.abs(computed - shadow[value]) for shadow in self._shadows[:runs]]
+            error, size = np.max(errors, axis=0), np.abs(self._shadows[0][value])
+            elements.append(_digits(error, size))
+            if error.size:
+                least = min(least, float(_digits(np.max(error), np.max(size))))
+        return _Accuracy(elements, least)
+
+    def losses(self) -> tuple[Loss, ...]:
+        """Return the ops whose lost digits the results have lost, found by replacing their results one after the other."""
+        suspects = sorted(self._suspects(), key=lambda pair: -pair[0])[:MOST]
+        fixed: dict[Node, None] = {}
+        found: dict[tuple[str, str], Loss] = {}
+        for ends in (self.targets, self.gradient):
+            before = len(found)
+            best = self._quality(fixed, ends)
+            enough = ENOUGH * len(ends)
+            while suspects and best < enough and len(found) < REPORTED:
+                tried = [(self._quality({**fixed, node: None}, ends), lost, node) for lost, node in suspects]
+                quality, lost, node = max(tried, key=lambda entry: entry[:2])
+                if quality < best + 0.5:
+                    break
+                fixed[node], best = None, quality
+                suspects = [pair for pair in suspects if pair[1] is not node]
+                loss = _loss(node, lost)
+                found.setdefault((repr(loss.site), loss.remedy), loss)
+            if best < enough and len(found) == before and suspects:
+                # Two ops would have to be right at once, such as the terms of a difference.
+                loss = _loss(suspects[0][1], suspects[0][0])
+                found.setdefault((repr(loss.site), loss.remedy), loss)
+        return tuple(found.values())
+
+    def _suspects(self) -> list[tuple[float, Node]]:
+        """Return the nodes that lose digits, each with how many."""
+        found = []
+        for node in self._nodes:
+            if not any(is_inexact(out.dtype) for out in node.outs):
+                continue
+            before = min([ALL_DIGITS, *(self.digits([x]).least for x in node.inputs if is_inexact(x.dtype))])
+            after = self.digits([out for out in node.outs if is_inexact(out.dtype)]).least
+            if isinstance(node.op, Elementwise) and node.outs[0].ndim:
+                after = min(after, self._elementwise_loss(node, before))
+            if before - after >= LOST:
+                found.append((before - after, node))
+        return found
+
+    def _elementwise_loss(self, node: Node, before: float) -> float:
+        """Return the digits of the worst element whose operands have at least as many as the whole."""
+        (elements,), _ = self.digits(node.outs)
+        return float(np.min(elements, initial=before))
+
+    def _quality(self, fixed: dict[Node, None], ends: Sequence[Value]) -> float:
+        """Return the digits of some results together, if some nodes lost none."""
+        data: dict[Value, Any] = {}
+        for node in self._nodes:
+            arrays: list[Any] = [data.get(x, x.data) for x in node.inputs]
+            if node in fixed:
+                results: Sequence[Any] = [self._shadows[0][out].astype(out.dtype) for out in node.outs]
+            elif any(x in data for x in node.inputs):
+                results = node.op.evaluate(arrays, node.params)
+            else:
+                continue
+            data.update(zip(node.outs, results, strict=True))
+        # One run alone: where so much cancels that the two disagree, what is replaced by one of them is still seen to be better.
+        given = {value: data.get(value, value.data) for value in ends}
+        return sum(self.digits([value], given, runs=1).least for value in ends)
+
+
+def _no_check(values: Sequence[Value]) -> None:
+    return None
+
+
+def _widened(array: NDArray) -> NDArray:
+    if array.dtype.kind == "f":
+        return array.astype(EXTENDED)
+    return array.astype(np.clongdouble) if array.dtype.kind == "c" else array
+
+
+def _digits(error: Any, size: Any) -> NDArray:
+    """Return the digits that an error leaves of numbers of a size."""
+    with np.errstate(all="ignore"):
+        relative = np.where(error == 0, 0.0, error / np.where(size > 0, size, np.finfo(float).tiny))
+        found = np.clip(-np.log10(relative.astype(float)), 0.0, ALL_DIGITS)
+    return np.where(np.isnan(found), 0.0, found)
+
+
+def _evaluated(node: Node, operands: Sequence[NDArray], rng: np.random.Generator) -> list[NDArray]:
+    """Return the results of a node in extended precision."""
+    if not any(is_inexact(out.dtype) for out in node.outs):
+        return [
+            np.asarray(out.data) for out in node.outs
+        ]  # the same branches and positions in both arithmetics
+    if node.op is convert_row:
+        if is_inexact(node.inputs[0].dtype):
+            return [operands[0]]
+        return [_widened(np.asarray(node.outs[0].data))]
+    if not isinstance(node.op, Matrix | Callback):
+        try:
+            results = [np.asarray(result) for result in node.op.evaluate(list(operands), node.params)]
+        except (TypeError, ValueError, GradtapeError):
+            results = []
+        if results and all(_is_wide(result, out) for result, out in zip(results, node.outs, strict=True)):
+            return results
+    return _corrected(node, operands, rng)
+
+
+def _is_wide(result: NDArray, out: Value) -> bool:
+    return result.dtype in (EXTENDED, np.clongdouble) or not is_inexact(out.dtype)
+
+
+def _corrected(node: Node, operands: Sequence[NDArray], rng: np.random.Generator) -> list[NDArray]:
+    """Return the results in double precision, with random rounding, and with what the errors of the operands make of them."""
+    results = [_widened(np.asarray(out.data)) for out in node.outs]
+    is_elementwise = isinstance(node.op, Elementwise)
+    if isinstance(node.op, Elementwise):
+        accuracy = max(node.op.accuracy, UNIT_ROUNDOFF)
+        results = [result * (1 + accuracy * _signs(rng, result.shape)) for result in results]
+    tangents: list[Value | None] = []
+    for operand, wide in zip(node.inputs, operands, strict=True):
+        error = None
+        if is_inexact(operand.dtype):
+            error = np.asarray(wide - _widened(np.asarray(operand.data)))
+            if not is_elementwise and error.size:
+                # Factorisations are backward stable: their result is that of operands which differ by rounding.
+                error = error + UNIT_ROUNDOFF * np.max(np.abs(np.asarray(operand.data))) * rng.uniform(
+                    -1, 1, error.shape
+                )
+        narrow = None if error is None else error.astype(operand.dtype)
+        tangents.append(None if narrow is None or not np.any(narrow) else constant(narrow))
+    if all(tangent is None for tangent in tangents):
+        return results
+    try:
+        moved = node.op.jvp(node, tangents)
+    except GradtapeError:
+        return results
+    compute_op_by_op([part for part in moved if part is not None])
+    return [
+        result if part is None else result + _widened(np.asarray(part.data))
+        for result, part in zip(results, moved, strict=True)
+    ]
+
+
+_LINEAR_ONE: Final = frozenset(
+    ROWS[name]
+    for name in (
+        "negative",
+        "absolute",
+        "fabs",
+        "where",
+        "maximum",
+        "minimum",
+        "clip",
+        "identity",
+        "sign",
+        "copysign",
+        "conjugate",
+        "floor",
+        "ceil",
+        "rint",
+        "trunc",
+    )
+    if name in ROWS
+)
+"""Elementwise rows whose results are not rounded."""
+
+
+def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+    return rng.choice(np.array([-1.0, 1.0], EXTENDED), size=shape)
+
+
+def _perturbed(node: Node, operands: Sequence[NDArray], result: NDArray, rng: np.random.Generator) -> NDArray:
+    """Return results of which the last bit is random where it is rounded: a difference of two such results shows what cancels."""
+    is_rounded = (
+        isinstance(node.op, Elementwise) and node.op not in _LINEAR_ONE and node.op is not convert_row
+    )
+    is_rounded = is_rounded or (
+        isinstance(node.op, Reduction | Contract | Cumulative) and result.dtype.kind in "fc"
+    )
+    if not is_rounded or result.dtype.kind not in "fc" or isinstance(node.outs[0], Literal):
+        return result
+    noise = 1 + _signs(rng, result.shape) * np.finfo(EXTENDED).eps / 2
+    return np.where(_is_exact(node, operands, result), result, result * noise)
+
+
+def _is_exact(node: Node, operands: Sequence[NDArray], result: NDArray) -> Any:
+    """Return where a result is exact, as far as that is cheap to see."""
+    name = node.op.name
+    if name in ("add", "subtract") and len(operands) == 2:
+        a, b = operands[0], operands[1] if name == "add" else -operands[1]
+        virtual = result - a
+        return (a - (result - virtual)) + (b - virtual) == 0  # the rounding error of a sum (Knuth)
+    if name in ("multiply", "divide") and len(operands) == 2 and result.dtype.kind == "f":
+        second = _is_power_of_two(operands[1])
+        return second | _is_power_of_two(operands[0]) if name == "multiply" else second
+    if isinstance(node.op, Reduction | Contract | Cumulative):
+        return result == np.rint(result.real) if result.dtype.kind == "f" else False
+    if name == "power" and result.dtype.kind == "f":
+        return (operands[1] == 1) | (operands[0] == 1)
+    inexact = [np.asarray(x) for x in operands if np.asarray(x).dtype.kind in "fc"]
+    return inexact[0] == 0 if inexact else False
+
+
+def _is_power_of_two(x: NDArray) -> Any:
+    mantissa, _ = np.frexp(np.abs(x))
+    return (mantissa == 0.5) | (x == 0)
+
+
+def _loss(node: Node, lost: float) -> Loss:
+    site = node.site
+    derivative_of = site.op if isinstance(site, DerivativeSite) else None
+    return Loss(
+        node.op.name,
+        site.site if isinstance(site, DerivativeSite) else site,
+        lost,
+        derivative_of,
+        remedy_for(node),
+    )
+
+
+# Remedies
+
+
+def _op(value: Value) -> str:
+    return "" if value.node is None else value.node.op.name
+
+
+def _is_number(value: Value, number: float) -> bool:
+    data = value.data
+    return (
+        data is not None
+        and np.size(data) > 0
+        and bool(np.all(np.asarray(data) == number))
+        and (
+            isinstance(value, Literal)
+            or value.node is None
+            or _op(value) in ("broadcast_to", "expand", "convert")
+        )
+    )
+
+
+def _is_square(value: Value) -> bool:
+    if value.node is None:
+        return False
+    operands = value.node.inputs
+    if _op(value) == "multiply":
+        return operands[0] is operands[1]
+    return _op(value) == "square" or (_op(value) == "power" and _is_number(operands[1], 2.0))
+
+
+WITH_ONE: Final = {
+    "cos": "2*np.sin(x/2)**2 for 1 - np.cos(x)",
+    "exp": "np.expm1(x) for np.exp(x) - 1",
+    "cosh": "2*np.sinh(x/2)**2 for np.cosh(x) - 1",
+    "tanh": "2/(np.exp(2*x) + 1) for 1 - np.tanh(x)",
+    "erf": "scipy.special.erfc(x) for 1 - erf(x)",
+    "expit": "scipy.special.expit(-x) for 1 - expit(x)",
+    "ndtr": "scipy.special.ndtr(-x) for 1 - ndtr(x)",
+    "sqrt": "x/(np.sqrt(1 + x) + 1) for np.sqrt(1 + x) - 1",
+    "power": "np.expm1(p*np.log1p(x)) for (1 + x)**p - 1",
+    "sin": "2*np.sin((np.pi/2 - x)/2)**2 for 1 - np.sin(x)",
+}
+"""What to write for the difference of a function and 1."""
+
+WITH_ITSELF: Final = {
+    "sqrt": "(a - b)/(np.sqrt(a) + np.sqrt(b)) for np.sqrt(a) - np.sqrt(b)",
+    "log": "np.log1p((a - b)/b) for np.log(a) - np.log(b)",
+    "exp": "np.exp(b)*np.expm1(a - b) for np.exp(a) - np.exp(b)",
+    "sin": "2*np.cos((a + b)/2)*np.sin((a - b)/2) for np.sin(a) - np.sin(b)",
+    "cos": "-2*np.sin((a + b)/2)*np.sin((a - b)/2) for np.cos(a) - np.cos(b)",
+    "tan": "np.sin(a - b)/(np.cos(a)*np.cos(b)) for np.tan(a) - np.tan(b)",
+    "arctan": "np.arctan((a - b)/(1 + a*b)) for np.arctan(a) - np.arctan(b)",
+    "divide": "(p*b - q*a)/(a*b) for p/a - q/b",
+    "reciprocal": "(b - a)/(a*b) for 1/a - 1/b",
+}
+"""What to write for the difference of two results of a function."""
+
+GENERAL: Final = (
+    "nearly equal numbers are subtracted: transform the expression so that they cancel before they are rounded "
+    "(multiply by the conjugate, use an identity, or a series near the point)"
+)
+
+
+def remedy_for(node: Node) -> str:
+    """Return what to write instead of an op that has lost digits."""
+    name, operands = node.op.name, node.inputs
+    if name in ("subtract", "add") and len(operands) == 2:
+        names = [_op(operand).removeprefix("negative") or _op(_without_sign(operand)) for operand in operands]
+        plain = [_without_sign(operand) for operand in operands]
+        for k in (0, 1):
+            if _is_number(plain[k], 1.0) and _op(plain[1 - k]) in WITH_ONE:
+                return WITH_ONE[_op(plain[1 - k])]
+            if _is_number(plain[k], 1.0) and _is_square(plain[1 - k]):
+                return "(1 - x)*(1 + x) for 1 - x**2"
+        if all(map(_is_square, plain)):
+            return "(a - b)*(a + b) for a**2 - b**2"
+        if _op(plain[0]) == _op(plain[1]) and _op(plain[0]) in WITH_ITSELF:
+            return WITH_ITSELF[_op(plain[0])]
+        if "sqrt" in (_op(plain[0]), _op(plain[1])):
+            return "(b**2 - c)/(b + np.sqrt(c)) for b - np.sqrt(c)"
+        if any(_is_square(value) for value in plain) and any(
+            "sum" in one or "divide" in one for one in names
+        ):
+            return "np.var(x), or np.mean((x - np.mean(x))**2), for np.mean(x**2) - np.mean(x)**2"
+    if name == "log" and _op(operands[0]) in ("add", "subtract"):
+        assert operands[0].node is not None
+        if any(_is_number(_without_sign(part), 1.0) for part in operands[0].node.inputs):
+            return "np.log1p(x) for np.log(1 + x)"
+    if name == "log":
+        return "np.log1p(x - 1) near 1, where x - 1 is known without cancellation"
+    if name in ("arccos", "arcsin"):
+        return "np.arctan2 of both sides of the triangle, for an angle whose cosine is near 1"
+    if name == "power":
+        return "np.exp(n*np.log1p(x)) for (1 + x)**n"
+    if name in ("reduce_sum", "contract", "cumsum"):
+        return "the terms cancel: sum differences of them, or use math.fsum"
+    if isinstance(node.op, Matrix):
+        return "the matrix is nearly singular: scale its rows and columns, regularise it (a ridge), or use np.linalg.lstsq with rcond"
+    if name in ("sin", "cos", "tan"):
+        return "reduce the large argument before it is rounded: subtract whole turns from what it is made of"
+    return GENERAL
+
+
+def _without_sign(value: Value) -> Value:
+    return value.node.inputs[0] if value.node is not None and _op(value) == "negative" else value
