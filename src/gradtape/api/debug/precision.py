@@ -541,10 +541,10 @@ def remedy_for(node: Node) -> str:
         names = [_op(operand).removeprefix("negative") or _op(_without_sign(operand)) for operand in operands]
         plain = [_without_sign(operand) for operand in operands]
         for k in (0, 1):
-            if _is_number(plain[k], 1.0) and _op(plain[1 - k]) in WITH_ONE:
-                return WITH_ONE[_op(plain[1 - k])]
             if _is_number(plain[k], 1.0) and _is_square(plain[1 - k]):
                 return "(1 - x)*(1 + x) for 1 - x**2"
+            if _is_number(plain[k], 1.0) and _op(plain[1 - k]) in WITH_ONE:
+                return WITH_ONE[_op(plain[1 - k])]
         if all(map(_is_square, plain)):
             return "(a - b)*(a + b) for a**2 - b**2"
         if _op(plain[0]) == _op(plain[1]) and _op(plain[0]) in WITH_ITSELF:
