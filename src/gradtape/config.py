@@ -7,6 +7,7 @@ Every setting has an environment variable, read once at import: ``jit`` is ``GRA
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -57,6 +58,45 @@ def _way(text: str) -> str:
     if text not in ("trace", "compile", "auto"):
         raise ValueError
     return text
+
+
+class _Traced(NamedTuple):
+    """The packages of a list, and whether they are those that are traced or those that are not."""
+
+    names: frozenset[str]
+    included: bool
+
+
+@functools.lru_cache(maxsize=64)
+def _traced(text: str) -> _Traced:
+    """Return the packages that a text names; raise ValueError for a text of another form.
+
+    Examples
+    --------
+    >>> sorted(_traced("-pandas, -xarray").names)
+    ['pandas', 'xarray']
+    """
+    if text in ("all", "none"):
+        return _Traced(frozenset(), text == "none")
+    names = [name.strip() for name in text.split(",")]
+    left_out = [name.startswith("-") for name in names]
+    names = [name.removeprefix("-") for name in names]
+    if len(set(left_out)) != 1 or not all(name.isidentifier() for name in names):
+        raise ValueError
+    return _Traced(frozenset(names), not left_out[0])
+
+
+def traces_package(name: str) -> bool:
+    """Return whether the code of an installed package is traced, if it is written in Python.
+
+    Examples
+    --------
+    >>> with config.override(trace_packages="-pandas, -xarray"):
+    ...     traces_package("pandas"), traces_package("lmfit")
+    (False, True)
+    """
+    listed = _traced(config.trace_packages)
+    return (name in listed.names) == listed.included
 
 
 def _shapes(kind: str) -> None:
@@ -132,6 +172,13 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         check=_way,
         allowed='"trace", "compile" or "auto"',
     ),
+    "trace_packages": _Setting(
+        "all",
+        "which installed packages are traced like your own code: all that are written in Python, none, only those named, or all but those "
+        "named after a minus sign",
+        check=lambda text: _traced(text),
+        allowed='"all", "none", names as in "statsmodels, lmfit", or names to leave out as in "-pandas, -xarray"',
+    ),
     "reroll_checkpoint": _Setting(
         None,
         "what such loops keep for their gradients, as checkpoint= of gt.scan; None keeps what is needed of each iteration",
@@ -201,6 +248,7 @@ class Config:
     trace_limit: int
     reroll: bool
     loops: str
+    trace_packages: str
     reroll_checkpoint: str | None
     ode_adjoint: str
     jacobian_memory: int
@@ -385,11 +433,14 @@ class TraceSettings(NamedTuple):
     reroll_checkpoint: str | None
     loops: str
     ode_adjoint: str
+    trace_packages: str
 
 
 def trace_settings() -> TraceSettings:
     """Return the settings that a trace depends on now."""
-    return TraceSettings(config.reroll, config.reroll_checkpoint, config.loops, config.ode_adjoint)
+    return TraceSettings(
+        config.reroll, config.reroll_checkpoint, config.loops, config.ode_adjoint, config.trace_packages
+    )
 
 
 def rolling() -> Rolling:

@@ -45,6 +45,12 @@ def sets(x):
     return len({1, 2, int(x[0])})
 
 
+def arrays_of_objects(x):
+    held = np.empty(2, dtype=object)
+    held[0] = x[0]
+    return held[0]
+
+
 def attempts(x):
     try:
         return 1.0 / x[0]
@@ -127,6 +133,7 @@ def shared(x):
         mixed,
         endless,
         objects,
+        arrays_of_objects,
     ],
     ids=lambda f: f.__name__,
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.ir.graph import Value
 from gradtape.ir.types import Aval
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import as_value, check_dtype
 from gradtape.ops.core.elementwise.cast import convert_number
 from gradtape.ops.core.elementwise.mixed_comparisons import fits
 from gradtape.procedures.arrays import index_arithmetic as ix
@@ -93,6 +93,7 @@ class TranslationBuilder(ProcedureBuilder):
         zero: bool = False,
         memory: Memory | None = None,
     ) -> Pointer:
+        check_dtype(np.dtype(dtype), "dtype")  # arrays of objects, of texts
         pointer = self._remember(super().allocate(name, size, dtype, zero, memory))
         self._allocated.add(pointer)
         return pointer

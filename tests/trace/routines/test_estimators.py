@@ -1,4 +1,4 @@
-"""scikit-learn: what is written in Python is traced, and what is compiled takes numbers on tapes and is an error in jitted functions."""
+"""scikit-learn: what is written in Python is traced, and what is compiled is an error that names the remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sklearn import cluster, decomposition, linear_model, metrics, mixture, prep
 from sklearn.metrics import pairwise
 
 import gradtape as gt
-from gradtape.trace.source.sites import is_followed_file
 from tests.support.differences import gradient_by_differences
 from tests.support.processes import words_printed
 
@@ -70,25 +69,27 @@ def test_the_distance_between_equal_points_of_a_sphere_has_a_derivative() -> Non
     np.testing.assert_array_equal(slope, np.zeros((1, 2)))
 
 
-def test_compiled_estimators_take_numbers() -> None:
-    """Their code is not followed: on tapes it computes, and in jitted functions there are no numbers."""
-    leaf = tree.DecisionTreeRegressor().fit(SAMPLES, ORDER)
-    with gt.GradientTape() as tape:
-        x = tape.watch(X)
-        with pytest.warns(gt.errors.GradtapeWarning, match="converted to an ndarray"):
-            assert np.array_equal(leaf.predict(x), leaf.predict(X))
-            assert cluster.KMeans(1, n_init=1).fit(x).predict(X).tolist() == [0, 0, 0]
-    with pytest.raises(gt.errors.ConcretizationError, match="cannot be converted to an ndarray"):
-        gt.jit(leaf.predict)(X)
+COMPILED: dict[str, Callable[[Any], Any]] = {
+    "tree": tree.DecisionTreeRegressor().fit(SAMPLES, ORDER).predict,
+    "KMeans.fit": lambda x: cluster.KMeans(1, n_init=1).fit(x).cluster_centers_,
+    "Lasso.fit": lambda x: linear_model.Lasso().fit(x, TARGETS[:, 0]).coef_,
+}
 
 
-def test_modules_of_other_packages_that_are_called_sklearn_are_not_followed() -> None:
-    """XGBoost and LightGBM have one each, for compiled code."""
-    assert is_followed_file(metrics.__file__) and not is_followed_file(tree.__file__)
-    site = os.path.dirname(os.path.dirname(os.path.dirname(metrics.__file__)))
-    assert not any(
-        is_followed_file(os.path.join(site, name)) for name in ("xgboost/sklearn.py", "x/sklearn/metrics.py")
-    )
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_estimators_end_what_can_be_traced(name: str) -> None:
+    function = COMPILED[name]
+
+    def recorded() -> Any:
+        with gt.GradientTape() as tape:
+            return function(tape.watch(X))
+
+    for run in (recorded, lambda: gt.jit(function)(X), lambda: gt.jit(lambda x: function(x) + 1.0)(X)):
+        with pytest.raises(TypeError) as raised:
+            run()
+        (note,) = raised.value.__notes__
+        assert "is compiled" in note and "gt.callback" in note and "sklearn" + os.sep in note
+    assert np.shape(function(X)) == np.shape(gt.jit(lambda x: gt.callback(function, None, x))(X))
 
 
 WITH_SWITCH = """

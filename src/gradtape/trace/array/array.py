@@ -61,9 +61,10 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.patching.asarray import capture_element
+from gradtape.trace.patching.bytecode import callee_names
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts, scopes
-from gradtape.trace.source.sites import is_user_file, user_site
+from gradtape.trace.source.sites import is_traced_file, is_user_file, user_site
 from gradtape.trace.translation.trace_budget import watch_store
 
 _CLASSES: Final = {np.dtype(kind).kind: kind for kind in (int, float, complex)}
@@ -248,6 +249,11 @@ class Array(Operators, Methods, Attributes, Handle):
         return concretize.array_of(self.value, "x.tolist()").tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        asking = _frame(1)
+        if callee_names(asking)[-1:] == ("__array__",) and is_traced_file(asking.f_code.co_filename):
+            # Code in Python calls the method itself, for an array.
+            made: Any = self if dtype is None else self.astype(dtype, copy=False)
+            return made.copy() if copy and made is self else made  # type: ignore[no-any-return]
         return (
             np.zeros(self.shape, self.dtype)
             if capture_element(self)

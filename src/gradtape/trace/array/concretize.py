@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.config import traces_package
 from gradtape.errors import (
     ArraySubclassError,
     ConcretizationError,
@@ -42,9 +43,10 @@ from gradtape.trace.source.sites import (
     READERS,
     Site,
     asking_package,
-    is_followed_file,
-    is_user_file,
+    is_program_file,
+    is_traced_file,
     nearest_frame,
+    path_in_package,
     site_of,
     user_frame,
     user_site,
@@ -198,10 +200,15 @@ def _instead_in(package: str) -> str:
     """Return what to do instead of giving a traced array to a package; empty for the user's code."""
     if not package:
         return ""
-    return IN_PACKAGES.get(package) or (
-        f"{package} computes with numbers: call it outside, or as gt.callback(f, result_like, x), to which gt.custom_vjp gives a "
-        "derivative"
+    if package in IN_PACKAGES:
+        return IN_PACKAGES[package]
+    frame = nearest_frame(3)
+    inside = path_in_package(frame.f_code.co_filename)
+    asking = f"{inside}:{frame.f_lineno} needs the numbers" if inside else f"{package} needs the numbers"
+    left_out = (
+        "" if not inside or traces_package(package) else f" (gt.config.trace_packages leaves {package} out)"
     )
+    return f"{asking}{left_out}: call the function outside, or by gt.callback(f, result_like, x), to which gt.custom_vjp gives a derivative"
 
 
 def _instead_of_number(what: str) -> str:
@@ -347,9 +354,9 @@ def agreed(value: Value, asked: Callable[[Value], Value] = lambda one: one) -> V
 def _may_be_translated() -> bool:
     """Return whether it is the user's code that looks at a value, and it was not yet tried to compile that code."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and not is_followed_file(frame.f_code.co_filename):
+    while frame is not None and not is_traced_file(frame.f_code.co_filename):
         frame = frame.f_back
-    if frame is None or not is_user_file(frame.f_code.co_filename):
+    if frame is None or not is_program_file(frame.f_code.co_filename):
         return False
     return not any(isinstance(context, Trace) and context.translates for context in contexts.stack)
 

@@ -36,7 +36,13 @@ from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
 from gradtape.trace.patching.classes import set_class
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts
-from gradtape.trace.source.sites import is_followed_frame, is_user_file, user_site
+from gradtape.trace.source.sites import (
+    has_extensions,
+    is_program_file,
+    is_traced_file,
+    is_user_file,
+    user_site,
+)
 from gradtape.trees import map_nested
 
 ViewFunction = Callable[[Any], Any]
@@ -470,13 +476,13 @@ def _view_of_item(view_function: ViewFunction, place: int) -> ViewFunction:
 
 
 def handles_traced(frame: FrameType) -> bool:
-    """Return whether a frame is of user code, or of a followed package that was called with traced arrays.
+    """Return whether a frame is of user code or of a package without compiled modules, or of another package and called with traced arrays.
 
-    Arrays that a package allocates for other numbers may go to compiled code, which takes ndarrays only.
+    Arrays that such a package allocates for other numbers may go to its compiled code, which takes ndarrays only.
     """
     current: FrameType | None = frame
-    while current is not None and is_followed_frame(current):
-        if is_user_file(current.f_code.co_filename):
+    while current is not None and is_traced_file(filename := current.f_code.co_filename):
+        if is_user_file(filename) or (is_program_file(filename) and not has_extensions(filename)):
             return current is frame
         if any(map(holds_traced, current.f_locals.values())):
             return True

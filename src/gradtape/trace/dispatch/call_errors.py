@@ -19,7 +19,7 @@ from gradtape.trace.array.concretize import IN_PACKAGES, INSTEAD_OF_EXTENSION
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import is_extension_code, local_names
 from gradtape.trace.patching.callers import callee_of, extension_module_of
-from gradtape.trace.source.sites import Site, user_site
+from gradtape.trace.source.sites import Site, package_of, path_in_package, user_site
 
 _USED_AS_ARRAY: Final = re.compile(
     r"'(list|tuple)'"
@@ -126,12 +126,17 @@ def note_package(error: Exception, doing: str) -> None:
         (frame, line) for frame, line, _ in steps if is_users(frame) and not is_extension_code(frame.f_code)
     ]
     said = any("what to do: " in note for note in getattr(error, "__notes__", ()))
-    if not users or said:
+    in_python = [
+        (frame, line)
+        for frame, line, _ in steps
+        if not (is_internal(frame) or is_extension_code(frame.f_code))
+    ]
+    if not in_python or said:
         return
     why, remedy = _about_package(steps) or _about_extension(error, steps) or ("", "")
     if not remedy:
         return
-    frame, line = users[-1]
+    frame, line = (users or in_python)[-1]
     error.add_note(
         f"  where: {frame.f_code.co_filename}:{line} in {frame.f_code.co_name}, {doing}\n"
         f"  why: {why}\n"
@@ -179,7 +184,13 @@ def _about_extension(error: Exception, steps: _Steps) -> tuple[str, str] | None:
         return None
     if not module:
         return None
+    calling = [step for step in steps if not is_extension_code(step[0].f_code)][-1:]
+    inside = "".join(
+        f", which {path_in_package(asking.f_code.co_filename)}:{line} calls,"
+        for asking, line, _ in calling
+        if package_of(asking.f_code.co_filename)
+    )
     return (
-        f"this function of {module} is compiled: it takes ndarrays, not traced arrays, and what it computes cannot be traced",
+        f"this function of {module}{inside} is compiled: it takes ndarrays, not traced arrays, and what it computes cannot be traced",
         INSTEAD_OF_EXTENSION,
     )

@@ -25,7 +25,7 @@ from gradtape.trace.array.handle import Handle, check_fits, unwrap
 from gradtape.trace.dispatch.op_cache import NUMBERS, run
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.bytecode import instruction_at
-from gradtape.trace.source.sites import is_followed_file, nearest_frame
+from gradtape.trace.source.sites import is_traced_file, nearest_frame
 
 UFUNC_RULES: Final[dict[Any, Callable[..., Any]]] = {}
 """The rules of ufuncs of one or two operands that were called before."""
@@ -253,7 +253,7 @@ def implementation_in_python(function: Any) -> Any:
     own = getattr(function, "_implementation", None)
     if function in FUNCTIONS or not isinstance(own, FunctionType):
         return None
-    return own if is_followed_file(own.__code__.co_filename) else None
+    return own if is_traced_file(own.__code__.co_filename) else None
 
 
 WRITTEN_ARGUMENTS: dict[Any, str] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from gradtape.trace.array.masked import Selection
 from gradtape.trace.array.view_functions import in_order
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.call_observer import prediction
+from gradtape.trace.patching.bytecode import callee_names
 from gradtape.trace.patching.callers import called_directly, calling_frame, calls
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
@@ -31,10 +32,8 @@ from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import (
     READERS,
     asking_package,
-    converting_frame,
-    gives_to_compiled,
-    is_followed_frame,
-    is_user_file,
+    is_program_file,
+    is_traced_file,
 )
 
 _frame = sys._getframe
@@ -68,12 +67,16 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if ASKING.questions is not None and has_lengths(args[:1]) and calls(_frame(1), function):
         return ARRAYS["call"](function, args, kwargs)
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
-    if wanted in OBJECTS and not is_user_file(calling_frame(_frame(1))[0].f_code.co_filename):
+    if wanted in OBJECTS and not is_program_file(calling_frame(_frame(1))[0].f_code.co_filename):
         return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element
+    if args and wanted in OBJECTS:
+        return _array_of_objects(args[0]) if _holds_followed(args[0]) else NotImplemented
     if args and type(args[0]) is FlatIterator:
         args = (args[0].copy(), *args[1:])
     if args and type(args[0]) is Selection:
         args = (args[0].elements(), *args[1:])
+    if args:
+        args = (_taken_apart(args[0], wanted), *args[1:])
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
         if type(source) is np.ndarray and function is np.array:
@@ -100,6 +103,59 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if asked and asking_package() in READERS:
         return without_hook(function)(*args, **kwargs)
     return _traced_call(asked[0], function, args, kwargs) if asked else made
+
+
+def _taken_apart(source: Any, wanted: Any) -> Any:
+    """Return what an object converts itself to, or the elements of an array of objects, where these are traced."""
+    if type(source) is np.ndarray:
+        if source.dtype == object and wanted is not None and _holds_followed(items := source.tolist()):
+            return items
+    elif _converts_in_python(source) and isinstance(made := source.__array__(), Handle):
+        return made
+    return source
+
+
+def _converts_in_python(source: Any) -> bool:
+    """Return whether an object has a method ``__array__`` that is traced: it may return a traced array, which NumPy would refuse."""
+    convert = getattr(type(source), "__array__", None)
+    return (
+        type(convert) is FunctionType
+        and not isinstance(source, Handle)
+        and is_program_file(convert.__code__.co_filename)
+    )
+
+
+def _holds_followed(items: Any) -> bool:
+    """Return whether an object is a traced array, or a list with such."""
+    if isinstance(items, list | tuple):
+        return any(map(_holds_followed, items))
+    return isinstance(items, Handle) and is_followed(items)
+
+
+class _Held:
+    """An element of an array of objects, which NumPy must not take apart."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+
+def _array_of_objects(items: Any) -> Any:
+    """Return an array of objects whose elements are traced numbers."""
+    made = np.array(_held(items), dtype=object)
+    for place in np.ndindex(made.shape):
+        if type(made[place]) is _Held:
+            made[place] = made[place].item
+    return made
+
+
+def _held(items: Any) -> Any:
+    if isinstance(items, list | tuple):
+        return [_held(item) for item in items]
+    if not isinstance(items, Handle):
+        return items
+    return _Held(items) if not items.ndim else [_held(item) for item in items]  # type: ignore[attr-defined]
 
 
 Keeper = Callable[[Any, FrameType], bool]
@@ -148,10 +204,21 @@ def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: 
 def _is_followed_copy(array: Handle, frame: FrameType, function: Any) -> bool:
     """Return whether followed code calls ``np.asarray(x)`` with a traced array, rather than compiled code that needs the numbers. An array
     of a trace has no numbers. While a tape records, one that it does not follow may be written to by both names."""
+    outer = calling_frame(frame)[0]
+    if outer.f_code.co_name == "__array__" and _is_called_by_numpy(outer):
+        return False
     if trace_of(array.value) is not None:
-        return is_followed_frame(converting_frame(calling_frame(frame)[0]))
+        return is_traced_file(calling_frame(frame)[0].f_code.co_filename)
     followed = is_followed(array) or (bool(contexts.stack) and not _is_constant(array))
-    return followed and called_directly(frame, function) and not gives_to_compiled(converting_frame(frame))
+    return followed and called_directly(frame, function)
+
+
+def _is_called_by_numpy(frame: FrameType) -> bool:
+    """Return whether a method ``__array__`` is called by compiled code, which takes ndarrays only, rather than by code in Python."""
+    calling = frame.f_back
+    return calling is None or not (
+        calling.f_globals.get("__name__") == __name__ or callee_names(calling)[-1:] == ("__array__",)
+    )
 
 
 def _is_constant(array: Handle) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.trace.patching.bytecode import callee_names, instruction_at
-from gradtape.trace.source.sites import is_followed_file
+from gradtape.trace.source.sites import is_traced_file
 
 _NUMPY_CALLERS: Final = {
     id(vars(np)[name].__code__): vars(np)[name] for name in ("ones", "full", "eye", "identity")
@@ -63,9 +63,7 @@ def called_directly(frame: FrameType, function: Any) -> bool:
     place = frame.f_lasti
     answer = known[1].get(place)
     if answer is None:
-        answer = known[1][place] = (
-            _callee_names(frame, function) if is_followed_file(code.co_filename) else ()
-        )
+        answer = known[1][place] = _callee_names(frame, function) if is_traced_file(code.co_filename) else ()
     if not answer:
         return False
     return (

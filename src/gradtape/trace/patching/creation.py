@@ -33,7 +33,7 @@ from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts
-from gradtape.trace.source.sites import PACKAGE, is_followed_file, is_user_file, user_site
+from gradtape.trace.source.sites import PACKAGE, is_traced_file, is_user_file, user_site
 
 ALLOCATORS: Final = (np.zeros, np.empty)
 """NumPy's compiled functions that allocate arrays. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""
@@ -212,7 +212,7 @@ def _keeps(array: Any, frame: FrameType) -> bool:
     elif ndarray_or_none(array) is None:
         return False
     filename = caller.f_code.co_filename
-    return is_followed_file(filename) and not is_user_file(filename) and handles_traced(caller)
+    return is_traced_file(filename) and not is_user_file(filename) and handles_traced(caller)
 
 
 KEEPERS.append(_keeps)

@@ -205,7 +205,7 @@ def construct(
     kind = type(self)._format
     if is_sparse(arg1):
         found, shape = entries(arg1), arg1.shape if shape is None else shape
-    elif isinstance(arg1, tuple) and len(arg1) == 2 and isinstance(arg1[1], tuple | list):
+    elif isinstance(arg1, tuple) and len(arg1) == 2 and isinstance(arg1[1], tuple | list | np.ndarray):
         rows, columns = [_known(part) for part in arg1[1]]
         found = Entries(rows, columns, arg1[0])
         shape = (int(rows.max()) + 1, int(columns.max()) + 1) if shape is None else shape

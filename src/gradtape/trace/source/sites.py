@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import is_installed, is_internal, is_users
+from gradtape.config import on_change, traces_package
+from gradtape.errors import INSTALLED, is_installed, is_internal, is_users
 from gradtape.trace.patching.bytecode import line_at
 
 PACKAGE = __name__.split(".")[0]
@@ -22,11 +25,7 @@ OWN: Final = tuple(
 """The folders of NumPy and gradtape."""
 
 
-SKLEARN: Final = f"-packages{os.sep}sklearn{os.sep}"
-"""The folder of scikit-learn; other packages have a folder or a module of this name."""
-
-
-FOLLOWED: Final = tuple(
+TRACED: Final = tuple(
     f"{os.sep}{os.path.join(*name.split('.'))}{end}"
     for end in (os.sep, ".py")
     for name in (
@@ -49,44 +48,12 @@ FOLLOWED: Final = tuple(
         "scipy.special",
         "scipy.stats",
     )
-) + (SKLEARN,)
-"""The folders and files of packages whose functions, if they are written in Python, are traced as user code is, and of our own NumPy code
-in place of their compiled code."""
-
-COMPILED: Final = tuple(
-    f"{SKLEARN}{os.path.join(*name.split('.'))}{end}"
-    for end in (os.sep, ".py")
-    for name in (
-        "decomposition._dict_learning",
-        "decomposition._lda",
-        "decomposition._nmf",
-        "ensemble",
-        "linear_model._coordinate_descent",
-        "linear_model._sag",
-        "linear_model._stochastic_gradient",
-        "manifold",
-        "neighbors",
-        "svm",
-        "tree",
-    )
 )
-"""The folders and files of followed packages that give their arrays to compiled code, which takes numbers."""
+"""The folders and files of the libraries in `WITH_RULES` whose functions are traced, where they are written in Python: the rules are those
+of what they call. All other packages are traced as user code is; see `is_traced_file`."""
 
-COMPILED_FITS: Final = tuple(
-    f"{SKLEARN}{os.path.join(*name.split('.'))}"
-    for name in (
-        "calibration",
-        "cluster",
-        "linear_model._glm",
-        "linear_model._least_angle",
-        "linear_model._logistic",
-        "mixture",
-    )
-)
-"""The folders and files whose functions ``fit`` do so, while what was fitted is evaluated in Python."""
-
-VALIDATION: Final = tuple(f"{SKLEARN}{name}" for name in (f"utils{os.sep}", "base.py"))
-"""The files of followed packages that convert arguments for the others: what they return is for their callers."""
+WITH_RULES: Final = frozenset({PACKAGE, "numpy", "scipy"})
+"""The libraries whose functions have rules."""
 
 
 READERS: Final = frozenset({"matplotlib", "mpl_toolkits", "numpy.testing", "pytest", "seaborn", "unittest"})
@@ -94,36 +61,77 @@ READERS: Final = frozenset({"matplotlib", "mpl_toolkits", "numpy.testing", "pyte
 
 
 @functools.lru_cache(maxsize=4096)
-def is_followed_file(filename: str) -> bool:
-    """Return whether the code of a file is traced: user code, and that of the followed packages of NumPy and SciPy."""
-    return is_user_file(filename) or (
-        any(path in filename for path in FOLLOWED) and not any(path in filename for path in COMPILED)
-    )
-
-
-def is_followed_frame(frame: FrameType) -> bool:
-    """Return whether the code of a frame is traced, which is a question of its file but for functions that fit by compiled code."""
-    return is_followed_file(frame.f_code.co_filename) and not gives_to_compiled(frame)
-
-
-def gives_to_compiled(frame: FrameType) -> bool:
-    """Return whether a frame is of a followed package, and gives its arrays to compiled code."""
-    code = frame.f_code
-    paths = (*COMPILED, *COMPILED_FITS) if code.co_name.startswith("fit") else COMPILED
-    return any(path in code.co_filename for path in paths)
-
-
-def converting_frame(frame: FrameType) -> FrameType:
-    """Return the frame for which another one converts an array: the first one that does not only validate arguments."""
-    current: FrameType | None = frame
-    while current is not None and _is_validation(current.f_code.co_filename):
-        current = current.f_back
-    return current or frame
+def is_traced_file(filename: str) -> bool:
+    """Return whether the code of a file is traced: user code and that of installed packages, and the parts of libraries in `TRACED`."""
+    return is_program_file(filename) or any(path in filename for path in TRACED)
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_validation(filename: str) -> bool:
-    return any(path in filename for path in VALIDATION)
+def is_program_file(filename: str) -> bool:
+    """Return whether a file is user code, or of an installed package that is traced like user code.
+
+    Python's library, the libraries that have rules, packages that only read numbers, and those that `gt.config.trace_packages`
+    excludes are not.
+    """
+    if is_user_file(filename):
+        return True
+    package = package_of(filename)
+    return bool(package) and package not in WITH_RULES | READERS and traces_package(package)
+
+
+@functools.lru_cache(maxsize=4096)
+def package_of(filename: str) -> str:
+    """Return the name of the installed package that a file belongs to; empty for user code and Python's library."""
+    return path_in_package(filename).partition(os.sep)[0].removesuffix(".py")
+
+
+def path_in_package(filename: str) -> str:
+    """Return the part of a path that begins with the name of an installed package; empty for user code and Python's library."""
+    for folder in INSTALLED:
+        _, installed, inside = filename.rpartition(folder)
+        if installed:
+            return inside
+    return ""
+
+
+_forget: Final = [is_traced_file.cache_clear, is_program_file.cache_clear]
+"""What forgets the decisions about files."""
+
+
+def when_files_change(forget: Callable[[], None]) -> None:
+    """Call a function when other packages are to be traced."""
+    _forget.append(forget)
+
+
+def _forget_files(_: str) -> None:
+    for forget in _forget:
+        forget()
+
+
+on_change("trace_packages", _forget_files)
+
+
+_extensions: Final[dict[str, tuple[int, bool]]] = {}
+"""By package: how many modules were imported when it was asked, and whether some of the package's were compiled."""
+
+
+def has_extensions(filename: str) -> bool:
+    """Return whether the package of a file has compiled modules, to which its own arrays may go; these take ndarrays only."""
+    package = package_of(filename)
+    modules, known = _extensions.get(package, (0, False))
+    if not known and modules != len(sys.modules):
+        known = any(
+            _is_extension(module)
+            for name, module in list(sys.modules.items())
+            if name.startswith(f"{package}.")
+        )
+        _extensions[package] = len(sys.modules), known
+    return known
+
+
+def _is_extension(module: Any) -> bool:
+    origin = getattr(getattr(module, "__spec__", None), "origin", None)
+    return isinstance(origin, str) and origin.endswith(tuple(EXTENSION_SUFFIXES))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -27,7 +27,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import is_traced
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.patching.functions import answered_by, functions_of
-from gradtape.trace.source.sites import Site, is_user_file
+from gradtape.trace.source.sites import Site, is_program_file
 from gradtape.trace.translation import ufuncs as ufuncs  # ufuncs of Numba hand over their calls
 from gradtape.trace.translation.calls import TranslatedCall, Way, call_translated, trace_around
 from gradtape.trace.translation.dispatcher import call_dispatcher, is_dispatcher
@@ -43,7 +43,7 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     wanted = "" if trace is None else trace.translates
     if config.loops == "compile":
         wanted = wanted or 'gt.config.loops is "compile"'
-    may_be = (wanted or (trace is None and config.loops == "auto")) and _is_users(function)
+    may_be = (wanted or (trace is None and config.loops == "auto")) and _is_programs(function)
     if not may_be or not any(map(is_traced, flatten((args, kwargs), tables=False)[0])):
         return function(*args, **kwargs)
     if not wanted:
@@ -98,7 +98,7 @@ def inner_codes(error: BaseException) -> list[CodeType]:
     else:
         frames = [frame for frame, _ in walk_tb(error.__traceback__)]  # begins inside of the trace
     begin = max((k for k, frame in enumerate(frames) if frame.f_code is run_function.__code__), default=-1)
-    codes = [frame.f_code for frame in frames[begin + 1 :] if is_user_file(frame.f_code.co_filename)]
+    codes = [frame.f_code for frame in frames[begin + 1 :] if is_program_file(frame.f_code.co_filename)]
     unknown = error if isinstance(error, ConcretizationError) else error.__cause__
     if not codes and isinstance(unknown, ConcretizationError) and isinstance(unknown.where, Site):
         return [unknown.where.code]  # it was raised after the function had returned
@@ -188,5 +188,5 @@ def _said(refusal: Exception) -> str:
     return refusal.what if refusal.where is None else f"{refusal.what} ({refusal.where})"
 
 
-def _is_users(function: Callable[..., Any]) -> bool:
-    return type(function) is FunctionType and is_user_file(function.__code__.co_filename)
+def _is_programs(function: Callable[..., Any]) -> bool:
+    return type(function) is FunctionType and is_program_file(function.__code__.co_filename)

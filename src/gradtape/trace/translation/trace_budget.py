@@ -14,7 +14,7 @@ import numpy as np
 
 from gradtape.ir.graph import next_serial
 from gradtape.trace.patching.bytecode import is_in_loop
-from gradtape.trace.source.sites import CLOCK, is_user_file, site_of
+from gradtape.trace.source.sites import CLOCK, is_program_file, site_of
 
 LONG: Final = 4096
 """Operations of a trace from which a loop of Python is taken for a long one. To trace them takes about 50 milliseconds."""
@@ -191,7 +191,7 @@ def _loops_around() -> Iterator[FrameType]:
     """Yield the frames of user code inside of the watch that execute loops, the innermost first."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code is not _state.base:
-        if is_user_file(frame.f_code.co_filename) and is_in_loop(frame):
+        if is_program_file(frame.f_code.co_filename) and is_in_loop(frame):
             yield frame
         frame = frame.f_back
 

@@ -13,7 +13,7 @@ from gradtape.trace.array.array import wrap
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching.conversions.sequences import Function, as_array, find_followed
-from gradtape.trace.source.sites import is_followed_file, is_user_file
+from gradtape.trace.source.sites import is_traced_file, is_user_file
 
 
 def _clip(array: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
@@ -86,7 +86,7 @@ SCALARS: Final = (
 def _python_number(x: Any) -> Any:
     """Return the argument of ``float(x)`` itself where a followed package converts it: it takes a number to be a number of Python's."""
     caller = sys._getframe(2).f_code.co_filename
-    if find_followed(x) is None or np.ndim(x) or is_user_file(caller) or not is_followed_file(caller):
+    if find_followed(x) is None or np.ndim(x) or is_user_file(caller) or not is_traced_file(caller):
         return NotImplemented
     return x.astype(np.float64)
 

@@ -1,0 +1,396 @@
+"""A package as others write them, which `test_installed_packages` runs as a user's module and as an installed package.
+
+Each function of `CALLS` takes a vector of three positive numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from collections import namedtuple
+from dataclasses import dataclass, field
+from typing import Any
+
+import attrs
+import numpy as np
+from numba import njit
+
+CALLS: dict[str, Any] = {}
+
+
+def call(function: Any) -> Any:
+    """Add a function to the calls."""
+    CALLS[function.__name__] = function
+    return function
+
+
+@call
+def converts(x: Any) -> Any:
+    z = np.asarray(x)
+    return np.where(np.abs(z) < 1, 0.5 * z**2, np.abs(z) - 0.5)
+
+
+@call
+def converts_by_the_method(x: Any) -> Any:
+    return np.sin(x.__array__()) * x
+
+
+@call
+def converts_to_floats(x: Any) -> Any:
+    return (
+        np.asarray(x, dtype=float) ** 2
+        + np.asarray(x, float)[::-1]
+        + np.asanyarray(x) * np.ascontiguousarray(x)
+    )
+
+
+@call
+def copies(x: Any) -> Any:
+    z = np.array(x, dtype=np.float64, copy=True, ndmin=1)
+    z[0] = z[1] * z[2]
+    return z
+
+
+@call
+def converts_lists(x: Any) -> Any:
+    return np.array([[x[0], x[1] ** 2], [1.0, x[2]]]) @ np.asarray([x[1], 2.0])
+
+
+@call
+def stores(x: Any) -> Any:
+    out = np.zeros(3)
+    for k in range(3):
+        out[k] = np.exp(-x[k])
+    out[1:] += x[:2]
+    return out
+
+
+@call
+def stores_like(x: Any) -> Any:
+    out, full, ones = np.empty_like(x), np.full(3, 2.0), np.ones((3, 2))
+    out[:] = x**2
+    full[1] = x[0] * x[1]
+    ones[:, 0] *= x
+    return out + full + ones.sum(axis=1)
+
+
+class Filter:
+    """A filter whose state is made before any data is there."""
+
+    def __init__(self, size: int) -> None:
+        self.state = np.zeros((size, 1))
+        self.covariance = np.eye(size)
+        self.gain = np.zeros((size, size))
+        self._z = np.array([[None] * size]).T
+
+    def update(self, z: Any) -> None:
+        self._z = copy.deepcopy(z)
+        self.covariance = self.covariance * 1.5
+        self.covariance[0, 1] = z[0] * z[1]
+        self.gain = np.dot(self.covariance, np.linalg.inv(self.covariance + np.eye(3)))
+        self.state = self.state + self.gain @ (np.reshape(z, (3, 1)) - self.state)
+
+
+@call
+def filters(x: Any) -> Any:
+    one = Filter(3)
+    for _ in range(2):
+        one.update(x)
+    return one.state[:, 0]
+
+
+@call
+def formats(x: Any) -> Any:
+    if float(x[0]) < 0:
+        raise ValueError(f"got {float(x[0])}")
+    return x * 2.0
+
+
+@call
+def converts_numbers(x: Any) -> Any:
+    a, b = float(x[0]), float(np.sum(x))
+    return a * b + x
+
+
+def validated(data: Any) -> Any:
+    """Return data as an array of floats, as a helper of a package does."""
+    if not isinstance(data, np.ndarray):
+        raise TypeError("no array")
+    if not np.issubdtype(data.dtype, np.floating) or data.dtype.kind not in "fc":
+        raise TypeError("no floats")
+    data = np.array(data, copy=True)
+    if data.ndim != 1 or not np.all(np.isfinite(data)):
+        raise ValueError("not finite")
+    if not data.flags.writeable or not data.flags["C_CONTIGUOUS"]:
+        data = data.copy()
+    return data
+
+
+@call
+def validates(x: Any) -> Any:
+    return np.cumsum(validated(x)) / len(x)
+
+
+@call
+def makes_objects(x: Any) -> Any:
+    held = np.empty(3, dtype=object)
+    for k in range(3):
+        held[k] = x[k] ** 2
+    return held[0] + held[1] * held[2]
+
+
+@call
+def sums_objects(x: Any) -> Any:
+    held = np.array([x[0], x[1] * 2.0, 3.0], dtype=object)
+    return held[0] * held[1] + held[2]
+
+
+@call
+def vectorizes(x: Any) -> Any:
+    return np.vectorize(lambda t: t**2 if t > 1 else 2 * t)(x)
+
+
+def in_units(factor: float) -> Any:
+    """Return a decorator that converts arguments and results."""
+
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            args = tuple(np.asarray(arg) * factor if isinstance(arg, np.ndarray) else arg for arg in args)
+            return function(*args, **kwargs) / factor
+
+        return wrapped
+
+    return decorate
+
+
+@call
+@in_units(2.5)
+def has_units(x: Any) -> Any:
+    return x**2
+
+
+@functools.cache
+def nodes(count: int) -> Any:
+    """Return nodes and weights, which are computed once."""
+    return np.polynomial.legendre.leggauss(count)
+
+
+@call
+def caches(x: Any) -> Any:
+    points, weights = nodes(5)
+    return np.sum(weights * np.exp(-x[:, None] * points), axis=1)
+
+
+class Slotted:
+    """An object without a dict."""
+
+    __slots__ = ("_norm", "data")
+
+    def __init__(self, data: Any) -> None:
+        self.data = np.asarray(data)
+        self._norm = None
+
+    @property
+    def norm(self) -> Any:
+        """The norm, computed when it is asked for."""
+        if self._norm is None:
+            self._norm = np.sqrt(np.sum(self.data**2))
+        return self._norm
+
+
+@call
+def has_slots(x: Any) -> Any:
+    one = Slotted(x)
+    return one.norm * one.norm + one.data
+
+
+class Lazy:
+    """An object with attributes that are made later."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "squares":
+            raise AttributeError(name)
+        self.squares = self.data**2
+        return self.squares
+
+    @functools.cached_property
+    def total(self) -> Any:
+        """The sum."""
+        return np.sum(self.data)
+
+
+@call
+def is_lazy(x: Any) -> Any:
+    one = Lazy(x)
+    return one.squares * one.total + one.squares + one.total
+
+
+@call
+def copies_deeply(x: Any) -> Any:
+    one = copy.deepcopy(Lazy([x, {"a": x * 2}]))
+    one.data[1]["a"] = one.data[1]["a"] * 3
+    return one.data[0] * copy.copy(one).data[1]["a"]
+
+
+@dataclass
+class Record:
+    """A dataclass."""
+
+    a: Any
+    b: Any = field(default_factory=lambda: np.ones(3))
+
+    def __post_init__(self) -> None:
+        self.a = np.atleast_1d(np.asarray(self.a, dtype=float))
+
+
+@call
+def has_records(x: Any) -> Any:
+    one = Record(x)
+    one.b[0] = 3.0
+    return one.a * one.b
+
+
+@attrs.define
+class Defined:
+    """A class of attrs."""
+
+    a: Any = attrs.field(converter=np.asarray)
+    b: float = attrs.field(default=2.0, validator=attrs.validators.gt(0))
+
+
+@call
+def has_attrs(x: Any) -> Any:
+    one = Defined(x, b=x[0])
+    return attrs.evolve(one, b=3.0).a * one.b
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+@call
+def has_tuples(x: Any) -> Any:
+    one = Pair(x, 2.0)._replace(b=x[1])
+    return one.a * one.b
+
+
+@call
+def sets_error_states(x: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = x / (x - x[0])
+    return np.where(x == x[0], 1.0, ratio)
+
+
+@call
+def catches_warnings(x: Any) -> Any:
+    total = 0.0
+    for k in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            total = total + np.log(x[k])
+    return total
+
+
+@call
+def attempts(x: Any) -> Any:
+    try:
+        lower = np.linalg.cholesky(np.outer(x, x) - np.eye(3) * 100)
+    except np.linalg.LinAlgError:
+        lower = np.linalg.cholesky(np.outer(x, x) + np.eye(3))
+    return np.diag(lower)
+
+
+@call
+def iterates(x: Any) -> Any:
+    step, guess = 1.0, np.sum(x)
+    while abs(step) > 1e-10:
+        step = (guess**2 - np.prod(x)) / (2 * guess)
+        guess = guess - step
+    return guess
+
+
+@njit
+def kernel(x: Any) -> Any:
+    """Return running products, by Numba."""
+    out = np.zeros(x.shape[0])
+    product = 1.0
+    for k in range(x.shape[0]):
+        product *= x[k]
+        out[k] = product
+    return out
+
+
+@call
+def calls_numba(x: Any) -> Any:
+    return kernel(np.asarray(x))
+
+
+@call
+def reshapes(x: Any) -> Any:
+    y = np.atleast_2d(x * 1.0)
+    y.shape = (3, 1)
+    z = np.atleast_2d(np.zeros((2, 1)))
+    z.shape = 2, 1
+    return y * x[0] + z[0]
+
+
+@call
+def looks_up(x: Any) -> Any:
+    kinds = {"f": 2.0, "i": 1.0}
+    return kinds[x.dtype.kind] * x * x.itemsize + x.size + x.ndim
+
+
+@call
+def counts_loops(x: Any) -> Any:
+    """Go on for longer than is recorded."""
+    y = x[0] * 0.0
+    for k in range(3000):
+        y = 0.5 * np.sin(y) + 0.1 * x[k % 3]
+    return y + x[1]
+
+
+class Quantity:
+    """Numbers with a unit, which are an array for NumPy."""
+
+    __array_priority__ = 10.0
+
+    def __init__(self, data: Any, unit: str) -> None:
+        self.data = np.asarray(data)
+        self.unit = unit
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.data, dtype=dtype)
+
+    def __mul__(self, other: Any) -> Any:
+        return Quantity(self.data * np.asarray(other), self.unit)
+
+
+@call
+def converts_its_objects(x: Any) -> Any:
+    return np.asarray(Quantity(x, "m") * Quantity([2.0, 3.0, 4.0], "s"))
+
+
+@call
+def converts_objects(x: Any) -> Any:
+    held = np.empty((2, 2), dtype=object)
+    held[0, 0], held[0, 1] = x[0], x[1]
+    held[1, 0], held[1, 1] = 1.0, x[2]
+    return np.linalg.inv(np.asarray(held, dtype=float))
+
+
+@call
+def adds_objects(x: Any) -> Any:
+    return np.sum(np.array([x, 2 * x], dtype=object) ** 2)
+
+
+@call
+def writes_through_views(x: Any) -> Any:
+    made = np.zeros((2, 3))
+    first = made[0]
+    first[:] = x
+    made[1, 1:] = first[:2] ** 2
+    return made.sum(axis=0) + made.T[1, 1]

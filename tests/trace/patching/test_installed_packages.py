@@ -1,0 +1,71 @@
+"""Installed packages: code in Python is traced like the user's own, on tapes, in jitted functions and under vmap."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from tests.support.differences import gradient_by_differences
+from tests.trace.patching import installed_package
+
+X = np.array([0.7, 1.3, 2.1])
+KINDS = ("own", "installed")
+
+LEAVES_TAPES = {("converts_numbers", "own")}
+"""In the user's own code ``float(x)`` says that a number is meant to leave a tape."""
+
+FAILS_IN_BATCHES = {"attempts"}
+"""All rows of a batch are factorised in one operation, whose error is that of the batch."""
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ModuleType]]:
+    """The package as a module on the path of a project, and as an installed one."""
+    folder = tmp_path_factory.mktemp("packages")
+    source = Path(installed_package.__file__).read_text()
+    places = {"own": folder / "project", "installed": folder / "lib" / "site-packages"}
+    for kind, place in places.items():
+        (place / f"{kind}_package").mkdir(parents=True)
+        (place / f"{kind}_package" / "__init__.py").write_text(source)
+        sys.path.insert(0, os.fspath(place))
+    try:
+        importlib.invalidate_caches()
+        yield {kind: importlib.import_module(f"{kind}_package") for kind in KINDS}
+    finally:
+        for kind, place in places.items():
+            sys.path.remove(os.fspath(place))
+            sys.modules.pop(f"{kind}_package", None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", installed_package.CALLS)
+def test_what_packages_do_is_traced(modules: dict[str, ModuleType], name: str, kind: str) -> None:
+    function = modules[kind].CALLS[name]
+    weights = np.arange(1.0, 1.0 + np.size(function(X))).reshape(np.shape(function(X)))
+
+    def total(x: Any) -> Any:
+        return np.sum(function(x) * weights)
+
+    value, slope = function(X), gradient_by_differences(total, X)
+    jitted = gt.jit(function)
+    for _ in range(2):
+        np.testing.assert_allclose(jitted(X), value, rtol=1e-12)
+    np.testing.assert_allclose(gt.grad(total)(X), slope, rtol=1e-5, atol=1e-7)
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        y = total(x)
+    if (name, kind) not in LEAVES_TAPES:
+        np.testing.assert_allclose(tape.gradient(y, x), slope, rtol=1e-5, atol=1e-7)
+    if name in FAILS_IN_BATCHES:
+        return
+    batch = np.stack([X, 1.1 * X])
+    np.testing.assert_allclose(gt.vmap(function)(batch), [function(row) for row in batch], rtol=1e-12)
