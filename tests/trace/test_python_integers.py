@@ -231,3 +231,139 @@ def test_loops_with_checks_are_compiled() -> None:
         compiled = gt.jit(_elements)
         compiled(PIXELS, 3)
         assert "raise OverflowError" in gt.inspect.graph(compiled, PIXELS, 3)
+
+
+def _inserted_list(a: Any, n: Any) -> Any:
+    return np.insert(a, 0, [n, 1])
+
+
+def _placed(a: Any, n: Any) -> Any:
+    b = a.copy()
+    np.place(b, b > 1, [n, 1])
+    return b
+
+
+def _put_list(a: Any, n: Any) -> Any:
+    b = a.copy()
+    np.put(b, [0, 1], [n, 1])
+    return b
+
+
+def _put_mask_list(a: Any, n: Any) -> Any:
+    b = a.copy()
+    np.putmask(b, b > 1, [n, 1])
+    return b
+
+
+def _put_along(a: Any, n: Any) -> Any:
+    b = a.copy()
+    np.put_along_axis(b, np.array([0, 1]), [n, 1], 0)
+    return b
+
+
+def _diagonal_list(a: Any, n: Any) -> Any:
+    b = np.outer(a, a)
+    np.fill_diagonal(b, [n, 1, 1])
+    return b
+
+
+def _product_with_dtype(a: Any, n: Any) -> Any:
+    return np.multiply(a, n, dtype=np.uint8)
+
+
+def _padded(a: Any, n: Any) -> Any:
+    return np.pad(a.astype(np.int8), 1, constant_values=n)
+
+
+def _padded_pairs(a: Any, n: Any) -> Any:
+    return np.pad(np.outer(a, a).astype(np.uint8), 1, constant_values=((n, 1), (2, 3)))
+
+
+def _padded_unsigned(a: Any, n: Any) -> Any:
+    """NumPy writes its own scalars, which wrap."""
+    return np.pad(a, 1, constant_values=(n, 1))
+
+
+BY_ITEM = (
+    _inserted_list,
+    _placed,
+    _put_list,
+    _put_mask_list,
+    _put_along,
+    _diagonal_list,
+    _product_with_dtype,
+    _padded,
+    _padded_pairs,
+    _padded_unsigned,
+)
+
+
+def _outcome(function: Any, *args: Any) -> Any:
+    try:
+        made = np.asarray(function(*args))
+        return made.tolist(), made.dtype
+    except OverflowError:
+        return OverflowError
+
+
+@pytest.mark.parametrize("function", BY_ITEM)
+def test_items_of_lists(function: Any) -> None:
+    jitted = gt.jit(function)
+    translated = gt.jit(lambda a, n: function(a, n))
+    for n in NUMBERS:
+        expected = _outcome(function, PIXELS, n)
+        assert _outcome(jitted, PIXELS, n) == expected
+        with gt.config.override(loops="compile"):
+            assert _outcome(translated, PIXELS, n) == expected
+        with gt.config.override(jit=False):
+            assert _outcome(gt.jit(lambda a, n: function(a, n)), PIXELS, n) == expected
+
+
+@pytest.mark.parametrize(
+    "function", [lambda a, n: a + n, _assigned, _filled, lambda a, n: np.insert(a, 0, n)]
+)
+def test_numbers_without_compilation(function: Any) -> None:
+    with gt.config.override(jit=False):
+        for n in NUMBERS:
+            assert _outcome(gt.jit(function), PIXELS, n) == _outcome(function, PIXELS, n)
+
+
+CASTS = [
+    lambda a, x: np.multiply(a, x, dtype=np.uint8),
+    lambda a, x: np.multiply(a, x, dtype=np.uint8, casting="unsafe"),
+    lambda a, x: np.add(a, np.array([1.5, 2.0, 3.0]), dtype=np.int64),
+    lambda a, x: np.add(a * 1j, x, dtype=np.float64),
+    lambda a, x: np.sqrt(a, dtype=np.int64),
+    lambda a, x: np.sqrt(a, dtype=np.float32),
+    lambda a, x: np.less(a, x, dtype=np.uint8),
+    lambda a, x: np.negative(a * x, dtype=np.float32),
+    lambda a, x: np.power(a, x, dtype=np.int8),
+    lambda a, x: np.ldexp(a * x, 2, dtype=np.float32),
+    lambda a, x: np.multiply.outer(a, x, dtype=np.uint8),
+    lambda a, x: np.multiply.outer(a, a, dtype=np.int16),
+    lambda a, x: np.add(a, 2, dtype=np.float32),
+    lambda a, x: np.logical_and(a, x, dtype=np.bool_),
+]
+
+
+@pytest.mark.parametrize("function", CASTS)
+def test_dtypes_of_ufuncs(function: Any) -> None:
+    """The loop that NumPy chooses for ``dtype=``, or its error."""
+
+    def outcome(function: Any, *args: Any) -> Any:
+        try:
+            made = np.asarray(function(*args))
+            return np.round(made, 5).tolist(), made.dtype
+        except TypeError as error:
+            assert type(error) is not TypeError or "No loop" in str(error)
+            return TypeError
+
+    expected = outcome(function, PIXELS, 2.7)
+    assert outcome(gt.jit(function), PIXELS, 2.7) == expected
+    with gt.config.override(loops="compile"):
+        assert outcome(gt.jit(lambda a, x: function(a, x)), PIXELS, 2.7) == expected
+    with gt.config.override(jit=False):
+        assert outcome(gt.jit(lambda a, x: function(a, x)), PIXELS, 2.7) == expected
+    with gt.GradientTape() as tape:
+        x = tape.watch(2.7)
+        assert outcome(lambda a: function(a, x), PIXELS) == expected

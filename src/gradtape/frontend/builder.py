@@ -25,6 +25,7 @@ from gradtape.procedures.ir import (
     Statement,
     Variable,
 )
+from gradtape.procedures.rewrite import Rewriter
 
 
 class TranslationBuilder(ProcedureBuilder):
@@ -63,7 +64,14 @@ class TranslationBuilder(ProcedureBuilder):
         super().store(pointer, index, value)
 
     def check_fit(self, number: Value, dtype: np.dtype[Any]) -> None:
-        """Append the check that a Python number fits an integer dtype, unless its bounds show it."""
+        """Append the check that a Python number fits an integer dtype, unless its bounds show it.
+
+        In an array computation it may be one of the inputs, or computed from them.
+        """
+        if self.array_inputs:
+            outside = Rewriter()
+            outside.becomes.update(self.array_inputs)
+            number = outside.value(number)
         limits = np.iinfo(dtype)
         if number.dtype.kind == "i":
             most = min(limits.max, np.iinfo(number.dtype).max)

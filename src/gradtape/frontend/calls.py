@@ -72,7 +72,7 @@ def call(self: Interpreter, function: Any, args: Sequence[Any], kwargs: dict[str
         return _inlined(self, function, args, kwargs)
     special = _special(function)
     if special is not None:
-        return special(self, *args, **kwargs)
+        return numpy_calls.run(special, getattr(function, "__name__", "a function"), self, *args, **kwargs)
     if numpy_calls.handles(function):
         return _numpy(self, function, args, kwargs)
     if isinstance(function, type):

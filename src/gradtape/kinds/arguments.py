@@ -15,7 +15,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.ir.types import Shape
+from gradtape.ir.types import Aval, Shape
 from gradtape.kinds.elementwise import promotion_type, result_dtype
 from gradtape.kinds.operands import NUMBER_LIKE, as_value
 from gradtape.kinds.registry import HOOKS
@@ -47,6 +47,24 @@ def promoted(*operands: Any) -> list[Value]:
 def common_dtype(*operands: Value) -> np.dtype[Any]:
     """Return NumPy's common dtype, in which weak operands give way."""
     return result_dtype(*[promotion_type(operand.aval) for operand in operands])
+
+
+def operand_dtypes(
+    ufunc: Any, types: Sequence[Aval], dtype: Any, casting: str = "same_kind"
+) -> tuple[np.dtype[Any], ...]:
+    """Return the dtypes to which a ufunc converts its operands where its results are to have a dtype.
+
+    Raises
+    ------
+    TypeError
+        NumPy's, where it has no loop for the dtype, or `casting` does not allow the conversion.
+    """
+    given = [promotion_type(type_) for type_ in types]
+    results = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
+    resolved: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes(
+        (*given, *(None,) * ufunc.nout), signature=results, casting=casting
+    )
+    return resolved[: ufunc.nin]
 
 
 def known_numbers(operand: Any) -> NDArray | None:

@@ -32,6 +32,9 @@ WRITERS: set[Any] = set()
 """The functions (and ufunc methods) among these that write into their first argument: what runs returns
 what it becomes."""
 
+BY_ITEM: set[Any] = set()
+"""The functions among these that convert the items of lists to the dtype of their first argument."""
+
 Sample = tuple[tuple[Any, ...], dict[str, Any]]
 """Arguments of a function under test; see `sample`."""
 
@@ -130,6 +133,7 @@ def implements(
     dtypes: str = "?bBqfFD",
     smooth: bool = True,
     writes: bool = False,
+    by_item: bool = False,
 ) -> Callable[[F], F]:
     """Let the decorated function run in place of these NumPy functions when an argument is traced.
 
@@ -145,6 +149,9 @@ def implements(
         Whether the derivative is tested against differences.
     writes : bool
         Whether it writes into its first argument: then the replacement returns what that becomes.
+    by_item : bool
+        Whether it converts the items of a list to the dtype of its first argument, so that each has to fit; other functions make an array
+        of the list first.
     """
 
     def enter(replacement: F) -> F:
@@ -157,6 +164,8 @@ def implements(
             TRIALS[function] = Trial(samples, dtypes, smooth)
             if writes:
                 WRITERS.add(function)
+            if by_item:
+                BY_ITEM.add(function)
         return replacement
 
     return enter

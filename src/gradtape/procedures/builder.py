@@ -83,6 +83,8 @@ class ProcedureBuilder:
         """Whether NumPy would have laid out an array in another order than this procedure does."""
         self.reads_order = False
         """Whether the order of elements in memory has decided between a view and a copy."""
+        self.array_inputs: dict[Content, Content] = {}
+        """Of the array computation that is being made: what its scalar inputs stand for."""
         self._open = [self.body]
         self._names = dict.fromkeys(names, 0)
 

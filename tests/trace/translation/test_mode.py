@@ -364,3 +364,16 @@ def test_a_defect_is_noted_where_a_number_is_missing(monkeypatch):
     with pytest.raises(ConcretizationError) as caught:
         gt.vmap(halvings)(np.array([10.0, 3.0]))
     assert "KeyError" in "".join(caught.value.__notes__)
+
+
+def test_arguments_without_an_implementation_are_no_defect():
+    def pairs(x):
+        return np.multiply.outer(x, x, dtype=np.float32)
+
+    def quotient(x):
+        return math.hypot(x[0], x[1], x[2], 1.0) + len([x]) + int("7", base=8)
+
+    x = np.arange(1.0, 4.0)
+    with gt.config.override(loops="compile"):
+        for function in (pairs, quotient):
+            np.testing.assert_array_equal(gt.jit(function)(x), function(x))

@@ -17,8 +17,11 @@ from gradtape.errors import UnsupportedFunctionError
 from gradtape.frontend.numpy.registry import ATTRIBUTES, FUNCTIONS, METHODS, UFUNC_METHODS
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
+from gradtape.kinds.arguments import operand_dtypes
+from gradtape.kinds.operands import number_dtype
 from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.kinds.registry import UFUNCS, UNSUPPORTED, WRITERS, out_place
+from gradtape.ops.core.elementwise.cast import convert_number
 from gradtape.procedures.arrays import creation
 from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.indexing import apart
@@ -131,6 +134,18 @@ def takes(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return True
 
 
+def run(implementation: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Return what an implementation returns; arguments for which it has no parameters are refused."""
+    try:
+        return implementation(*args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise
+        raise UnsupportedFunctionError(
+            f"{name} is not followed in compiled loops with these arguments", where=here.site
+        ) from None
+
+
 def array_rule(function: Any) -> Any:
     """Return the composite of rows for a NumPy function, which is applied to arrays of static shapes."""
     rule = UFUNCS.get(function.__name__) if isinstance(function, np.ufunc) else RULES.get(function)
@@ -169,7 +184,7 @@ def call_ufunc(
     build: ProcedureBuilder, ufunc: np.ufunc, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Apply a ufunc element by element."""
-    kwargs.pop("casting", None)
+    casting = kwargs.pop("casting", "same_kind")
     out = kwargs.pop("out", None)
     if len(args) > ufunc.nin:
         args, out = args[: ufunc.nin], args[ufunc.nin]
@@ -184,11 +199,25 @@ def call_ufunc(
             where=here.site,
         )
     if dtype is not None:
-        args = tuple([astype(build, x, dtype) for x in args])
+        args = _converted(build, ufunc, args, dtype, casting)
     result = value_of(apply(build, ufunc, *args))
     if mask is not True:
         result = apply(build, np.where, mask, result, out)
     return delivered(build, result, out, ufunc)
+
+
+def _converted(
+    build: ProcedureBuilder, ufunc: np.ufunc, args: tuple[Any, ...], dtype: Any, casting: str
+) -> tuple[Any, ...]:
+    """Return the operands of a ufunc whose results are to have a dtype."""
+    operands = [as_operand(build, x) for x in args]
+    wanted = operand_dtypes(ufunc, [x.aval for x in operands], number_dtype(dtype), casting)
+    return tuple(
+        [
+            convert_number(x, own) if isinstance(x, Value) and x.dtype.kind == "i" else astype(build, x, own)
+            for x, own in zip(operands, wanted, strict=True)
+        ]
+    )
 
 
 def astype(build: ProcedureBuilder, x: Any, dtype: Any) -> Any:
@@ -236,7 +265,8 @@ def call_method(
         )
     kwargs = without_ignored(kwargs, replacement)
     out = kwargs.pop("out", None)
-    return delivered(build, replacement(build, as_operand(build, x), *args, **kwargs), out, name)
+    result = run(replacement, f"the method {name}", build, as_operand(build, x), *args, **kwargs)
+    return delivered(build, result, out, name)
 
 
 def call_ufunc_method(
@@ -248,7 +278,7 @@ def call_ufunc_method(
         raise UnsupportedFunctionError(
             f"np.{ufunc.__name__}.{method} is not followed in compiled loops", where=here.site
         )
-    return value_of(replacement(build, *args, **kwargs))
+    return value_of(run(replacement, f"np.{ufunc.__name__}.{method}", build, *args, **kwargs))
 
 
 def attribute(build: ProcedureBuilder, x: Any, name: str) -> Any:

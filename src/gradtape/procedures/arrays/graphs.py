@@ -42,7 +42,10 @@ def apply_graph(
             return x
         if id(x) not in known:
             value = Value(x.aval)
-            inputs[value] = span(as_contiguous(as_view(build, x))) if isinstance(x, Expression) else x
+            if isinstance(x, Expression):
+                inputs[value] = span(as_contiguous(as_view(build, x)))
+            else:
+                inputs[value] = build.array_inputs[value] = x
             delivered[value] = x
             known[id(x)] = value
         return known[id(x)]
@@ -56,6 +59,8 @@ def apply_graph(
             where=here.site,
             remedy="select elements with a mask (x[mask]), or with np.nonzero",
         ) from None
+    finally:
+        build.array_inputs.clear()
     outputs = list(dict.fromkeys(leaf for leaf in _leaves(result) if leaf.is_made and leaf not in inputs))
     if outputs:
         for constant in extract(outputs, inputs)[1]:

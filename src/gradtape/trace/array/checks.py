@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.errors import LeakedValueError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ops.core.elementwise.logic import logical_not, truth
@@ -123,13 +124,18 @@ def check_fit(number: Value, dtype: np.dtype[Any]) -> None:
         here.builder.check_fit(number, dtype)
         return
     tag = abstract_of(number) or trace_of(number)
-    if tag is None or (number, dtype) in tag.fitting:
+    if tag is not None and (number, dtype) in tag.fitting:
         return
-    if passes(fits(number, dtype)) is False:
+    try:
+        passed = passes(fits(number, dtype))
+    except LeakedValueError:  # a placeholder, of which only the type counts
+        return
+    if passed is False:
         if abstract_of(number) is None:
             np.array(int(force([number])[0].item()), dtype)  # which raises NumPy's error
         raise OverflowError(f"Python number out of bounds for {dtype}")
-    tag.fitting.add((number, dtype))
+    if tag is not None:
+        tag.fitting.add((number, dtype))
 
 
 def first_number(value: Value) -> int:

@@ -15,8 +15,9 @@ from gradtape.habits import keyword
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
+from gradtape.kinds.arguments import operand_dtypes
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import as_value, number_dtype
 from gradtape.kinds.registry import FUNCTIONS, UFUNCS, UNSUPPORTED, WRITERS, find_method, out_place
 from gradtape.ops.core.elementwise.cast import convert, convert_number
 from gradtape.ops.core.elementwise.select import where as where_row
@@ -62,6 +63,9 @@ def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str,
     """
     out = kwargs.pop("out", None)
     operands = [unwrap(operand) for operand in inputs]
+    if kwargs.get("dtype") is not None and method in ("__call__", "outer"):
+        kwargs = dict(kwargs)
+        operands = _converted(ufunc, operands, kwargs.pop("dtype"), kwargs.get("casting", "same_kind"))
     if method == "__call__":
         result = _apply_ufunc(
             ufunc, operands, {key: value for key, value in kwargs.items() if key not in IGNORED_KEYWORDS}, out
@@ -83,9 +87,7 @@ def _apply_ufunc(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: A
     if ufunc.nin <= 2:
         UFUNC_RULES[ufunc] = fast_rule(ufunc)
     keep = kwargs.pop("where", True)
-    dtype = kwargs.pop("dtype", None)
-    if dtype is not None:
-        operands = [_cast(operand, np.dtype(dtype)) for operand in operands]
+    kwargs.pop("dtype", None)
     result = row(*operands, **kwargs)
     if isinstance(result, Value):
         result = as_strong(result)
@@ -117,9 +119,14 @@ def as_strong(value: Value) -> Value:
     return value
 
 
-def _cast(operand: Any, dtype: np.dtype[Any]) -> Value:
-    value = as_value(operand)
-    return convert_number(value, dtype) if value.dtype.kind == "i" else convert(value, dtype)
+def _converted(ufunc: Any, operands: Sequence[Any], dtype: Any, casting: str) -> list[Value]:
+    """Return the operands of a ufunc whose results are to have a dtype."""
+    values = list(map(as_value, operands))
+    wanted = operand_dtypes(ufunc, [value.aval for value in values], number_dtype(dtype), casting)
+    return [
+        convert_number(value, own) if value.dtype.kind == "i" else convert(value, own)
+        for value, own in zip(values, wanted, strict=True)
+    ]
 
 
 def _masked(result: Value, keep: Any, out: Any) -> Value:

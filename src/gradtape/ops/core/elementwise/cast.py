@@ -151,13 +151,21 @@ def convert_number(operand: Any, dtype: np.dtype[Any]) -> Value:
         x = as_value(operand)
         return as_value(np.array(operand, dtype)) if x.dtype.kind in "if" else convert(x, dtype)
     x = as_value(operand)
-    if x.aval.weak and x.dtype.kind in "if" and dtype.kind in "iu" and x.dtype != dtype:
-        if isinstance(x, Literal):
-            assert x.data is not None
-            np.array(int(x.data.item()), dtype)
-        else:
-            HOOKS.fit(x, dtype)
+    if x.aval.weak and dtype.kind in "iu":
+        fit_number(x, dtype)
     return convert(x, dtype)
+
+
+def fit_number(number: Any, dtype: np.dtype[Any]) -> None:
+    """Raise NumPy's error for a number that an integer dtype cannot hold; the program checks numbers without a literal."""
+    x = as_value(number)
+    if x.dtype.kind not in "iuf" or x.dtype == dtype:
+        return
+    if isinstance(x, Literal):
+        assert x.data is not None
+        np.array(int(x.data.item()), dtype)
+    else:
+        HOOKS.fit(x, dtype)
 
 
 def zeros_like(x: Value) -> Value:

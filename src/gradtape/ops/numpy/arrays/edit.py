@@ -65,6 +65,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Value:
         sample((4,), 1, (2,)),
         sample((3,), 7, 1.0),
     ),
+    by_item=True,
 )
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     """Follow `numpy.insert`; where to insert must be known."""

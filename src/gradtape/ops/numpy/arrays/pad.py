@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +11,11 @@ import numpy as np
 
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Value, number_of
 from gradtape.kinds.arguments import as_array, concrete
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import implements, sample
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, fit_number
 from gradtape.ops.core.elementwise.floats import rint
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import full, join
@@ -54,8 +56,20 @@ def per_side(argument: Any, rank: int) -> list[Sides]:
         return [(None, None)] * rank
     if not _holds_values(argument):
         return [(low, high) for low, high in np.broadcast_to(np.asarray(argument), (rank, 2))]
-    pairs = broadcast_to_(argument, (rank, 2))
-    return [(getitem(pairs, (axis, 0)), getitem(pairs, (axis, 1))) for axis in range(rank)]
+    items = _items(argument)
+    if any(isinstance(item, Value) and item.ndim for item in items.flat):
+        pairs = broadcast_to_(argument, (rank, 2))
+        return [(getitem(pairs, (axis, 0)), getitem(pairs, (axis, 1))) for axis in range(rank)]
+    return [(low, high) for low, high in np.broadcast_to(items, (rank, 2))]
+
+
+def _items(nested: Any) -> np.ndarray[Any, Any]:
+    """Return a nested list as an array of objects, of which values among the items are not converted."""
+    if not isinstance(nested, list | tuple):
+        made = np.empty((), object)
+        made[()] = nested
+        return made
+    return np.stack([_items(item) for item in nested])
 
 
 def _holds_values(argument: Any) -> bool:
@@ -117,7 +131,15 @@ def pad_(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> V
         )
     widths = widths_of(pad_width, x.ndim)
     if mode in ("constant", "empty"):
-        return _constant(x, widths, per_side(kwargs.get("constant_values", 0), x.ndim))
+        constants = kwargs.get("constant_values", 0)
+        values = per_side(constants, x.ndim)
+        scalars = _are_scalars(constants)
+        if x.dtype.kind == "i" or (x.dtype.kind == "u" and not scalars):
+            for value in dict.fromkeys(itertools.chain(*values)):
+                fit_number(value, x.dtype)
+        if scalars:
+            values = [(as_array(before), as_array(after)) for before, after in values]
+        return _constant(x, widths, values)
     extras: list[Sides] = [(None, None)] * x.ndim
     if mode == "linear_ramp":
         extras = per_side(kwargs.get("end_values", 0), x.ndim)
@@ -141,9 +163,16 @@ def pad_(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> V
     return x
 
 
+def _are_scalars(constants: Any) -> bool:
+    """Return whether the constants stay scalars of NumPy, which wrap where they are written to unsigned integers."""
+    shape = _items(constants).shape if _holds_values(constants) else np.shape(constants)
+    size = math.prod(shape)
+    return len(shape) < 3 and (size == 1 or (size == 2 and shape != (2, 1)))
+
+
 def _constant(x: Value, widths: list[tuple[int, int]], values: list[Sides]) -> Value:
     shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
-    if all(not isinstance(v, Value) and np.ndim(v) == 0 and v == 0 for pair in values for v in pair):
+    if all(number_of(as_array(v)) == 0 for pair in values for v in pair):
         return pad(x, shape, tuple(low for low, _ in widths))
     for axis, ((low, high), (before, after)) in enumerate(zip(widths, values, strict=True)):
         ends = [(*x.shape[:axis], count, *x.shape[axis + 1 :]) for count in (low, high)]

@@ -78,6 +78,7 @@ def _flat_write(a: Any, positions: Value, values: Any) -> Value:
     ),
     dtypes="qf",
     writes=True,
+    by_item=True,
 )
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> Value:
     """Follow `numpy.put`."""
@@ -100,6 +101,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> Value:
     ),
     dtypes="qf",
     writes=True,
+    by_item=True,
 )
 def putmask(a: Any, /, mask: Any, values: Any) -> Value:
     """Follow `numpy.putmask`: values repeat by position."""
@@ -122,6 +124,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> Value:
     ),
     dtypes="qf",
     writes=True,
+    by_item=True,
 )
 def place(arr: Any, mask: Any, vals: Any) -> Value:
     """Follow `numpy.place`: values are used up in order."""
@@ -146,6 +149,7 @@ def place(arr: Any, mask: Any, vals: Any) -> Value:
     ),
     dtypes="qf",
     writes=True,
+    by_item=True,
 )
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Value:
     """Follow `numpy.put_along_axis`."""
@@ -170,6 +174,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Value:
     ),
     dtypes="qf",
     writes=True,
+    by_item=True,
 )
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> Value:
     """Follow `numpy.fill_diagonal`."""

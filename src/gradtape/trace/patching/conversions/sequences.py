@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.kinds.registry import BY_ITEM
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import Preallocated
 from gradtape.trace.patching.asarray import is_followed
@@ -71,6 +72,8 @@ def call_dispatched(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if dispatcher is None:
         dispatcher = _dispatchers[function] = dispatcher_of(function)
     try:
+        if function in BY_ITEM and isinstance(args[0] if args else None, Handle):
+            return NotImplemented
         sequences = [
             item for item in dispatcher(*args, **kwargs) or () if type(item) is list or type(item) is tuple
         ]
