@@ -367,3 +367,54 @@ def test_dtypes_of_ufuncs(function: Any) -> None:
     with gt.GradientTape() as tape:
         x = tape.watch(2.7)
         assert outcome(lambda a: function(a, x), PIXELS) == expected
+
+
+def _in_a_condition(a: Any, n: Any) -> Any:
+    return gt.while_loop(
+        lambda s, n: np.any(s < n * 100) & (np.max(a + n) < 250), lambda s, n: (s + 1.0, n + 60), (0.0, n)
+    )[0]
+
+
+@pytest.mark.parametrize("n", [3, 10, 60, 200, 300])
+def test_conditions_of_loops(n: int) -> None:
+    def by_python(a: Any, n: Any) -> Any:
+        s = 0.0
+        while s < n * 100 and np.max(a + n) < 250:
+            s, n = s + 1.0, n + 60
+        return s
+
+    pixels = np.array([1, 2, 3], np.uint8)
+    expected = _outcome(by_python, pixels, n)
+    jitted = gt.jit(_in_a_condition)
+    jitted(pixels, 10)
+    for function in (
+        _in_a_condition,
+        jitted,
+        lambda a, n: gt.fori_loop(0, 2, lambda i, s: _in_a_condition(a, n), 0.0),
+    ):
+        assert _outcome(function, pixels, n) == expected
+    slope = _outcome(gt.grad(lambda x, n: x * _in_a_condition(pixels, n)), 2.0, n)
+    assert slope == (OverflowError if expected is OverflowError else expected)
+
+
+def test_checks_in_conditions() -> None:
+    def halved(x: Any) -> Any:
+        def goes_on(s: Any) -> Any:
+            if s < 0.0:
+                raise ValueError("negative")
+            return s > 0.5
+
+        return gt.while_loop(goes_on, lambda s: 2.0 * s - 3.5, x)
+
+    ways = (
+        halved,
+        gt.jit(halved),
+        lambda x: gt.vmap(halved)(np.array([x, 0.1]))[0],
+        lambda x: gt.fori_loop(0, 2, lambda i, s: halved(s), x),
+        lambda x: gt.jvp(halved, (x,), (1.0,))[0],
+    )
+    for way in ways:
+        assert way(2.0) == 0.5
+        with pytest.raises(ValueError, match="negative"):
+            way(3.0)
+    assert gt.grad(halved)(2.0) == 2.0

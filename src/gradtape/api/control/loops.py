@@ -26,6 +26,7 @@ from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.logic import logical_and
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.concretize import index_of
 from gradtape.trace.array.handle import Handle
@@ -286,6 +287,7 @@ class _WhileTracer:
         self._sites = tuple(definition_site(function) for function in written)
         self._counted = counted
         self._caller = "fori_loop" if counted else "while_loop"
+        self._checks: list[Value] = []
         self._carried = CarryTypes(init, self._caller)
 
     def run(self) -> Any:
@@ -306,6 +308,8 @@ class _WhileTracer:
             traced.collect_nodes(carries)
             asked = self._trace(tracing, self._condition, 0, self._carried.types)
             truth = self._truth(asked)
+            for ok in self._checks:
+                truth = logical_and(truth, ok)
             asked.collect_nodes([truth])
             if asked.assigned:
                 raise ArgumentError(
@@ -342,6 +346,9 @@ class _WhileTracer:
             self._policy,
         )
         carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
+        if self._checks:
+            # A check that fails has ended the loop: for the last carry it fails again, and raises the error.
+            self._condition(self._init.with_arrays(outs[: len(carries)]))
         return self._init.rebuild(handed_back(outs[: len(carries)], self._init.recorded))
 
     def _trace(
@@ -355,7 +362,14 @@ class _WhileTracer:
         carries = placeholders(types, tag)
         carry = self._init.with_arrays(carries)
         given = (number, carry) if self._counted else (carry,)
+        if not role and not self._counted:
+            tag.check, tag.is_condition = self._noted, True
         return tracing.run(function, self._written[role], tag, [number, *carries], *given, checks=bool(role))
+
+    def _noted(self, ok: Value) -> bool:
+        """Note a check of the condition, and let code go on as if it had passed."""
+        self._checks.append(ok)
+        return True
 
     def _has_iteration(self, failure: Exception) -> bool:
         """Return whether there is a first iteration, for a body that fails while it is traced; in a trace, guarded."""

@@ -95,9 +95,12 @@ def passes(ok: Value) -> bool | None:
     last = len(stack)
     while True:
         first = mapped[-1].depth if mapped else 0
-        body = next((context for context in stack[first:last] if isinstance(context, InBody)), None)
-        if body is not None:
-            return None if body.check is None else body.check(ok)
+        bodies = [context for context in stack[first:last] if isinstance(context, InBody)]
+        if bodies:
+            body = bodies[-1] if any(one.is_condition for one in bodies) else bodies[0]
+            if body.check is None or (body is not bodies[0] and not body.is_condition):
+                return None
+            return body.check(ok)
         if not mapped:
             break
         tag, last = mapped.pop(), first

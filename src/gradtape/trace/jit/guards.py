@@ -218,13 +218,16 @@ class InBody(Abstract):
     check : callable or None
         ``(ok) -> bool``: lets the body check a condition, and returns the answer with which Python goes on. None where the body has no
         place for the outcome.
+    is_condition : bool
+        Whether it is the condition of a loop, which has no variables for the outcome: it takes its own checks, and none of bodies inside.
     """
 
-    __slots__ = ("check",)
+    __slots__ = ("check", "is_condition")
 
     def __init__(self, described: str, remedy: str = "") -> None:
         super().__init__(described, remedy)
         self.check: Callable[[Value], bool] | None = None
+        self.is_condition = False
 
 
 class InLoop(InBody):
