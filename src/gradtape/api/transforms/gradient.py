@@ -30,6 +30,8 @@ from gradtape.api.transforms.recording import (
     split_aux,
     zeros_like,
 )
+from gradtape.api.transforms.residual_programs import applied
+from gradtape.api.transforms.sharing import NOT_SHARED, program_of_calls
 from gradtape.errors import NonScalarOutputError, StructureError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
@@ -521,6 +523,18 @@ def vjp(  # type: ignore[misc] # mypy: *primals
     check_convention(convention, "vjp")
     converted = unchanged if convention == "jax" else conjugated
     here.site = user_site()
+    kept = applied("vjp", function, primals, has_aux, converted)
+    if kept is not None:
+
+        def pull(cotangent: Any) -> tuple[Any, ...]:
+            here.site = user_site()
+            pulled: tuple[Any, ...] = kept(
+                cotangent, "the cotangent", "the function's result", "a cotangent", "the result"
+            )
+            return pulled
+
+        linear_map = LinearMap("pullback", pull, lambda: (kept.program.specimen(),))
+        return (kept.result, linear_map, kept.aux) if has_aux else (kept.result, linear_map)
     recording = Recording("vjp", primals)
     aux = recording.run(function, has_aux)
 
@@ -602,10 +616,38 @@ def jvp(
                 where=here.site,
                 remedy="gt.jvp(f, (x,), (dx,))",
             )
-    recording = Recording("jvp", tuple(primals))
-    seeds, recording.recorded = recording.directions(tuple(tangents))
+    options = "jvp", has_aux, len(primals), len(tangents)
+    program = program_of_calls(options, function, _pushed(has_aux), Jitted)
+    if program is not None and len(primals) == len(tangents):
+        result = program[0](function, *primals, *tangents)
+        if result is not NOT_SHARED:
+            return result
+    return _jvp(function, tuple(primals), tuple(tangents), has_aux)
+
+
+def _pushed(has_aux: bool) -> Callable[..., Any]:
+    """Return what functions share that are called by `jvp`: nobody differentiates in the tangents, whose zeros are zeros by selection."""
+
+    def run(function: Callable[..., Any], *arguments: Any) -> Any:
+        count = len(arguments) // 2
+        return _jvp(function, arguments[:count], arguments[count:], has_aux, is_last=True)
+
+    return run
+
+
+def _jvp(
+    function: Callable[..., Any],
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    has_aux: bool,
+    is_last: bool = False,
+) -> Any:
+    """Record the function, and push tangents forward."""
+    recording = Recording("jvp", primals)
+    seeds, recording.recorded = recording.directions(tangents)
     aux = recording.run(function, has_aux)
-    computed = as_given([*recording.targets, *recording.push(seeds)], recording.recorded)
+    pushed = recording.push(seeds, set(seeds) if is_last else None)
+    computed = as_given([*recording.targets, *pushed], recording.recorded)
     count = len(recording.targets)
     y = unflatten(recording.result_spec, computed[:count])
     moved, _ = flatten_arrays(unflatten(recording.result_spec, computed[count:]), none_is_leaf=False)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from gradtape.api.custom.complex_convention import unchanged
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import jit
 from gradtape.api.transforms.recording import Recording, as_given, primal_leaves
+from gradtape.api.transforms.residual_programs import applied
 from gradtape.errors import NotDifferentiableError, StructureError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, constant
@@ -105,23 +107,37 @@ def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False
     """
     check_callable(function, "linearize")
     here.site = user_site()
+    kept = applied("linearize", function, primals, has_aux, unchanged)
+    if kept is not None:
+
+        def push_kept(*tangents: Any) -> Any:
+            here.site = user_site()
+            _check_count(primals, tangents)
+            return kept(tangents, "tangents", "primals", "a tangent", "its primal")
+
+        linear_map = LinearMap("push", push_kept, kept.program.specimen)
+        return (kept.result, linear_map, kept.aux) if has_aux else (kept.result, linear_map)
     recording = Recording("linearize", primals)
     aux = recording.run(function, has_aux)
 
     def push(*tangents: Any) -> Any:
         here.site = user_site()
-        if len(tangents) != len(primals):
-            raise StructureError(
-                f"linearize: the function has {len(primals)} primals, but got {len(tangents)} tangents",
-                where=here.site,
-                remedy="give one tangent per primal: push(dx, dy)",
-            )
+        _check_count(primals, tangents)
         directions, arrays = recording.directions(tangents)
         return unflatten(recording.result_spec, as_given(recording.push(directions), arrays))
 
     y = recording.result()
     derivative = LinearMap("push", push, lambda: unflatten(recording.spec, recording.sources))
     return (y, derivative, recording.aux(aux)) if has_aux else (y, derivative)
+
+
+def _check_count(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> None:
+    if len(tangents) != len(primals):
+        raise StructureError(
+            f"linearize: the function has {len(primals)} primals, but got {len(tangents)} tangents",
+            where=here.site,
+            remedy="give one tangent per primal: push(dx, dy)",
+        )
 
 
 def linear_transpose(function: Callable[[*Xs], V], *primals: *Xs) -> Callable[[V], tuple[*Xs]]:

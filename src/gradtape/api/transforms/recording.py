@@ -117,15 +117,20 @@ class Recording:
         found = [fitted(part, source, "a tangent", "its primal") for part, source in pairs]
         return found, self.recorded or any(isinstance(part, Handle) for part in parts)
 
-    def pull(self, cotangents: Sequence[Value]) -> list[Value]:
-        """Return the cotangents of the sources: zeros where there is no influence."""
-        pulled = vjp(self.targets, self.sources, cotangents, self.is_outside, constant=constants(cotangents))
+    def pull(self, cotangents: Sequence[Value], constant: set[Value] | None = None) -> list[Value]:
+        """Return the cotangents of the sources: zeros where there is no influence.
+
+        `constant` are the seeds in which nobody differentiates, by default those that belong to no recording.
+        """
+        constant = constants(cotangents) if constant is None else constant
+        pulled = vjp(self.targets, self.sources, cotangents, self.is_outside, constant=constant)
         pairs = zip(self.sources, pulled, strict=True)
         return [zeros_like(source) if part is None else part for source, part in pairs]
 
-    def push(self, tangents: Sequence[Value]) -> list[Value]:
-        """Return the tangents of the targets: zeros where there is no influence."""
-        pushed = jvp(self.targets, self.sources, tangents, self.is_outside, constants(tangents))
+    def push(self, tangents: Sequence[Value], constant: set[Value] | None = None) -> list[Value]:
+        """Return the tangents of the targets: zeros where there is no influence; `constant` as for `pull`."""
+        constant = constants(tangents) if constant is None else constant
+        pushed = jvp(self.targets, self.sources, tangents, self.is_outside, constant)
         pairs = zip(self.targets, pushed, strict=True)
         return [zeros_like(target) if part is None else part for target, part in pairs]
 

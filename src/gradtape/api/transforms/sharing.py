@@ -17,7 +17,6 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 
 from gradtape.config import config
-from gradtape.ir.graph import Graph
 from gradtape.lru import LRU
 from gradtape.runtime.call.callable import FastCallable
 from gradtape.runtime.compile.program import ACTIVE
@@ -32,12 +31,13 @@ from gradtape.trace.jit.side_effects import has_side_effects
 from gradtape.trace.jit.signature import CallArguments, FunctionFirst, StaticArguments
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.jit.tracing import AcceptTrace
+from gradtape.trace.source.contexts import running_trace
 from gradtape.trees import exact_key
 
 NOT_SHARED: Final = object()
 """The result of a shared program for calls that it leaves to the function that was made."""
 
-_MOST_BYTES: Final = 1 << 16
+MOST_BYTES: Final = 1 << 16
 """The size of constants up to which a program outlives the functions that it was traced from."""
 
 
@@ -113,6 +113,12 @@ class SharedSite(CallSite):
         accept = accept or (lambda _: True)
         return super().trace(call, captures, dynamic_trips=dynamic_trips, accept=accept)
 
+    def _run(self, request: Any, spec: CaptureSpec) -> Any:
+        if spec.unrepeatable or spec.may_draw:  # what cannot be undone is not done twice
+            self.refused = True
+            raise _NotShared
+        return super()._run(request, spec)
+
     def _conclude(self, request: Any, spec: CaptureSpec, specialisation: Any, states: Any) -> None:
         if specialisation is None or not _may_outlive(spec, specialisation):
             self.refused = True
@@ -122,28 +128,17 @@ class SharedSite(CallSite):
 
 def _may_outlive(spec: CaptureSpec, specialisation: Specialisation) -> bool:
     """Return whether the next function may have a trace: it repeats nothing but a computation, and keeps nothing large alive."""
-    if len(spec.steps) >= MOST_STEPS or spec.may_draw or specialisation.state.read or has_side_effects(spec):
+    if len(spec.steps) >= MOST_STEPS or specialisation.state.read or has_side_effects(spec):
         return False
-    size = _bytes_of_constants(specialisation.graph)
+    size = sum(value.data.nbytes for value in specialisation.graph.constants() if value.data is not None)
     for step in spec.steps:
         if step.source is Source.FIXED and isinstance(step.key, type) and "<locals>" in step.key.__qualname__:
             return False
         if step.check in (Check.CONTENT, Check.DATA):
-            size += getattr(step.expected, "nbytes", _MOST_BYTES + 1)
+            size += getattr(step.expected, "nbytes", MOST_BYTES + 1)
         elif step.check is Check.PINNED:
             size += step.expected[1].nbytes
-    return size <= _MOST_BYTES
-
-
-def _bytes_of_constants(graph: Graph) -> int:
-    inputs = {id(value) for value in graph.inputs}
-    constants = {
-        id(value): value.data.nbytes
-        for node in graph.nodes
-        for value in node.inputs
-        if value.node is None and value.data is not None and id(value) not in inputs
-    }
-    return sum(constants.values())
+    return size <= MOST_BYTES
 
 
 class Family:
@@ -153,14 +148,20 @@ class Family:
     ----------
     program : Jitted or None
         The program that they share, once one of them has been made after another one is gone.
+    held : object
+        What is kept with the program.
+    is_new : bool
+        Whether a transform that computes at once has not been called.
     """
 
-    __slots__ = ("_gone", "_made", "program")
+    __slots__ = ("_gone", "_made", "held", "is_new", "program")
 
     def __init__(self) -> None:
         self._made: list[weakref.ref[Any]] = []
         self._gone = False
         self.program: Any = None
+        self.held: Any = None
+        self.is_new = True
 
     def add(self, made: Sharing, function: Any, body_of: BodyOf) -> None:
         """Let a function share the program if others of the family are gone: what is kept has programs of its own."""
@@ -186,6 +187,36 @@ def _program_of(body_of: BodyOf, made: Sharing) -> Any:
     return kind(run, run, FunctionFirst(static.positions, static.names), SharedSite)
 
 
+def program_of_calls(
+    options: tuple[Any, ...], function: Any, run: Callable[..., Any], kind: Any, held: Any = None
+) -> tuple[Any, Any] | None:
+    """Return the program of a transform that computes at once, and what is held with it; None for the first call of a family.
+
+    Parameters
+    ----------
+    options : tuple
+        The transform and its options.
+    function : callable
+        The function that is transformed.
+    run : callable
+        What is compiled; takes the function and its arguments.
+    kind : type
+        The class of compiled functions.
+    held : object, optional
+        What `run` refers to, of the call that has made the program.
+    """
+    family = _family_of(function, options)
+    if family is None or running_trace()[0] is not None:
+        return None
+    if family.program is None:
+        if family.is_new:
+            family.is_new = False
+            return None
+        run.__name__ = f"{options[0]}({getattr(function, '__name__', type(function).__name__)})"
+        family.program, family.held = kind(run, run, FunctionFirst(), SharedSite), held
+    return family.program, family.held
+
+
 _families: Final[LRU[Any, Family]] = LRU(lambda: config.memory_cache)
 
 
@@ -203,14 +234,21 @@ def share(made: Sharing, options: tuple[Any, ...], function: Any, body_of: BodyO
     body_of : callable
         Returns what the transform compiles of a function.
     """
+    family = _family_of(function, options)
+    if family is not None:
+        family.add(made, function, body_of)
+
+
+def _family_of(function: Any, options: tuple[Any, ...]) -> Family | None:
+    """Return the family of a function; None for a function or options that have no key."""
     try:
         key = _key_of(function), exact_key(options)
         family = _families.get(key)
     except TypeError:  # a list, or a dict, of options
-        return
+        return None
     if family is None:
         family = _families[key] = Family()
-    family.add(made, function, body_of)
+    return family
 
 
 def _key_of(function: Any) -> Any:
