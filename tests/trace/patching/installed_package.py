@@ -394,3 +394,12 @@ def writes_through_views(x: Any) -> Any:
     first[:] = x
     made[1, 1:] = first[:2] ** 2
     return made.sum(axis=0) + made.T[1, 1]
+
+
+@call
+def asks_for_types(x: Any) -> Any:
+    parts = [
+        np.array([part]) if isinstance(part, int | float | complex | np.number) else part
+        for part in (x[0], np.sum(x), x)
+    ]
+    return np.concatenate(parts)

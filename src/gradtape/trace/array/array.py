@@ -64,7 +64,7 @@ from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.patching.bytecode import callee_names
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts, scopes
-from gradtape.trace.source.sites import is_traced_file, is_user_file, user_site
+from gradtape.trace.source.sites import is_program_file, is_traced_file, user_site
 from gradtape.trace.translation.trace_budget import watch_store
 
 _CLASSES: Final = {np.dtype(kind).kind: kind for kind in (int, float, complex)}
@@ -150,7 +150,7 @@ class Array(Operators, Methods, Attributes, Handle):
         Code that takes ndarrays takes Arrays, and code that tests for a float takes the number of a caller who passed a float.
         """
         # A package would convert a NumPy scalar by np.asarray, as it converts everything that is no ndarray.
-        return self._numpy_class(scalars=is_user_file(_frame(1).f_code.co_filename))
+        return self._numpy_class(scalars=is_program_file(_frame(1).f_code.co_filename))
 
     def _numpy_class(self, *, scalars: bool = True) -> type:
         """Return the class of the object which NumPy's code would have here; np.ndarray for NumPy scalars unless `scalars`."""

@@ -61,3 +61,12 @@ def namespace_of(*xs: Any, api_version: str | None = None, use_compat: bool | No
 @stands_for("sklearn.utils._array_api:check_same_namespace")
 def check_same_namespace(X: Any, estimator: Any, *, attribute: str, method: str) -> None:
     """Follow the function: estimators that were fitted to NumPy's arrays take traced ones."""
+
+
+@stands_for(
+    "scipy._lib.array_api_extra._lib._utils._helpers:is_python_scalar",
+    "scipy._lib.array_api_extra._lib._helpers:is_python_scalar",
+)
+def is_python_scalar(x: Any) -> bool:
+    """Return False: code that looks up the type of a number of Python's does not find that of a traced one."""
+    return False
