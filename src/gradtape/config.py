@@ -105,6 +105,12 @@ def _shapes(kind: str) -> None:
         raise ValueError
 
 
+def _effects(name: str) -> None:
+    """Raise ValueError unless effects of traced functions may happen so."""
+    if name not in ("trace", "run"):
+        raise ValueError
+
+
 def _adjoint(name: str) -> None:
     """Raise ValueError unless there is an adjoint of this name."""
     if name not in ("discrete", "continuous"):
@@ -186,6 +192,13 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         check=_policy,
         allowed='"all", "sqrt", "k" for every k-th iteration, "treeverse:c" for c at a time, or None',
     ),
+    "effects": _Setting(
+        "trace",
+        "whether a compiled function prints, logs, reads clocks and iterators, and uses files while it is traced only, or runs op by op in "
+        "Python where it does so, so that it happens in each call",
+        check=_effects,
+        allowed='"trace" or "run"',
+    ),
     "ode_adjoint": _Setting(
         "discrete",
         "how reverse mode differentiates initial value problems: the steps that were made, or by the adjoint equation, "
@@ -250,6 +263,7 @@ class Config:
     loops: str
     trace_packages: str
     reroll_checkpoint: str | None
+    effects: str
     ode_adjoint: str
     jacobian_memory: int
     num_threads: int
@@ -434,12 +448,18 @@ class TraceSettings(NamedTuple):
     loops: str
     ode_adjoint: str
     trace_packages: str
+    effects: str
 
 
 def trace_settings() -> TraceSettings:
     """Return the settings that a trace depends on now."""
     return TraceSettings(
-        config.reroll, config.reroll_checkpoint, config.loops, config.ode_adjoint, config.trace_packages
+        config.reroll,
+        config.reroll_checkpoint,
+        config.loops,
+        config.ode_adjoint,
+        config.trace_packages,
+        config.effects,
     )
 
 

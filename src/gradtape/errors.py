@@ -332,7 +332,7 @@ class TraceLimitWarning(GradtapeWarning):
 
 
 class SideEffectWarning(GradtapeWarning):
-    """A traced function reads a clock or a file, draws from Python's `random` or writes to what is outside: compiled calls do not."""
+    """A traced function reads a clock or a file, or draws from Python's `random`, or a loop writes outside: compiled calls do not."""
 
 
 class CompileWarning(GradtapeWarning):

@@ -20,7 +20,7 @@ from gradtape.runtime.compile.program import Program, tape_program
 from gradtape.trace.lazy import force
 from gradtape.trace.lazy.pending import live_arrays
 from tests.support.numpy_calls import TOLERANCE, Call, flatten, title
-from tests.support.recording import FUNCTIONS, arrays_for, calls_of, shown
+from tests.support.recording import FUNCTIONS, Runs, arrays_for, calls_of, shown
 
 # Cached calls
 
@@ -300,7 +300,7 @@ def test_jacobians_of_rows_that_mix_are_refused_each_time():
 
 def test_a_jitted_function_of_variables_runs_once():
     w = gt.Variable(np.array([1.0, 2.0]))
-    runs = []
+    runs = Runs()
 
     @gt.jit
     def loss(x):

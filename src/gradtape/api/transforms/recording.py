@@ -22,6 +22,7 @@ from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.dispatch.call_errors import call_error, note_package
 from gradtape.trace.jit.aliases import check_copies
+from gradtape.trace.jit.captures.arguments import argument_copies, write_through
 from gradtape.trace.jit.leaf_kinds import is_handle
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
@@ -63,6 +64,7 @@ class Recording:
 
     def __init__(self, caller: str, primals: tuple[Any, ...]) -> None:
         self.caller, self.tag = caller, TraceTag()
+        self._primals = primals
         self._leaves, self.spec = flatten(primals)
         self.recorded = any(isinstance(leaf, Handle) for leaf in self._leaves)
         self.sources = primal_leaves(self._leaves, primals, self.tag, caller)
@@ -74,8 +76,11 @@ class Recording:
         """Run the function on what stands for the primals, and return what it gave besides its result."""
         before = moment_now()
         arrays = list(map(placeholder, self.sources, self._leaves))
-        result = recordable_body(function)(*unflatten(self.spec, arrays))
+        copies = unflatten(self.spec, arrays)
+        containers = argument_copies(self._primals, copies, "the primals")
+        result = recordable_body(function)(*copies)
         self._refuse_shared_writes(arrays)
+        write_through(containers, arrays, self._leaves)
         result, aux = split_aux(result, self.caller) if has_aux else (result, None)
         self.tag.recording = False
         leaves, self.result_spec = flatten(result)

@@ -27,7 +27,7 @@ from gradtape.trace.jit.captures.walk import MOST_STEPS
 from gradtape.trace.jit.explain import Explain
 from gradtape.trace.jit.lookup import CaptureSet
 from gradtape.trace.jit.outcomes import OutcomeFailed
-from gradtape.trace.jit.side_effects import has_side_effects
+from gradtape.trace.jit.side_effects import kept_variables
 from gradtape.trace.jit.signature import CallArguments, FunctionFirst, StaticArguments
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.jit.tracing import AcceptTrace
@@ -94,7 +94,7 @@ class SharedSite(CallSite):
             self.refused = self.refused or self._errors > _MOST_ERRORS
             return NOT_SHARED
 
-    def run_op_by_op(self, call: CallArguments, **_: Any) -> Any:
+    def run_op_by_op(self, call: CallArguments, *_: Any, **__: Any) -> Any:
         """Leave the call to the function that was made."""
         raise _NotShared
 
@@ -128,7 +128,9 @@ class SharedSite(CallSite):
 
 def _may_outlive(spec: CaptureSpec, specialisation: Specialisation) -> bool:
     """Return whether the next function may have a trace: it repeats nothing but a computation, and keeps nothing large alive."""
-    if len(spec.steps) >= MOST_STEPS or specialisation.state.read or has_side_effects(spec):
+    if len(spec.steps) >= MOST_STEPS or specialisation.state.read:
+        return False
+    if specialisation.effects.changes or spec.unrepeatable or kept_variables(spec):
         return False
     size = sum(value.data.nbytes for value in specialisation.graph.constants() if value.data is not None)
     for step in spec.steps:

@@ -13,7 +13,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import named, recordable_body
-from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
+from gradtape.errors import ArgumentError, DtypeError, InPlaceError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
@@ -22,11 +22,13 @@ from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import is_c_contiguous
+from gradtape.trace.jit.captures.arguments import argument_copies
 from gradtape.trace.jit.guards import Mapped, note_write
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
-from gradtape.trace.source.contexts import contexts
+from gradtape.trace.patching.copies import Substitute, WriteWatch
+from gradtape.trace.source.contexts import contexts, write_watch
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.batch import batch_more
 from gradtape.transforms.chunks import batched_in_chunks
@@ -212,10 +214,13 @@ class _Mapping:
         moment = moment_now()
         try:
             contexts.mapped.append(tag)
+            watch = write_watch()
+            containers = argument_copies((args, kwargs), (tuple(arguments), keywords), "the arguments")
             results = recordable_body(self._function)(*arguments, **keywords)
             for k, single in singles.items():
                 if given[k].value is not single and isinstance(leaves[k], Handle):
                     note_write(leaves[k].value)
+            self._refuse_writes(watch, containers, tag)
             outs, out_spec = flatten_with_none(results)
             values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
             known = [value for value in values if value is not None]
@@ -246,6 +251,21 @@ class _Mapping:
             place = place_of_leaf(results, position, none_is_leaf=True)
             placed.append(None if value is None else self._placed(value, next(found), size, axis, place))
         return unflatten(out_spec, placed)
+
+    @staticmethod
+    def _refuse_writes(watch: WriteWatch, containers: list[Substitute], tag: Mapped) -> None:
+        """Refuse to write to objects outside: there is one run for all elements, and each would write in its turn."""
+        changed = [each.name for each in containers if each.is_changed(each.initial)]
+        for name in (*watch.written(), *changed):
+            error = InPlaceError(
+                f"{tag.described} writes to {name}",
+                where=user_site(),
+                why="it runs once for the whole batch, and a loop over the elements would write once for each of them: there is no one "
+                "value to be assigned",
+                remedy="return what is to be written, and assign it outside, of the whole batch: its last element, its mean or its sum",
+            )
+            error.is_final = True
+            raise error
 
     def _wholes(
         self, leaves: Sequence[Any], axes: Sequence[int | None], args: Any, kwargs: Any

@@ -9,7 +9,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradtape.errors import ArgumentError, ConcretizationError, GradtapeError, InPlaceError, TapeError
+from gradtape.errors import (
+    ArgumentError,
+    ConcretizationError,
+    GradtapeError,
+    InPlaceError,
+    SideEffectWarning,
+    TapeError,
+    warn,
+)
 from gradtape.ir.body import Body
 from gradtape.ir.builder import emit_all, here, keep_names
 from gradtape.ir.graph import Graph, Literal, Node, Site, Value, extract, next_serial
@@ -23,7 +31,7 @@ from gradtape.trace.array.preallocated import Preallocated, ndarray_or_none
 from gradtape.trace.jit.guards import Abstract, InBody
 from gradtape.trace.jit.state import any_alive, variables_made
 from gradtape.trace.patching.copies import outer_variables
-from gradtape.trace.source.contexts import Scope, contexts, inside
+from gradtape.trace.source.contexts import Scope, contexts, inside, write_watch
 from gradtape.trace.source.sites import without_internals
 from gradtape.trace.variables.reads import detached_read
 from gradtape.trace.variables.variable import Variable
@@ -82,6 +90,7 @@ class BodyTracer:
         traced = TracedBody(function, definition_site(written), tag, inputs, args, checks=checks)
         self._runs.append(traced)
         outside = [(name, array, array.value) for name, array in _arrays_named_in(written)]
+        watch = write_watch()
         traced.run()
         for name, array, before in outside:
             if _is_restored(array, before):
@@ -91,7 +100,27 @@ class BodyTracer:
                     why=tag.why,
                     remedy="let the array be one of its arguments, write to that, and return it",
                 )
+        for name, content in watch.written().items():
+            self._refuse_write(traced, tag, name, content)
         return traced
+
+    @staticmethod
+    def _refuse_write(traced: TracedBody, tag: Abstract, name: str, content: Any) -> None:
+        """Refuse to write a traced value to an object outside; warn of a write of another one, which happens once."""
+        what, why = (
+            f"{tag.described} writes to {name}",
+            "it runs once in Python, however often the program runs it",
+        )
+        if any(isinstance(leaf, Handle) for leaf in flatten(content)[0]):
+            error = InPlaceError(
+                what,
+                where=traced.site,
+                why=why,
+                remedy="let it be one of the values that the loop carries or returns, and assign that outside",
+            )
+            error.is_final = True
+            raise error
+        warn(SideEffectWarning, what, where=traced.site, why=why, remedy="assign it outside of the body")
 
 
 class TracedBody:

@@ -12,6 +12,7 @@ What costs time on the way, and what the user is warned of, is in `explain`.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -20,7 +21,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 
 from gradtape.config import config
-from gradtape.errors import ConcretizationError, LeakedValueError
+from gradtape.errors import ConcretizationError, InPlaceError, LeakedValueError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
@@ -31,12 +32,14 @@ from gradtape.runtime.compile.program import GuardMiss
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
+from gradtape.trace.jit.captures.recipes import Moment
 from gradtape.trace.jit.captures.steps import Check, Step
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.jit.leaf_kinds import is_array, is_weak
 from gradtape.trace.jit.lookup import Captured, CaptureSet, GuardTree, Miss
 from gradtape.trace.jit.op_by_op import run_op_by_op
 from gradtape.trace.jit.outcomes import OutcomeFailed
+from gradtape.trace.jit.side_effects import Outdated, settled
 from gradtape.trace.jit.signature import (
     EVERYTHING_TRACED,
     CallArguments,
@@ -44,7 +47,7 @@ from gradtape.trace.jit.signature import (
     as_input,
     describe_key,
 )
-from gradtape.trace.jit.specialisation import Specialisation
+from gradtape.trace.jit.specialisation import Assign, Specialisation
 from gradtape.trace.jit.tracing import Tracer
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.patching.recorders import install_hooks
@@ -157,23 +160,33 @@ class CallSite(Tracer):
         with _tracing:
             captured = self.signatures.read(call) or self._capture_anew(call)
             if captured is None:
-                return self.run_op_by_op(call, keep_arrays=call.arrays)
+                return self.run_op_by_op(call, self.signatures.latest(call), keep_arrays=call.arrays)
         captures = captured.captures
         try:
             if captures.op_by_op:
-                return self.run_op_by_op(call, keep_arrays=call.arrays)
+                return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
             if captures.may_draw and running_trace()[0] is not None:  # the trace repeats its draws
-                return self.run_op_by_op(call, keep_arrays=True)
+                return self.run_op_by_op(call, captures, keep_arrays=True)
             return self._answer(call, captured)
+        except Outdated:
+            return self.call(args, kwargs)
         finally:
             captures.release()
 
     def _structure(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return structure_key(self.static.mark(args, kwargs))
 
-    def run_op_by_op(self, call: CallArguments, *, keep_arrays: bool = False, copies: bool = False) -> Any:
-        """Run the function as it stands on pending arrays."""
-        return run_op_by_op(self.function, self.name, call, keep_arrays=keep_arrays, copies=copies)
+    def run_op_by_op(
+        self,
+        call: CallArguments,
+        captures: CaptureSet | None = None,
+        *,
+        keep_arrays: bool = False,
+        copies: bool = False,
+    ) -> Any:
+        """Run the function as it stands on pending arrays; what it writes to the objects of its captures is undone if it fails."""
+        with settled(() if captures is None else captures.writable(call)):
+            return run_op_by_op(self.function, self.name, call, keep_arrays=keep_arrays, copies=copies)
 
     def _capture_anew(self, call: CallArguments) -> Captured | None:
         """Return the captures as they are now, for a new trace; None at the limit of traces: then the call runs op by op."""
@@ -190,6 +203,9 @@ class CallSite(Tracer):
             self.explain.note("capture", f"{change.name}, which it reads from outside, has changed")
         install_hooks()  # before functions are copied, whose code they change
         captures = CaptureSet(self.capture(call))
+        if config.effects == "run" and captures.spec is not None and captures.spec.has_effects:
+            captures.op_by_op = True
+            self.explain.note("limit", "it has effects beyond what it computes: its calls run op by op")
         sets.insert(0, captures)
         values = captures.read(call)
         assert values is not None
@@ -204,35 +220,35 @@ class CallSite(Tracer):
 
     def _answer(self, call: CallArguments, captured: Captured) -> Any:
         """Answer a call whose captures are known."""
-        captures, hidden, _ = captured
+        captures, hidden, *_ = captured
         if any(captures.writes) and captures.is_seen(call, self.name):
-            return self.run_op_by_op(call, keep_arrays=call.arrays, copies=True)
+            return self.run_op_by_op(call, captures, keep_arrays=call.arrays, copies=True)
         if _is_traced(hidden):
-            return self.run_op_by_op(call, keep_arrays=True)
+            return self.run_op_by_op(call, captures, keep_arrays=True)
         if _is_followed(call.leaves) or _is_followed(hidden) or captures.tree.followed():
             return self._recorded(call, captured)
         try:
             return self._computed(call, captured)
         except OutcomeFailed:
-            return self.run_op_by_op(call, keep_arrays=call.arrays, copies=any(captures.writes))
+            return self.run_op_by_op(call, captures, keep_arrays=call.arrays, copies=any(captures.writes))
         except ConcretizationError as error:
             if not error.op_by_op:
                 raise
             captures.op_by_op = True
             self.explain.note("limit", f"{error.what}: its calls run op by op", site=error.where)
-            return self.run_op_by_op(call, keep_arrays=call.arrays)
+            return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
         except LeakedValueError:
             if not contexts.rules:
                 raise
             # the rule of a node in the body of a loop, which is differentiated before there are numbers
-            return self.run_op_by_op(call, keep_arrays=True)
+            return self.run_op_by_op(call, captures, keep_arrays=True)
 
     def _computed(self, call: CallArguments, captured: Captured) -> Any:
         """Answer a call that no tape or trace follows."""
-        captures, hidden, generators = captured
-        tree = captures.tree
+        captures, hidden, generators, _ = captured
+        tree, assign = captures.tree, self._assigning(call, captured)
         arrays = [*call.dynamic(), *map(as_input, hidden)]
-        is_answered, result, missed = tree.run(arrays, generators)
+        is_answered, result, missed = tree.run(arrays, generators, assign)
         if is_answered:
             for function in captures.checked:
                 function.renew()
@@ -240,12 +256,12 @@ class CallSite(Tracer):
         with _tracing:
             if tree.followed():  # by what another thread has traced meanwhile
                 return self._recorded(call, captured)
-            is_answered, result, missed = tree.run(arrays, generators)
+            is_answered, result, missed = tree.run(arrays, generators, assign)
             if is_answered:
                 return _as_arrays(call, result)
             specialisation = self._specialise(call, captures, missed)
             if isinstance(specialisation, OpByOp):
-                return self.run_op_by_op(call, keep_arrays=specialisation.keep_arrays)
+                return self.run_op_by_op(call, captures, keep_arrays=specialisation.keep_arrays)
             if captures.tree is not tree:  # with other inputs than the traces before
                 tree, missed = captures.tree, None
             if not specialisation.has_dynamic_trips:
@@ -257,17 +273,33 @@ class CallSite(Tracer):
         specialisation.initial_captures = None
         arrays = [*call.dynamic(), *map(as_input, initial)]
         self.explain.note_kernel(specialisation.program)
+        assign = self._assigning(call, captured._replace(hidden=None, objects=captures.objects(call)))
         try:
-            result = specialisation.run(arrays, generators)
+            result = specialisation.run(arrays, generators, assign)
         except GuardMiss as miss:
             # The kernel rounds otherwise than NumPy has in the trace, and Python has looked at what depends on it: its way stands.
             self._note_disagreement(tree, missed, Miss(specialisation, miss.guard, miss.actual))
             if specialisation.draws is not None:
-                return self.run_op_by_op(call, keep_arrays=call.arrays)
-            result = specialisation.run_as_traced(arrays)
+                return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
+            result = specialisation.run_as_traced(arrays, assign)
         if self.on_new is not None:
             self.on_new(specialisation)
         return _as_arrays(call, result)
+
+    def _assigning(self, call: CallArguments, captured: Captured) -> Assign:
+        """Return what assigns what a call writes to objects outside, unless another thread has changed what the call has read."""
+
+        def assign(specialisation: Specialisation, outputs: list[NDArray]) -> None:
+            def is_current() -> bool:
+                if captured.hidden is None or not specialisation.may_run_again:
+                    return True
+                now = captured.captures.read(call)
+                return now is not None and all(map(operator.is_, now[0], captured.hidden))
+
+            moment = Moment(captured.objects, call.leaves, outputs, call.given, {})
+            specialisation.effects.carry_out(moment, is_current)
+
+        return assign
 
     def _specialise(
         self, call: CallArguments, captures: CaptureSet, missed: Miss | None
@@ -316,7 +348,11 @@ class CallSite(Tracer):
 
         def accept(trace: Specialisation) -> bool:
             nonlocal is_accepted
-            is_accepted = trace.has_dynamic_trips and captures.tree.replace_by_dynamic(trace)
+            is_accepted = (
+                trace.has_dynamic_trips
+                and not trace.effects.changes
+                and captures.tree.replace_by_dynamic(trace)
+            )
             return is_accepted
 
         specialisation = self.trace(call, captures, dynamic_trips=True, accept=accept)
@@ -332,31 +368,35 @@ class CallSite(Tracer):
 
     def _recorded(self, call: CallArguments, captured: Captured) -> Any:
         """Answer a call that a tape or trace follows: the nodes of the trace are appended to its recording."""
-        captures, hidden, generators = captured
+        captures, hidden, generators, _ = captured
         tree = captures.tree
         with _tracing:
             if captures.in_python or not tree.can_be_recorded():
-                return self.run_op_by_op(call, keep_arrays=True)
+                return self.run_op_by_op(call, captures, keep_arrays=True)
             inputs = [_as_value(leaf) for leaf in (*call.traced(), *hidden)]
             is_answered, result, missed = tree.recorded(inputs, generators)
             if is_answered:
                 return result
             if tree.count >= config.trace_limit:
                 self.explain.warn_of_limit(tree, missed)
-                return self.run_op_by_op(call, keep_arrays=True)
+                return self.run_op_by_op(call, captures, keep_arrays=True)
             try:
                 specialisation = self.trace(call, captures, accept=lambda trace: trace.can_be_recorded)
+            except InPlaceError as error:
+                if error.is_final:
+                    raise
+                specialisation = None
             except (Exception, OutcomeFailed):  # that only a trace raises: the function itself decides
                 specialisation = None
             if specialisation is None:
                 captures.in_python = True
-                return self.run_op_by_op(call, keep_arrays=True)
+                return self.run_op_by_op(call, captures, keep_arrays=True)
             specialisation.initial_captures = None
             if captures.tree is not tree:  # with other inputs than the traces before
                 tree, missed = captures.tree, None
             tree.add(specialisation, missed)
             if not specialisation.can_be_recorded:
-                return self.run_op_by_op(call, keep_arrays=True)
+                return self.run_op_by_op(call, captures, keep_arrays=True)
             return specialisation.recorded(inputs, generators, is_traced_call=True)
 
     def prepare(self, call: CallArguments) -> None:

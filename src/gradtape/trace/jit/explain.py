@@ -12,7 +12,7 @@ from gradtape.runtime.compile.program import Program
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Step
 from gradtape.trace.jit.lookup import GuardTree, Miss
-from gradtape.trace.jit.side_effects import SideEffects, generator_state
+from gradtape.trace.jit.side_effects import generator_state
 
 _MOST_EVENTS: Final = 1000
 """The number of events that a call site keeps."""
@@ -124,19 +124,13 @@ class Explain:
             remedy="pass it as an argument, keep it in an array or a gt.Variable, or raise gt.config.trace_limit",
         )
 
-    def warn_of_effects(
-        self, spec: CaptureSpec, effects: SideEffects, states: list[tuple[Any, bytes]]
-    ) -> None:
+    def warn_of_effects(self, spec: CaptureSpec, states: list[tuple[Any, bytes]]) -> None:
         """Warn once of each side effect that the compiled function does not repeat; `states` are those of generators before the trace."""
         reasons = dict(spec.unrepeatable)
         if any(generator_state(generator) != state for generator, state in states):
             reasons["a random number generator"] = (
                 "it has drawn numbers, and the compiled function has those of the trace"
             )
-        for name in effects.written.keys() - spec.logs:
-            reasons.setdefault(name, "it is written to, which compiled calls do not repeat")
-        for name in effects.lost:
-            reasons[name] = "a traced array is written to it, which is not done"
         for name, why in reasons.items():
             if name in self._effects:
                 continue
@@ -145,5 +139,5 @@ class Explain:
                 SideEffectWarning,
                 f"{self.name} uses {name}",
                 why=f"{why}: a function is run once in Python and compiled",
-                remedy="do it outside of the function; pass and return what changes, or keep it in a gt.Variable",
+                remedy='do it outside of the function; pass and return what changes, or set gt.config.effects = "run"',
             )

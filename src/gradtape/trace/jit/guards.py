@@ -40,6 +40,8 @@ class Trace(TraceTag):
     ----------
     branches : dict
         What ``bool(x)`` has found, by the place in the code.
+    holders : pair of list
+        The objects outside to which the function may write, and the arrays with their names; see `WriteWatch`.
     outcome : bool or None
         Whether the operations succeeded whose errors the code handles; None if there were none.
     translates : str
@@ -69,6 +71,7 @@ class Trace(TraceTag):
         "fitting",
         "guards",
         "hidden",
+        "holders",
         "inputs",
         "loops",
         "outcome",
@@ -93,6 +96,7 @@ class Trace(TraceTag):
         self.remedy = remedy
         self.inputs: list[Value] = []
         self.hidden: list[Value] = []
+        self.holders: tuple[list[Any], list[Any]] = [], []
         self.pinned: set[int] = set()
         self.guards: list[Guard] = []
         self.sites: list[Any] = []
@@ -159,6 +163,7 @@ class Trace(TraceTag):
                 value.data = None
                 ahead += made[1]
         self.inputs, self.hidden, self.guards, self.contents, self._seen = [], [], [], {}, {}
+        self.holders = [], []
         self.written, self.fitting = set(), set()
         self.draws = None
 

@@ -20,7 +20,8 @@ from gradtape.trace.jit.captures.steps import Step, are_alive, read_captures
 from gradtape.trace.jit.loop_exits import dynamic_loop_key
 from gradtape.trace.jit.outcomes import OutcomeFailed
 from gradtape.trace.jit.signature import CallArguments
-from gradtape.trace.jit.specialisation import Specialisation
+from gradtape.trace.jit.specialisation import Assign, Specialisation
+from gradtape.trace.patching.copies import ABSENT, Substitute
 
 
 class Miss(NamedTuple):
@@ -83,9 +84,11 @@ class GuardTree:
         self.count = self._replacements
         return True
 
-    def run(self, arrays: list[NDArray], generators: Sequence[Any] = ()) -> tuple[bool, Any, Miss | None]:
+    def run(
+        self, arrays: list[NDArray], generators: Sequence[Any] = (), assign: Assign | None = None
+    ) -> tuple[bool, Any, Miss | None]:
         """Return whether a specialisation has answered, its result, and otherwise where the search ended."""
-        return self._search(lambda specialisation: specialisation.run(arrays, generators))
+        return self._search(lambda specialisation: specialisation.run(arrays, generators, assign))
 
     def recorded(self, inputs: list[Value], generators: Sequence[Any] = ()) -> tuple[bool, Any, Miss | None]:
         """Return what `run` returns; the nodes become a part of the recordings around the call."""
@@ -133,6 +136,8 @@ class CaptureSet:
         The steps that read hidden inputs.
     generators : list of int
         The steps that read random number generators of NumPy's.
+    holders : list of (object, int, str, callable)
+        The objects to which the function may write, as in `Substitute`; None for those that a step reads.
     may_draw : bool
         Whether the function may draw random numbers.
     tree : GuardTree
@@ -154,6 +159,7 @@ class CaptureSet:
     __slots__ = (
         "checked",
         "generators",
+        "holders",
         "in_python",
         "inputs",
         "may_draw",
@@ -177,6 +183,10 @@ class CaptureSet:
         """Set the captures that the next trace uses."""
         self.steps, self.inputs, self.generators = spec.steps, spec.inputs, spec.generators
         self.may_draw = spec.may_draw
+        self.holders = [
+            (each.original if each.step < 0 else None, each.step, each.name, each.part_label)
+            for each in spec.holders()
+        ]
         self.spec: CaptureSpec | None = spec
 
     @contextmanager
@@ -200,12 +210,32 @@ class CaptureSet:
             self.spec.release()
             self.spec = None
 
-    def read(self, call: CallArguments) -> tuple[list[Any], list[Any]] | None:
-        """Return the hidden inputs of a call, and the random number generators; None where a check fails."""
+    def read(self, call: CallArguments) -> tuple[list[Any], list[Any], list[Any]] | None:
+        """Return the hidden inputs of a call, the random number generators, and all that is read; None where a check fails."""
         objects = read_captures(self.steps, call.objects)
         if objects is None:
             return None
-        return [objects[number] for number in self.inputs], [objects[number] for number in self.generators]
+        return (
+            [objects[number] for number in self.inputs],
+            [objects[number] for number in self.generators],
+            objects,
+        )
+
+    def objects(self, call: CallArguments) -> list[Any]:
+        """Return all that a call reads, unchecked."""
+        objects: list[Any] = []
+        for step in self.steps:
+            objects.append(step.read(objects, call.objects))
+        return objects
+
+    def writable(self, call: CallArguments) -> list[Substitute]:
+        """Return the objects to which the function may write in a call."""
+        objects = self.objects(call)
+        found = [
+            Substitute(original if step < 0 else objects[step], None, name, part)
+            for original, step, name, part in self.holders
+        ]
+        return [each for each in found if each.original is not ABSENT]
 
     def arrays(self, call: CallArguments) -> list[tuple[str, Any]]:
         """Return the arrays that are read from outside, by name."""
@@ -248,11 +278,12 @@ class CaptureSet:
 
 
 class Captured(NamedTuple):
-    """The capture set that is valid for a call, with the hidden inputs and the random number generators as they are now."""
+    """The capture set that is valid for a call, with the hidden inputs, the random number generators, and all that it reads."""
 
     captures: CaptureSet
     hidden: list[Any]
     generators: list[Any]
+    objects: list[Any]
 
 
 class CaptureSets(list[CaptureSet]):
@@ -282,6 +313,11 @@ class SignatureTable(dict[Any, CaptureSets]):
         """Return the first step of the latest set for calls like this one whose check fails; None if there is no set."""
         sets = self.get(call.key)
         return sets[0].first_change(call) if sets else None
+
+    def latest(self, call: CallArguments) -> CaptureSet | None:
+        """Return the latest set for calls like this one."""
+        sets = self.get(call.key)
+        return sets[0] if sets else None
 
     def room_for(self, call: CallArguments) -> CaptureSets | None:
         """Return the sets for calls like this one, for a new set; None if there are as many as there may be.

@@ -16,7 +16,9 @@ from gradtape.trace.array.handle import Handle, fresh_value, is_followed
 from gradtape.trace.array.layout import argument_layout
 from gradtape.trace.dispatch.call_errors import call_error
 from gradtape.trace.jit.aliases import merged, partners, refusal, refuse_read_only
+from gradtape.trace.jit.captures.arguments import argument_copies, write_through
 from gradtape.trace.jit.leaf_kinds import is_dynamic, is_handle
+from gradtape.trace.jit.side_effects import settle
 from gradtape.trace.jit.signature import CallArguments, layout_of_input
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.contexts import Scope, inside
@@ -54,6 +56,7 @@ def run_op_by_op(
         leaves[position] = leaves[first]
     before = [leaf.value if isinstance(leaf, Handle) else None for leaf in leaves]
     args, kwargs = call.with_leaves(leaves)
+    containers = argument_copies(call.given, (args, kwargs), "the arguments")
     with inside(Scope()):
         results = Leaves(*flatten(called(function, args, kwargs)), is_handle)
     written = [
@@ -65,6 +68,8 @@ def run_op_by_op(
     for position, other in partners(call.leaves, written):
         if leaves[position] is not leaves[other]:
             raise refusal(name, call.name_of(position), call.name_of(other))
+    for container in write_through(containers, leaves, call.leaves):
+        settle(container)
     arrays = results.traced()
     if not (keep_arrays or any(map(is_followed, arrays))):
         arrays = list(map(owned_array, force([array.value for array in arrays])))

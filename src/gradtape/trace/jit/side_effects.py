@@ -1,151 +1,396 @@
-"""Side effects of a traced function: what it writes to copies is written back, and the checks of captures expect it from then on."""
+"""Side effects of a traced function: what it writes to objects outside is assigned after each call, when the program has run.
+
+The trace works on copies, or its writes are undone. What they hold at its end, compared with what they held at first, are the changes; the
+new values are made in each call by recipes. Nothing is changed before all of them are made: a call that fails changes nothing.
+"""
 
 from __future__ import annotations
 
 import operator
 import pickle
 import random
-from collections.abc import Callable, Sequence
-from types import CellType
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import takewhile
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from gradtape.errors import InPlaceError
+from gradtape.ir.op import NDArray
+from gradtape.locks import Rank, new_lock
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.captures.spec import CaptureSpec
-from gradtape.trace.jit.captures.steps import Check, Step, identity_check
-from gradtape.trace.jit.guards import Trace
-from gradtape.trace.patching.copies import ABSENT, content_of, set_content
+from gradtape.trace.jit.captures.arguments import follow
+from gradtape.trace.jit.captures.recipes import Moment, NoRecipe, Recipe, RecipeBook
+from gradtape.trace.jit.captures.spec import PLAIN_TYPES, CaptureSpec
+from gradtape.trace.jit.captures.steps import Check, Source, Step, identity_check
+from gradtape.trace.jit.captures.user_classes import is_plain_object
+from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.lazy.force import force
+from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, set_content
+from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 
+_assigning: Final = new_lock(Rank.LEAF)
+"""Held while the changes of one call are made."""
 
-class SideEffects:
-    """What a traced function wrote to objects from outside.
+_MOST_NESTED: Final = 8
+"""How many containers deep variables that a function makes are looked for."""
+
+_NOT_REPEATED: Final = frozenset({"__warningregistry__", "__annotations__", "__conditional_annotations__"})
+
+
+class Outdated(Exception):
+    """Raised where another thread has changed what a call has read before the call could assign what it writes: it is answered again."""
+
+
+class Change(NamedTuple):
+    """A change of one object.
 
     Attributes
     ----------
-    written : dict
-        The names of entries, attributes and variables, in the order of the writes.
-    lost : dict
-        The names of those to which a traced array was written, which is not repeated.
+    name : str
+        For messages.
+    target : callable
+        ``(moment) -> object``: which object.
+    make : callable
+        ``(target) -> None`` for a moment: changes the object.
     """
 
-    __slots__ = ("lost", "written")
+    name: str
+    target: Recipe
+    make: Callable[[Moment], Callable[[Any], None]]
+
+
+class SideEffects:
+    """What each call of a trace assigns to objects outside.
+
+    Attributes
+    ----------
+    changes : list of Change
+        In the order of the objects; those of one object in the order of the program.
+    counted : set of str
+        The names of integers that the function reads and also assigns.
+    values : list of Value
+        The outputs of the program that they take, after those for the results.
+    """
+
+    __slots__ = ("changes", "counted", "values")
 
     def __init__(self) -> None:
-        self.written: dict[str, None] = {}
-        self.lost: dict[str, None] = {}
+        self.changes: list[Change] = []
+        self.counted: set[str] = set()
+        self.values: list[Any] = []
+
+    def carry_out(self, moment: Moment, is_current: Callable[[], bool]) -> None:
+        """Make all changes, or none; raise Outdated if the call has read what is no longer so."""
+        prepared = [(change.target(moment), change.make(moment)) for change in self.changes]
+        for target, _ in prepared:
+            if isinstance(target, np.ndarray):
+                _refuse_shared(target, moment)
+        replaced = [content_of(target) for target, _ in prepared if not isinstance(target, np.ndarray)]
+        with _assigning:
+            if not is_current():
+                raise Outdated
+            for target, make in prepared:
+                make(target)
+        del (
+            replaced
+        )  # objects that nothing else refers to go when the lock is free: their finalisers may call anything
 
 
-def write_back(spec: CaptureSpec, effects: SideEffects) -> None:
-    """Write what the traced function has written to copies into their originals, except for traced arrays."""
+@contextmanager
+def settled(holders: Iterable[Substitute]) -> Iterator[None]:
+    """Let what the user's function, which runs as it stands in this block, writes to objects hold numbers; undo it if the block fails.
 
-    def is_traced(array: Handle) -> bool:
-        return spec.trace in array.value.tags
-
-    for each in spec.substituted:
-        now, initial = content_of(each.copy), each.initial
-        if isinstance(now, list):
-            if len(now) != len(initial) or any(map(operator.is_not, now, initial)):
-                now = list(map(spec.with_originals, now))
-                kept = [item for item in now if not _contains(item, is_traced)]
-                if len(kept) < len(now):
-                    effects.lost[each.name] = None
-                elif not _contains(now, _is_variable):
-                    effects.written[each.name] = None
-                each.original[:] = kept
-            continue
-        for key in {**initial, **now}:  # in the order of the function's own writes
-            new = now.get(key, ABSENT)
-            if new is initial.get(key, ABSENT):
-                continue
-            name = each.name if isinstance(each.copy, CellType) else each.part_label(key)
-            new = spec.with_originals(new)
-            if _contains(new, is_traced):
-                effects.lost[name] = None
-                continue
-            if not _contains(new, _is_variable) and key != "__warningregistry__":
-                effects.written[name] = None
-            set_content(each.original, key, new)
-
-
-def has_side_effects(spec: CaptureSpec) -> bool:
-    """Return whether a traced function has written to copies or to objects without one, or does what compiled calls do not repeat."""
-    if spec.unrepeatable or spec.undo.changed():
-        return True
-    for each in spec.substituted:
-        now, initial = content_of(each.copy), each.initial
-        if isinstance(now, list):
-            if len(now) != len(initial) or any(map(operator.is_not, now, initial)):
-                return True
-        elif any(now.get(key, ABSENT) is not initial.get(key, ABSENT) for key in {**initial, **now}):
-            return True
-    return False
-
-
-def expect_side_effects(steps: Sequence[Step], leaves: Sequence[Any], effects: SideEffects) -> bool:
-    """Update the checks to the side effects of the traced function itself, and return whether that is possible.
-
-    Compiled calls do not repeat its writes: the next call finds what the trace has left.
+    Where a tape follows an array that it has written, that array stays.
     """
-    objects: list[Any] = []
-    for step in steps:
-        value = step.read(objects, leaves)
-        if not step.holds(value, objects):
-            if not _expect(step, value):
-                return False
-            if not _contains(value, _is_leaked) and not _contains(value, _is_variable):
-                effects.written.setdefault(step.name)
-        objects.append(value)
-    return True
+    watched = [Substitute(each.original, each.original, each.name, each.part_label) for each in holders]
+    for each in watched:
+        each.initial = content_of(each.original)
+    try:
+        yield
+    except BaseException:
+        for each in watched:
+            each.restore()
+        raise
+    for each in watched:
+        if each.is_changed(each.initial):
+            settle(each)
 
 
-def _contains(thing: Any, predicate: Callable[[Handle], bool]) -> bool:
-    """Return whether something is, or a container in it holds, an array with a property."""
+def settle(each: Substitute) -> None:
+    """Replace pending arrays by their numbers in what an object holds that it did not hold before."""
+    now, seen = content_of(each.original), dict[int, Any]()
+    if isinstance(now, dict):
+        for key, content in now.items():
+            if content is not each.initial.get(key, ABSENT):
+                number = _in_numbers(content, seen)
+                if number is not content:
+                    set_content(each.original, key, number)
+    elif isinstance(each.original, list | deque):
+        for number, content in enumerate(now):
+            if isinstance(content, Handle | list | dict | tuple):
+                each.original[number] = _in_numbers(content, seen)
+
+
+def _in_numbers(thing: Any, seen: dict[int, Any]) -> Any:
+    """Return an array that nothing follows as numbers; set the items of a container, and the attributes of an object, to such."""
+    if id(thing) in seen:
+        return seen[id(thing)]
+    seen[id(thing)] = thing
+    if isinstance(thing, Handle) and not isinstance(thing, Variable):
+        value = thing.value
+        if trace_of(value) is None and not any(tag.recording for tag in value.tags):
+            (array,) = force([value])
+            scalar = array.item() if value.aval.weak else array[()]
+            seen[id(thing)] = np.array(array) if array.ndim else scalar
+    elif type(thing) is tuple:
+        items = [_in_numbers(item, seen) for item in thing]
+        if any(map(operator.is_not, items, thing)):
+            seen[id(thing)] = tuple(items)
+    elif type(thing) in (list, dict) or is_plain_object(thing):
+        content = content_of(thing)
+        for key, item in list(content.items() if isinstance(content, dict) else enumerate(content)):
+            number = _in_numbers(item, seen)
+            if number is not item:
+                if isinstance(thing, list):
+                    thing[key] = number
+                else:
+                    set_content(thing, key, number)
+    return seen[id(thing)]
+
+
+def _refuse_shared(target: NDArray, moment: Moment) -> None:
+    """Refuse to write to an array that is read-only, or in whose memory the call reads another one."""
+    what = "an array that the function reads from outside and writes to"
+    if not target.flags.writeable:
+        raise ValueError("assignment destination is read-only")
+    for other in (*moment.objects, *moment.leaves):
+        if other is not target and isinstance(other, np.ndarray) and np.may_share_memory(target, other):
+            raise InPlaceError(
+                f"{what} shares memory with another one",
+                where=user_site(),
+                why="the program reads both before it writes",
+                remedy="make a copy of one of them",
+            )
+
+
+def side_effects_of(
+    spec: CaptureSpec, arguments: Sequence[Substitute], leaves: dict[int, Any], results: Sequence[Any]
+) -> SideEffects:
+    """Return what a traced function has written outside; raise NoRecipe where a program cannot do it.
+
+    Parameters
+    ----------
+    spec : CaptureSpec
+        The copies that it has written to, and the steps, to which checks of what it has written unchanged are added.
+    arguments : sequence of Substitute
+        The containers among its arguments.
+    leaves, results
+        As for `RecipeBook`.
+    """
+    effects, book = SideEffects(), RecipeBook(spec, leaves, results)
+    reads = {(step.parent, step.key): step for step in spec.steps if step.parent >= 0}
+    for each in arguments:
+        book.note_argument(each.copy, each.path or ())
+    for each in (*spec.substituted, *spec.uncopied, *arguments):
+        if each.is_own:
+            continue
+        changes = list(_changes_of(each, spec, book))
+        effects.changes += changes
+        if changes:
+            effects.counted |= {step.name for step in spec.steps if _is_of(step, each, changes)}
+        _check_unchanged(each, spec, reads)
+    effects.changes += _array_changes(spec, book)
+    effects.values = book.values
+    return effects
+
+
+def _is_of(step: Step, each: Substitute, changes: Sequence[Change]) -> bool:
+    """Return whether a step reads an integer that one of these changes of an object replaces."""
+    if type(step.expected) is not int:
+        return False
+    if step.source is Source.CELL:
+        return step.key is each.original or (step.key is None and step.parent == each.step)
+    if step.parent != each.step or each.step < 0:
+        return False
+    return step.source is Source.ITEM or any(step.name == change.name for change in changes)
+
+
+def _array_changes(spec: CaptureSpec, book: RecipeBook) -> Iterator[Change]:
+    """Yield the changes of arrays in place."""
+    for step, array, hidden in zip(spec.inputs, spec.placeholders, spec.trace.hidden, strict=True):
+        if array.value is hidden:
+            continue
+        take = book.output(array.value)
+
+        def make(moment: Moment, take: Recipe = take) -> Callable[[Any], None]:
+            content = take(moment)
+            return lambda holder: np.copyto(holder, content)
+
+        yield Change(spec.steps[step].name, lambda moment, step=step: moment.objects[step], make)
+
+
+def _changes_of(each: Substitute, spec: CaptureSpec, book: RecipeBook) -> Iterator[Change]:
+    """Yield the changes of one object."""
+    now, initial, original = content_of(each.copy), each.initial, each.original
+    step, path = each.step, each.path
+    target: Recipe = (lambda moment: original) if step < 0 else (lambda moment: moment.objects[step])
+    if path is not None:
+        target = lambda moment: follow(path, moment.arguments)  # noqa: E731
+    if isinstance(each.copy, list | deque | bytearray):
+        if each.is_changed(initial):
+            yield Change(each.name, target, _list_change(now, initial, book, each.name))
+        return
+    if isinstance(each.copy, set):
+        added, removed = [item for item in now if item not in initial], initial - now
+        if added or removed:
+            items = [_recipe(book, item, each.name) for item in added]
+            yield Change(each.name, target, _set_change(items, removed))
+        return
+    kept = [key for key in initial if key in now]
+    if (
+        isinstance(each.copy, dict) and list(now)[: len(kept)] != kept
+    ):  # an entry was taken out and put in again
+        recipes = {key: _recipe(book, item, each.part_label(key)) for key, item in now.items()}
+        yield Change(each.name, target, _whole_change(recipes))
+        return
+    for key in {**initial, **now}:  # in the order of the function's own writes
+        new = now.get(key, ABSENT)
+        if new is initial.get(key, ABSENT) or key in _NOT_REPEATED or _is_made_variable(new, spec):
+            continue
+        name = each.part_label(key)
+        recipe = None if new is ABSENT else _recipe(book, new, name)
+        yield Change(name, target, _entry_change(spec.original(key), recipe))
+
+
+def _recipe(book: RecipeBook, thing: Any, name: str) -> Recipe:
+    try:
+        return book.recipe(thing)
+    except NoRecipe as error:
+        raise NoRecipe(name, *error.args) from None
+
+
+def _entry_change(key: Any, recipe: Recipe | None) -> Callable[[Moment], Callable[[Any], None]]:
+    def make(moment: Moment) -> Callable[[Any], None]:
+        content = ABSENT if recipe is None else recipe(moment)
+        return lambda holder: set_content(holder, key, content)
+
+    return make
+
+
+def _whole_change(recipes: dict[Any, Recipe]) -> Callable[[Moment], Callable[[Any], None]]:
+    def make(moment: Moment) -> Callable[[Any], None]:
+        content = {key: recipe(moment) for key, recipe in recipes.items()}
+
+        def change(holder: Any) -> None:
+            dict.clear(holder)
+            dict.update(holder, content)
+
+        return change
+
+    return make
+
+
+def _set_change(items: list[Recipe], removed: set[Any]) -> Callable[[Moment], Callable[[Any], None]]:
+    def make(moment: Moment) -> Callable[[Any], None]:
+        added = [item(moment) for item in items]
+
+        def change(holder: Any) -> None:
+            set.difference_update(holder, removed)
+            set.update(holder, added)
+
+        return change
+
+    return make
+
+
+def _list_change(
+    now: list[Any], initial: list[Any], book: RecipeBook, name: str
+) -> Callable[[Moment], Callable[[Any], None]]:
+    """Return how the items between those that stay at the beginning and at the end are replaced."""
+    first = sum(1 for _ in takewhile(bool, map(operator.is_, now, initial)))
+    most = min(len(now), len(initial)) - first
+    same = map(operator.is_, reversed(now), reversed(initial))
+    last = min(most, sum(1 for _ in takewhile(bool, same)))
+    items = [_recipe(book, item, name) for item in now[first : len(now) - last]]
+    is_appended = first == len(initial)
+
+    def make(moment: Moment) -> Callable[[Any], None]:
+        added = [item(moment) for item in items]
+
+        def change(holder: Any) -> None:
+            if is_appended:
+                holder.extend(added)
+                return
+            content = list(holder)
+            content[first : len(content) - last] = added
+            if isinstance(holder, list):
+                list.__setitem__(holder, slice(None), content)
+            else:
+                holder.clear()
+                holder.extend(content)
+
+        return change
+
+    return make
+
+
+def _check_unchanged(each: Substitute, spec: CaptureSpec, reads: dict[Any, Step]) -> None:
+    """Check attributes that the code assigns to and does not read.
+
+    If the trace has left one as it was, the code may have assigned the same again.
+    """
+    if isinstance(each.copy, list | dict | set | deque | bytearray) or not isinstance(each.initial, dict):
+        return
+    if each.step < 0:
+        return
+    fields = getattr(each.original, "__dict__", {})
+    for key in sorted(spec.stored & each.initial.keys()):
+        if (each.step, key) in reads or content_of(each.copy).get(key, ABSENT) is not each.initial[key]:
+            continue
+        content = spec.original(each.initial[key])
+        is_plain = type(content) in PLAIN_TYPES
+        if not is_plain and spec.step_reading(content) is None:
+            continue  # nothing else refers to it from which the code could have it
+        check, expected = (Check.SAME, content) if is_plain else identity_check(content)
+        source = Source.FIELD if key in fields else Source.ATTRIBUTE
+        spec.steps.append(Step(source, each.step, key, check, expected, each.part_label(key)))
+
+
+def kept_variables(spec: CaptureSpec) -> list[Callable[[], None]]:
+    """Return what assigns the variables that the function has made to where it keeps them, and what gradtape's own objects have noted.
+
+    The first call makes the variables, and all others read them.
+    """
+    assignments: list[Callable[[], None]] = []
+    for each in (*spec.substituted, *spec.uncopied):
+        if not each.is_changed(each.initial):
+            continue
+        now, initial, original = content_of(each.copy), each.initial, each.original
+        if isinstance(now, list) and _is_made_variable(now, spec):
+            items = list(map(spec.with_originals, now))
+            assignments.append(partial(original.__setitem__, slice(None), items))
+        for key, new in now.items() if isinstance(now, dict) else ():
+            if new is not initial.get(key, ABSENT) and (_is_made_variable(new, spec) or each.is_own):
+                assignments.append(partial(set_content, original, key, spec.with_originals(new)))
+    return assignments
+
+
+def _is_made_variable(thing: Any, spec: CaptureSpec, depth: int = 0) -> bool:
+    """Return whether something is a variable that the trace has made, or a container holds one."""
+    if depth > _MOST_NESTED:
+        return False
     if isinstance(thing, Handle):
-        return predicate(thing)
+        return isinstance(thing, Variable) and spec.step_reading(thing) is None
     if isinstance(thing, dict):
         thing = thing.values()
     elif not isinstance(thing, list | tuple):
         return False
-    return any(_contains(item, predicate) for item in thing)
-
-
-def _is_variable(array: Handle) -> bool:
-    return isinstance(array, Variable)  # which a function may make in its first call and keep
-
-
-def _is_leaked(array: Handle) -> bool:
-    """Return whether an array is of a trace that has ended: its next use is an error."""
-    return any(isinstance(tag, Trace) and tag.over for tag in array.value.tags)
-
-
-def _expect(step: Step, value: Any) -> bool:
-    """Let a check expect a value; return whether a check of this kind can."""
-    check = step.check
-    if check is Check.CLASS:
-        step.expected = [
-            (owner, name, vars(owner).get(name, ABSENT), False) for owner, name, _, _ in step.expected
-        ]
-    elif value is ABSENT:
-        if check in (Check.INPUT, Check.KEYS, Check.LENGTH):
-            return False
-        step.check = Check.ABSENT
-    elif check is Check.KEYS:
-        step.expected = type(value), tuple(value)
-    elif check is Check.LENGTH:
-        step.expected = type(value), len(value)
-    elif check is Check.EQUAL:
-        step.expected = type(step.expected)(value)
-    elif check is Check.CONTENT:
-        step.expected = np.array(value)
-    elif check is Check.ABSENT:
-        step.check = Check.NOTHING
-    elif check is Check.SAME or check is Check.ALIVE:
-        step.check, step.expected = identity_check(value)
-    else:
-        return False
-    return True
+    return any(_is_made_variable(item, spec, depth + 1) for item in thing)
 
 
 def generator_state(generator: Any) -> bytes:

@@ -137,6 +137,11 @@ class CallArguments(Leaves):
         return self._key
 
     @property
+    def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments by position and by name."""
+        return self._given[:2]
+
+    @property
     def structure(self) -> Any:
         """What code sees of the containers of the arguments beyond `spec`: the order of keys. None where no argument is a container."""
         args, kwargs, static = self._given

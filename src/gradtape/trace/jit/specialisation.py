@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from gradtape.config import trace_settings
 from gradtape.ir.body import holds_rules
@@ -22,14 +22,16 @@ from gradtape.trace.jit.captures.steps import Step, steps_with_first
 from gradtape.trace.jit.captures.table import checked_function
 from gradtape.trace.jit.guards import Guard, Trace
 from gradtape.trace.jit.loop_exits import may_be_loop
-from gradtape.trace.jit.signature import (
-    NativeCall,
-)
+from gradtape.trace.jit.side_effects import SideEffects
+from gradtape.trace.jit.signature import NativeCall
 from gradtape.trace.jit.state import State
 from gradtape.trace.lazy.force import force
 from gradtape.trace.random.draws import DrawPlan
 from gradtape.transforms.call import recorded
 from gradtape.trees import TreeSpec
+
+Assign: TypeAlias = "Callable[[Specialisation, list[NDArray]], None]"
+"""Assigns what a call writes outside, of the outputs of the program."""
 
 
 class Specialisation:
@@ -61,6 +63,8 @@ class Specialisation:
         The hidden inputs of the traced call, until it has been computed.
     draws : DrawPlan or None
         The random numbers that each call draws: inputs of the program after the arguments and the hidden inputs.
+    effects : SideEffects
+        What each call assigns to objects outside.
     shapes : {"exact", "symbolic"}
         Whether arrays of other lengths have machine code of their own.
     origin : Specialisation or None
@@ -74,6 +78,7 @@ class Specialisation:
         "captured",
         "declined",
         "draws",
+        "effects",
         "graph",
         "guards",
         "initial_captures",
@@ -105,9 +110,11 @@ class Specialisation:
         form: CallForm | None,
         draws: DrawPlan | None,
         shapes: str,
+        effects: SideEffects,
     ) -> None:
         self.shapes = shapes
         self.origin: Specialisation | None = None
+        self.effects = effects
         self.draws = draws
         self.steps: list[Step] = []
         self.inputs: list[int] = []
@@ -143,8 +150,8 @@ class Specialisation:
             return False
         return self._program.kernel.loaded is not None
 
-    def run(self, arrays: list[NDArray], generators: Sequence[Any] = ()) -> Any:
-        """Run the program; raise GuardMiss where a guard does not hold."""
+    def run(self, arrays: list[NDArray], generators: Sequence[Any] = (), assign: Assign | None = None) -> Any:
+        """Run the program, and assign what it writes outside; raise GuardMiss where a guard does not hold."""
         draws = self.draws
         if draws is None:
             results = self.state.run(self.program.run, arrays)
@@ -154,13 +161,20 @@ class Specialisation:
             with draws.undone_by_misses(generators) as taken:
                 draw = partial(draws.run, generators, taken=taken)
                 results = self.state.run(self.program.run, arrays, draw)
-        return self._results(results)
+        return self._results(results, assign)
 
-    def run_as_traced(self, arrays: list[NDArray]) -> Any:
+    def run_as_traced(self, arrays: list[NDArray], assign: Assign | None = None) -> Any:
         """Compute the call that was traced, by NumPy as the trace has, whatever the guards come to now."""
-        return self._results(self.state.run(self.program.run_unguarded, arrays))
+        return self._results(self.state.run(self.program.run_unguarded, arrays), assign)
 
-    def _results(self, results: list[NDArray]) -> Any:
+    @property
+    def may_run_again(self) -> bool:
+        """Return whether a call may be computed twice: it draws no numbers, and assigns to no variable."""
+        return self.draws is None and not self.state.assigned
+
+    def _results(self, results: list[NDArray], assign: Assign | None) -> Any:
+        if assign is not None and self.effects.changes:
+            assign(self, results)
         return self.spec.unflatten([self._leaf(output, results) for output in self.outputs])
 
     @staticmethod
@@ -206,13 +220,14 @@ class Specialisation:
 
     @property
     def can_be_recorded(self) -> bool:
-        """Whether its nodes are all that the function does: it assigns to no variable, returns arrays, all trip counts are those of the
+        """Whether its nodes are all that the function does: it assigns nothing, returns arrays, all trip counts are those of the
         trace, and no rule of the user's holds arrays of the trace."""
         return (
             not self.has_dynamic_trips
             and not self.is_prepared
             and not holds_rules(self.graph.nodes)
             and not self.state.assigned
+            and not self.effects.changes
             and all(isinstance(output, int) for output in self.outputs)
         )
 

@@ -9,7 +9,7 @@ OP_BY_OP   an outcome, or a debugger, needs the numbers   the call site runs the
 FINAL      all others                                     the user sees it
 ========== ============================================== ==========================================================
 
-After FINAL the side effects of the trace stay, as those of the function would; before all others they are undone. One more trace is
+What the trace has written outside is undone: each call, the traced one as well, assigns it when its program has run. One more trace is
 made of a function that has made variables: it keeps them, and the first trace knows them only as new.
 """
 
@@ -46,7 +46,9 @@ from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.array.handle import Handle, followed_value
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.aliases import Writes, refuse_read_only
+from gradtape.trace.jit.captures.arguments import argument_copies
 from gradtape.trace.jit.captures.capture import capture
+from gradtape.trace.jit.captures.recipes import NoRecipe
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.dims import ANY_SHAPES
 from gradtape.trace.jit.explain import Explain
@@ -54,13 +56,19 @@ from gradtape.trace.jit.guards import Trace
 from gradtape.trace.jit.lookup import CaptureSet, SignatureTable
 from gradtape.trace.jit.op_by_op import called_on_traced, owned_array
 from gradtape.trace.jit.outcomes import OutcomeFailed
-from gradtape.trace.jit.side_effects import SideEffects, expect_side_effects, generator_state, write_back
+from gradtape.trace.jit.side_effects import (
+    SideEffects,
+    generator_state,
+    kept_variables,
+    side_effects_of,
+)
 from gradtape.trace.jit.signature import CallArguments, native_call, without_lengths
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.jit.state import any_alive, state_of, variables_made
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
 from gradtape.trace.patching.bytecode import raises_explicitly
+from gradtape.trace.patching.copies import Substitute
 from gradtape.trace.random.draws import Draws
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import Scope, inside
@@ -74,7 +82,7 @@ EXACT_LENGTHS: Final = 2
 """The number of lengths with exact kernels. That of the third is exact as well, and is what the fourth is compared with."""
 
 AcceptTrace: TypeAlias = Callable[[Specialisation], bool]
-"""Decides whether a new trace is kept; if not, its side effects are undone, and the call is answered in another way."""
+"""Decides whether a new trace is kept; if not, the call is answered in another way."""
 
 
 class Reaction(Enum):
@@ -244,7 +252,7 @@ class Tracer:
         return unknown.what if isinstance(unknown, ConcretizationError) else None
 
     def _attempt(self, request: _Request) -> _Attempt:
-        """Run the function once, in a trace; undo its side effects after an error, unless that is final."""
+        """Run the function once, in a trace; undo what it has done after an error. Random numbers stay drawn if that is final."""
         call, captures, _, accept = request
         self.traces += 1
         begin = time.perf_counter()
@@ -262,7 +270,7 @@ class Tracer:
         except BaseException as error:
             is_final = self._reaction(error, captures) is Reaction.FINAL
             if is_final and (accept is None or not isinstance(error, Exception)):
-                write_back(spec, SideEffects())  # it stays, as without a trace
+                spec.undo_writes()
             else:
                 spec.undo()
                 draws.restore()
@@ -271,7 +279,7 @@ class Tracer:
             spec.release()
 
     def _run(self, request: _Request, spec: CaptureSpec) -> _Attempt:
-        """Trace the copy of the function, write its side effects back, and return the specialisation and the variables it made."""
+        """Trace the copy of the function, and return the specialisation and the variables that it made."""
         call, captures, dynamic_trips, _ = request
         trace = spec.trace
         trace.dynamic_trips = dynamic_trips
@@ -312,12 +320,14 @@ class Tracer:
         specialisation: Specialisation | None,
         states: list[tuple[Any, bytes]],
     ) -> None:
-        """Write the side effects of a trace that is kept back, and undo those of others; let the checks expect what it has left."""
-        call, captures, _, accept = request
-        effects = SideEffects()
+        """Undo what a trace has done, except for variables that a trace which is kept has made; let the checks be those of its captures."""
+        _, captures, _, accept = request
         is_kept = specialisation is not None and (accept is None or accept(specialisation))
         if is_kept:
-            write_back(spec, effects)
+            kept = kept_variables(spec)
+            spec.undo_writes()
+            for assign in kept:
+                assign()
         else:
             spec.undo()
             if specialisation is not None:
@@ -327,13 +337,12 @@ class Tracer:
         captures.steps, captures.inputs, captures.generators = spec.steps, spec.inputs, spec.generators
         for number in spec.trace.pinned:
             spec.pin(number)
-        if is_kept and not expect_side_effects(captures.steps, call.objects, effects):
-            self.signatures.forget(captures)
         if specialisation is not None:
             specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
             specialisation.initial_captures = spec.contents
+            self.varying |= specialisation.effects.counted
         if is_kept:
-            self.explain.warn_of_effects(spec, effects, states)
+            self.explain.warn_of_effects(spec, states)
 
     def _close(
         self, call: CallArguments, spec: CaptureSpec, leaves: list[Any]
@@ -343,17 +352,22 @@ class Tracer:
         Return also which arguments it has written to.
         """
         trace = spec.trace
-        results, tree = flatten(called_on_traced(spec.function, *call.with_leaves(leaves)))
+        copies = call.with_leaves(leaves)
+        arguments = argument_copies(call.given, copies, "the arguments")
+        results, tree = flatten(called_on_traced(spec.function, *copies))
         if trace.outcome is False:
             raise OutcomeFailed
-        if any(
-            array.value is not value for array, value in zip(spec.placeholders, trace.hidden, strict=True)
-        ):
-            raise InPlaceError(f"{self.name} writes to an array that it reads from outside")
+        for array, value, original in zip(spec.placeholders, trace.hidden, spec.originals, strict=True):
+            if array.value is not value and type(original) is not np.ndarray:
+                raise InPlaceError(f"{self.name} writes to an array that it reads from outside")
         writes = _writes(call, trace, leaves)
         traced, outputs = _traced_results(results, spec)
+        arguments = [each for each in arguments if spec.original(each.copy) is each.copy]
+        unchanged = {k: leaves[k] for k in call.positions if k not in writes.all()}
+        returned = [leaf for leaf, output in zip(results, outputs, strict=True) if isinstance(output, int)]
+        effects = self._effects(spec, arguments, unchanged, returned)
         state, stored = state_of(trace)
-        computed = [*traced, *stored]
+        computed = [*traced, *effects.values, *stored]
         draws = trace.draws.plan(trace.inputs, trace, lambda value: _is_captured(value, trace))
         arguments = len(call.positions) + len(trace.hidden)  # behind them: the contents of variables
         drawn = [] if draws is None else draws.inputs
@@ -373,15 +387,35 @@ class Tracer:
         if draws is not None:
             guards = [*guards, *draws.number_guards(len(guards), trace.guards)]
         entry = None
-        if not owners and trace.outcome is None and len(inputs) == arguments and _is_plain(call, outputs):
+        if (
+            not effects.changes
+            and not owners
+            and trace.outcome is None
+            and len(inputs) == arguments
+            and _is_plain(call, outputs)
+        ):
             entry = native_call(call, traced, tree, outputs, spec.originals, writes.all())
         # Machine code takes C-contiguous arrays, of which views may be other views; the kernel behind it serves both.
         form = None if entry is None else entry.form
         native = entry if _is_safe(call, spec, writes) else None
         specialisation = Specialisation(
-            graph, guards, tree, outputs, owners, state, native, trace, form, draws, self._kind(call)
+            graph, guards, tree, outputs, owners, state, native, trace, form, draws, self._kind(call), effects
         )
         return specialisation, writes
+
+    def _effects(
+        self, spec: CaptureSpec, arguments: list[Substitute], leaves: dict[int, Any], results: list[Any]
+    ) -> SideEffects:
+        """Return what each call assigns to objects outside; where a program cannot make that, calls run op by op."""
+        try:
+            return side_effects_of(spec, arguments, leaves, results)
+        except NoRecipe as error:
+            name, thing = error.args
+            refusal = ConcretizationError(
+                f"{self.name} writes {thing} to {name}", why="a program cannot make one in each call"
+            )
+            refusal.op_by_op = True
+            raise refusal from None
 
     def _kind(self, call: CallArguments) -> str:
         """Return whether the kernel of a call is exact or symbolic."""

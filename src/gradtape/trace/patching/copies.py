@@ -2,34 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import CellType, FunctionType, ModuleType, SimpleNamespace
+import operator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from types import CellType, FunctionType, ModuleType, SimpleNamespace, WrapperDescriptorType
 from typing import Any, Final
+
+from gradtape.trace.source.sites import PACKAGE
 
 ABSENT: Final = object()
 """Stands for an entry or attribute that does not exist."""
 
 
 class Substitute:
-    """A container, object or namespace of the user's, and its copy for the traced function.
+    """A container, object or namespace of the user's, and what the traced function writes to in its place.
 
     Attributes
     ----------
     original, copy : object
-        The two, or the dicts of their attributes.
+        The two, or the dicts of their attributes. They are one object where there is no copy: then its content is restored after the trace.
     initial : object
         What the copy held at first; see `content_of`.
     name : str
         For messages.
     part_label : callable
         Returns the name of one of its parts, for messages.
+    step : int
+        The number of the step that reads the original; -1 for one that is always the same object.
+    path : tuple or None
+        Where it is among the arguments of the call, if it is there.
     """
 
-    __slots__ = ("copy", "initial", "name", "original", "part_label")
+    __slots__ = ("copy", "initial", "name", "original", "part_label", "path", "step")
 
-    def __init__(self, original: Any, copy: Any, name: str, part_label: Callable[[str], str]) -> None:
+    def __init__(
+        self, original: Any, copy: Any, name: str, part_label: Callable[[Any], str], step: int = -1
+    ) -> None:
         self.original, self.copy, self.name, self.part_label = original, copy, name, part_label
+        self.step = step
+        self.path: tuple[Any, ...] | None = None
         self.initial: Any = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the object is one of gradtape's own, which notes things as it runs."""
+        return (type(self.original).__module__ or "").partition(".")[0] == PACKAGE
+
+    def restore(self) -> None:
+        """Set the content of the object back to that at first."""
+        now, initial, holder = content_of(self.copy), self.initial, self.copy
+        if isinstance(holder, list | deque | bytearray):
+            if len(now) != len(initial) or any(map(operator.is_not, now, initial)):
+                holder.clear()
+                holder.extend(initial)
+        elif isinstance(holder, set):
+            if now != initial:
+                holder.clear()
+                holder.update(initial)
+        elif isinstance(holder, dict) and list(now) != list(initial):
+            dict.clear(holder)
+            dict.update(holder, initial)
+        else:
+            for key in {**initial, **now}:
+                if now.get(key, ABSENT) is not initial.get(key, ABSENT):
+                    set_content(holder, key, initial.get(key, ABSENT))
+
+    def is_changed(self, before: Any, key: Any = ABSENT) -> bool:
+        """Return whether the object, or one entry or attribute, has another content than `before`."""
+        now = content_of(self.copy)
+        if key is not ABSENT:
+            return now.get(key, ABSENT) is not before.get(key, ABSENT)
+        if isinstance(now, set):
+            return bool(now != before)
+        items, others = (
+            list(x.items()) if isinstance(x, dict) else list(enumerate(x)) for x in (now, before)
+        )
+        return len(items) != len(others) or any(
+            one[0] is not other[0] or one[1] is not other[1] for one, other in zip(items, others, strict=True)
+        )
+
+
+class WriteWatch:
+    """The contents of objects outside when a part of a traced function begins, to find what it writes.
+
+    Parameters
+    ----------
+    holders : iterable of Substitute
+        The objects.
+    arrays : iterable of (str, Array)
+        Arrays outside, with their names.
+    """
+
+    def __init__(self, holders: Iterable[Substitute], arrays: Iterable[tuple[str, Any]]) -> None:
+        self._contents = [(each, content_of(each.copy)) for each in holders]
+        self._values = [(name, array, array.value) for name, array in arrays]
+
+    def written(self) -> dict[str, Any]:
+        """Return what is new by names: what entries, attributes and variables hold now, containers, and arrays."""
+        new: dict[str, Any] = {}
+        for each, before in self._contents:
+            if not each.is_changed(before):
+                continue
+            now = content_of(each.copy)
+            if isinstance(now, dict):
+                keys = [key for key in {**before, **now} if each.is_changed(before, key)]
+                new.update((each.part_label(key), now.get(key)) for key in keys)
+            else:
+                new[each.name] = now
+        new.update((name, array) for name, array, value in self._values if array.value is not value)
+        return new
 
 
 class ModuleCopy(ModuleType):
@@ -114,6 +195,13 @@ def copy_object(original: Any) -> Any:
     return copy
 
 
+def copy_empty(container: Any) -> Any:
+    """Return an empty container of the same type."""
+    if isinstance(container, deque):
+        return deque(maxlen=container.maxlen)
+    return defaultdict(container.default_factory) if isinstance(container, defaultdict) else type(container)()
+
+
 def slots_of(cls: type) -> list[str]:
     """Return the names of the slots of a class and its bases, as attributes are stored under them."""
     names = []
@@ -151,11 +239,15 @@ def is_filled(cell: CellType) -> bool:
 
 
 def content_of(holder: Any) -> Any:
-    """Return a copy of what a container, cell or object holds: a list or a dict."""
+    """Return a copy of what a container, cell, class or object holds: a list, set or dict."""
     if isinstance(holder, dict):
         return dict(holder)
-    if isinstance(holder, list):
+    if isinstance(holder, list | tuple | deque | bytearray):
         return list(holder)
+    if isinstance(holder, set):
+        return set(holder)
+    if isinstance(holder, type):
+        return dict(vars(holder))
     if isinstance(holder, CellType):
         return {"content": holder.cell_contents} if is_filled(holder) else {}
     fields = dict(getattr(holder, "__dict__", {}))
@@ -166,7 +258,7 @@ def content_of(holder: Any) -> Any:
 
 
 def set_content(holder: Any, key: Any, content: Any) -> None:
-    """Set or, for `ABSENT`, delete an entry of a dict, the content of a cell, or an attribute of an object."""
+    """Set or, for `ABSENT`, delete an entry of a dict, the content of a cell, or an attribute of an object or class."""
     if isinstance(holder, CellType):
         if content is ABSENT:
             del holder.cell_contents
@@ -174,13 +266,27 @@ def set_content(holder: Any, key: Any, content: Any) -> None:
             holder.cell_contents = content
     elif isinstance(holder, dict):
         if content is ABSENT:
-            holder.pop(key, None)
+            dict.pop(holder, key, None)
         else:
-            holder[key] = content
+            dict.__setitem__(holder, key, content)
+    elif isinstance(holder, type):
+        if content is ABSENT:
+            type.__delattr__(holder, key)
+        else:
+            type.__setattr__(holder, key, content)
     elif content is ABSENT:
-        object.__delattr__(holder, key)
+        (delattr if _is_of_c(holder) else object.__delattr__)(holder, key)
+    elif _is_of_c(holder):
+        setattr(holder, key, content)
     else:
         object.__setattr__(holder, key, content)
+
+
+def _is_of_c(holder: Any) -> bool:
+    """Return whether the class of an object sets attributes in its own way, in C."""
+    return isinstance(type(holder).__setattr__, WrapperDescriptorType) and (
+        type(holder).__setattr__ is not object.__setattr__
+    )
 
 
 def restore_content(copy: Any, original: Any) -> None:

@@ -41,6 +41,12 @@ APPENDING: Final = frozenset({"append", "extend", "add"})
 """Methods that add to a container without reading it."""
 
 
+SETTING: Final = frozenset({"__delattr__", "__dict__", "__setattr__", "delattr", "setattr", "vars"})
+"""Names by which code assigns to attributes that strings name."""
+
+WRITES_FILES: Final = frozenset({"tofile", "write_bytes", "write_text", "writelines"})
+"""Methods that write to files."""
+
 ASKING: Final = frozenset({"isinstance", "type", "issubclass", "isscalar"})
 KINDS: Final = frozenset(
     {"float", "int", "complex", "Number", "Real", "Complex", "Integral", "isscalar", "floating", "generic"}
@@ -65,6 +71,10 @@ class Reads(NamedTuple):
         Names whose object is only ever written to, and of which items are set: ``info[key] = ...``.
     appended : frozenset of str
         Attributes whose object is only ever appended to.
+    stored : frozenset of str
+        Attributes that are assigned to or deleted.
+    stores_globals : bool
+        Whether it assigns to global names.
     everything : bool
         Whether attributes may be read whose names are not in the code.
     asks_types : bool
@@ -79,6 +89,8 @@ class Reads(NamedTuple):
     logs: frozenset[str]
     stores: frozenset[str]
     appended: frozenset[str]
+    stored: frozenset[str]
+    stores_globals: bool
     everything: bool
     asks_types: bool
     asks: bool
@@ -114,6 +126,8 @@ def _found_in(code: CodeType) -> Reads:
     loaded: set[str] = set()
     read: set[str] = set()
     stored: set[str] = set()
+    assigned: set[str] = set()
+    stores_globals = False
     appended: set[str] = set()
     met: set[str] = set()
     for inner in nested_codes(code):
@@ -129,7 +143,10 @@ def _found_in(code: CodeType) -> Reads:
                     stored.add(argument)
                 elif not _is_appended_to(following):
                     seen.add(argument)
-            if kind in ("LOAD_GLOBAL", "LOAD_NAME"):
+            if kind in ("STORE_ATTR", "DELETE_ATTR"):
+                assigned.add(argument)
+            stores_globals = stores_globals or kind in ("STORE_GLOBAL", "DELETE_GLOBAL")
+            if kind in ("LOAD_GLOBAL", "LOAD_NAME", "DELETE_GLOBAL"):
                 names.add(argument)
             elif kind.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")):
                 attributes.add(argument)
@@ -137,6 +154,8 @@ def _found_in(code: CodeType) -> Reads:
                 (modules if kind == "IMPORT_NAME" else attributes).add(argument)
         strings |= set(_strings(inner.co_consts))
     used = names | attributes
+    if used & SETTING:
+        assigned |= {string for string in strings if string.isidentifier()}
     if used & {"eval", "exec", "globals", "__globals__"}:
         names |= {word for string in strings for word in re.findall(r"[^\W\d]\w*", string)}
     if used & DYNAMIC:
@@ -150,6 +169,8 @@ def _found_in(code: CodeType) -> Reads:
         frozenset(loaded - read - stored),
         frozenset(stored - read),
         frozenset(appended - met),
+        frozenset(assigned),
+        stores_globals,
         bool(used & WHOLE) or bool(used & (DYNAMIC - _BY_NAME)) or _computes_names(code, used),
         bool(used & ASKING) and bool(used & KINDS),
         bool(used & (_BY_NAME | {"suppress"})) or _catches(code),

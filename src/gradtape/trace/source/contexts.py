@@ -12,6 +12,7 @@ from typing import Any
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.trace.jit.guards import Abstract, InBody, Mapped, Trace, trace_of
 from gradtape.trace.patching import recorders
+from gradtape.trace.patching.copies import WriteWatch
 from gradtape.trace.variables.content import Content
 
 
@@ -202,6 +203,12 @@ def compiled_trace() -> Trace | None:
     return next(
         (c for c in reversed(contexts.stack) if isinstance(c, Trace) and not isinstance(c, Abstract)), None
     )
+
+
+def write_watch() -> WriteWatch:
+    """Return a watch over what the function that is being traced may write outside."""
+    trace = compiled_trace()
+    return WriteWatch(*(((), ()) if trace is None else trace.holders))
 
 
 def trace_below(depth: int) -> tuple[Trace | None, int]:

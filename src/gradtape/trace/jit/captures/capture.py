@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import types
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ from gradtape.trace.patching.copies import content_of
 VISITORS: Final = VisitorTable(
     exact={
         **dict.fromkeys(PLAIN_TYPES, visit_plain),
-        **dict.fromkeys((dict, OrderedDict, defaultdict), visit_dict),
+        **dict.fromkeys((dict, OrderedDict, defaultdict, Counter), visit_dict),
         **dict.fromkeys((set, frozenset, bytearray, deque, types.MappingProxyType), visit_collection),
         **dict.fromkeys((types.BuiltinFunctionType, types.MethodWrapperType, np.ufunc), visit_builtin),
         list: visit_sequence,

@@ -22,7 +22,7 @@ def visit_dict(walk: CaptureWalk, entries: Any, origin: Origin, label: str, copy
         walk.by_identity(entries, origin, label)
         return entries
     if _is_large_and_plain(entries.values()):
-        return walk.leave(entries, walk.step(origin, Check.EQUAL, entries.copy(), label), copying)
+        return walk.leave(entries, walk.step(origin, Check.EQUAL, entries.copy(), label), copying, label)
     step = walk.step(origin, Check.KEYS, (type(entries), tuple(entries)), label)
     copy = entries.copy() if copying else entries
     walk.remember(entries, copy, step, copying)
@@ -34,8 +34,8 @@ def visit_dict(walk: CaptureWalk, entries: Any, origin: Origin, label: str, copy
             changed = True
             copy[key] = item_copy
     if not changed:
-        return walk.leave(entries, step, copying)
-    walk.substitute(entries, copy, label, "the entry {!r} of " + label)
+        return walk.leave(entries, step, copying, label)
+    walk.substitute(entries, copy, label, "the entry {!r} of " + label, step)
     return copy
 
 
@@ -45,7 +45,7 @@ def visit_sequence(walk: CaptureWalk, items: Any, origin: Origin, label: str, co
     is_list = kind is list
     if _is_large_and_plain(items):
         expected = items.copy() if is_list else items
-        return walk.leave(items, walk.step(origin, Check.EQUAL, expected, label), copying)
+        return walk.leave(items, walk.step(origin, Check.EQUAL, expected, label), copying, label)
     step = walk.step(origin, Check.LENGTH, (kind, len(items)), label)
     copying = copying and not (is_list and len(walk.spec.steps) >= MOST_STEPS)
     copy = items.copy() if copying and is_list else items
@@ -55,11 +55,11 @@ def visit_sequence(walk: CaptureWalk, items: Any, origin: Origin, label: str, co
         for number, item in enumerate(items)
     ]
     if all(item_copy is item for item_copy, item in zip(copies, items, strict=True)):
-        return walk.leave(items, step, copying)
+        return walk.leave(items, step, copying, label)
     if not is_list:
         return walk.remember(items, tuple.__new__(kind, copies), step, copying)
     copy[:] = copies
-    walk.substitute(items, copy, label, "the entry {!r} of " + label)
+    walk.substitute(items, copy, label, "the entry {!r} of " + label, step)
     return copy
 
 
@@ -67,7 +67,7 @@ def visit_collection(walk: CaptureWalk, items: Any, origin: Origin, label: str, 
     """Check a container that is not copied by its items, and the content of these by value."""
     is_mapping = isinstance(items, MappingProxyType)
     expected = type(items)(dict(items) if is_mapping else items)
-    walk.leave(items, walk.step(origin, Check.EQUAL, expected, label), copying)
+    walk.leave(items, walk.step(origin, Check.EQUAL, expected, label), copying, label)
     for item in (items.values() if is_mapping else items) if len(items) <= _MOST_ITEMS else ():
         walk.visit_fixed(item, f"an item of {label}", False)
     return items

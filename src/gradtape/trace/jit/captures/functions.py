@@ -17,7 +17,7 @@ from gradtape.trace.jit.captures.varying import (
     note_function,
     note_generator,
 )
-from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk, CellCopy
+from gradtape.trace.jit.captures.walk import MOST_STEPS, WRITABLE, CaptureWalk, CellCopy
 from gradtape.trace.patching.copies import (
     ReferenceCopy,
     closure_of,
@@ -25,7 +25,7 @@ from gradtape.trace.patching.copies import (
     is_filled,
     is_made_anew,
 )
-from gradtape.trace.patching.name_reads import Reads, reads_of
+from gradtape.trace.patching.name_reads import APPENDING, Reads, reads_of
 from gradtape.trace.source.sites import PACKAGE, is_user_file
 
 
@@ -116,14 +116,21 @@ def _visit_closure(
             origin = Source.CELL, _check_cell(walk, cell, (Source.ITEM, closure, number), label), None
         elif cell.step is not None:
             walk.step((Source.FIXED, -1, original), Check.AS_STEP, cell.step, label)
+        where = -1 if cell.step is None else cell.step
         try:
             content = original.cell_contents
         except ValueError:
             walk.step(origin, Check.ABSENT, None, label)
+            if not copying:
+                walk.leave_writable(original, where, label, lambda key, label=label: label)
+            elif not cell.label:
+                cell.label = label
+                walk.substitute(original, cell.copy, label, lambda key, label=label: label, where)
             continue
         content_origin = (Source.FIXED, -1, content) if is_fixed else origin
         if not copying:
             walk.visit(content, content_origin, label, False)
+            walk.leave_writable(original, where, label, lambda key, label=label: label)
             continue
         if cell.label:
             continue
@@ -133,7 +140,7 @@ def _visit_closure(
             copy.cell_contents = content
             continue
         copy.cell_contents = walk.visit(content, content_origin, label)
-        walk.substitute(original, copy, label)
+        walk.substitute(original, copy, label, lambda key, label=label: label, where)
 
 
 def _check_cell(walk: CaptureWalk, cell: CellCopy, origin: Origin, label: str) -> int:
@@ -171,18 +178,21 @@ def _visit_attributes(
 ) -> None:
     """Visit the attributes of a function that code reads, and set those of its copy."""
     name, fields = function.__name__, vars(function)
-    keys = [key for key in fields if key in walk.facts.attributes and key != "__wrapped__"]
+    keys, where = [key for key in fields if key in walk.facts.attributes and key != "__wrapped__"], -1
     if by_parts:  # signatures are read of what a function wraps, and of any of its attributes
         keys = list(fields)
         origin = Source.ATTRIBUTE, step, "__dict__"
-        walk.step(origin, Check.KEYS, (dict, tuple(keys)), f"the attributes of {name}")
+        where = walk.step(origin, Check.KEYS, (dict, tuple(keys)), f"the attributes of {name}")
     for key in keys:
         label = f"the attribute {key!r} of {name}"
         content = walk.visit(fields[key], (Source.FIELD, step, key), label, copying)
         if copy is not function:
             copy.__dict__[key] = content
-    if keys and copy is not function:
-        walk.substitute(fields, vars(copy), f"the function {name}", "the attribute {!r} of " + name)
+    described, part = f"the function {name}", "the attribute {!r} of " + name
+    if copy is not function and (keys or walk.facts.stored):
+        walk.substitute(fields, vars(copy), described, part, where)
+    elif walk.facts.stored:
+        walk.leave_writable(fields, where, described, part)
 
 
 def visit_method(walk: CaptureWalk, method: MethodType, origin: Origin, label: str, copying: bool) -> Any:
@@ -226,9 +236,18 @@ def visit_reference(
 def visit_builtin(walk: CaptureWalk, function: Any, origin: Origin, label: str, copying: bool) -> Any:
     """Check a function that is written in C by identity, and note those whose results differ from call to call."""
     note_function(walk, function, label)
-    note_generator(walk, getattr(function, "__self__", None))
-    walk.by_identity(function, origin, label)
-    return function
+    owner = getattr(function, "__self__", None)
+    note_generator(walk, owner)
+    if type(owner) not in WRITABLE:
+        walk.by_identity(function, origin, label)
+        return function
+    step = walk.identity_step(origin, function, label)
+    part = f"the {type(owner).__name__} of {label}"
+    walk.note_use(part, function.__name__ in APPENDING)
+    copy = walk.visit(owner, (Source.ATTRIBUTE, step, "__self__"), part, copying)
+    return walk.remember(
+        function, function if copy is owner else getattr(copy, function.__name__), step, copying
+    )
 
 
 def _encloses_libraries_only(function: FunctionType, outer: tuple[FunctionType, ...] = ()) -> bool:

@@ -23,7 +23,9 @@ def namespace_of(walk: CaptureWalk, names: dict[str, Any]) -> Namespace:
         namespace = walk.namespaces[id(names)] = Namespace(names)
         label = f"the names of {namespace.label}"
         namespace.step = walk.step((Source.FIXED, -1, names), Check.NOTHING, None, label)
-        walk.substitute(names, namespace.copy, f"the module {namespace.label}", namespace.label_of)
+        walk.substitute(
+            names, namespace.copy, f"the module {namespace.label}", namespace.label_of, namespace.step
+        )
     return namespace
 
 
@@ -33,6 +35,8 @@ def read_names(walk: CaptureWalk, namespace: Namespace, reads: Reads, copying: b
         namespace.is_whole = True
         for name in namespace.original.keys() - namespace.copy.keys():
             namespace.copy[name] = namespace.original[name]
+    if not copying and reads.stores_globals:
+        walk.leave_writable(namespace.original, namespace.step, namespace.label, namespace.label_of)
     for name in sorted(reads.names):
         walk.note_use(namespace.label_of(name), name in reads.logs, name in reads.stores)
         _visit_name(walk, namespace, name, copying)
@@ -75,6 +79,8 @@ def visit_module(walk: CaptureWalk, module: ModuleType, origin: Origin, label: s
         if namespace.module_copy is None:
             namespace.module_copy = copy_module(module, namespace.copy)
         copy = namespace.module_copy
+    if not copying and walk.facts.stored:
+        walk.leave_writable(namespace.original, namespace.step, namespace.label, namespace.label_of)
     walk.remember(module, copy, step, copying)
     attributes = walk.facts.attributes
     for name in sorted(attributes if walk.facts.asks else attributes & namespace.original.keys()):

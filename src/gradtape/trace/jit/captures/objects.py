@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import io
+import logging
 import operator
 import os
 import sys
@@ -55,6 +56,8 @@ def _check_class(walk: CaptureWalk, cls: type, *, whole: bool) -> dict[str, Any]
     walk.classes[cls, whole] = inherited
     entries: list[tuple[type, str, Any]] = []
     for owner in filter(is_user_class, cls.__mro__):
+        if walk.facts.stored:
+            walk.leave_writable(owner, -1, f"the class {owner.__name__}", owner.__name__ + ".{}")
         entries += [(owner, name, item) for name, item in _class_attributes(walk.facts, owner, whole)]
     for _, name, item in entries:
         if item is not ABSENT:
@@ -132,6 +135,10 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
     is_read = bool(attributes or overridable)
     if (facts.asks or (is_read and may_read_all)) and hasattr(thing, "__dict__"):
         _check_names(walk, fields, step, label)
+    name = cls.__name__ if label.startswith(("argument", "self of")) else f"{cls.__name__} ({label})"
+    described, part = f"an object of the class {cls.__name__}", "the attribute {!r} of " + name
+    if not (copying and is_read) and facts.stored:
+        walk.leave_writable(thing, step, described, part)
     if not is_read:  # it is only compared or passed on
         if origin[0] is not Source.FIXED:
             identity = walk.spec.steps[step]
@@ -139,10 +146,7 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
         _check_hidden(walk, thing, inherited, step, label)
         return walk.remember(thing, thing, step, copying)
     copy = copy_object(thing) if copying else thing
-    if not copying and fields:
-        walk.spec.uncopied.append(fields)
     walk.remember(thing, copy, step, copying)
-    name = cls.__name__ if label.startswith(("argument", "self of")) else f"{cls.__name__} ({label})"
     for source, key, content in attributes:
         described = f"the attribute {key!r} of {name}"
         only_written = key in facts.attributes and key not in facts.read_attributes
@@ -156,9 +160,7 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
     if copying and hasattr(thing, "__dict__"):
         _override_inherited(walk, copy, overridable)
     if copying:
-        walk.substitute(
-            thing, copy, f"an object of the class {cls.__name__}", "the attribute {!r} of " + name
-        )
+        walk.substitute(thing, copy, described, part, step)
     return copy
 
 
@@ -226,6 +228,7 @@ def _visit_opaque(walk: CaptureWalk, thing: Any, origin: Origin, label: str, cop
         names = [part for part in thing.__reduce__()[1] if isinstance(part, str)]
         facts.attributes |= {word for name in names for word in name.split(".")}
     is_file = isinstance(thing, io.IOBase)
+    spec.shows = spec.shows or isinstance(thing, io.TextIOBase | logging.Logger | logging.LoggerAdapter)
     if is_file and not (thing.closed or thing in (sys.stdout, sys.stderr, sys.stdin)):
         spec.unrepeatable[label] = "a file: reading from it moves on, and the compiled function reads nothing"
     elif hasattr(cls, "__next__") and hasattr(cls, "__iter__"):
@@ -279,6 +282,8 @@ def _visit_content(walk: CaptureWalk, thing: Any, origin: Origin, step: int, lab
         return
     if is_users:
         _check_class(walk, cls, whole=False)
+        if walk.facts.stored:
+            walk.leave_writable(thing, step, label, "the attribute {!r} of " + label)
     # A linear operator of SciPy's computes with all that it holds.
     reads_all = is_users or cls.__module__ == "scipy.sparse.linalg._interface"
     fields = getattr(thing, "__dict__", {})
@@ -302,11 +307,14 @@ def _visit_items(walk: CaptureWalk, thing: Any, origin: Origin, label: str) -> N
     cls = type(thing)
     if isinstance(thing, dict):
         step = walk.step(origin, Check.KEYS, (cls, tuple(dict.keys(thing))), label)
+        walk.leave_writable(thing, step, label, "the entry {!r} of " + label)
         for key, item in list(dict.items(thing)):
             walk.visit(item, (Source.ENTRY, step, key), f"the entry {key!r} of {label}", False)
     elif isinstance(thing, list):
         step = walk.step(origin, Check.LENGTH, (cls, list.__len__(thing)), label)
+        walk.leave_writable(thing, step, label, "the entry {!r} of " + label)
         for number, item in enumerate(list.__iter__(thing)):
             walk.visit(item, (Source.ITEM, step, number), f"item {number} of {label}", False)
     elif isinstance(thing, set | deque):
-        walk.step(origin, Check.EQUAL, thing.copy(), label)
+        step = walk.step(origin, Check.EQUAL, thing.copy(), label)
+        walk.leave_writable(thing, step, label, "the entry {!r} of " + label)

@@ -16,7 +16,7 @@ from gradtape.trace.jit.captures.user_classes import is_plain_object
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.jit.signature import as_input
 from gradtape.trace.patching.copies import Substitute, content_of, restore_content, set_content
-from gradtape.trace.patching.undo import Undo
+from gradtape.trace.patching.undo import restore, state_of
 
 PLAIN_TYPES: Final = (
     *(int, float, complex, bool, str, bytes),
@@ -53,6 +53,8 @@ class CaptureSpec:
         The data of the placeholders while the function is traced.
     unrepeatable : dict of str to str
         Names of objects whose effects compiled calls do not repeat, with the reasons.
+    shows : bool
+        Whether the function prints, logs, warns or writes to files.
     generators : list of int
         The steps whose objects are random number generators of NumPy's.
     numpy_generators, python_generators : list
@@ -61,10 +63,12 @@ class CaptureSpec:
         Whether the function may draw random numbers from generators of NumPy's.
     substituted : list of Substitute
         Containers, objects and namespaces that have copies, to which the trace writes.
-    uncopied : list
-        Those that have none, whose content is restored if the trace is given up.
-    logs : set of str
-        Names of containers that the code only appends to.
+    uncopied : list of Substitute
+        Those that have none, whose content is restored after the trace.
+    stored : set of str
+        Attributes that the code assigns to or deletes.
+    step_of : dict of int to (object, int)
+        By the id of an object or its copy, that object, and the number of the step that reads it.
     """
 
     def __init__(self, trace: Trace, substitutes: bool) -> None:
@@ -78,13 +82,15 @@ class CaptureSpec:
         self.placeholders: list[Array] = []
         self.contents: list[NDArray] = []
         self.unrepeatable: dict[str, str] = {}
+        self.shows = False
         self.generators: list[int] = []
         self.numpy_generators: list[Any] = []
         self.python_generators: list[Any] = []
         self.may_draw = False
         self.substituted: list[Substitute] = []
-        self.uncopied: list[Any] = []
-        self.logs: set[str] = set()
+        self.uncopied: list[Substitute] = []
+        self.stored: set[str] = set()
+        self.step_of: dict[int, tuple[Any, int]] = {}
         self.function_copies: list[tuple[FunctionType, FunctionType]] = []
         self.original_of: dict[int, tuple[Any, Any]] = {}
 
@@ -93,7 +99,31 @@ class CaptureSpec:
         self.contents = [np.array(as_input(original)) for original in self.originals]
         for placeholder, content in zip(self.placeholders, self.contents, strict=True):
             placeholder.value.data = content
-        self.undo = Undo(self.uncopied, self.python_generators)
+        for each in self.uncopied:
+            each.initial = content_of(each.copy)
+        names = [self.steps[step].name for step in self.inputs]
+        self.trace.holders = self.holders(), list(zip(names, self.placeholders, strict=True))
+        self.generator_states = [(generator, state_of(generator)) for generator in self.python_generators]
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether the function may do what a program does not: print, read a clock, draw numbers of Python's, and the like."""
+        return bool(self.shows or self.unrepeatable or self.python_generators)
+
+    def holders(self) -> list[Substitute]:
+        """Return the user's objects to which the function may write."""
+        return [each for each in (*self.substituted, *self.uncopied) if not each.is_own]
+
+    def undo_writes(self) -> None:
+        """Restore the content of objects that have no copies."""
+        for each in self.uncopied:
+            each.restore()
+
+    def undo(self) -> None:
+        """Undo what the trace has done to the user's own objects."""
+        self.undo_writes()
+        for generator, state in self.generator_states:
+            restore(generator, state)
 
     def pin(self, number: int) -> None:
         """Check a hidden input by value from now on, because Python has looked at it."""
@@ -111,9 +141,14 @@ class CaptureSpec:
         self.function, self.objects = None, ()
         for references in (
             *(self.substituted, self.function_copies, self.original_of),
-            *(self.placeholders, self.originals, self.uncopied),
+            *(self.placeholders, self.originals, self.uncopied, self.step_of),
         ):
             references.clear()
+
+    def step_reading(self, thing: Any) -> int | None:
+        """Return the number of the step that reads an object or the original of a copy; None if none does."""
+        known, step = self.step_of.get(id(thing), (None, -1))
+        return step if known is thing and thing is not None else None
 
     def original(self, thing: Any) -> Any:
         """Return the original of a copy, and other objects as they are."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+import warnings
 from types import ModuleType
 from typing import Any, Final
 
@@ -30,6 +31,16 @@ _FUNCTIONS: Final[dict[Any, str]] = {
 }
 """Functions whose results differ in each call, with the reason why compiled calls do not repeat them."""
 
+_SHOWING: Final = frozenset({print, warnings.warn})
+_SHOWN_BY: Final[dict[str, frozenset[str]]] = {
+    "logging": frozenset(
+        {"critical", "debug", "error", "exception", "getLogger", "info", "log", "warn", "warning"}
+    ),
+    "sys": frozenset({"stderr", "stdout"}),
+    "warnings": frozenset({"warn", "warn_explicit"}),
+}
+"""Functions that show something, and names of modules by which code does so."""
+
 OS_MODULES: Final = ("os", "posixpath", "ntpath")
 ENVIRONMENT: Final = frozenset({"environ", "environb", "expanduser", "expandvars", "getenv", "getenvb"})
 """Names of the module `os` and of `os.path` by which code reads environment variables."""
@@ -37,8 +48,10 @@ ENVIRONMENT: Final = frozenset({"environ", "environb", "expanduser", "expandvars
 
 def note_function(walk: CaptureWalk, function: Any, label: str) -> None:
     """Note a function whose results differ in each call."""
-    if type(function).__hash__ is not None and function in _FUNCTIONS:
-        walk.spec.unrepeatable[label] = _FUNCTIONS[function]
+    if type(function).__hash__ is not None:
+        if function in _FUNCTIONS:
+            walk.spec.unrepeatable[label] = _FUNCTIONS[function]
+        walk.spec.shows = walk.spec.shows or function in _SHOWING
 
 
 def note_module(walk: CaptureWalk, module: ModuleType) -> None:
@@ -48,6 +61,7 @@ def note_module(walk: CaptureWalk, module: ModuleType) -> None:
         check_environment(walk)
     if name == "numpy" and "random" in attributes:
         note_module(walk, np.random)
+    walk.spec.shows = walk.spec.shows or bool(attributes & _SHOWN_BY.get(name, frozenset()))
     if name.partition(".")[0] not in _MODULES:
         return
     for key in attributes & vars(module).keys():

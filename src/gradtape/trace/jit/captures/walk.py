@@ -15,13 +15,13 @@ from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Check, Origin, Source, Step, identity_check, type_key
 from gradtape.trace.jit.captures.user_classes import reads_fields
 from gradtape.trace.jit.signature import as_input, layout_of_input
-from gradtape.trace.patching.copies import Substitute
-from gradtape.trace.patching.name_reads import Reads
+from gradtape.trace.patching.copies import Substitute, copy_empty
+from gradtape.trace.patching.name_reads import WRITES_FILES, Reads
 
 MOST_STEPS: Final = 4096
 """The number of steps after which objects are checked by identity alone."""
 
-_WRITABLE: Final = (list, dict, set, deque, OrderedDict, defaultdict)
+WRITABLE: Final = (list, dict, set, deque, OrderedDict, defaultdict)
 
 Visitor: TypeAlias = Callable[["CaptureWalk", Any, Origin, str, bool], Any]
 """Takes the walk, an object, where it is read, its description, and whether it is copied; returns what the trace sees instead."""
@@ -56,6 +56,8 @@ class CodeFacts:
     ----------
     attributes, read_attributes : set of str
         Attributes that are used; those that are not only appended to.
+    stored : set of str
+        Attributes that are assigned to or deleted.
     everything, asks, asks_types : bool
         See `Reads`.
     reads_records : bool
@@ -67,6 +69,7 @@ class CodeFacts:
     def __init__(self) -> None:
         self.attributes: set[str] = set()
         self.read_attributes: set[str] = set()
+        self.stored: set[str] = set()
         self.everything = self.asks = self.asks_types = self.reads_records = False
         self.write_only: set[int] = set()
 
@@ -74,13 +77,14 @@ class CodeFacts:
         """Add what a code object reads."""
         self.attributes |= reads.attributes
         self.read_attributes |= reads.attributes - reads.appended
+        self.stored |= reads.stored
         self.asks_types = self.asks_types or reads.asks_types
         self.everything = self.everything or reads.everything
         self.asks = self.asks or reads.asks
 
     def extent(self) -> tuple[int, ...]:
         """Return numbers that grow with the facts."""
-        sets = len(self.attributes), len(self.read_attributes), len(self.write_only)
+        sets = len(self.attributes), len(self.read_attributes), len(self.stored), len(self.write_only)
         return *sets, self.everything, self.asks, self.asks_types, self.reads_records
 
 
@@ -155,6 +159,7 @@ class CaptureWalk:
         self._written_names: set[str] = set()
         self._containers: dict[int, set[str]] = {}
         self._visited: dict[tuple[int, bool], tuple[Any, Any, int]] = {}
+        self._left: set[int] = set()
 
     def run(self, function: Callable[..., Any], leaves: Sequence[Any]) -> CaptureSpec:
         """Walk over a function and the objects among the arguments of a call."""
@@ -167,7 +172,8 @@ class CaptureWalk:
             for number, leaf in enumerate(leaves)
         ]
         written = self._written_names - self._read_names
-        spec.logs = written - self.stored_names
+        spec.stored = self.facts.stored
+        spec.shows = spec.shows or not self.facts.attributes.isdisjoint(WRITES_FILES)
         self.facts.write_only |= {key for key, names in self._containers.items() if names <= written}
         return spec
 
@@ -176,14 +182,14 @@ class CaptureWalk:
         kind = type(thing)
         copying = copying and self.spec.substitutes
         is_fixed = origin[0] is Source.FIXED
-        if kind in _WRITABLE:
+        if kind in WRITABLE:
             self._containers.setdefault(id(thing), set()).add(label)
         visit = self._visited.get((id(thing), copying))
         if visit is not None:
             if not is_fixed:
                 self.step(origin, Check.AS_STEP, visit[2], label)
             return visit[1]
-        if id(thing) in self.facts.write_only and kind in _WRITABLE and not is_fixed:
+        if copying and id(thing) in self.facts.write_only and kind in WRITABLE and not is_fixed:
             return self._visit_written(thing, origin, label, copying)
         return self.visitors[kind](self, thing, origin, label, copying)
 
@@ -192,12 +198,11 @@ class CaptureWalk:
         return self.visit(thing, (Source.FIXED, -1, thing), label, copying)
 
     def _visit_written(self, container: Any, origin: Origin, label: str, copying: bool) -> Any:
-        """Check the type alone of a container that the code writes to and never reads: traces differ in what they write."""
+        """Check the type alone of a container that the code writes to and never reads: its copy is empty, and gets what is written."""
         step = self.step(origin, Check.TYPE, type(container), label)
-        # A log has the entries of the traces; an item should be that of the last call.
-        if label in self.stored_names:
-            self.spec.unrepeatable[label] = "it is written to, which compiled calls do not repeat"
-        return self.leave(container, step, copying)
+        copy = copy_empty(container)
+        self.substitute(container, copy, label, "the entry {!r} of " + label, step)
+        return self.remember(container, copy, step, copying)
 
     def step(self, origin: Origin, check: Check, expected: Any, label: str) -> int:
         """Append a step, and return its number."""
@@ -220,6 +225,7 @@ class CaptureWalk:
         step = self.identity_step(origin, thing, label)
         for copying in (True, False):
             self._visited[id(thing), copying] = thing, thing, step
+        self.spec.step_of.setdefault(id(thing), (thing, step))
         return step
 
     def input(self, thing: Any, origin: Origin, label: str, *, weak: bool = False) -> Array:
@@ -238,6 +244,7 @@ class CaptureWalk:
         spec.originals.append(thing)
         if weak:  # equal numbers may be one object, and are inputs of their own
             spec.original_of[id(placeholder)] = placeholder, thing
+            spec.step_of[id(placeholder)] = placeholder, step
         else:
             self.remember(thing, placeholder, step, True)
         return placeholder
@@ -245,25 +252,37 @@ class CaptureWalk:
     def remember(self, thing: Any, copy: Any, step: int, copying: bool) -> Any:
         """Let later visits of an object refer to a step, and return its copy."""
         self._visited[id(thing), copying] = thing, copy, step
+        self.spec.step_of.setdefault(id(thing), (thing, step))
         if copy is not thing:
             self.spec.original_of[id(copy)] = copy, thing
+            self.spec.step_of[id(copy)] = copy, step
         return copy
 
-    def leave(self, container: Any, step: int, copying: bool) -> Any:
+    def leave(self, container: Any, step: int, copying: bool, label: str) -> Any:
         """Let a container stand for itself in the trace."""
-        self.spec.uncopied.append(container)
+        if isinstance(container, list | dict | set | deque | bytearray):
+            self.leave_writable(container, step, label, "the entry {!r} of " + label)
         return self.remember(container, container, step, copying)
+
+    def leave_writable(
+        self, holder: Any, step: int, label: str, part: str | Callable[[Any], str] = "{}"
+    ) -> None:
+        """Note an object without a copy whose content the trace may change."""
+        if id(holder) not in self._left:
+            self._left.add(id(holder))
+            label_of = part.format if isinstance(part, str) else part
+            self.spec.uncopied.append(Substitute(holder, holder, label, label_of, step))
 
     def is_visited(self, thing: Any, copying: bool) -> bool:
         """Return whether an object has been visited."""
         return (id(thing), copying) in self._visited
 
     def substitute(
-        self, original: Any, copy: Any, label: str, part: str | Callable[[str], str] = "{}"
+        self, original: Any, copy: Any, label: str, part: str | Callable[[Any], str] = "{}", step: int = -1
     ) -> None:
         """Note a copy whose content the trace may change; `part` describes an entry or attribute of it."""
         label_of = part.format if isinstance(part, str) else part
-        self.spec.substituted.append(Substitute(original, copy, label, label_of))
+        self.spec.substituted.append(Substitute(original, copy, label, label_of, step))
 
     def note_use(self, label: str, logs: bool, stores: bool = False) -> None:
         """Note whether code reads a container, or only appends to it or sets its items."""

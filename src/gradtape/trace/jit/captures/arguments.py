@@ -1,0 +1,90 @@
+"""Writes to containers among arguments: functions get copies of them, whose changes are made in the caller's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gradtape.trace.jit.captures.user_classes import is_plain_object
+from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, set_content
+
+
+def argument_copies(given: Any, copies: Any, name: str) -> list[Substitute]:
+    """Return the containers and objects in a tree of arguments with the copies of them, which hold what they do at first.
+
+    Parameters
+    ----------
+    given, copies : object
+        The arguments of the caller, and a tree of the same structure that the function gets.
+    name : str
+        What the tree is, for messages.
+    """
+    return list(_copies_in(given, copies, name, (), set()))
+
+
+def _copies_in(
+    given: Any, copy: Any, name: str, path: tuple[Any, ...], seen: set[int]
+) -> Iterator[Substitute]:
+    if given is copy or type(given) is not type(copy) or id(given) in seen:
+        return
+    is_object = is_plain_object(given)
+    if not (is_object or isinstance(given, list | tuple | dict)):
+        return
+    seen.add(id(given))
+    if not isinstance(given, tuple):
+        each = Substitute(
+            given, copy, name, f"the {'attribute' if is_object else 'entry'} {{!r}} of {name}".format
+        )
+        each.path, each.initial = path, content_of(copy)
+        yield each
+    before, items = content_of(given), content_of(copy)
+    pairs = items.items() if isinstance(items, dict) else enumerate(items)
+    for key, item in pairs:
+        if isinstance(before, dict):
+            other = before.get(key, ABSENT)
+        else:
+            other = before[key] if key < len(before) else ABSENT
+        part = f".{key}" if is_object else f"[{key!r}]"
+        yield from _copies_in(other, item, f"{name}{part}", (*path, (is_object, key)), seen)
+
+
+def follow(path: Sequence[Any], tree: Any) -> Any:
+    """Return the part of a tree that a path of entries and attributes leads to."""
+    for is_object, key in path:
+        tree = getattr(tree, key) if is_object else tree[key]
+    return tree
+
+
+def write_through(
+    copies: Sequence[Substitute], leaves: Sequence[Any], given: Sequence[Any]
+) -> list[Substitute]:
+    """Make the changes of copies in the caller's own containers, with the caller's leaves for those of the copies; return these."""
+    changed = [each for each in copies if each.is_changed(each.initial)]
+    if not changed:
+        return []
+    own = {id(leaf): (leaf, mine) for leaf, mine in zip(leaves, given, strict=True)}
+    own.update((id(each.copy), (each.copy, each.original)) for each in copies)
+
+    def mine(thing: Any) -> Any:
+        known, original = own.get(id(thing), (ABSENT, None))
+        return original if known is thing else thing
+
+    written = []
+    for each in changed:
+        now, own_container = (
+            content_of(each.copy),
+            Substitute(each.original, each.original, each.name, each.part_label),
+        )
+        own_container.initial = content_of(each.original)
+        written.append(own_container)
+        if isinstance(now, list):
+            each.original[:] = list(map(mine, now))
+        elif isinstance(each.copy, dict):
+            dict.clear(each.original)
+            dict.update(each.original, {key: mine(item) for key, item in now.items()})
+        else:
+            for key in {**each.initial, **now}:
+                if each.is_changed(each.initial, key):
+                    item = now.get(key, ABSENT)
+                    set_content(each.original, key, item if item is ABSENT else mine(item))
+    return written
