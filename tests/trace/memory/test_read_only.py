@@ -144,3 +144,75 @@ def test_a_call_that_takes_the_branch_without_a_write_is_not_refused() -> None:
 def test_the_error_has_the_line_of_the_write() -> None:
     with pytest.raises(gt.errors.InPlaceError, match=r"test_read_only\.py:14 in _item"):
         gt.jit(_item)(numbers())
+
+
+WRITES = [
+    lambda w: w.__setitem__(0, 1.0),
+    lambda w: w.fill(0.0),
+    lambda w: np.exp(w, out=w),
+    lambda w: w.__iadd__(1.0),
+    lambda w: w[0].__setitem__(0, 2.0),
+    lambda w: w.T.__setitem__(0, 2.0),
+    lambda w: w.ravel().__setitem__(0, 3.0),
+    lambda w: w.sort(),
+    lambda w: np.put(w, [0], [1.0]),
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_tape_watches_a_read_only_array_as_one(write):
+    x = np.arange(1.0, 7.0).reshape(2, 3)
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        write(x)
+    with gt.GradientTape() as tape:
+        w = tape.watch(x)
+        with pytest.raises(ValueError, match="read-only"):
+            write(w)
+        copy = w.copy()
+        write(copy)
+        y = np.sum(w**2)
+    np.testing.assert_array_equal(tape.gradient(y, w), 2 * x)
+    assert not w.flags.writeable
+    assert not w[0].flags.writeable
+    assert copy.flags.writeable
+
+
+def test_second_derivatives_on_tapes():
+    x = np.arange(1.0, 4.0)
+    x.flags.writeable = False
+    with gt.GradientTape() as outer:
+        w = outer.watch({"a": x})["a"]
+        with gt.GradientTape() as inner:
+            inner.watch(w)
+            y = np.sum(w**3)
+        slope = inner.gradient(y, w)
+    np.testing.assert_allclose(outer.jacobian(slope, w), np.diag(6 * x))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        np.diagonal,
+        np.imag,
+        np.real,
+        np.transpose,
+        lambda x: np.diagonal(x)[1:],
+        lambda x: np.broadcast_to(x[0], (2, 3)).T,
+        lambda x: np.diagonal(x) * 1.0,
+        lambda x: np.lib.stride_tricks.as_strided(x, (3, 2), (8, 8), writeable=False),
+        lambda x: np.lib.stride_tricks.as_strided(x, (3, 2), (8, 8)),
+    ],
+)
+def test_flags(view):
+    x = np.arange(6.0).reshape(2, 3)
+    seen = []
+
+    def noted(x):
+        seen.append(view(x).flags.writeable)
+        return 1.0 * x
+
+    with gt.GradientTape() as tape:
+        noted(tape.watch(x))
+    gt.jit(noted)(x)
+    assert seen == [view(x).flags.writeable] * 2

@@ -258,7 +258,8 @@ class GradientTape(Jacobians):
         Parameters
         ----------
         tensor : Array, Variable, array_like, or nests of them
-            Arrays and variables are watched in place. What is neither is copied into an Array: use what is returned.
+            Arrays and variables are watched in place. What is neither is copied into an Array: use what is returned. It is read-only if the
+            ndarray is.
 
         Returns
         -------
@@ -295,7 +296,7 @@ class GradientTape(Jacobians):
                 record.watch_variable(array)
             else:
                 follow(array, record)
-        return filled(watched)
+        return filled(list(map(_writeable_like, watched, leaves)))
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """Return the variables that the present record follows, in the order in which they were made."""
@@ -576,6 +577,12 @@ class GradientTape(Jacobians):
 
 
 Missing.teach(GradientTape, TAPE_HABITS)
+
+
+def _writeable_like(watched: Any, leaf: Any) -> Any:
+    """Return an Array, as a read-only view if it stands for an ndarray that is read-only."""
+    is_read_only = isinstance(leaf, np.ndarray) and not leaf.flags.writeable
+    return watched.read_only() if is_read_only else watched
 
 
 def record_of(tape: GradientTape) -> Record | None:

@@ -14,6 +14,7 @@ from gradtape.errors import ArgumentError, ArraySubclassError, DtypeError, InPla
 from gradtape.trace.array.concretize import array_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import shadow_of
+from gradtape.trace.array.views import ReadOnlyView, StridedView
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.sites import is_user_file, user_site
 
@@ -56,7 +57,11 @@ class Attributes:
     @property
     def flags(self: Any) -> Any:
         """The flags of an ndarray of the same layout."""
-        return _layout(self).flags
+        seen = _layout(self)
+        if seen.flags.writeable and _is_read_only(self):
+            seen = seen.view()
+            seen.flags.writeable = False
+        return seen.flags
 
     @property
     def base(self: Any) -> Any:
@@ -178,6 +183,16 @@ def _layout(array: Any) -> Any:
     """Return an ndarray with the layout of an array; where it is not known, with that of a copy in C order."""
     seen = shadow_of(array)
     return np.empty(array.shape, array.dtype) if seen is None else seen
+
+
+def _is_read_only(array: Any) -> bool:
+    """Return whether an array is a view that cannot be written to, or a view of one."""
+    while array is not None and array._base is not None:
+        view = array._view
+        if isinstance(view, ReadOnlyView) or (isinstance(view, StridedView) and not view.writeable):
+            return True
+        array = array._base if isinstance(array._base, Handle) else None
+    return False
 
 
 def array_namespace(api_version: str | None) -> ModuleType:

@@ -113,7 +113,7 @@ class ReadOnlyView:
             "assignment destination is read-only",
             where=here.site,
             why="np.diagonal, np.diag, np.broadcast_to, np.meshgrid(copy=False) and np.imag of real numbers return views that NumPy does "
-            "not let anybody write to",
+            "not let anybody write to, and a tape watches a read-only array as one",
             remedy="write to a copy, such as np.diagonal(x).copy(), or to the array itself; np.fill_diagonal sets a diagonal",
         )
 
