@@ -211,7 +211,7 @@ airy arithmetic array asarray axes axis bessel bivariate calculus central compar
 distribution elliptic entropy equation estimate exponential extension extrema fft filter flip float fourier gamma grad grid
 hierarchy histogram hypergeometric incomplete indexing integer inverse label legendre linalg logistic math moment morphology nan
 multivariate ndimage noncentral nonsmooth norm normal numeric numpy orthogonal pad piecewise polynomial power precision quantile registry
-root rotation rank scipy sequence shape signal softmax solve sort sorting spline stat statistic trig uncertainty wave window
+root rotation rank scipy sequence shape signal softmax solve sort sorting spline stat statistic stochastic trig uncertainty wave window
 """
 """Words of module names that need no explanation: plain English, Python's, and families of functions by NumPy's names."""
 
