@@ -600,3 +600,36 @@ def test_the_same_shape_may_be_assigned_to_an_array_with_views():
 
     x = np.arange(12.0).reshape(3, 4)
     np.testing.assert_array_equal(gt.jit(f)(x), f(x))
+
+
+RANK_0: dict[str, Any] = {
+    "full_like": lambda x: np.full_like(x[0], x[1]),
+    "zeros_like": lambda x: np.zeros_like(x[0]),
+    "copy": lambda x: np.copy(x[0]),
+    "where": lambda x: np.where(x[0] > 0, x[0], x[1]),
+    "select": lambda x: np.select([x[0] > 0], [x[1]], 0.0),
+    "broadcast_arrays": lambda x: np.broadcast_arrays(x[0], x[1])[0].copy(),
+    "broadcast_arrays of numbers": lambda x: np.broadcast_arrays(x[0], 3.0)[0].copy(),
+    "astype": lambda x: np.asarray(x[0]).astype(np.float32),
+    "scalar.astype": lambda x: x[0].astype(np.float32),
+    "scalar.copy": lambda x: x[0].copy(),
+    "clip": lambda x: np.clip(np.array(x[0]), 0, 1),
+    "sum": lambda x: np.sum(x),
+}
+"""Functions whose results of rank 0 are arrays, or scalars."""
+
+
+@pytest.mark.parametrize("name", RANK_0)
+def test_results_of_rank_0_can_be_written_to_where_numpy_has_arrays(name: str) -> None:
+    def written(x: Any) -> Any:
+        y = RANK_0[name](x)
+        if isinstance(y, np.ndarray):
+            y[x[0] > 0] = 2 * x[1]
+        return y * 3
+
+    x = np.array([1.5, 0.5])
+    np.testing.assert_array_equal(gt.jit(written)(x), written(x))
+    np.testing.assert_array_equal(
+        gt.grad(written)(x),
+        [0.0, 6.0] if isinstance(RANK_0[name](x), np.ndarray) else gt.grad(lambda x: 3 * RANK_0[name](x))(x),
+    )

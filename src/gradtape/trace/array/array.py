@@ -31,7 +31,15 @@ from gradtape.trace.array.lengths import answered, ask_bounds, counted, plain
 from gradtape.trace.array.masked import Selection, is_traced_mask, without_selections, write_selection
 from gradtape.trace.array.methods import Methods
 from gradtape.trace.array.operators import Operators
-from gradtape.trace.array.view_functions import ALWAYS_C, KEEPING, ODD, VIEWING, set_shape, view_of
+from gradtape.trace.array.view_functions import (
+    ALWAYS_C,
+    KEEPING,
+    MAKES_ARRAYS,
+    ODD,
+    VIEWING,
+    set_shape,
+    view_of,
+)
 from gradtape.trace.array.views import (
     READ_ONLY,
     BasicIndexView,
@@ -363,6 +371,7 @@ class Array(Operators, Methods, Attributes, Handle):
             made = wrap_value(run(known.rule, args, kwargs))
             if (
                 function not in ODD
+                and (function not in MAKES_ARRAYS or (type(made) is Array and made._current.aval.shape))
                 and all(map(is_c_contiguous, args))
                 and (not kwargs or all(map(is_c_contiguous, kwargs.values())))
             ):
@@ -548,6 +557,10 @@ def with_layout(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
     """Set the layout of results to that of NumPy's results, as far as it is known, and return them."""
     if any(made is operand for operand in operands):  # written to
         return made
+    if function in MAKES_ARRAYS:
+        for array in made if isinstance(made, tuple) else (made,):
+            if type(array) is Array and array._base is None and not array._current.aval.shape:
+                array._contiguous = False
     if function in ODD:
         return unknown_layout(made)
     if function in ALWAYS_C or all(map(is_c_contiguous, operands)):

@@ -190,6 +190,9 @@ class Methods:
         if not copy and wanted == self.dtype and (order in "KA" or self._contiguous is True):
             return self
         made = self.wrap_value(as_strong(convert(self.value, wanted)))
+        if not self.ndim:
+            made._contiguous = self._contiguous is True and self._base is None
+            return made
         return made if order == "C" or self._contiguous is True else with_layout_of(made, (self,))
 
     def fill(self: Any, number: Any) -> None:

@@ -262,7 +262,7 @@ def _broadcast_arrays(function: Any, _: Any, args: Arguments, kwargs: Named) -> 
     show = _view_kind(ReadOnlyView)
     return tuple(
         [
-            arg
+            (arg if arg.ndim else arg[...])
             if arg.shape == shape
             else show(np.broadcast_to, arg, (shape,), {})
             if isinstance(arg, Handle)
@@ -535,3 +535,18 @@ ODD: Final[frozenset[Any]] = frozenset(
     {np.cross, np.linalg.cross, np.nanquantile, np.nanpercentile, np.quantile, np.percentile, np.einsum}
 )
 """Functions whose results may be in another order than that of C even where their arguments are."""
+
+MAKES_ARRAYS: Final[frozenset[Any]] = frozenset(
+    {
+        np.where,
+        np.select,
+        np.copy,
+        np.piecewise,
+        np.broadcast_arrays,
+        np.zeros_like,
+        np.ones_like,
+        np.full_like,
+        np.empty_like,
+    }
+)
+"""Functions whose results of rank 0 are arrays, which can be written to, and not scalars."""

@@ -75,7 +75,7 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         args = (args[0].copy(), *args[1:])
     if args and type(args[0]) is Selection:
         args = (args[0].elements(), *args[1:])
-    if args:
+    if args and not issubclass(type(args[0]), Handle | list | tuple):
         args = (_taken_apart(args[0], wanted), *args[1:])
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None

@@ -13,7 +13,7 @@ import numpy as np
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import as_value
 from gradtape.ops.numpy.arrays.creation import WINDOWS
-from gradtape.trace.array.array import wrap
+from gradtape.trace.array.array import with_layout, wrap
 from gradtape.trace.array.handle import Handle, followed_value
 from gradtape.trace.array.lengths import ARRAYS, Length, has_lengths, mapped, needed, plain
 from gradtape.trace.array.preallocated import (
@@ -65,7 +65,7 @@ def _create(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     args, kwargs = unwrap_preallocated(args), unwrap_keywords(kwargs)
     if function is np.full_like and is_traced((args[1:], kwargs.get("fill_value"))):
         here.site = user_site(via="np.full_like")
-        return wrap(call_function(function, args, kwargs))
+        return with_layout(function, wrap(call_function(function, args, kwargs)), ())
     made = without_hook(function)(*args, **kwargs)
     if frame.f_code is _FULL and isinstance(frame.f_locals["fill_value"], Handle):
         made.fill(
