@@ -87,6 +87,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.transforms.functional import jacrev as jacrev
     from gradtape.api.transforms.linear import linear_transpose as linear_transpose
     from gradtape.api.transforms.linear import linearize as linearize
+    from gradtape.api.transforms.taylor import taylor as taylor
     from gradtape.api.transforms.vmap import vectorized_map as vectorized_map
     from gradtape.api.transforms.vmap import vmap as vmap
     from gradtape.api.uncertainty.propagation import propagate as propagate
@@ -153,6 +154,7 @@ _LATER = {
     "ForwardAccumulator": "tape.forward",
     "hessian": "transforms.functional",
     "hvp": "transforms.functional",
+    "taylor": "transforms.taylor",
     "jacfwd": "transforms.functional",
     "jacobian": "transforms.functional",
     "jacrev": "transforms.functional",

@@ -260,6 +260,8 @@ class Elementwise(Op):
         Whether what is computed from the result is not known before the program runs, though the argument is a number.
     additive : tuple of int
         Arguments in which the row is linear together; in others of `transpose` it is linear in one at a time.
+    is_quotient : bool
+        Whether the result is the first of two arguments divided by the second.
     finite_derivatives : bool
         See `Op`.
     finite : bool or callable
@@ -310,6 +312,7 @@ class Elementwise(Op):
         is_identity: bool = False,
         is_opaque: bool = False,
         additive: tuple[int, ...] = (),
+        is_quotient: bool = False,
         finite_derivatives: bool = False,
         finite: bool | Callable[..., bool] = False,
         cost: float | None = None,
@@ -343,6 +346,7 @@ class Elementwise(Op):
         self.is_identity = is_identity
         self.is_opaque = is_opaque
         self.additive = additive
+        self.is_quotient = is_quotient
         self.finite_derivatives = finite_derivatives
         self._finite = finite or finite_derivatives
         self.cost = body_cost(body) if cost is None else cost

@@ -147,6 +147,7 @@ divide = elementwise(
     neutral=(None, 1.0),
     tangents=(lambda d, z, x, y: d / y, lambda d, z, x, y: _by_divisor(z, x, y) * d),
     transpose=(lambda ct, x, y: ct / y, None),
+    is_quotient=True,
     finite=lambda x, y: bool(number_of(y)),
     domain=((-3.0, 3.0), (0.5, 3.0)),
     edges=((1.0, 0.0), (0.0, 0.0), (1.0, inf), (inf, inf)),

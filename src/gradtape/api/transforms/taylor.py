@@ -1,0 +1,163 @@
+"""All orders at once: Taylor coefficients along a direction."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from gradtape.api.operands import fitted
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.api.transforms.recording import Recording
+from gradtape.errors import ArgumentError, StructureError, kind_of
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, literal
+from gradtape.kinds.operands import broadcast_to
+from gradtape.lru import LRU
+from gradtape.ops.core.join import stack
+from gradtape.trace.array.array import Array
+from gradtape.trace.jit.signature import EVERYTHING_TRACED
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.taylor.sweep import taylor as sweep
+from gradtape.trees import flatten_up_to, unflatten
+
+X = TypeVar("X")
+
+
+def taylor(function: Callable[[X], Any], x: X, v: X, order: int, *, higher: Sequence[X] = ()) -> Any:
+    """Return the Taylor coefficients of ``t -> function(x + t*v)`` at t = 0, all orders at once.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code of one argument, with one or more results in any nest. It must compute them from its argument: for a function that was
+        seen before, the program is kept.
+    x : array_like or nest of them
+        The argument.
+    v : array_like or nest of them
+        The direction: of the structure and shapes of `x`.
+    order : int
+        The highest order.
+    higher : sequence, optional
+        Coefficients of a path in place of a line: ``higher[0]`` is that of ``t**2``, ``higher[1]`` that of ``t**3``, each of the structure
+        and shapes of `x`. Then the path is ``x + v*t + higher[0]*t**2 + ...``.
+
+    Returns
+    -------
+    nest of ndarray
+        In the structure of the result. Each leaf has a leading axis of length ``order + 1``: its element k is the coefficient of ``t**k``,
+        which is the k-th derivative divided by k!.
+
+    Raises
+    ------
+    ArgumentError
+        For an order that is not an integer of at least 0.
+    StructureError, ShapeError, IntegerInputError
+        Where `v` or `higher` do not match `x`, or `x` is of integers.
+    NotDifferentiableError
+        Where the path to the result leads through a function without derivatives, or through one that has none of so high an order.
+
+    See Also
+    --------
+    jvp : The derivative along a direction.
+    hvp : The derivative of the gradient along a direction.
+
+    Notes
+    -----
+    The cost grows with the square of the order, where that of nested derivatives grows exponentially.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.taylor(lambda t: 1 / (1 - t), 0.0, 1.0, 4)
+    array([1., 1., 1., 1., 1.])
+
+    The k-th derivative is ``k!`` times coefficient k:
+
+    >>> gt.taylor(np.exp, 0.0, 1.0, 3) * [1, 1, 2, 6]
+    array([1., 1., 1., 1.])
+
+    Along a path, the sine of t**2:
+
+    >>> gt.taylor(np.sin, 0.0, 0.0, 3, higher=[1.0])
+    array([0., 0., 1., 0.])
+    """
+    check_callable(function, "taylor")
+    here.site = user_site()
+    highest = _checked_order(order)
+    if not isinstance(higher, tuple | list):
+        raise StructureError(
+            f"taylor: higher must be a tuple or list of coefficients, got {kind_of(higher)}",
+            where=here.site,
+            remedy="gt.taylor(f, x, v, 3, higher=[x2, x3])",
+        )
+    return _known_series(function, highest)(x, v, *higher)
+
+
+def _checked_order(order: Any) -> int:
+    """Return the order as an int."""
+    try:
+        highest = -1 if isinstance(order, bool) else operator.index(order)
+    except TypeError:
+        highest = -1
+    if highest < 0:
+        raise ArgumentError(
+            f"taylor: order is {order!r}",
+            where=here.site,
+            why="it is the number of the last coefficient, and decides which program is compiled",
+            remedy="give an integer of at least 0",
+        )
+    return highest
+
+
+MOST_KEPT: Final = 64
+"""Functions whose series are kept: an entry keeps its function alive, since only then machine code answers a call without Python's help."""
+
+_series: Final[LRU[tuple[Callable[..., Any], int], Jitted[..., Any]]] = LRU(lambda: MOST_KEPT)
+"""The compiled series, by function and order."""
+
+
+def _known_series(function: Callable[..., Any], order: int) -> Jitted[..., Any]:
+    """Return the compiled series of a function; what cannot be a key is compiled anew."""
+    key = function, order
+    try:
+        known = _series.get(key)
+    except TypeError:
+        return _series_of(function, order)
+    if known is None:
+        known = _series[key] = _series_of(function, order)
+    return known
+
+
+def _series_of(function: Callable[..., Any], order: int) -> Jitted[..., Any]:
+    """Return the compiled series, called with the coefficients of the path."""
+
+    def taylor(x: Any, *path: Any) -> Any:
+        here.site = user_site()
+        recording = Recording("taylor", (x,))
+        by_order = []
+        for place, part in enumerate(path):
+            name = "v" if place == 0 else f"higher[{place - 1}]"
+            leaves = flatten_up_to(recording.spec, (part,), name, "x", here.site)
+            by_order.append(
+                [
+                    fitted(leaf, source, name, "x")
+                    for leaf, source in zip(leaves, recording.sources, strict=True)
+                ]
+            )
+        recording.run(function)
+        coefficients = list(zip(*by_order, strict=True))
+        series = sweep(recording.targets, recording.sources, coefficients, order, recording.is_outside)
+        stacked = [
+            Array(stack(_dense(target, target), *[_dense(part, target) for part in parts]))
+            for target, parts in zip(recording.targets, series, strict=True)
+        ]
+        return unflatten(recording.result_spec, stacked)
+
+    return jit_of(taylor, taylor, EVERYTHING_TRACED)
+
+
+def _dense(part: Value | None, target: Value) -> Value:
+    """Return a coefficient as an array."""
+    return broadcast_to(literal(0, target.dtype) if part is None else part, target.shape)

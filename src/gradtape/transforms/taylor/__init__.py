@@ -1,0 +1,1 @@
+"""Taylor mode: power series in one variable are propagated through the nodes of a graph."""
