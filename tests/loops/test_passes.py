@@ -129,11 +129,10 @@ def test_strips_go_through_all_iterations() -> None:
     assert np.array_equal(results[0], x / 1024) and np.array_equal(*results)
 
 
-def test_what_begins_another_carry_is_not_cut_into_strips() -> None:
+def test_neighbouring_loops_are_cut_along() -> None:
     out, other = (Buffer(name, FLOAT, LONG, "output") for name in ("out0", "out1"))
-    program = strip_mine(decay(LONG, out, other))
-    assert [type(statement) for statement in program.body] == [For, SequentialFor]
-    assert isinstance(program.body[0], For) and program.body[0].trip_count == LONG
+    (loop,) = strip_mine(decay(LONG, out, other)).body
+    assert isinstance(loop, SequentialFor) and [type(s) for s in loop.body] == [For, SequentialFor]
 
 
 def test_short_loops_are_not_cut_into_strips() -> None:

@@ -13,13 +13,17 @@ from gradtape.loops.ir import (
     Declare,
     For,
     Index,
+    IndexSwitch,
     Load,
     LoopProgram,
     Number,
     Register,
+    SequentialFor,
     Statement,
     Store,
+    WhileLoop,
 )
+from gradtape.records import replaced
 
 
 def walk(statements: Iterable[Statement]) -> Iterator[Statement]:
@@ -40,7 +44,9 @@ def positions_of(statement: Statement) -> Iterator[Position]:
 
 
 def replace_loops(
-    program: LoopProgram, replaced: Callable[[For, list[Buffer]], Sequence[Statement] | None]
+    program: LoopProgram,
+    replacement: Callable[[For, list[Buffer]], Sequence[Statement] | None],
+    everywhere: bool = False,
 ) -> LoopProgram:
     """Return the program with outermost loops replaced by statements; the same one where none is.
 
@@ -48,17 +54,43 @@ def replace_loops(
     ----------
     program : LoopProgram
         The program.
-    replaced : callable
+    replacement : callable
         Returns what replaces a loop, or None; it gets the scratch buffers, which it may change.
+    everywhere : bool
+        Whether the outermost ones in sequential loops and branches are replaced too.
     """
     scratch = list(program.scratch)
-    body: list[Statement] = []
-    for statement in program.body:
-        made = replaced(statement, scratch) if isinstance(statement, For) else None
-        body.extend([statement] if made is None else made)
-    if body == program.body:
+
+    def block(statements: list[Statement]) -> list[Statement]:
+        body: list[Statement] = []
+        for statement in statements:
+            made = replacement(statement, scratch) if isinstance(statement, For) else None
+            if made is None:
+                body.append(with_blocks(statement, block) if everywhere else statement)
+            else:
+                body.extend(made)
+        return statements if body == statements else body
+
+    body = block(program.body)
+    if body is program.body:
         return program
     return LoopProgram(program.name, program.inputs, program.outputs, scratch, body)
+
+
+def with_blocks(statement: Statement, changed: Callable[[list[Statement]], list[Statement]]) -> Statement:
+    """Return a sequential loop or a branch with its blocks changed; the same one where no block is another one, and other statements."""
+    if not isinstance(statement, SequentialFor | WhileLoop | IndexSwitch):
+        return statement
+    before = statement.blocks()
+    blocks = [changed(block) for block in before]
+    if all(new is old for new, old in zip(blocks, before, strict=True)):
+        return statement
+    if isinstance(statement, IndexSwitch):
+        return replaced(statement, branches=tuple(blocks))
+    if isinstance(statement, WhileLoop):
+        test, body = blocks
+        return replaced(statement, test=test, body=body)
+    return replaced(statement, body=blocks[0])
 
 
 class Definitions:
@@ -93,3 +125,19 @@ class Definitions:
 def touched(statements: Iterable[Statement]) -> set[Buffer]:
     """Return the buffers that statements and what they hold read and write."""
     return {buffer for statement in walk(statements) for buffer, _ in statement.places()}
+
+
+def touched_outside(program: LoopProgram, inside: Iterable[Statement]) -> set[Buffer]:
+    """Return the buffers that a program touches outside of some of its statements, wherever these are."""
+    left_out = {id(statement) for statement in inside}
+    found: set[Buffer] = set()
+
+    def visit(statements: Iterable[Statement]) -> None:
+        for statement in statements:
+            if id(statement) not in left_out:
+                found.update(buffer for buffer, _ in statement.places())
+                for block in statement.blocks():
+                    visit(block)
+
+    visit(program.body)
+    return found

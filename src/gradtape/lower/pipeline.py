@@ -15,6 +15,7 @@ from gradtape.ir.graph import Graph, Node
 from gradtape.ir.types import Aval
 from gradtape.loops.ir import LoopProgram, Statement
 from gradtape.loops.passes.pipeline import optimise_body, optimise_loops
+from gradtape.loops.passes.strip_mine import LARGE as LARGE_RECORDS
 from gradtape.loops.workspace import plan_memory
 from gradtape.lower.attribution import Item, NestSummary, all_makers, describe_nests
 from gradtape.lower.building.builder import Builder
@@ -292,9 +293,27 @@ def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[LoopProgra
     graph = split_complex(substitute_guarded_numbers(closed(graph)))
     notes: list[str] = []
     optimised = optimise(graph, check=config.verify, notes=notes)
-    program, plan, context = _loops(optimised, graph, BuildContext(_build_body, kernels))
+    program, plan, context = _in_strips(optimised, graph, kernels) or _loops(
+        optimised, graph, BuildContext(_build_body, kernels)
+    )
     plan.explain[:0] = notes
     return program, plan, context
+
+
+def _in_strips(
+    graph: Graph, traced: Graph, kernels: LoopKernels | None
+) -> tuple[LoopProgram, Schedule, BuildContext] | None:
+    """Return the loops of a graph, none of which is a kernel of its own, if their records are scratch of strips then; otherwise None."""
+    records = sum(
+        out.size * out.dtype.itemsize
+        for node in graph.nodes
+        if isinstance(node.op, Scan)
+        for out in node.outs[node.params["carries"] :]
+    )
+    if kernels is None or records < LARGE_RECORDS:
+        return None
+    found = _loops(graph, traced, BuildContext(_build_body))
+    return found if plan_memory(found[0])[1] < records // 2 else None
 
 
 def _loops(graph: Graph, traced: Graph, context: BuildContext) -> tuple[LoopProgram, Schedule, BuildContext]:

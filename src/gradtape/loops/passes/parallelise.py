@@ -38,7 +38,7 @@ from gradtape.loops.ir import (
     Store,
 )
 from gradtape.loops.passes.monoids import COMBINE, identity
-from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched, walk
+from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched_outside, walk
 from gradtape.passes.layout.matmul_tiling import PRODUCT
 from gradtape.records import record
 
@@ -53,7 +53,7 @@ def parallelise(program: LoopProgram) -> LoopProgram:
         plan = _plan(loop, program)
         return None if plan is None else _split(plan, scratch)
 
-    return replace_loops(program, split)
+    return replace_loops(program, split, everywhere=True)
 
 
 @record
@@ -263,7 +263,7 @@ def _find_buffers(
             stores.setdefault(statement.buffer, []).append(statement)
         elif isinstance(statement, Load):
             loads.setdefault(statement.buffer, []).append(statement)
-    elsewhere = touched([statement for statement in program.body if statement is not plan.loop])
+    elsewhere = touched_outside(program, [plan.loop])
     for buffer in dict.fromkeys((*stores, *products.written)):
         rows = {_row_of(position, row) for position in places[buffer]}
         if None not in rows:

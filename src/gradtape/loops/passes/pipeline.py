@@ -17,8 +17,11 @@ from gradtape.loops.verifier import verify_loops
 LoopPass = Callable[[LoopProgram], LoopProgram]
 """Returns the same program where there is nothing to do; what it returns may share statements with what it was given."""
 
-LOOP_PASSES: Final[tuple[LoopPass, ...]] = (strip_mine, collapse_loops, block_rows, parallelise)
-"""In this order, on a program, and on the body of each loop and branch before it is put where it runs."""
+BODY_PASSES: Final[tuple[LoopPass, ...]] = (collapse_loops, block_rows)
+"""In this order, on the body of each loop and branch before it is put where it runs."""
+
+LOOP_PASSES: Final[tuple[LoopPass, ...]] = (collapse_loops, strip_mine, block_rows, parallelise)
+"""In this order, on a program with the bodies of its loops and branches in their places."""
 
 ANY_LENGTH_PASSES: Final[tuple[LoopPass, ...]] = (collapse_loops,)
 """In their place where lengths vary: no pass that is worth it for some lengths only."""
@@ -42,16 +45,12 @@ def optimise_loops(program: LoopProgram, *, check: bool = False) -> LoopProgram:
     VerifyError
         Where a pass broke a rule; it is named.
     """
-    return _run((*_passes(), *LAST), program, check)
+    return _run((*(ANY_LENGTH_PASSES if lengths_vary() else LOOP_PASSES), *LAST), program, check)
 
 
 def optimise_body(program: LoopProgram, *, check: bool = False) -> LoopProgram:
     """Return an equivalent program, which another one is to run; see `optimise_loops`."""
-    return _run(_passes(), program, check)
-
-
-def _passes() -> tuple[LoopPass, ...]:
-    return ANY_LENGTH_PASSES if lengths_vary() else LOOP_PASSES
+    return _run(ANY_LENGTH_PASSES if lengths_vary() else BODY_PASSES, program, check)
 
 
 def _run(steps: tuple[LoopPass, ...], program: LoopProgram, check: bool) -> LoopProgram:

@@ -29,7 +29,7 @@ from gradtape.loops.ir import (
 )
 from gradtape.loops.passes.gathers import copied_in
 from gradtape.loops.passes.lanes import LANES, LaneSums, find_lane_sums
-from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched, walk
+from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched_outside, walk
 from gradtape.records import record
 
 BLOCKS: Final = (32, 16, 8)
@@ -164,7 +164,7 @@ def _separate_rows(plan: _BlockingPlan, inside: Sequence[Statement], program: Lo
                 not isinstance(atom, Var) and row in atom.whole.variables() for atom in position.terms
             ):
                 return False
-    elsewhere = touched([statement for statement in program.body if statement is not plan.loop])
+    elsewhere = touched_outside(program, [plan.loop])
     for buffer in written:
         follows = [row in _variables(position) for position in places[buffer]]
         if any(follows):
