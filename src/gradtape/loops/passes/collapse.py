@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradtape.loops.affine import Position, Var, affine
 from gradtape.loops.copies import Copier
 from gradtape.loops.ir import Assign, Compute, Declare, For, Load, LoopProgram, Statement, Store
-from gradtape.loops.traversal import positions_of
+from gradtape.loops.traversal import positions_of, with_blocks
 
 
 def collapse_loops(program: LoopProgram) -> LoopProgram:
@@ -17,7 +17,10 @@ def collapse_loops(program: LoopProgram) -> LoopProgram:
 
 
 def _collapsed_block(statements: list[Statement]) -> list[Statement]:
-    made = [_collapsed(statement) if isinstance(statement, For) else statement for statement in statements]
+    made = [
+        _collapsed(statement) if isinstance(statement, For) else with_blocks(statement, _collapsed_block)
+        for statement in statements
+    ]
     return made if any(new is not old for new, old in zip(made, statements, strict=True)) else statements
 
 

@@ -13,6 +13,7 @@ from gradtape.loops.ir import (
     Compute,
     Const,
     Declare,
+    DoubleBuffer,
     For,
     Load,
     Number,
@@ -86,6 +87,10 @@ class StripPart:
         Accumulators outside of it that it changes in a way that is the same for all elements.
     reads : set of str
         The other registers from outside that it reads.
+    filled : dict of Buffer to (int, str)
+        Buffers that it fills with sums over elements: the identity of the statement that stores them, and their monoid.
+    pairs : list of DoubleBuffer
+        The buffers that its loops swap.
     is_sequential : bool
         Whether it is a sequential loop.
     """
@@ -96,6 +101,8 @@ class StripPart:
     totals: dict[str, str] = field(default_factory=dict)
     restarts: set[str] = field(default_factory=set)
     reads: set[str] = field(default_factory=set)
+    filled: dict[Buffer, tuple[int, str]] = field(default_factory=dict)
+    pairs: list[DoubleBuffer] = field(default_factory=list)
     is_sequential: bool = False
 
 
@@ -163,6 +170,7 @@ class _Analysis:
         self._statement = statement
         self._definitions = Definitions(list(walk([statement])))
         self._sums = dict(sums)
+        self._around: list[For | SequentialFor] = []
         self._find_loops([statement])
         self._reduced = self._find_reduced()
 
@@ -198,8 +206,13 @@ class _Analysis:
     def _shared_statement(self, statement: Statement) -> bool:
         if isinstance(statement, For) and id(statement) in self.part.loops:
             return self._over_elements(statement)
-        if isinstance(statement, For) or (isinstance(statement, SequentialFor) and not statement.pairs):
-            return self._reads(statement.used_numbers()) and self._shared(statement.body)
+        if isinstance(statement, For | SequentialFor):
+            self._around.append(statement)
+            is_kept = self._reads(statement.used_numbers()) and self._shared(statement.body)
+            self._around.pop()
+            if not is_kept:
+                return False
+            return isinstance(statement, For) or all(map(self._swap, statement.pairs))
         if isinstance(statement, Load):
             self._touch(statement.buffer, Access("shared", statement.index, None, False))
             return True
@@ -227,6 +240,29 @@ class _Analysis:
     def _is_defined(self, register: Register) -> bool:
         found = self._definitions
         return any(register.name in table for table in (found.loads, found.computes, found.declares))
+
+    def _swap(self, pair: DoubleBuffer) -> bool:
+        """Note that a loop whose body was visited swaps two buffers; return whether it does so element by element."""
+        if pair.landing is not None or pair.aside is not None or pair.first[1] != 0 or pair.second[1] != 0:
+            return False
+        inside = [*self.part.accesses.get(pair.current, ()), *self.part.accesses.get(pair.following, ())]
+        found = [placed(each.position, each.var, self._length) for each in inside if each.var is not None]
+        if (
+            len(found) < len(inside)
+            or len({None if each is None else each[0] for each in found}) != 1
+            or found[0] is None
+        ):
+            return False
+        var = inside[0].var
+        assert var is not None
+        position = affine(var) * found[0][0]
+        first, second = pair.first[0], pair.second[0]
+        self._touch(first, Access("element", position, var, False))
+        self._touch(second, Access("element", position, var, pair.carries == 1))
+        for buffer in (first, second):
+            self._touch(buffer, Access("element", position, var, True))
+        self.part.pairs.append(pair)
+        return True
 
     # Sums over elements
 
@@ -306,10 +342,29 @@ class _Analysis:
         if found is None:
             self._touch(store.buffer, Access("shared", store.index, None, True))
             return self._reads([store.value])
-        load = None if found.base is None else self._definitions.loaded(found.base)
+        if found.base is None:
+            return self._is_filled(store, found.monoid)
+        load = self._definitions.loaded(found.base)
         if load is None or self._definitions.uses[load.target.name] != 1:
             return False
         return self._adds_to(store, load, None)
+
+    def _is_filled(self, store: Store, monoid: str) -> bool:
+        """Note that sums are stored; return whether the loops around store one in each element of a buffer."""
+        position = store.index
+        terms = position.terms if isinstance(position, Affine) else {}
+        extent = 1
+        for loop in sorted(self._around, key=lambda loop: abs(terms.get(loop.var, 0))):
+            if (isinstance(loop, SequentialFor) and loop.count is not None) or abs(
+                terms.get(loop.var, 0)
+            ) != extent:
+                return False
+            extent *= loop.var.high - loop.var.low + 1
+        if extent != store.buffer.size or len(terms) != len(self._around):
+            return False
+        self._touch(store.buffer, Access("sum", position, None, True))
+        self.part.filled[store.buffer] = (id(store), monoid)
+        return True
 
     def _adds_to(self, store: Store, load: Load, var: Var | None) -> bool:
         """Note that what a load reads is stored again with something added to it."""

@@ -20,7 +20,13 @@ LoopPass = Callable[[LoopProgram], LoopProgram]
 BODY_PASSES: Final[tuple[LoopPass, ...]] = (collapse_loops, block_rows)
 """In this order, on the body of each loop and branch before it is put where it runs."""
 
-LOOP_PASSES: Final[tuple[LoopPass, ...]] = (collapse_loops, strip_mine, block_rows, parallelise)
+LOOP_PASSES: Final[tuple[LoopPass, ...]] = (
+    collapse_loops,
+    strip_mine,
+    collapse_loops,
+    block_rows,
+    parallelise,
+)
 """In this order, on a program with the bodies of its loops and branches in their places."""
 
 ANY_LENGTH_PASSES: Final[tuple[LoopPass, ...]] = (collapse_loops,)

@@ -14,9 +14,11 @@ from typing import Final
 from gradtape.loops.affine import Affine, Position, Var, affine, substitute
 from gradtape.loops.copies import Copier
 from gradtape.loops.ir import (
+    Assign,
     Buffer,
     Compute,
     Declare,
+    DoubleBuffer,
     For,
     Guard,
     Load,
@@ -25,10 +27,12 @@ from gradtape.loops.ir import (
     Register,
     SequentialFor,
     Statement,
+    Store,
     Wrap,
 )
 from gradtape.loops.live_ins import LiveIns, live_ins
 from gradtape.loops.passes.elements import Access, StripPart, Total, is_zero, placed, strip_part, sum_of
+from gradtape.loops.passes.monoids import COMBINE, identity
 from gradtape.loops.traversal import touched_outside, walk, with_blocks
 from gradtape.records import record
 
@@ -38,14 +42,17 @@ STRIP: Final = 512
 LONG: Final = 8 * STRIP
 """Elements from which a loop without records is cut: below, all arrays are in the second cache."""
 
-ROOM: Final = 2**19
+ROOM: Final = 2**20
 """Bytes of the records of a strip."""
 
-LARGE: Final = 2**20
+LARGE: Final = 2**24
 """Bytes of records from which shorter loops are cut: below, they are in the second cache as a whole."""
 
 LEAST: Final = 32
 """Elements of a strip at least: whole vectors, several of which hide the time that an operation takes."""
+
+MOST_LENGTHS: Final = 4
+"""Lengths that are tried."""
 
 WHOLE: Final = 8
 """Elements of which a strip is a multiple where that leaves none over: whole vectors of AVX-512."""
@@ -110,6 +117,10 @@ class _Group:
         The other statements of the block: those that can run before the group, and those that must run after it.
     parts : list of StripPart
         Its statements.
+    originals : list of Statement
+        The same as they stand in the block.
+    is_split : bool
+        Whether there are loops over a multiple of the elements.
     accesses : dict of Buffer to list of (int, Access)
         What they touch: by which part, and how.
     own : dict of Buffer to int
@@ -120,8 +131,10 @@ class _Group:
         Registers that hold sums over elements.
     begun : set of str
         Accumulators of which each strip needs its own part alone.
-    begins : list of Statement
+    begins : list of Declare
         The declarations of what each strip begins anew.
+    ends : list of Register
+        What of these is the same after each strip, and used outside.
     size : int
         Elements of a strip.
     """
@@ -130,13 +143,16 @@ class _Group:
     before: list[Statement] = field(default_factory=list)
     after: list[Statement] = field(default_factory=list)
     parts: list[StripPart] = field(default_factory=list)
+    originals: list[Statement] = field(default_factory=list)
+    is_split: bool = False
     accesses: dict[Buffer, list[tuple[int, Access]]] = field(default_factory=dict)
     own: dict[Buffer, int] = field(default_factory=dict)
     inside: list[_Effects] = field(default_factory=list)
     following: list[_Effects] = field(default_factory=list)
     sums: dict[str, Total] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
-    begins: list[Statement] = field(default_factory=list)
+    begins: list[Declare] = field(default_factory=list)
+    ends: list[Register] = field(default_factory=list)
     size: int = 0
 
     def is_sequential(self) -> bool:
@@ -151,6 +167,13 @@ class _Group:
         if totals & (reads | restarts):
             return False
         number = len(self.parts)
+        filled = {*part.filled, *[buffer for other in self.parts for buffer in other.filled]}
+        if any(
+            len(found) + len(self.accesses.get(buffer, ())) > 1
+            for buffer, found in part.accesses.items()
+            if buffer in filled
+        ):
+            return False
         for buffer, found in part.accesses.items():
             if not self._keeps_apart(
                 buffer, [*self.accesses.get(buffer, ()), *[(number, each) for each in found]]
@@ -179,6 +202,43 @@ class _Group:
         assert found is not None
         return found[0]
 
+    def pull(self, statement: Statement, effects: _Effects, readers: Mapping[str, set[int]]) -> bool:
+        """Let a statement of a block follow the group; return whether it depends on nothing after it.
+
+        Sums over elements that the statement alone reads, to make other sums of them, are pulled in: each strip has its own
+        part of them. `readers` are the statements that read a register.
+        """
+        needed: list[int] = []
+        for place in reversed(range(len(self.after))):
+            waiting = [effects, *[self.following[later] for later in needed]]
+            if any(each.must_follow(self.following[place]) for each in waiting):
+                needed.insert(0, place)
+        if not needed:
+            return True
+        sums = dict(self.sums)
+        pulled = [self.after[place] for place in needed]
+        begun: set[str] = set()
+        for each in pulled:
+            total = sum_of(each, sums) if isinstance(each, Compute) else None
+            if total is None or not isinstance(each, Compute):
+                return False
+            sums[each.target.name] = total
+            begun |= {arg.name for arg in each.args if isinstance(arg, Register) and arg.name in self.sums}
+        if strip_part(statement, self.length, sums) is None:
+            return False
+        inside = {id(each) for each in (*self.originals, *pulled, statement)}
+        names = begun | {each.target.name for each in pulled if isinstance(each, Compute)}
+        if any(not readers.get(name, set()) <= inside for name in names):
+            return False
+        self.sums = sums
+        self.begun |= begun
+        for place in reversed(needed):
+            del self.after[place]
+            self.inside.append(self.following.pop(place))
+        self.parts.extend(StripPart(each) for each in pulled)
+        self.originals.extend(pulled)
+        return True
+
     def find_own(self, elsewhere: set[Buffer]) -> None:
         """Find the scratch of which only the elements of one strip are needed at a time; `elsewhere` is touched by other statements."""
         for buffer, accesses in self.accesses.items():
@@ -187,12 +247,30 @@ class _Group:
                 if first.kind == "element" and first.stores:
                     self.own[buffer] = self._factor(first)
 
+        pairs = [pair for part in self.parts for pair in part.pairs]
+        while True:  # terminates: each round but the last leaves a buffer out
+            halves = [
+                (pair.current, pair.following, pair.first[0], pair.second[0])
+                for pair in pairs
+                if not {pair.first[0], pair.second[0]} <= self.own.keys()
+            ]
+            shared = [buffer for buffers in halves for buffer in buffers if buffer in self.own]
+            if not shared:
+                break
+            for buffer in shared:
+                del self.own[buffer]
+        for pair in pairs:
+            if pair.first[0] in self.own:
+                factor = self.own[pair.first[0]]
+                self.own.update({pair.current: factor, pair.following: factor})
+
+    def records(self) -> int:
+        """Return the bytes of what iterations hand on to other loops, which become scratch of a strip."""
+        return sum(buffer.nbytes for buffer, factor in self.own.items() if buffer.size > factor * self.length)
+
     def choose_size(self) -> None:
         """Choose how many elements a strip has, if it is worth it."""
-        records = sum(
-            buffer.nbytes for buffer, factor in self.own.items() if buffer.size > factor * self.length
-        )
-        if self.length < 2 * LEAST or (self.length < LONG and records < LARGE):
+        if self.length < 2 * LEAST or (self.length < LONG and self.records() < LARGE):
             return
         per_element = sum(buffer.nbytes for buffer in self.own) // self.length
         fitting = ROOM // max(per_element, 1) // LEAST * LEAST
@@ -221,7 +299,10 @@ class _Miner:
     def block(self, statements: list[Statement]) -> list[Statement]:
         """Return a block with its loops cut, and those of the blocks inside; the same one where there is nothing to cut."""
         for length in _lengths(statements):
-            group = self._grouped(statements, length)
+            group = self._grouped(statements, length, False)
+            other = self._grouped(statements, length, True) if group is None or group.is_split else None
+            if other is not None and (group is None or other.records() > group.records()):
+                group = other
             if group is not None and group.size:
                 return [*self.block(group.before), *self._strips(group), *self.block(group.after)]
             if group is not None and group.after:
@@ -232,8 +313,11 @@ class _Miner:
         made = [with_blocks(statement, self.block) for statement in statements]
         return made if any(new is not old for new, old in zip(made, statements, strict=True)) else statements
 
-    def _grouped(self, statements: Sequence[Statement], length: int) -> _Group | None:
-        """Return the first sequential loops of a block over so many elements, and what can be cut along with them, if there are some."""
+    def _grouped(self, statements: Sequence[Statement], length: int, is_slow: bool) -> _Group | None:
+        """Return the first sequential loops of a block over so many elements, and what can be cut along with them, if there are some.
+
+        Loops over a multiple of them are loops over these elements and another axis; `is_slow` says that the other one is inside.
+        """
         group = _Group(length)
         readers = _readers(statements)
         zeros = {s.target.name for s in statements if isinstance(s, Declare) and is_zero(s.value)}
@@ -246,12 +330,15 @@ class _Miner:
                 group = _Group(length, [*statements[: place + 1]])
                 continue
             effects = _effects(statement, found)
-            if not self._pull(group, statement, effects, readers):
+            if not group.pull(statement, effects, readers):
                 group.after.append(statement)
                 group.following.append(effects)
                 continue
-            part = strip_part(statement, length, group.sums)
+            split = _split(statement, length, is_slow)
+            group.is_split = group.is_split or split is not statement
+            part = strip_part(split, length, group.sums)
             if part is not None and group.add(part):
+                group.originals.append(statement)
                 group.inside.append(effects)
                 group.sums.update(
                     (name, Total(monoid))
@@ -265,53 +352,18 @@ class _Miner:
                 group.before.append(statement)
         if not group.is_sequential() or not _begin_anew(group):
             return None
-        group.find_own(touched_outside(self._program, [part.statement for part in group.parts]))
+        group.find_own(touched_outside(self._program, group.originals))
         group.choose_size()
         return group
-
-    def _pull(
-        self, group: _Group, statement: Statement, effects: _Effects, readers: Mapping[str, set[int]]
-    ) -> bool:
-        """Let a statement of a block follow a group; return whether it depends on nothing after it.
-
-        Sums over elements that the statement alone reads, to make other sums of them, are pulled into the group: each strip has its own
-        part of them. `readers` are the statements that read a register.
-        """
-        needed: list[int] = []
-        for place in reversed(range(len(group.after))):
-            waiting = [effects, *[group.following[later] for later in needed]]
-            if any(each.must_follow(group.following[place]) for each in waiting):
-                needed.insert(0, place)
-        if not needed:
-            return True
-        sums = dict(group.sums)
-        pulled = [group.after[place] for place in needed]
-        begun: set[str] = set()
-        for each in pulled:
-            total = sum_of(each, sums) if isinstance(each, Compute) else None
-            if total is None or not isinstance(each, Compute):
-                return False
-            sums[each.target.name] = total
-            begun |= {arg.name for arg in each.args if isinstance(arg, Register) and arg.name in group.sums}
-        if strip_part(statement, group.length, sums) is None:
-            return False
-        inside = {id(part.statement) for part in group.parts} | {id(each) for each in (*pulled, statement)}
-        names = begun | {each.target.name for each in pulled if isinstance(each, Compute)}
-        if any(not readers.get(name, set()) <= inside for name in names):
-            return False
-        group.sums = sums
-        group.begun |= begun
-        for place in reversed(needed):
-            del group.after[place]
-            group.inside.append(group.following.pop(place))
-        group.parts.extend(StripPart(each) for each in pulled)
-        return True
 
     def _strips(self, group: _Group) -> list[Statement]:
         count, rest = divmod(group.length, group.size)
         number = Var(f"{_first_loop(group).name}_number", 0, count - 1)
         first = affine(number) * group.size
-        made: list[Statement] = [SequentialFor(number, self._strip(group, first, group.size, "_strip"))]
+        made = [
+            _filled(buffer, monoid) for part in group.parts for buffer, (_, monoid) in part.filled.items()
+        ]
+        made.append(SequentialFor(number, self._strip(group, first, group.size, "_strip")))
         if rest:
             made.extend(self._strip(group, count * group.size, rest, "_rest"))
         self.scratch = [buffer for buffer in self.scratch if buffer not in group.own]
@@ -322,11 +374,11 @@ class _Miner:
         own: dict[Buffer, Buffer] = {}
         for buffer in group.own:
             elements = buffer.size // group.length * size
-            own[buffer] = Buffer(buffer.name + suffix, buffer.dtype, elements, "scratch")
-        self.scratch.extend(own.values())
-        return _StripCopier(group, own, start, size, suffix).block(
-            [*group.begins, *[part.statement for part in group.parts]]
-        )
+            own[buffer] = Buffer(buffer.name + suffix, buffer.dtype, elements, buffer.role)
+        self.scratch.extend(buffer for buffer in own.values() if buffer.role == "scratch")
+        copier = _StripCopier(group, own, start, size, suffix)
+        made = copier.block([*group.begins, *[part.statement for part in group.parts]])
+        return [*made, *[Assign(register, copier.numbers[register.name]) for register in group.ends]]
 
 
 def _readers(statements: Sequence[Statement]) -> dict[str, set[int]]:
@@ -346,19 +398,49 @@ def _lengths(statements: Sequence[Statement]) -> list[int]:
             found |= {
                 s.trip_count for s in walk(statement.body) if isinstance(s, For) and s.trip_count >= 2 * LEAST
             }
-    return sorted(found, reverse=True)
+    return sorted(found, reverse=True)[:MOST_LENGTHS]
+
+
+def _filled(buffer: Buffer, monoid: str) -> Statement:
+    """Return the loop after which a buffer holds empty sums."""
+    var = Var(f"{buffer.name}_clear", 0, buffer.size - 1)
+    return For(var, [Store(buffer, affine(var), identity(monoid, buffer.dtype))])
+
+
+def _split(statement: Statement, length: int, is_slow: bool) -> Statement:
+    """Return a statement in which loops over a multiple of the elements are two loops, of which that over the elements `is_slow` or not."""
+    if isinstance(statement, SequentialFor):
+        return with_blocks(statement, lambda block: _each_split(block, length, is_slow))
+    if not isinstance(statement, For):
+        return statement
+    times, rest = divmod(statement.trip_count, length)
+    if rest or times < 2 or statement.var.low or any(isinstance(inner, For) for inner in statement.body):
+        body = statement.body if times == 1 and not rest else _each_split(statement.body, length, is_slow)
+        return statement if body is statement.body else For(statement.var, body, initial=statement.initial)
+    element = Var(f"{statement.var.name}_element", 0, length - 1)
+    other = Var(f"{statement.var.name}_other", 0, times - 1)
+    if is_slow:
+        position, outer, inner = affine(element) * times + affine(other), element, other
+    else:
+        position, outer, inner = affine(other) * length + affine(element), other, element
+    body = Copier({statement.var: position}, {}).block(statement.body)
+    return For(outer, [For(inner, body)], initial=statement.initial)
+
+
+def _each_split(statements: list[Statement], length: int, is_slow: bool) -> list[Statement]:
+    made = [_split(statement, length, is_slow) for statement in statements]
+    return made if any(new is not old for new, old in zip(made, statements, strict=True)) else statements
 
 
 def _begin_anew(group: _Group) -> bool:
-    """Move the declarations of numbers that each strip begins anew into a group; return whether only the group uses them."""
+    """Let each strip declare the numbers that it begins anew, and hand on those that are used outside; return whether that is possible."""
     names = group.begun.union(*[part.restarts for part in group.parts])
-    if not names:
-        return True
+    others = [live_ins([statement]) for statement in (*group.before, *group.after)]
+    used = {register.name for each in others for register in (*each.registers, *each.assigned)}
     group.begins = [s for s in group.before if isinstance(s, Declare) and s.target.name in names]
-    group.before = [s for s in group.before if s not in group.begins]
-    others = live_ins([*group.before, *group.after])
-    used = {register.name for register in [*others.registers, *others.assigned]}
-    return len(group.begins) == len(names) and used.isdisjoint(names)
+    group.ends = [s.target for s in group.begins if s.target.name in used]
+    group.before = [s for s in group.before if s not in group.begins or s.target.name in used]
+    return len(group.begins) == len(names)
 
 
 def _first_loop(group: _Group) -> Var:
@@ -375,10 +457,30 @@ class _StripCopier(Copier):
         super().__init__({}, {}, suffix=suffix)
         self._group = group
         self._loops = set().union(*[part.loops for part in group.parts])
+        self._filled = {store: monoid for part in group.parts for store, monoid in part.filled.values()}
         self._own = own
         self._start = start
         self._size = size
         self._elements: dict[Var, Var] = {}
+        self._renamed: dict[Buffer, Place] = {}
+        self._moved = self._renamed
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        made: list[Statement] = []
+        for statement in statements:
+            copies = super().block([statement])
+            if id(statement) in self._filled:
+                (store,) = copies
+                assert isinstance(store, Store) and isinstance(store.value, Register)
+                row, body = COMBINE[self._filled[id(statement)]]
+                before, total = [
+                    Register(f"{store.value.name}_{name}", store.value.dtype) for name in ("before", "total")
+                ]
+                made.append(Load(before, store.buffer, store.index))
+                made.append(Compute(total, row, body, (before, store.value)))
+                copies = [Store(store.buffer, store.index, total)]
+            made.extend(copies)
+        return made
 
     def _for(self, loop: For) -> For | None:
         if id(loop) not in self._loops:
@@ -392,7 +494,21 @@ class _StripCopier(Copier):
         var = Var(statement.var.name + self._suffix, statement.var.low, statement.var.high)
         self._values[statement.var] = affine(var)
         count = None if statement.count is None else self._number(statement.count)
-        return SequentialFor(var, self._inner(statement.body), count)
+        for buffer in statement.aliases():
+            if buffer not in self._own:
+                name = buffer.name + self._suffix
+                self._renamed[buffer] = (Buffer(name, buffer.dtype, buffer.size, buffer.role), 0)
+        pairs = tuple(map(self._pair, statement.pairs))
+        return SequentialFor(var, self._inner(statement.body), count, pairs)
+
+    def _pair(self, pair: DoubleBuffer) -> DoubleBuffer:
+        """Return what a strip swaps, both buffers as a whole."""
+        names = [pair.current, pair.following, pair.first[0], pair.second[0]]
+        current, following, first, second = [
+            self._own[buffer] if buffer in self._own else self._renamed.get(buffer, (buffer, 0))[0]
+            for buffer in names
+        ]
+        return DoubleBuffer(current, following, (first, 0), (second, 0), carries=pair.carries)
 
     def _place(self, old: Buffer, index: Position) -> Place:
         own = self._own.get(old)
