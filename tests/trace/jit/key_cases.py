@@ -235,6 +235,30 @@ def list_or_tuple() -> Case:
 
 
 @case
+def number_or_dict_of_one_number() -> Case:
+    def read(x: Any, n: Any) -> Any:
+        return np.sum(x) * (n["a"] if isinstance(n, dict) else 3.0 * n)
+
+    return read, lambda: (X, {"a": 2.0}), lambda: (X, 2.0)
+
+
+@case
+def array_or_list_of_one_array() -> Case:
+    def read(x: Any) -> Any:
+        return np.sum(x[0]) * 2.0 if isinstance(x, list) else np.sum(x) * 3.0
+
+    return read, lambda: ([X],), lambda: (X,)
+
+
+@case
+def boolean_or_dict_of_one_boolean() -> Case:
+    def read(x: Any, n: Any) -> Any:
+        return np.sum(x) * (2.0 if isinstance(n, dict) else 3.0)
+
+    return read, lambda: (X, {1: True}), lambda: (X, True)
+
+
+@case
 def type_of_a_namedtuple() -> Case:
     def read(p: Any) -> Any:
         return np.sum(p.left) * (2.0 if type(p).__name__ == "Pair" else 3.0) + p.right

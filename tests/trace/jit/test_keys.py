@@ -56,6 +56,14 @@ def test_transforms_that_are_made_at_each_call_give_what_numpy_computes(name: st
         assert float(result_of(gt.jit(function), state())) == pytest.approx(wanted, rel=1e-6)
 
 
+def test_calls_of_all_random_cases_share_one_program() -> None:
+    for name, make in RANDOM.items():
+        function, *states = make()
+        for state in states:
+            wanted = float(result_of(function, state()))
+            assert float(result_of(gt.jit(function), state())) == pytest.approx(wanted, rel=1e-6), name
+
+
 @pytest.mark.parametrize("jit", [True, False])
 def test_a_fresh_process_gives_the_same(jit: bool) -> None:
     run = subprocess.run(

@@ -67,7 +67,7 @@ class _Silent(Explain):
     def warn_of_limit(self, *_: Any) -> None:
         """Give no warning."""
 
-    warn_of_disagreement = warn_of_changes = warn_of_effects = warn_of_limit  # type: ignore[assignment]
+    warn_of_disagreement = warn_of_changes = warn_of_effects = warn_of_useless_traces = warn_of_limit  # type: ignore[assignment]
 
 
 class SharedSite(CallSite):

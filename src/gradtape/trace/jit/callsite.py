@@ -33,7 +33,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.captures.recipes import Moment
-from gradtape.trace.jit.captures.steps import Check, Step
+from gradtape.trace.jit.captures.steps import Check, Step, why_never_again
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.jit.leaf_kinds import is_array, is_weak
 from gradtape.trace.jit.lookup import Captured, CaptureSet, GuardTree, Miss
@@ -66,6 +66,9 @@ MOST_NESTED: Final = 64
 
 _UNEQUAL_TRACES: Final = 4
 """The number of traces of a loop by the values that it looks at after which the function is translated, if it can be."""
+
+_MOST_USELESS: Final = 3
+"""The number of traces whose checks will not hold again after which there is a warning."""
 
 _MOST_CHANGES: Final = 2
 """The number of changes after which a captured integer becomes a hidden input, as floats are from the first."""
@@ -141,6 +144,7 @@ class CallSite(Tracer):
         self.inline = False
         self.lender: CallSite | None = None
         self._changes: Counter[str] = Counter()
+        self._useless = 0
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call: by a compiled program, a new trace, or as a part of the recording that what it reads belongs to."""
@@ -212,7 +216,12 @@ class CallSite(Tracer):
         return Captured(captures, *values)
 
     def _note_change(self, change: Step) -> None:
-        """Count the changes of a captured integer, which becomes a hidden input."""
+        """Count the changes of a captured integer, which becomes a hidden input, and of what makes traces useless."""
+        why = why_never_again(change)
+        if why:
+            self._useless += 1
+            if self._useless == _MOST_USELESS:
+                self.explain.warn_of_useless_traces(why, self._useless)
         if change.check is Check.SAME and type(change.expected) is int:
             self._changes[change.name] += 1
             if self._changes[change.name] >= _MOST_CHANGES:

@@ -124,6 +124,16 @@ class Explain:
             remedy="pass it as an argument, keep it in an array or a gt.Variable, or raise gt.config.trace_limit",
         )
 
+    def warn_of_useless_traces(self, why: str, count: int) -> None:
+        """Warn of traces that no later call can use."""
+        self.note("limit", f"{count} traces can be of no use again: {why}")
+        warn(
+            TraceLimitWarning,
+            f"{self.name} was traced {count} times for calls that do not come again: {why}",
+            why="a trace is used again only if what it has read from outside is the same",
+            remedy="make the object once, outside of the calls, or pass as an argument what differs; keep a count in a gt.Variable",
+        )
+
     def warn_of_effects(self, spec: CaptureSpec, states: list[tuple[Any, bytes]]) -> None:
         """Warn once of each side effect that the compiled function does not repeat; `states` are those of generators before the trace."""
         reasons = dict(spec.unrepeatable)

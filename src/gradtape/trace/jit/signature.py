@@ -145,8 +145,14 @@ class CallArguments(Leaves):
     def structure(self) -> Any:
         """What code sees of the containers of the arguments beyond `spec`: the order of keys. None where no argument is a container."""
         args, kwargs, static = self._given
-        plain = self.spec.num_nodes == len(self.leaves) + _OUTER_NODES and len(kwargs) < 2
+        plain = not self.has_containers and len(kwargs) < 2
         return None if plain else structure_key(static.mark(args, kwargs))
+
+    @property
+    def has_containers(self) -> bool:
+        """Whether an argument is a container, which may hold one leaf."""
+        nodes: int = self.spec.num_nodes
+        return nodes != len(self.leaves) + _OUTER_NODES
 
     def dynamic(self) -> list[NDArray]:
         """Return the inputs of the kernel among the leaves, as it takes them; see `as_input`."""
@@ -320,10 +326,10 @@ def native_call(
     numbers = (*call.leaves, *hidden)
     if any(issubclass(type(leaf), np.generic) and not scalar_holds_data(leaf.dtype) for leaf in numbers):
         return None  # machine code reads the data of a scalar where it is
-    args, kwargs = call.with_leaves(call.leaves)
+    _, kwargs = call.with_leaves(call.leaves)
     structure: Any = spec.unflatten(results)
     nested = None
-    if kwargs or len(args) != len(call.leaves) or not _plain_structure(structure):
+    if kwargs or call.has_containers or not _plain_structure(structure):
         nested = (call.spec, spec)
         structure = tuple(results)
     statics: list[Any] = []

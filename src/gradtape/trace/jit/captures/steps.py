@@ -173,6 +173,22 @@ class Step:
         return type(value) is type(expected) and equal_plain(value, expected)
 
 
+def why_never_again(step: Step) -> str:
+    """Return why a check that has failed cannot hold in a later call, with the value that differs; empty if it can.
+
+    An object that is gone does not come back, and a number in a class that has grown counts something.
+    """
+    if step.check is Check.ALIVE:
+        return "" if step.expected() is not None else f"{step.name} is a new object in each call"
+    for owner, name, entry, is_weak in step.expected if step.check is Check.CLASS else ():
+        now = _class_entry(owner, name)
+        if is_weak and entry() is None:
+            return f"{owner.__name__}.{name} is a new object in each call"
+        if type(entry) is int and type(now) is int and now > entry:
+            return f"{owner.__name__}.{name} counts: it was {entry}, and is {now}"
+    return ""
+
+
 def _class_entry(owner: type, name: str) -> Any:
     return vars(owner).get(name, ABSENT)
 

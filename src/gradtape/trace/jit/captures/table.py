@@ -180,6 +180,10 @@ class _Table:
         if check is Check.LENGTH:
             kind, length = expected
             return Test.LENGTH, self.address(kind), length, 0
+        if check is Check.EQUAL and type(expected) is frozenset:
+            return Test.IS, self.address(expected), 0, 0
+        if check is Check.EQUAL and not expected:
+            return Test.EQUAL, self.address(expected), id(type(expected)), 0
         if check is Check.CONTENT and is_contiguous(expected):
             return Test.CONTENT, self.address(expected), expected.nbytes, 0
         if check is Check.PINNED:
