@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
 import math
+import re
 
 import numba
 import numpy as np
@@ -296,3 +298,78 @@ def test_products_elsewhere(loops):
             np.testing.assert_allclose(gt.grad(function)(x), gt.grad(smooth)(x), rtol=1e-14)
             np.testing.assert_allclose(gt.jacfwd(function)(x), gt.grad(smooth)(x), rtol=1e-14)
             np.testing.assert_allclose(gt.hessian(function)(x), gt.hessian(smooth)(x), rtol=1e-13, atol=1e-14)
+
+
+KINKS = (
+    "abs({})",
+    "math.fabs({})",
+    "np.hypot({}, 0.0)",
+    "math.sqrt({} ** 2)",
+    "2.0 * abs({})",
+    "-abs({})",
+    "abs({}) / 3.0",
+)
+SQUARES = (
+    "s += y[j] * y[j]",
+    "s += y[j] ** 2",
+    "s += 0.5 * y[j] * np.cos(x[j]) * y[j]",
+    "t = y[j]\n        s += t * t * x[j] + t ** 2",
+    "s += np.square(y[j]) * (1.0 + x[j])",
+)
+
+
+def random_program(seed):
+    """Return the text of a function in which values with a kink count by their squares only."""
+    rng = np.random.default_rng(seed)
+
+    def pick(*items):
+        return items[rng.integers(len(items))]
+
+    kink = pick(*KINKS)
+    lines = ["n = len(x)", "y = np.zeros(n)", "z = np.ones(n)", "last = 0.0", "s = 0.0"]
+    lines.append(pick("for j in range(n):", "j = -1\n    while j < n - 1:\n        j += 1"))
+    if rng.random() < 0.3:
+        lines += [f"    if x[j] > {pick('-5.0', '0.5')}:", f"        y[j] = {kink.format('x[j]')}"]
+        lines += ["    else:", f"        y[j] = {pick(*KINKS).format('x[j - 1]')}"]
+    else:
+        lines.append(f"    y[j] = {kink.format('x[j]')}")
+    if rng.random() < 0.5:
+        lines.append(f"    last = {pick('y[j]', kink.format('x[j]'), '0.5 * y[j]')}")
+        if rng.random() < 0.5:
+            lines.append("    s += last * last * (j + 1.0)")
+    if rng.random() < 0.4:
+        lines += [f"    z[j] = {pick('', '-')}y[j]", "    y[j] = z[j] * 0.5"]
+    if rng.random() < 0.3:
+        lines.append("y, z = z, y")
+    lines += ["for j in range(n):", f"    {pick(*SQUARES)}", "s += last * last"]
+    lines.append(pick("return s", "return s * s + s", "return np.sin(s)"))
+    return "def program(x):\n    " + "\n    ".join(lines) + "\n"
+
+
+def without_kinks(text):
+    text = re.sub(r"np\.hypot\(([^,]*), 0\.0\)", r"(\1)", text)
+    text = re.sub(r"math\.sqrt\((x\[[^\]]*\]) \*\* 2\)", r"(\1)", text)
+    return re.sub(r"(math\.fabs|\babs)\(", "(", text)
+
+
+def compiled(text, name):
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    names = {"np": np, "math": math, "__name__": "programs"}
+    exec(compile(text, name, "exec"), names)
+    return names["program"]
+
+
+def test_random_programs(exhaustive):
+    for seed in range(100 if exhaustive else 3):
+        text = random_program(seed)
+        x = np.random.default_rng(seed).choice([0.0, 0.0, 0.7, -1.2], 4)
+        function = compiled(text, f"<squares {seed}>")
+        smooth = compiled(without_kinks(text), f"<squares without kinks {seed}>")
+        with gt.config.override(loops="compile"):
+            expected = gt.hessian(smooth)(x)
+            for found in (
+                gt.hessian(function)(x),
+                gt.jacrev(gt.grad(function))(x),
+                gt.jacfwd(gt.jacfwd(function))(x),
+            ):
+                np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=text)
