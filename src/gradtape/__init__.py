@@ -87,6 +87,8 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.transforms.functional import jacrev as jacrev
     from gradtape.api.transforms.linear import linear_transpose as linear_transpose
     from gradtape.api.transforms.linear import linearize as linearize
+    from gradtape.api.transforms.taylor import hessian_diagonal as hessian_diagonal
+    from gradtape.api.transforms.taylor import laplacian as laplacian
     from gradtape.api.transforms.taylor import taylor as taylor
     from gradtape.api.transforms.vmap import vectorized_map as vectorized_map
     from gradtape.api.transforms.vmap import vmap as vmap
@@ -155,6 +157,8 @@ _LATER = {
     "hessian": "transforms.functional",
     "hvp": "transforms.functional",
     "taylor": "transforms.taylor",
+    "hessian_diagonal": "transforms.taylor",
+    "laplacian": "transforms.taylor",
     "jacfwd": "transforms.functional",
     "jacobian": "transforms.functional",
     "jacrev": "transforms.functional",

@@ -187,3 +187,50 @@ def test_loops_compiled_from_code_have_few_orders() -> None:
     np.testing.assert_allclose(gt.taylor(orbit, 0.5, 1.0, 3), gt.taylor(steps, 0.5, 1.0, 3), rtol=1e-12)
     with pytest.raises(gt.errors.NotDifferentiableError, match="no series beyond order 4"):
         gt.taylor(orbit, 0.5, 1.0, 6)
+
+
+W = RNG.normal(size=(8, 3))
+
+
+def network(x: Any) -> Any:
+    return np.sum(np.tanh(W @ x) ** 2) * np.exp(-x[0])
+
+
+SECOND = {
+    "network": network,
+    "solve": lambda x: np.sum(np.linalg.solve(A + np.outer(x, x), np.cos(x))),
+    "scan": lambda x: np.sum(gt.scan(lambda c, e: (np.sin(c) * e + c, c * c), x, np.arange(3.0) + x[0])[1]),
+    "linear": lambda x: np.sum(A @ x),
+    "square": lambda x: np.sum(x * x) * np.max(x),
+}
+
+
+@pytest.mark.parametrize("chunk_size", [None, 2])
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivatives_are_those_of_the_hessian(name: str, chunk_size: int | None) -> None:
+    function = SECOND[name]
+    expected = np.diag(gt.hessian(function)(X))
+    actual = gt.hessian_diagonal(function, chunk_size=chunk_size)(X)
+    np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-12)
+    total = gt.laplacian(function, chunk_size=chunk_size)(X)
+    assert np.shape(total) == () and np.isclose(total, expected.sum(), rtol=1e-10, atol=1e-12)
+
+
+def test_second_derivatives_in_nests_and_several_arguments() -> None:
+    def function(p: Any, y: Any) -> Any:
+        return np.sum(p["a"] ** 3) * p["b"] ** 2 + np.sum(y**4)
+
+    p, y = {"a": np.array([[1.0, 2.0]]), "b": 3.0}, np.array([1.0, 2.0])
+    first, second = gt.hessian_diagonal(function, argnums=(0, 1))(p, y)
+    np.testing.assert_allclose(first["a"], [[54.0, 108.0]])
+    assert np.isclose(first["b"], 18.0)
+    np.testing.assert_allclose(second, [12.0, 48.0])
+    assert np.isclose(gt.laplacian(function, argnums=(0, 1))(p, y), 240.0)
+    assert np.isclose(gt.grad(gt.laplacian(lambda x: np.sum(x**3)))(X)[1], 6.0)
+
+
+def test_second_derivatives_need_one_real_number() -> None:
+    with pytest.raises(gt.errors.NonScalarOutputError, match="laplacian"):
+        gt.laplacian(np.sin)(X)
+    with pytest.raises(gt.errors.DtypeError, match="complex"):
+        gt.hessian_diagonal(lambda z: np.real(z))(1j)

@@ -407,7 +407,7 @@ def value_and_gradient(
         write_through(containers, copies, leaves)
         value, aux = split_aux(result, caller) if has_aux else (result, None)
         tag.recording = False
-        target = _scalar(value, caller, "c" if holomorphic else "f")
+        target = number_result(value, caller, "c" if holomorphic else "f")
         warn_of_cuts(tag, [target], starts)
         warn_of_chance(tag, [target], starts)
         (target,), aux = with_loops(moment, [target], aux, starts)
@@ -428,7 +428,7 @@ def value_and_gradient(
     return both
 
 
-def _scalar(result: Any, caller: str, kind: str = "f") -> Value:
+def number_result(result: Any, caller: str, kind: str = "f") -> Value:
     """Return the value of a result that must be one number: a real one, or a complex one for the kind "c"."""
     if is_table(result):
         result = values_of(result)

@@ -1,26 +1,35 @@
-"""All orders at once: Taylor coefficients along a direction."""
+"""All orders at once: Taylor coefficients along a direction, and second derivatives along unit vectors."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, Final, TypeVar
 
 from gradtape.api.operands import fitted
+from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
+from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import number_result
 from gradtape.api.transforms.jit import Jitted, jit_of
-from gradtape.api.transforms.recording import Recording
-from gradtape.errors import ArgumentError, StructureError, kind_of
+from gradtape.api.transforms.pickling import pickled_as_call
+from gradtape.api.transforms.recording import Recording, differentiable_leaves, named, recordable_body
+from gradtape.errors import ArgumentError, DtypeError, StructureError, kind_of
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Value, literal
+from gradtape.ir.graph import TraceTag, Value, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.operands import broadcast_to
 from gradtape.lru import LRU
 from gradtape.ops.core.join import stack
-from gradtape.trace.array.array import Array
+from gradtape.ops.core.reductions import reduce_sum
+from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
+from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.source.sites import user_site
+from gradtape.transforms.taylor.sweep import hessian_diagonal as diagonal
 from gradtape.transforms.taylor.sweep import taylor as sweep
-from gradtape.trees import flatten_up_to, unflatten
+from gradtape.trees import flatten, flatten_up_to, unflatten
 
 X = TypeVar("X")
 
@@ -78,10 +87,10 @@ def taylor(function: Callable[[X], Any], x: X, v: X, order: int, *, higher: Sequ
     >>> gt.taylor(np.exp, 0.0, 1.0, 3) * [1, 1, 2, 6]
     array([1., 1., 1., 1.])
 
-    Along a path, the sine of t**2:
+    Along a path, the exponential of t**2:
 
-    >>> gt.taylor(np.sin, 0.0, 0.0, 3, higher=[1.0])
-    array([0., 0., 1., 0.])
+    >>> gt.taylor(np.exp, 0.0, 0.0, 4, higher=[1.0])
+    array([1. , 0. , 1. , 0. , 0.5])
     """
     check_callable(function, "taylor")
     here.site = user_site()
@@ -161,3 +170,141 @@ def _series_of(function: Callable[..., Any], order: int) -> Jitted[..., Any]:
 def _dense(part: Value | None, target: Value) -> Value:
     """Return a coefficient as an array."""
     return broadcast_to(literal(0, target.dtype) if part is None else part, target.shape)
+
+
+@pickled_as_call
+def hessian_diagonal(
+    function: Callable[..., Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[..., Any]:
+    """Return a function that computes the diagonal of the Hessian of `function`, without the Hessian.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code whose result is one real number.
+    argnums : int or sequence of int, optional
+        Which positional arguments to differentiate in, by default the first. Each may be a number, an array, or nested containers of
+        these.
+    argnames : str or sequence of str, optional
+        In place of `argnums`: their names, as for `grad`.
+    chunk_size : int, optional
+        How many elements are computed at once. By default as many as `memory` allows.
+    memory : int, optional
+        The bytes that the intermediate values of a chunk may take, as for `jacobian`.
+
+    Returns
+    -------
+    Jitted
+        Takes the arguments of `function`. It returns the second derivative in each element, in the structure and shapes of the argument (a
+        tuple if `argnums` or `argnames` is a sequence).
+
+    Raises
+    ------
+    IntegerInputError
+        At a call, for an integer array to differentiate in.
+    NonScalarOutputError
+        At a call, if the result is not one number.
+    DtypeError
+        At a call, for complex arguments or a complex result.
+
+    See Also
+    --------
+    laplacian : The sum of these derivatives.
+    hessian : All second derivatives.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.hessian_diagonal(lambda x: np.sum(x**3) + x[0] * x[1])(np.array([1.0, 2.0]))
+    array([ 6., 12.])
+    """
+    return _second_derivatives(function, argnums, argnames, chunk_size, memory, "hessian_diagonal", False)
+
+
+@pickled_as_call
+def laplacian(
+    function: Callable[..., Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted[..., Any]:
+    """Return a function that computes the Laplacian of `function`: the sum of the second derivatives in all elements of its argument.
+
+    Parameters
+    ----------
+    function, argnums, argnames, chunk_size, memory
+        As for `hessian_diagonal`. The sum is over the elements of all arguments that are chosen.
+
+    Returns
+    -------
+    Jitted
+        Takes the arguments of `function`, and returns one number.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> float(gt.laplacian(lambda x: np.sum(x**2) ** 2)(np.array([1.0, 2.0])))
+    80.0
+    """
+    return _second_derivatives(function, argnums, argnames, chunk_size, memory, "laplacian", True)
+
+
+def _second_derivatives(
+    function: Callable[..., Any],
+    argnums: Positions,
+    argnames: Names,
+    chunk_size: int | None,
+    memory: int | None,
+    caller: str,
+    is_summed: bool,
+) -> Jitted[..., Any]:
+    """Return the compiled diagonal of the Hessian, or its sum; `caller` names the public function in errors."""
+    check_callable(function, caller)
+    here.site = user_site()
+    bound = chunk_limit(chunk_size, memory, caller)
+    selection = selection_of(function, argnums, argnames, caller)
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        here.site = user_site()
+        places = selection.places(args, kwargs)
+        chosen = selection.chosen(args, kwargs, places)
+        tag = TraceTag()
+        leaves, spec = flatten(chosen)
+        starts = differentiable_leaves(
+            leaves, tag, lambda position: f"{caller}: {selection.leaf(places, chosen, position)}"
+        )
+        for start in starts:
+            if start.dtype.kind == "c":
+                raise DtypeError(
+                    f"{caller}: an argument is complex",
+                    where=here.site,
+                    why="second derivatives are those in real numbers",
+                    remedy="differentiate in the real and imaginary parts",
+                )
+        moment = moment_now()
+        copies = list(map(placeholder, starts, leaves))
+        arguments, keywords = selection.replaced(args, kwargs, places, unflatten(spec, copies))
+        result = recordable_body(function)(*arguments, **keywords)
+        selection.check_copies(args, kwargs, leaves, copies, starts)
+        target = number_result(result, caller)
+        tag.recording = False
+        (target,), _ = with_loops(moment, [target], None, starts)
+        found = [
+            diagonal(target, start, lambda value: tag not in value.tags, mapped_tag(caller), bound)
+            for start in starts
+        ]
+        tag.end()
+        if is_summed:
+            sums = [reduce_sum(part, axes=tuple(range(part.ndim))) for part in found if part is not None]
+            return Array(reduce(PRIMITIVES["add"], sums) if sums else _dense(None, target))
+        parts = [Array(_dense(part, start)) for part, start in zip(found, starts, strict=True)]
+        return selection.filled(unflatten(spec, parts))
+
+    return jit_of(compute, named(caller, function), EVERYTHING_TRACED)
