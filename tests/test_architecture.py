@@ -50,6 +50,7 @@ LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", 
 
 LATE_LAYERS = {
     ("runtime/compile/kernel.py", "lower"),
+    ("runtime/compile/prologue.py", "passes"),
     ("api/transforms/jit.py", "api"),
     ("api/transforms/linear.py", "api"),
     ("api/tape/tape.py", "api"),

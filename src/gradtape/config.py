@@ -220,6 +220,12 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         "machine's memory",
         minimum=0,
     ),
+    "kept_memory": _Setting(
+        _memory_share(16),
+        "bytes that compiled functions may keep of results whose inputs do not change from call to call, with copies of these; by default "
+        "a sixteenth of the machine's memory, and 0 keeps nothing",
+        minimum=0,
+    ),
     "verify": _Setting(
         False, "check graphs and loops after every pass of the compiler, for finding its defects"
     ),
@@ -269,6 +275,7 @@ class Config:
     num_threads: int
     progress: bool
     memory_pool: int
+    kept_memory: int
     verify: bool
     memory_cache: int
 

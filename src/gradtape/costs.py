@@ -57,6 +57,23 @@ PASSING: Final = 0.5
 GATHER: Final = 4.0
 """A load whose address is computed from data: measured 12 at random positions in the first cache."""
 
+MOVE: Final = 4.0
+"""A store at a computed address, or a step of a scan or sort: what reads and writes single elements."""
+
+NEAR_MEMORY: Final = 2**20
+"""Bytes that stay in the second cache until the next call."""
+
+FAR_LOAD: Final = 5.0
+"""A load of what comes from farther away."""
+
+# What is kept from call to call
+
+SAVING: Final = 2.0
+"""How many times the comparison of its inputs a prologue must save: functions, which it mostly saves, count for a third of their time."""
+
+WORTH_KEEPING: Final = 500_000
+"""Additions that a prologue must save: 10 microseconds."""
+
 # Loops
 
 UNKNOWN_TRIP_COUNT: Final = 64

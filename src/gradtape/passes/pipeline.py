@@ -118,6 +118,22 @@ def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = Non
         return _finished(_prepared(graph, check, notes), check)
 
 
+def simplify(graph: Graph) -> Graph:
+    """Return an equivalent graph without what computes nothing or the same twice, in no particular layout.
+
+    Raises
+    ------
+    CompileBudgetError
+        Where passes do not come to an end.
+    """
+    with budget(graph):
+        for step in PASSES[: PASSES.index(make_row_major)]:
+            graph = step(graph)
+            if step is trim_loops:
+                graph = _with_bodies(graph, check=False)
+        return graph
+
+
 def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Graph:
     """Run the passes up to the last ones, also on the bodies of loops and branches."""
     for step in PASSES[:_LAST]:

@@ -199,6 +199,8 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         )
     seen = Counter(f"guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
     lines.extend(f"  {line}{times(n)}" for line, n in seen.items())
+    if specialisation.prologue is not None:
+        lines.append(f"  prologue: {specialisation.prologue.state}")
     lines.extend(f"  {way}" for way in dict.fromkeys(map(str, specialisation.ways)))
     lines.extend(f"  {line}" for line in _explain_loops(specialisation))
     if specialisation.captured:

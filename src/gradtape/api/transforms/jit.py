@@ -249,10 +249,15 @@ class Jitted(_Callable[P, R_co]):
             return
         if specialisation.native is None or program.kernel.loaded is None:
             return
+        if specialisation.prologue is not None and specialisation.origin is None:
+            specialisation.prologue.when_ready = functools.partial(_told, ref(self), ref(specialisation))
+            if specialisation.prologue.is_watching:
+                return
         if specialisation.native.nested is not None:
             self._install_nested(specialisation)
             return
-        self._chain = [specialisation, *self._chain[: CHAIN_LENGTH - 1]]
+        others = [link for link in self._chain if link is not specialisation]
+        self._chain = [specialisation, *others[: CHAIN_LENGTH - 1]]
         self._link()
 
     def _install_nested(self, specialisation: Specialisation) -> None:
@@ -287,9 +292,13 @@ class Jitted(_Callable[P, R_co]):
         self.shared = Shared(program, function)
 
     def adopt(self, specialisation: Specialisation, function: Any) -> None:
-        """Let machine code of a shared program answer calls like those that it has answered."""
+        """Let machine code of a shared program answer calls like those that it has answered.
+
+        What a prologue keeps is bound by the shared program alone, which replaces it when data change.
+        """
         native, program = specialisation.native, specialisation.program
-        if native is not None and native.nested is None and not program.is_in_the_making:
+        keeps = specialisation.prologue is not None and specialisation.prologue.main is not None
+        if native is not None and native.nested is None and not (program.is_in_the_making or keeps):
             self._install(specialisation.with_first(function))
 
     def with_function(self, function: Any) -> Jitted[..., Any]:
@@ -379,6 +388,14 @@ def _installer(own: ref[Jitted[..., Any]]) -> Callable[[Specialisation], None]:
             jitted._install(specialisation)
 
     return install
+
+
+def _told(own: ref[Jitted[..., Any]], about: ref[Specialisation], text: str) -> None:
+    """Note what becomes of the prologue of a specialisation, and bind it anew."""
+    jitted, specialisation = own(), about()
+    if jitted is not None and specialisation is not None:
+        jitted.site.explain.note("prologue", text)
+        jitted._install(specialisation)
 
 
 def _missed(*leaves: Any) -> object:

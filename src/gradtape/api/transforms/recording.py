@@ -23,6 +23,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.dispatch.call_errors import call_error, note_package
 from gradtape.trace.jit.aliases import check_copies
 from gradtape.trace.jit.captures.arguments import argument_copies, write_through
+from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.jit.leaf_kinds import is_handle
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
@@ -201,6 +202,8 @@ def differentiable_leaves(leaves: Sequence[Any], tag: TraceTag, name_of: Callabl
         except GradtapeError:
             differentiable(leaf, tag, name_of(position))
             raise
+        if isinstance(leaf, Handle) and (trace := trace_of(leaf.value)) is not None:
+            trace.differentiated.add(leaf.value)
     return found
 
 

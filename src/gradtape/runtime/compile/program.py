@@ -330,6 +330,12 @@ def program_for(graph: Graph, form: CallForm | None = None, shapes: str | None =
     return Program(graph, kernel, was_known=not made)
 
 
+def part_program(graph: Graph, form: CallForm | None = None) -> Program:
+    """Return the program of a part of another one, without progress bars or warnings: the whole has had them."""
+    key = f"{fingerprint(graph)}:{form}:{config.precise_math}:{config.compiler}:exact"
+    return Program(graph, kernels.get(key, lambda: _kernel(graph, form, key, "exact")))
+
+
 def _may_be_interpreted(graph: Graph) -> bool:
     """Return whether the interpreter may run a graph in place of its kernel, and be stopped: it cannot be stopped inside of a procedure,
     and must not where a function of the user's would be called twice. A profile is about kernels.

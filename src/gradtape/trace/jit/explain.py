@@ -35,7 +35,8 @@ class Event(NamedTuple):
         When it ended, in seconds since 1970.
     kind : str
         ``signature`` (arguments of new types), ``guard`` (one did not hold), ``capture`` (something that is read from outside has changed),
-        ``trace``, ``translation``, ``kernel`` or ``limit`` (there are too many traces: the call runs on the interpreter).
+        ``trace``, ``translation``, ``kernel``, ``prologue`` (results that are kept from call to call) or ``limit`` (there are too many
+        traces: the call runs on the interpreter).
     text : str
         What happened.
     seconds : float

@@ -56,6 +56,8 @@ class Trace(TraceTag):
         Objects that the function made and that hold traced values: they must not outlive the trace.
     written : set of Value
         The arguments that the function has written to.
+    differentiated : set of Value
+        Those in which a transform differentiates.
     fitting : set of (Value, dtype)
         Python numbers, with integer dtypes that the program checks them to fit.
     """
@@ -66,6 +68,7 @@ class Trace(TraceTag):
         "contents",
         "declined",
         "described",
+        "differentiated",
         "draws",
         "dynamic_trips",
         "fitting",
@@ -107,6 +110,7 @@ class Trace(TraceTag):
         self.draws: Any = None
         self.temporary: list[weakref.ref[Any]] = []
         self.written: set[Value] = set()
+        self.differentiated: set[Value] = set()
         self.fitting: set[tuple[Value, Any]] = set()
         self._seen: dict[Value, int] = {}
 

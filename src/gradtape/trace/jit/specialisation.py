@@ -8,14 +8,17 @@ from copy import copy
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from gradtape.config import trace_settings
 from gradtape.ir.body import holds_rules
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.op import NDArray
 from gradtape.runtime.call.capture_entry import CheckedFunction, missing
-from gradtape.runtime.call.convention import CallForm
+from gradtape.runtime.call.convention import ArraySpec, CallForm, ScalarSpec, StaticSpec
 from gradtape.runtime.compile.loader import LoadedModule
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
+from gradtape.runtime.compile.prologue import Kept, Prologue, prologue_of
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.jit.captures.steps import Step, steps_with_first
@@ -69,9 +72,13 @@ class Specialisation:
         Whether arrays of other lengths have machine code of their own.
     origin : Specialisation or None
         That of a shared program of which this is the form for one function; see `with_first`.
+    prologue : Prologue or None
+        What the program computes from inputs that stay equal from call to call, if that may be worth keeping; made with the program.
     """
 
     __slots__ = (
+        "__weakref__",
+        "_differentiated",
         "_form",
         "_program",
         "alternatives",
@@ -89,6 +96,7 @@ class Specialisation:
         "native",
         "origin",
         "outputs",
+        "prologue",
         "settings",
         "shapes",
         "spec",
@@ -135,12 +143,19 @@ class Specialisation:
         self.is_prepared = trace.outcome is not None
         self.alternatives: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None
+        self._differentiated = [
+            place for place, value in enumerate(graph.inputs) if value in trace.differentiated
+        ]
+        self.prologue: Prologue | None = None
 
     @property
     def program(self) -> Program:
         """The compiled program, made at the first access: a trace that only tapes use is never compiled."""
         if self._program is None:
             self._program = program_for(self.graph, self._form, self.shapes)
+            if self.native is not None and self.shapes == "exact":
+                form, hidden = self.native.form, len(self.inputs)
+                self.prologue = prologue_of(self.graph, form, hidden, self._differentiated)
         return self._program
 
     @property
@@ -148,19 +163,22 @@ class Specialisation:
         """Return whether there is a compiled native entry."""
         if self.native is None or self._program is None or self._program.is_in_the_making:
             return False
+        if self.prologue is not None and self.prologue.is_watching:
+            return False
         return self._program.kernel.loaded is not None
 
     def run(self, arrays: list[NDArray], generators: Sequence[Any] = (), assign: Assign | None = None) -> Any:
         """Run the program, and assign what it writes outside; raise GuardMiss where a guard does not hold."""
-        draws = self.draws
+        program, draws = self.program, self.draws
+        run = program.run if self.prologue is None else partial(self.prologue.run, program)
         if draws is None:
-            results = self.state.run(self.program.run, arrays)
+            results = self.state.run(run, arrays)
         elif not (self.graph.guards or self.is_prepared):
-            results = self.state.run(self.program.run, arrays, partial(draws.run, generators))
+            results = self.state.run(run, arrays, partial(draws.run, generators))
         else:
             with draws.undone_by_misses(generators) as taken:
                 draw = partial(draws.run, generators, taken=taken)
-                results = self.state.run(self.program.run, arrays, draw)
+                results = self.state.run(run, arrays, draw)
         return self._results(results, assign)
 
     def run_as_traced(self, arrays: list[NDArray], assign: Assign | None = None) -> Any:
@@ -187,8 +205,19 @@ class Specialisation:
     def bound(self, fallback: Callable[..., Any], code: LoadedModule | None) -> CheckedFunction | None:
         """Return a native function for calls like the traced one, which hands all others to `fallback`; None where there can be none.
 
-        `code` is machine code to be used in place of the program's own.
+        `code` is machine code to be used in place of the program's own. Where results of a prologue are kept, calls with other data go to
+        `fallback` as well.
         """
+        prologue = self.prologue
+        if prologue is None or prologue.main is None or code is not None:
+            return self._bound_whole(fallback, code)
+        function: Any = self._bound_whole(fallback, None) or fallback if prologue.is_over else fallback
+        for kept in reversed(prologue.kept):
+            function = self._bound_to(prologue.main, kept, function) or function
+        return None if function is fallback else function
+
+    def _bound_whole(self, fallback: Callable[..., Any], code: LoadedModule | None) -> CheckedFunction | None:
+        """Return a native function that runs the whole program."""
         native = self.native
         assert native is not None
         straight = not self.inputs and len(native.passed) == native.leaves
@@ -207,6 +236,23 @@ class Specialisation:
             passed = tuple([number - 1 for number in native.passed])
             made.native = native._replace(leaves=native.leaves - 1, passed=passed)
         return made
+
+    def _bound_to(self, main: Program, kept: Kept, fallback: Callable[..., Any]) -> CheckedFunction | None:
+        """Return a native function for calls whose data are those of which results are kept."""
+        native = self.native
+        assert native is not None
+        behind = main.bind(missing(), native.statics)
+        if behind is None:
+            return None
+        passed = [*(-1 - number for number in native.passed), *self.inputs]
+        pairs = zip(passed, native.form.arguments, strict=True)
+        inputs = [(place, spec) for place, spec in pairs if not isinstance(spec, StaticSpec)]
+        equal = [
+            (inputs[number][0], _type_of(inputs[number][1]), copy) for number, copy in kept.inputs.items()
+        ]
+        return checked_function(
+            behind, fallback, self.steps, native.leaves, passed, equal=equal, further=kept.results
+        )
 
     def give_up_draws(self) -> None:
         """Set the random number generators back to before the trace, whose call is answered in another way."""
@@ -264,3 +310,10 @@ class Specialisation:
             if owner is not None and (owner.value is not value or any(tag.recording for tag in value.tags)):
                 return False
         return self.state.alive()
+
+
+def _type_of(spec: ArraySpec | ScalarSpec) -> type:
+    """Return the type of an input that native code compares with a copy."""
+    if isinstance(spec, ScalarSpec):
+        return float
+    return np.float64 if spec.kind == "scalar" else np.ndarray

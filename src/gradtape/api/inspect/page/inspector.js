@@ -911,7 +911,7 @@
 
   // The timeline
 
-  const KINDS = { signature: "new types", guard: "guard missed", capture: "changed outside", trace: "traced", translation: "translated", kernel: "machine code", interpreter: "interpreter", limit: "limit" };
+  const KINDS = { signature: "new types", guard: "guard missed", capture: "changed outside", trace: "traced", translation: "translated", kernel: "machine code", prologue: "kept data", interpreter: "interpreter", limit: "limit" };
   function showEvents() {
     const body = $("events");
     body.replaceChildren();

@@ -66,6 +66,22 @@ class _Table:
         self.kept.append(thing)
         return id(thing)
 
+    def equal(self, place: int, kind: type, content: Any) -> None:
+        """Check that what is passed, by its number, is an object of this kind with this content."""
+        out = self.constant(None)
+        read, a = (Read.ARGUMENT, -1 - place) if place < 0 else (Read.KNOWN, place)
+        test = (
+            (Test.CONTENT, self.address(content), content.nbytes, 0)
+            if kind is np.ndarray
+            else (Test.BITS, id(kind), _bits(content), 0)
+        )
+        self._row(read, a, 0, test, out)
+
+    def constant(self, thing: object) -> int:
+        """Return the number of a register with an object."""
+        self.registers.append(self.address(thing))
+        return len(self.registers) - 1
+
     def _row(self, read: Read, a: int, b: int, test: tuple[Test, int, int, int], out: int) -> None:
         self.rows.append(NativeCheck(read, a, b, *test, out))
 
@@ -217,6 +233,9 @@ def checked_function(
     steps: Sequence[Step],
     arguments: int,
     passed: Sequence[int] | None,
+    *,
+    equal: Sequence[tuple[int, type, Any]] = (),
+    further: Sequence[object] = (),
 ) -> CheckedFunction | None:
     """Return a native function behind the checks of its captures; None where native code cannot make them.
 
@@ -232,11 +251,19 @@ def checked_function(
         How many arguments there are.
     passed : sequence of int or None
         What `behind` is called with: numbers of steps, and for arguments -1 - their numbers; None for the arguments as they are.
+    equal : sequence of (int, type, ndarray)
+        What is compared in each call: as in `passed` which one, its type (ndarray, float or float64), and its content.
+    further : sequence of object
+        What `behind` is called with after that.
     """
     try:
         table = _Table(steps)
     except _Unsuited:
         return None
+    for place, kind, content in equal:
+        table.equal(place, kind, content)
+    if further and passed is not None:
+        passed = [*passed, *map(table.constant, further)]
     return checked(
         behind,
         fallback,
