@@ -163,6 +163,24 @@ def test_a_seed_that_depends_on_all_elements_comes_between_two_groups() -> None:
     assert len(strips_of(program)) == 2
 
 
+@pytest.mark.usefixtures("small_strips")
+def test_loops_that_begin_the_carries_of_a_loop_over_a_stack_are_cut_along() -> None:
+    def root(a: Array) -> Any:
+        def goes_on(x: Any, change: Any) -> Any:
+            return np.max(np.abs(change)) > 1e-12
+
+        def step(x: Any, change: Any) -> Any:
+            change = (x * x - a) / (2 * x)
+            return x - change, change
+
+        return np.sum(gt.while_loop(goes_on, step, (a * 0 + 1, a * 0 + 1))[0])
+
+    program = agree(gt.value_and_grad(root), [np.random.default_rng(0).uniform(1, 2, 300)])
+    (loop,) = strips_of(program)
+    first, second, *_ = loop.body
+    assert isinstance(first, For) and isinstance(second, For)
+
+
 def _random_loss(choose: random.Random) -> tuple[Callable[..., Any], list[Array]]:
     """Return a loss over a loop whose arrays have a long axis and perhaps a short one, and its arguments."""
     n, steps, count = choose.choice([128, 130, 257, 400]), choose.choice([2, 3, 7]), choose.choice([1, 2, 3])

@@ -23,6 +23,7 @@ from gradtape.loops.ir import (
     Guard,
     Load,
     LoopProgram,
+    OpenStack,
     Place,
     Register,
     SequentialFor,
@@ -323,7 +324,7 @@ class _Miner:
         zeros = {s.target.name for s in statements if isinstance(s, Declare) and is_zero(s.value)}
         for place, statement in enumerate(statements):
             found = live_ins([statement])
-            if isinstance(statement, Guard) or found.uses_stacks:
+            if isinstance(statement, Guard) or (found.uses_stacks and not isinstance(statement, OpenStack)):
                 if group.is_sequential():
                     group.after.extend(statements[place:])
                     break
