@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import logging
+import random
 import types
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -444,3 +446,54 @@ def test_vmap_refuses_writes_to_containers_among_its_arguments() -> None:
     with pytest.raises(gt.errors.InPlaceError, match="whole batch"):
         gt.vmap(f)(table)
     assert table.keys() == {"x"}
+
+
+def said(x: Any) -> Any:
+    print("sum", f"{np.sum(x):.1f}", x)
+    LOGGER.info("largest %.1f", np.max(x))
+    return np.sum(x**2)
+
+
+LOGGER = logging.getLogger("a test of effects")
+
+
+@pytest.mark.parametrize("transform", [gt.jit, gt.grad, gt.value_and_grad])
+def test_effects_happen_in_each_call_where_that_is_asked_for(
+    transform: Any, capsys: Any, caplog: Any
+) -> None:
+    function = transform(said)
+    with gt.config.override(effects="run"), caplog.at_level(logging.INFO):
+        for scale in (1.0, 2.0, 3.0):
+            result = function(np.array([1.0, 2.0]) * scale)
+        assert capsys.readouterr().out == "sum 3.0 [1. 2.]\nsum 6.0 [2. 4.]\nsum 9.0 [3. 6.]\n"
+        assert caplog.messages == ["largest 2.0", "largest 4.0", "largest 6.0"]
+    plain = [6.0, 12.0] if transform is gt.grad else 45.0
+    np.testing.assert_allclose(result[0] if transform is gt.value_and_grad else result, plain)
+
+
+@pytest.mark.filterwarnings("error")
+def test_iterators_clocks_files_and_generators_of_python_run_in_each_call(tmp_path: Any) -> None:
+    items, generator, path = iter(range(1, 9)), random.Random(3), tmp_path / "log"
+    wanted = random.Random(3)
+
+    @gt.jit
+    def f(x: Any) -> Any:
+        with open(path, "a") as file:
+            file.write(f"{np.sum(x):.0f} ")
+        return np.sum(x) * next(items) + generator.random()
+
+    with gt.config.override(effects="run"):
+        for k in (1, 2, 3):
+            assert float(f(np.ones(2))) == pytest.approx(2.0 * k + wanted.random())
+    assert path.read_text() == "2 2 2 "
+
+
+def test_functions_without_effects_are_compiled_where_effects_run() -> None:
+    with gt.config.override(effects="run"):
+        f = gt.jit(lambda x: np.sum(x) * 2.0)
+        assert f(np.ones(2)) == 4.0 and f.site.specialisations()[0].is_native
+
+
+def test_effects_is_trace_or_run() -> None:
+    with pytest.raises(ValueError, match='"trace" or "run"'):
+        gt.config.effects = "each"

@@ -29,7 +29,7 @@ from gradtape.trace.jit.captures.steps import Check, Source, Step, identity_chec
 from gradtape.trace.jit.captures.user_classes import is_plain_object
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
-from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, set_content
+from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, entry_of, set_content
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 
@@ -56,12 +56,12 @@ class Change(NamedTuple):
     target : callable
         ``(moment) -> object``: which object.
     make : callable
-        ``(target) -> None`` for a moment: changes the object.
+        ``(target) -> object`` for a moment: changes the object, and returns what it held there.
     """
 
     name: str
     target: Recipe
-    make: Callable[[Moment], Callable[[Any], None]]
+    make: Callable[[Moment], Callable[[Any], Any]]
 
 
 class SideEffects:
@@ -90,15 +90,14 @@ class SideEffects:
         for target, _ in prepared:
             if isinstance(target, np.ndarray):
                 _refuse_shared(target, moment)
-        replaced = [content_of(target) for target, _ in prepared if not isinstance(target, np.ndarray)]
+        replaced: list[
+            Any
+        ] = []  # what nothing else refers to goes when the lock is free: its finalisers may call anything
         with _assigning:
             if not is_current():
                 raise Outdated
             for target, make in prepared:
-                make(target)
-        del (
-            replaced
-        )  # objects that nothing else refers to go when the lock is free: their finalisers may call anything
+                replaced.append(make(target))
 
 
 @contextmanager
@@ -227,7 +226,7 @@ def _array_changes(spec: CaptureSpec, book: RecipeBook) -> Iterator[Change]:
             continue
         take = book.output(array.value)
 
-        def make(moment: Moment, take: Recipe = take) -> Callable[[Any], None]:
+        def make(moment: Moment, take: Recipe = take) -> Callable[[Any], Any]:
             content = take(moment)
             return lambda holder: np.copyto(holder, content)
 
@@ -274,29 +273,37 @@ def _recipe(book: RecipeBook, thing: Any, name: str) -> Recipe:
         raise NoRecipe(name, *error.args) from None
 
 
-def _entry_change(key: Any, recipe: Recipe | None) -> Callable[[Moment], Callable[[Any], None]]:
-    def make(moment: Moment) -> Callable[[Any], None]:
+def _entry_change(key: Any, recipe: Recipe | None) -> Callable[[Moment], Callable[[Any], Any]]:
+    def make(moment: Moment) -> Callable[[Any], Any]:
         content = ABSENT if recipe is None else recipe(moment)
-        return lambda holder: set_content(holder, key, content)
 
-    return make
-
-
-def _whole_change(recipes: dict[Any, Recipe]) -> Callable[[Moment], Callable[[Any], None]]:
-    def make(moment: Moment) -> Callable[[Any], None]:
-        content = {key: recipe(moment) for key, recipe in recipes.items()}
-
-        def change(holder: Any) -> None:
-            dict.clear(holder)
-            dict.update(holder, content)
+        def change(holder: Any) -> Any:
+            before = entry_of(holder, key)
+            set_content(holder, key, content)
+            return before
 
         return change
 
     return make
 
 
-def _set_change(items: list[Recipe], removed: set[Any]) -> Callable[[Moment], Callable[[Any], None]]:
-    def make(moment: Moment) -> Callable[[Any], None]:
+def _whole_change(recipes: dict[Any, Recipe]) -> Callable[[Moment], Callable[[Any], Any]]:
+    def make(moment: Moment) -> Callable[[Any], Any]:
+        content = {key: recipe(moment) for key, recipe in recipes.items()}
+
+        def change(holder: Any) -> Any:
+            before = dict(holder)
+            dict.clear(holder)
+            dict.update(holder, content)
+            return before
+
+        return change
+
+    return make
+
+
+def _set_change(items: list[Recipe], removed: set[Any]) -> Callable[[Moment], Callable[[Any], Any]]:
+    def make(moment: Moment) -> Callable[[Any], Any]:
         added = [item(moment) for item in items]
 
         def change(holder: Any) -> None:
@@ -310,7 +317,7 @@ def _set_change(items: list[Recipe], removed: set[Any]) -> Callable[[Moment], Ca
 
 def _list_change(
     now: list[Any], initial: list[Any], book: RecipeBook, name: str
-) -> Callable[[Moment], Callable[[Any], None]]:
+) -> Callable[[Moment], Callable[[Any], Any]]:
     """Return how the items between those that stay at the beginning and at the end are replaced."""
     first = sum(1 for _ in takewhile(bool, map(operator.is_, now, initial)))
     most = min(len(now), len(initial)) - first
@@ -319,20 +326,22 @@ def _list_change(
     items = [_recipe(book, item, name) for item in now[first : len(now) - last]]
     is_appended = first == len(initial)
 
-    def make(moment: Moment) -> Callable[[Any], None]:
+    def make(moment: Moment) -> Callable[[Any], Any]:
         added = [item(moment) for item in items]
 
-        def change(holder: Any) -> None:
+        def change(holder: Any) -> Any:
             if is_appended:
                 holder.extend(added)
-                return
-            content = list(holder)
+                return None
+            before = list(holder)
+            content = list(before)
             content[first : len(content) - last] = added
             if isinstance(holder, list):
                 list.__setitem__(holder, slice(None), content)
             else:
                 holder.clear()
                 holder.extend(content)
+            return before
 
         return change
 

@@ -257,6 +257,20 @@ def content_of(holder: Any) -> Any:
     return fields
 
 
+def entry_of(holder: Any, key: Any) -> Any:
+    """Return one entry or attribute of what `content_of` returns; `ABSENT` if there is none."""
+    if isinstance(holder, dict):
+        return dict.get(holder, key, ABSENT)
+    if isinstance(holder, CellType):
+        return holder.cell_contents if is_filled(holder) else ABSENT
+    if isinstance(holder, type):
+        return vars(holder).get(key, ABSENT)
+    fields = getattr(holder, "__dict__", {})
+    if key in fields:
+        return fields[key]
+    return getattr(holder, key, ABSENT) if key in slots_of(type(holder)) else ABSENT
+
+
 def set_content(holder: Any, key: Any, content: Any) -> None:
     """Set or, for `ABSENT`, delete an entry of a dict, the content of a cell, or an attribute of an object or class."""
     if isinstance(holder, CellType):
@@ -284,9 +298,8 @@ def set_content(holder: Any, key: Any, content: Any) -> None:
 
 def _is_of_c(holder: Any) -> bool:
     """Return whether the class of an object sets attributes in its own way, in C."""
-    return isinstance(type(holder).__setattr__, WrapperDescriptorType) and (
-        type(holder).__setattr__ is not object.__setattr__
-    )
+    setter: Any = type(holder).__setattr__
+    return isinstance(setter, WrapperDescriptorType) and setter is not object.__setattr__
 
 
 def restore_content(copy: Any, original: Any) -> None:
