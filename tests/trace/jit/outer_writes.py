@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
 import functools
@@ -684,3 +685,76 @@ def partial_with_state() -> Program:
         return np.sum(x) * model.rate
 
     return functools.partial(f, model=model), lambda: vars(model)
+
+
+@program
+def ordered_dict() -> Program:
+    table = collections.OrderedDict(a=1.0, b=2.0)
+
+    def f(x: Any) -> Any:
+        table.move_to_end("a")
+        table["a"] = table["a"] + np.sum(x)
+        return table["a"]
+
+    return f, lambda: list(table.items())
+
+
+@program
+def integers_without_end() -> Program:
+    model = Model()
+    model.calls = 1
+
+    def f(x: Any) -> Any:
+        model.calls = model.calls * 1_000_003 + 7
+        return np.sum(x)
+
+    return f, lambda: model.calls
+
+
+@program
+def module_made_by_code() -> Program:
+    module = types.ModuleType("made")
+    module.scale = 1.0  # type: ignore[attr-defined]
+
+    def f(x: Any) -> Any:
+        module.scale = module.scale * 2.0  # type: ignore[attr-defined]
+        return np.sum(x) * module.scale
+
+    return f, lambda: module.scale
+
+
+@program
+def array_of_the_library() -> Program:
+    numbers = array.array("d", [0.0])
+
+    def f(x: Any) -> Any:
+        numbers[0] += 1.0
+        numbers.append(2.0)
+        return np.sum(x) * numbers[0]
+
+    return f, lambda: list(numbers)
+
+
+@program
+def function_that_holds_a_traced_value() -> Program:
+    model = Model()
+
+    def f(x: Any) -> Any:
+        total = np.sum(x)
+        model.best = lambda: total
+        return total
+
+    return f, lambda: None if model.best is None else float(model.best())
+
+
+@program
+def operator_on_a_list() -> Program:
+    items: list[Any] = [3.0, 1.0]
+
+    def f(x: Any) -> Any:
+        items.sort()
+        items[1:2] = [np.sum(x), 2.0]
+        del items[0]
+        return np.sum(x) * items[0]
+
+    return f, lambda: items

@@ -32,7 +32,7 @@ from gradtape.runtime.compile.program import GuardMiss
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
-from gradtape.trace.jit.captures.recipes import Moment
+from gradtape.trace.jit.captures.recipes import IntegerTooLarge, Moment
 from gradtape.trace.jit.captures.steps import Check, Step, why_never_again
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.jit.leaf_kinds import is_array, is_weak
@@ -174,6 +174,12 @@ class CallSite(Tracer):
             return self._answer(call, captured)
         except Outdated:
             return self.call(args, kwargs)
+        except IntegerTooLarge:
+            captures.op_by_op = True
+            self.explain.note(
+                "limit", "it assigns integers that are too large for a program: its calls run op by op"
+            )
+            return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
         finally:
             captures.release()
 

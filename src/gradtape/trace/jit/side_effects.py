@@ -29,7 +29,16 @@ from gradtape.trace.jit.captures.steps import Check, Source, Step, identity_chec
 from gradtape.trace.jit.captures.user_classes import is_plain_object
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
-from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, entry_of, set_content
+from gradtape.trace.patching.copies import (
+    ABSENT,
+    LISTED,
+    Substitute,
+    content_of,
+    entry_of,
+    set_content,
+    set_entries,
+    set_items,
+)
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 
@@ -240,7 +249,7 @@ def _changes_of(each: Substitute, spec: CaptureSpec, book: RecipeBook) -> Iterat
     target: Recipe = (lambda moment: original) if step < 0 else (lambda moment: moment.objects[step])
     if path is not None:
         target = lambda moment: follow(path, moment.arguments)  # noqa: E731
-    if isinstance(each.copy, list | deque | bytearray):
+    if isinstance(each.copy, LISTED):
         if each.is_changed(initial):
             yield Change(each.name, target, _list_change(now, initial, book, each.name))
         return
@@ -293,8 +302,7 @@ def _whole_change(recipes: dict[Any, Recipe]) -> Callable[[Moment], Callable[[An
 
         def change(holder: Any) -> Any:
             before = dict(holder)
-            dict.clear(holder)
-            dict.update(holder, content)
+            set_entries(holder, content)
             return before
 
         return change
@@ -336,11 +344,7 @@ def _list_change(
             before = list(holder)
             content = list(before)
             content[first : len(content) - last] = added
-            if isinstance(holder, list):
-                list.__setitem__(holder, slice(None), content)
-            else:
-                holder.clear()
-                holder.extend(content)
+            set_items(holder, content)
             return before
 
         return change
@@ -353,7 +357,7 @@ def _check_unchanged(each: Substitute, spec: CaptureSpec, reads: dict[Any, Step]
 
     If the trace has left one as it was, the code may have assigned the same again.
     """
-    if isinstance(each.copy, list | dict | set | deque | bytearray) or not isinstance(each.initial, dict):
+    if isinstance(each.copy, LISTED | dict | set) or not isinstance(each.initial, dict):
         return
     if each.step < 0:
         return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections import defaultdict, deque
+from array import array
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from types import CellType, FunctionType, ModuleType, SimpleNamespace, WrapperDescriptorType
 from typing import Any, Final
@@ -12,6 +13,10 @@ from gradtape.trace.source.sites import PACKAGE
 
 ABSENT: Final = object()
 """Stands for an entry or attribute that does not exist."""
+
+
+LISTED: Final = list | deque | bytearray | array
+"""Containers of items in order, which can be changed."""
 
 
 class Substitute:
@@ -51,17 +56,15 @@ class Substitute:
     def restore(self) -> None:
         """Set the content of the object back to that at first."""
         now, initial, holder = content_of(self.copy), self.initial, self.copy
-        if isinstance(holder, list | deque | bytearray):
+        if isinstance(holder, LISTED):
             if len(now) != len(initial) or any(map(operator.is_not, now, initial)):
-                holder.clear()
-                holder.extend(initial)
+                set_items(holder, initial)
         elif isinstance(holder, set):
             if now != initial:
                 holder.clear()
                 holder.update(initial)
         elif isinstance(holder, dict) and list(now) != list(initial):
-            dict.clear(holder)
-            dict.update(holder, initial)
+            set_entries(holder, initial)
         else:
             for key in {**initial, **now}:
                 if now.get(key, ABSENT) is not initial.get(key, ABSENT):
@@ -242,7 +245,7 @@ def content_of(holder: Any) -> Any:
     """Return a copy of what a container, cell, class or object holds: a list, set or dict."""
     if isinstance(holder, dict):
         return dict(holder)
-    if isinstance(holder, list | tuple | deque | bytearray):
+    if isinstance(holder, LISTED | tuple):
         return list(holder)
     if isinstance(holder, set):
         return set(holder)
@@ -280,9 +283,9 @@ def set_content(holder: Any, key: Any, content: Any) -> None:
             holder.cell_contents = content
     elif isinstance(holder, dict):
         if content is ABSENT:
-            dict.pop(holder, key, None)
+            _dict_type(holder).pop(holder, key, None)
         else:
-            dict.__setitem__(holder, key, content)
+            _dict_type(holder).__setitem__(holder, key, content)
     elif isinstance(holder, type):
         if content is ABSENT:
             type.__delattr__(holder, key)
@@ -294,6 +297,30 @@ def set_content(holder: Any, key: Any, content: Any) -> None:
         setattr(holder, key, content)
     else:
         object.__setattr__(holder, key, content)
+
+
+def set_items(holder: Any, items: list[Any]) -> None:
+    """Let a list, or another container of items in order, have these items."""
+    if isinstance(holder, deque):
+        holder.clear()
+        holder.extend(items)
+    elif isinstance(holder, list):
+        list.__setitem__(holder, slice(None), items)
+    else:
+        del holder[:]
+        holder.extend(items)
+
+
+def set_entries(holder: dict[Any, Any], entries: dict[Any, Any]) -> None:
+    """Let a dict have these entries, in their order; no code of the user's runs."""
+    kind = _dict_type(holder)
+    kind.clear(holder)
+    for key, item in entries.items():
+        kind.__setitem__(holder, key, item)
+
+
+def _dict_type(holder: dict[Any, Any]) -> Any:
+    return OrderedDict if isinstance(holder, OrderedDict) else dict
 
 
 def _is_of_c(holder: Any) -> bool:

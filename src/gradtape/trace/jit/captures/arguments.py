@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gradtape.trace.jit.captures.user_classes import is_plain_object
-from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, set_content
+from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, set_content, set_entries
 
 
 def argument_copies(given: Any, copies: Any, name: str) -> list[Substitute]:
@@ -80,8 +80,7 @@ def write_through(
         if isinstance(now, list):
             each.original[:] = list(map(mine, now))
         elif isinstance(each.copy, dict):
-            dict.clear(each.original)
-            dict.update(each.original, {key: mine(item) for key, item in now.items()})
+            set_entries(each.original, {key: mine(item) for key, item in now.items()})
         else:
             for key in {**each.initial, **now}:
                 if each.is_changed(each.initial, key):

@@ -68,7 +68,8 @@ def _visit_name(walk: CaptureWalk, namespace: Namespace, name: str, copying: boo
 def visit_module(walk: CaptureWalk, module: ModuleType, origin: Origin, label: str, copying: bool) -> Any:
     """Check a module by identity, and visit the names of the user's that code may read."""
     file = getattr(module, "__file__", None)
-    is_users = module.__name__ == "__main__" or (file is not None and is_user_file(file))
+    is_made = file is None and type(module) is ModuleType and module.__spec__ is None  # by the user's code
+    is_users = module.__name__ == "__main__" or is_made or (file is not None and is_user_file(file))
     if not is_users or module.__name__.partition(".")[0] in (PACKAGE, "numpy", "scipy"):
         note_module(walk, module)
         walk.by_identity(module, origin, label)

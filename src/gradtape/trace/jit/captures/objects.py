@@ -8,6 +8,7 @@ import logging
 import operator
 import os
 import sys
+from array import array
 from collections import deque
 from collections.abc import Iterator
 from types import FunctionType, MemberDescriptorType, MethodType
@@ -237,6 +238,10 @@ def _visit_opaque(walk: CaptureWalk, thing: Any, origin: Origin, label: str, cop
     facts.reads_records = facts.reads_records or getattr(cls, "reads_records", False)
     if cls is type(os.environ):
         check_environment(walk)
+    if isinstance(thing, array):
+        step = walk.step(origin, Check.EQUAL, thing[:], label)
+        walk.leave_writable(thing, step, label, "the entry {!r} of " + label)
+        return walk.remember(thing, thing, step, copying)
     if is_labelled(thing):
         step = walk.step(origin, Check.DATA, copy_of(thing), label)
         return walk.remember(thing, thing, step, copying)

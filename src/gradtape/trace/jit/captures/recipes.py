@@ -28,6 +28,9 @@ _CONSTANT_TYPES: Final = (
 )
 """Types of objects that each call stores as they are."""
 
+MOST_INTEGER: Final = 2**31
+"""The size up to which integers that calls assign are those of programs: products of two fit. Those of Python have no end."""
+
 _KEYED: Final = (dict, OrderedDict, defaultdict, Counter)
 _LISTED: Final = (list, tuple, set, frozenset, deque)
 
@@ -57,6 +60,10 @@ class Moment(NamedTuple):
 
 
 Recipe: TypeAlias = Callable[[Moment], Any]
+
+
+class IntegerTooLarge(Exception):
+    """Raised where a call would assign an integer that is so large that later ones may not fit: Python computes it."""
 
 
 class NoRecipe(Exception):
@@ -150,7 +157,7 @@ class RecipeBook:
 
     def _is_outside(self, content: Any) -> bool:
         return type(content) in PLAIN_TYPES or (
-            isinstance(content, _CONSTANT_TYPES | FunctionType) and self._spec.original(content) is content
+            isinstance(content, (*_CONSTANT_TYPES, FunctionType)) and self._spec.original(content) is content
         )
 
     def _of_array(self, array: Handle) -> Recipe:
@@ -163,7 +170,7 @@ class RecipeBook:
             return self.output(value) if number is None else lambda moment: moment.outputs[number]
         take = self.output(value)
         if value.aval.weak:
-            return lambda moment: take(moment).item()
+            return lambda moment: _python_number(take(moment))
         return lambda moment: take(moment)[()]
 
     def _of_items(self, thing: Any, items: list[tuple[Any, Any]]) -> Recipe:
@@ -188,6 +195,14 @@ class RecipeBook:
         self._known[number] = thing, make
         parts += [(self._spec.original(key), self.recipe(item)) for key, item in items]
         return make
+
+
+def _python_number(array: NDArray) -> Any:
+    """Return a number of Python; raise IntegerTooLarge for an integer near to where those of the program end."""
+    number = array.item()
+    if type(number) is int and abs(number) >= MOST_INTEGER:
+        raise IntegerTooLarge
+    return number
 
 
 def _partial(function: Any, args: Any, keywords: Any) -> Any:
