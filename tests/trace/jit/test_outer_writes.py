@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import logging
@@ -497,3 +498,15 @@ def test_functions_without_effects_are_compiled_where_effects_run() -> None:
 def test_effects_is_trace_or_run() -> None:
     with pytest.raises(ValueError, match='"trace" or "run"'):
         gt.config.effects = "each"
+
+
+def test_the_order_of_an_ordered_dict_is_checked() -> None:
+    table = collections.OrderedDict(a=1.0, b=2.0)
+    f = gt.jit(
+        lambda x: sum(k * item for k, item in zip((1.0, 10.0), table.values(), strict=True)) * np.sum(x)
+    )
+    assert f(np.ones(1)) == 21.0
+    table.move_to_end("a")
+    assert f(np.ones(1)) == 12.0
+    table.move_to_end("a", last=False)
+    assert f(np.ones(1)) == 21.0

@@ -18,7 +18,7 @@ import numpy as np
 
 from gradtape.kinds.refusals import copy_of, is_labelled
 from gradtape.trace.jit.captures.leaves import visit_generator
-from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check
+from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check, keys_of
 from gradtape.trace.jit.captures.user_classes import (
     has_foreign_code,
     is_generator,
@@ -311,7 +311,7 @@ def _visit_items(walk: CaptureWalk, thing: Any, origin: Origin, label: str) -> N
     """Check the items of an object that is a container; its own methods are not called."""
     cls = type(thing)
     if isinstance(thing, dict):
-        step = walk.step(origin, Check.KEYS, (cls, tuple(dict.keys(thing))), label)
+        step = walk.step(origin, Check.KEYS, (cls, tuple(keys_of(thing))), label)
         walk.leave_writable(thing, step, label, "the entry {!r} of " + label)
         for key, item in list(dict.items(thing)):
             walk.visit(item, (Source.ENTRY, step, key), f"the entry {key!r} of {label}", False)

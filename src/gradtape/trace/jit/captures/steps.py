@@ -8,7 +8,8 @@ arrays and numbers that enter the graph are checked for their type only, and pas
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeAlias
@@ -156,7 +157,7 @@ class Step:
             return (
                 type(value) is kind
                 and dict.__len__(value) == len(keys)
-                and all(map(is_same_item, dict.keys(value), keys))
+                and all(map(is_same_item, keys_of(value), keys))
             )
         if check is Check.PINNED:
             form, content = expected
@@ -187,6 +188,11 @@ def why_never_again(step: Step) -> str:
         if type(entry) is int and type(now) is int and now > entry:
             return f"{owner.__name__}.{name} counts: it was {entry}, and is {now}"
     return ""
+
+
+def keys_of(entries: dict[Any, Any]) -> Iterable[Any]:
+    """Return the keys of a dict in its order, without code of its class. The order of an ordered dict is not that of the dict below it."""
+    return (OrderedDict if isinstance(entries, OrderedDict) else dict).keys(entries)
 
 
 def _class_entry(owner: type, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -190,6 +191,8 @@ class _Table:
             return Test.TYPE, self.address(expected), 0, 0
         if check is Check.KEYS:
             kind, keys = expected
+            if issubclass(kind, OrderedDict):  # whose order is not that of the dict below it
+                raise _Unsuited
             self.kept.append(keys)
             # The items of a tuple stand behind its head.
             return Test.KEYS, self.address(kind), len(keys), id(keys) + tuple.__basicsize__
