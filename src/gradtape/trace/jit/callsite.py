@@ -288,7 +288,7 @@ class CallSite(Tracer):
         specialisation.initial_captures = None
         arrays = [*call.dynamic(), *map(as_input, initial)]
         self.explain.note_kernel(specialisation.program)
-        assign = self._assigning(call, captured._replace(hidden=None, objects=captures.objects(call)))
+        assign = self._assigning(call, captured._replace(objects=captures.objects(call)), is_first=True)
         try:
             result = specialisation.run(arrays, generators, assign)
         except GuardMiss as miss:
@@ -301,12 +301,12 @@ class CallSite(Tracer):
             self.on_new(specialisation)
         return _as_arrays(call, result)
 
-    def _assigning(self, call: CallArguments, captured: Captured) -> Assign:
+    def _assigning(self, call: CallArguments, captured: Captured, *, is_first: bool = False) -> Assign:
         """Return what assigns what a call writes to objects outside, unless another thread has changed what the call has read."""
 
         def assign(specialisation: Specialisation, outputs: list[NDArray]) -> None:
             def is_current() -> bool:
-                if captured.hidden is None or not specialisation.may_run_again:
+                if is_first or not specialisation.may_run_again:
                     return True
                 now = captured.captures.read(call)
                 return now is not None and all(map(operator.is_, now[0], captured.hidden))

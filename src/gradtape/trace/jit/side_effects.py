@@ -239,7 +239,11 @@ def _array_changes(spec: CaptureSpec, book: RecipeBook) -> Iterator[Change]:
             content = take(moment)
             return lambda holder: np.copyto(holder, content)
 
-        yield Change(spec.steps[step].name, lambda moment, step=step: moment.objects[step], make)
+        yield Change(spec.steps[step].name, partial(_read_by, step), make)
+
+
+def _read_by(step: int, moment: Moment) -> Any:
+    return moment.objects[step]
 
 
 def _changes_of(each: Substitute, spec: CaptureSpec, book: RecipeBook) -> Iterator[Change]:

@@ -353,7 +353,7 @@ class Tracer:
         """
         trace = spec.trace
         copies = call.with_leaves(leaves)
-        arguments = argument_copies(call.given, copies, "the arguments")
+        containers = argument_copies(call.given, copies, "the arguments")
         results, tree = flatten(called_on_traced(spec.function, *copies))
         if trace.outcome is False:
             raise OutcomeFailed
@@ -362,10 +362,10 @@ class Tracer:
                 raise InPlaceError(f"{self.name} writes to an array that it reads from outside")
         writes = _writes(call, trace, leaves)
         traced, outputs = _traced_results(results, spec)
-        arguments = [each for each in arguments if spec.original(each.copy) is each.copy]
+        containers = [each for each in containers if spec.original(each.copy) is each.copy]
         unchanged = {k: leaves[k] for k in call.positions if k not in writes.all()}
         returned = [leaf for leaf, output in zip(results, outputs, strict=True) if isinstance(output, int)]
-        effects = self._effects(spec, arguments, unchanged, returned)
+        effects = self._effects(spec, containers, unchanged, returned)
         state, stored = state_of(trace)
         computed = [*traced, *effects.values, *stored]
         draws = trace.draws.plan(trace.inputs, trace, lambda value: _is_captured(value, trace))

@@ -17,7 +17,7 @@ from gradtape.trace.jit.captures.varying import (
     note_function,
     note_generator,
 )
-from gradtape.trace.jit.captures.walk import MOST_STEPS, WRITABLE, CaptureWalk, CellCopy
+from gradtape.trace.jit.captures.walk import MOST_STEPS, WRITABLE, CaptureWalk, CellCopy, always
 from gradtape.trace.patching.copies import (
     ReferenceCopy,
     closure_of,
@@ -122,15 +122,15 @@ def _visit_closure(
         except ValueError:
             walk.step(origin, Check.ABSENT, None, label)
             if not copying:
-                walk.leave_writable(original, where, label, lambda key, label=label: label)
+                walk.leave_writable(original, where, label, always(label))
             elif not cell.label:
                 cell.label = label
-                walk.substitute(original, cell.copy, label, lambda key, label=label: label, where)
+                walk.substitute(original, cell.copy, label, always(label), where)
             continue
         content_origin = (Source.FIXED, -1, content) if is_fixed else origin
         if not copying:
             walk.visit(content, content_origin, label, False)
-            walk.leave_writable(original, where, label, lambda key, label=label: label)
+            walk.leave_writable(original, where, label, always(label))
             continue
         if cell.label:
             continue
@@ -140,7 +140,7 @@ def _visit_closure(
             copy.cell_contents = content
             continue
         copy.cell_contents = walk.visit(content, content_origin, label)
-        walk.substitute(original, copy, label, lambda key, label=label: label, where)
+        walk.substitute(original, copy, label, always(label), where)
 
 
 def _check_cell(walk: CaptureWalk, cell: CellCopy, origin: Origin, label: str) -> int:

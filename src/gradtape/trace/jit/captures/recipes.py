@@ -219,7 +219,7 @@ def _maker_of_empty(thing: Any) -> Callable[[], Any] | None:
     if kind is defaultdict:
         return functools.partial(defaultdict, thing.default_factory)
     if kind in (*_KEYED, *_LISTED, SimpleNamespace):
-        return kind  # type: ignore[no-any-return]
+        return kind
     return functools.partial(object.__new__, kind)
 
 
