@@ -261,7 +261,8 @@ class Array(Operators, Methods, Attributes, Handle):
         if callee_names(asking)[-1:] == ("__array__",) and is_traced_file(asking.f_code.co_filename):
             # Code in Python calls the method itself, for an array.
             made: Any = self if dtype is None else self.astype(dtype, copy=False)
-            return made.copy() if copy and made is self else made  # type: ignore[no-any-return]
+            made = made.copy() if copy and made is self else made
+            return made  # type: ignore[no-any-return]
         return (
             np.zeros(self.shape, self.dtype)
             if capture_element(self)

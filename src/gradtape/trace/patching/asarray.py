@@ -143,7 +143,7 @@ class _Held:
 
 def _array_of_objects(items: Any) -> Any:
     """Return an array of objects whose elements are traced numbers."""
-    made = np.array(_held(items), dtype=object)
+    made: Any = np.array(_held(items), dtype=object)
     for place in np.ndindex(made.shape):
         if type(made[place]) is _Held:
             made[place] = made[place].item
