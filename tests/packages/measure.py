@@ -23,6 +23,9 @@ Stage = tuple[str, dict[str, Any]]
 MOST_COMPONENTS = 6
 """Elements of the argument whose derivatives are compared; a direction along all elements is compared, too."""
 
+VALUE = 1e-6
+"""The relative error of a value: solvers of differential equations and searches stop at tolerances."""
+
 SLOW = 0.02
 """Seconds of a plain call above which only the direction along all elements is compared."""
 
@@ -102,7 +105,7 @@ def verdict(
 ) -> dict[str, Any]:
     """Return the status of a way whose value and gradient arrived."""
     value = float(np.real(np.asarray(value)))
-    if not np.isclose(value, plain, rtol=1e-8, atol=1e-10, equal_nan=True):
+    if not np.isclose(value, plain, rtol=VALUE, atol=1e-10, equal_nan=True):
         return {"status": "wrong", "reason": f"value {value!r} instead of {plain!r}"}
     largest = max(abs(found[0].value) for _, found in expected)
     for direction, found in expected:
@@ -189,7 +192,6 @@ def stages(function: Callable[[Any], Any], p: np.ndarray) -> Iterator[Stage]:
         with gt.GradientTape() as tape:
             watched = tape.watch(p.copy())
             value = target(watched)
-        gradient = tape.gradient(value, watched) if isinstance(value, gt.Array) else None
-        return verdict(value, gradient, plain, expected)
+        return verdict(value, tape.gradient(value, watched), plain, expected)
 
     yield "tape", attempt(on_a_tape)

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from tests.packages.table import Package
-from tests.packages.trades import engineering, finance, statistics
+from tests.packages.trades import (
+    astronomy,
+    chemistry,
+    earth,
+    engineering,
+    finance,
+    geometry,
+    learning,
+    physics,
+    signals,
+    statistics,
+)
 
 TRADES = {
-    "Statistics and learning": statistics.PACKAGES,
+    "Statistics": statistics.PACKAGES,
+    "Learning, optimisation and tools": learning.PACKAGES,
     "Finance": finance.PACKAGES,
     "Engineering": engineering.PACKAGES,
+    "Geometry and meshes": geometry.PACKAGES,
+    "Fields, waves and networks": physics.PACKAGES,
+    "Signals, sound and colour": signals.PACKAGES,
+    "Chemistry and heat": chemistry.PACKAGES,
+    "Astronomy and spaceflight": astronomy.PACKAGES,
+    "Earth, oceans and weather": earth.PACKAGES,
 }
 
 PACKAGES: dict[str, Package] = {package.name: package for trade in TRADES.values() for package in trade}

@@ -71,18 +71,6 @@ PACKAGES = [
         ("ct.lyap(np.array([[-1.0, p[0]], [0.0, -2.0]]), np.eye(2) * p[1])", [0.5, 1.2]),
     ),
     package(
-        "iapws 1.5.5",
-        """
-        from iapws import iapws97
-        from iapws._iapws import _Dielectric, _ThCond, _Viscosity, _Sublimation_Pressure, _Tension
-        """,
-        ("iapws97._Region1(p[0], p[1])['h']", [300.0, 3.0]),
-        ("iapws97._PSat_T(p[0])", [353.15]),
-        ("_Viscosity(p[0], p[1])", [998.0, 298.15]),
-        ("_Tension(p[0])", [300.0]),
-        ("_Sublimation_Pressure(p[0])", [230.0]),
-    ),
-    package(
         "fluids 1.3.1",
         """
         import fluids
@@ -95,35 +83,5 @@ PACKAGES = [
             "fluids.control_valve.size_control_valve_l(rho=965.4, Psat=70.1e3, Pc=22120e3, mu=3.1472e-4, P1=p[0], P2=220e3, Q=p[1])",
             [680e3, 0.1],
         ),
-    ),
-    package(
-        "transforms3d 0.4.2",
-        """
-        from transforms3d import affines, axangles, euler, quaternions
-        """,
-        ("euler.euler2mat(p[0], p[1], p[2], 'syxz')", [0.3, 0.5, 0.7]),
-        ("quaternions.quat2mat(p)", [0.9, 0.1, 0.3, -0.2]),
-        ("axangles.axangle2mat([1.0, p[0], 0.5], p[1])", [0.4, 0.6]),
-        ("quaternions.qmult(p[:4], p[4:])", [0.9, 0.1, 0.3, -0.2, 0.7, -0.1, 0.5, 0.2]),
-        (
-            "affines.compose(p[:3], euler.euler2mat(p[3], 0.1, 0.2), np.array([1.0, 2.0, p[4]]))",
-            [1.0, 2.0, 3.0, 0.4, 1.5],
-        ),
-    ),
-    package(
-        "sgp4 2.27",
-        """
-        from sgp4 import ext
-        from sgp4.model import Satrec, WGS72
-        from sgp4.propagation import gstime
-        line1 = '1 25544U 98067A   19343.69339541  .00001764  00000-0  38792-4 0  9991'
-        line2 = '2 25544  51.6439 211.2001 0007417  17.6667  85.6398 15.50103472202482'
-        satellite = Satrec.twoline2rv(line1, line2, WGS72)
-        """,
-        ("satellite.sgp4(2458827.0, p[0])[1]", [0.362605]),
-        ("ext.rv2coe(p[:3], p[3:], 398600.8)[:6]", [7000.0, 100.0, 1300.0, 0.5, 7.2, 1.1]),
-        ("ext.newtonnu(p[0], p[1])", [0.1, 0.7]),
-        ("ext.jday(2019, 12, 9, 12, 0, p[0])", [7.3]),
-        ("gstime(p[0])", [2458827.362605]),
     ),
 ]

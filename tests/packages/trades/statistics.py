@@ -64,4 +64,136 @@ PACKAGES = [
         ("pyhf.infer.mle.twice_nll(p, data, model)", [1.0, 1.1, 0.9]),
         ("pyhf.probability.Poisson(p).log_prob(np.array([3.0, 5.0]))", [2.5, 6.0]),
     ),
+    package(
+        "lifelines 0.30.0",
+        """
+        from lifelines import ExponentialFitter, KaplanMeierFitter, LogNormalFitter, WeibullFitter
+        from lifelines.utils import concordance_index
+        T = np.array([2.0, 5.0, 3.5, 8.0, 1.2])
+        t = np.linspace(0.5, 9, 8)
+        """,
+        ("WeibullFitter()._cumulative_hazard(p, t)", [4.0, 1.3]),
+        ("WeibullFitter()._log_hazard(p, t)", [4.0, 1.3]),
+        ("LogNormalFitter()._cumulative_hazard(p, t)", [1.0, 0.7]),
+        ("ExponentialFitter().fit(p).lambda_", [2.0, 5.0, 3.5, 8.0, 1.2]),
+        ("WeibullFitter().fit(p).params_.to_numpy()", [2.0, 5.0, 3.5, 8.0, 1.2]),
+    ),
+    package(
+        "surpyval 0.25",
+        """
+        import surpyval as surv
+        x = np.array([2.0, 5.0, 3.5, 8.0, 1.2])
+        """,
+        ("surv.Weibull.sf(x, p[0], p[1])", [4.0, 1.3]),
+        ("surv.Weibull.log_df(x, p[0], p[1])", [4.0, 1.3]),
+        ("surv.LogNormal.ff(x, p[0], p[1])", [1.0, 0.7]),
+        ("surv.Gamma.hf(x, p[0], p[1])", [2.0, 0.7]),
+        ("surv.Weibull.from_params([p[0], p[1]]).mean()", [4.0, 1.3]),
+    ),
+    package(
+        "reliability 0.9.0",
+        """
+        from reliability.Distributions import Lognormal_Distribution, Normal_Distribution, Weibull_Distribution
+        from reliability.PoF import acceleration_factor
+        x = np.array([2.0, 5.0, 3.5, 8.0, 1.2])
+        """,
+        ("Weibull_Distribution(alpha=p[0], beta=p[1]).SF(x, show_plot=False)", [4.0, 1.3]),
+        ("Weibull_Distribution(alpha=4.0, beta=1.3).PDF(p, show_plot=False)", [1.0, 2.5]),
+        ("Normal_Distribution(mu=p[0], sigma=p[1]).CDF(x, show_plot=False)", [4.0, 1.3]),
+        ("Lognormal_Distribution(mu=p[0], sigma=p[1]).mean", [1.0, 0.5]),
+        ("Weibull_Distribution(alpha=p[0], beta=p[1]).quantile(0.1)", [4.0, 1.3]),
+    ),
+    package(
+        "pingouin 0.7.0",
+        """
+        import pingouin as pg
+        y = np.array([2.0, 5.0, 3.5, 8.0, 1.2, 4.4])
+        """,
+        ("pg.compute_effsize(p, y, eftype='cohen')", [1.0, 4.0, 2.5, 6.0, 1.3, 3.9]),
+        ("pg.convert_effsize(p[0], 'cohen', 'pointbiserialr')", [0.4]),
+        ("pg.circ_mean(p)", [0.8, 1.5, 3.1, 5.2]),
+        ("pg.circ_r(p)", [0.8, 1.5, 3.1, 5.2]),
+        ("pg.mad(p)", [1.0, 4.0, 2.5, 6.0, 1.3]),
+    ),
+    package(
+        "properscoring 0.1",
+        """
+        import properscoring as ps
+        observed = np.array([0.1, 0.7])
+        """,
+        ("ps.crps_gaussian(observed, mu=p[:2], sig=p[2:])", [0.0, 0.5, 1.0, 0.7]),
+        ("ps.crps_ensemble(observed, p.reshape(2, 3))", [0.0, 0.5, 1.0, 0.71, 0.2, 0.9]),
+        ("ps.crps_ensemble(p[0], p[1:])", [0.3, 0.5, 1.0, 0.71, 0.2]),
+        ("ps.brier_score(np.array([1, 0]), p)", [0.3, 0.5]),
+        (
+            "ps.threshold_brier_score(observed, p.reshape(2, 3), threshold=0.6)",
+            [0.0, 0.5, 1.0, 0.71, 0.2, 0.9],
+        ),
+    ),
+    package(
+        "autograd-gamma 0.5.0",
+        """
+        import autograd_gamma as ag
+        x = np.array([0.5, 1.5])
+        """,
+        ("ag.gammainc(p[0], x)", [1.2]),
+        ("ag.gammaincc(p, x)", [1.2, 2.0]),
+        ("ag.gammaln(p)", [1.2, 2.0]),
+        ("ag.betainc(p[0], p[1], np.array([0.3, 0.6]))", [1.2, 2.0]),
+        ("ag.gammaincln(p[0], x)", [1.2]),
+    ),
+    package(
+        "scikit-gstat 1.0.23",
+        """
+        from skgstat import models
+        h = np.array([0.5, 1.0, 3.0])
+        """,
+        ("models.spherical(h, p[0], p[1], p[2])", [2.0, 1.0, 0.1]),
+        ("models.exponential(h, p[0], p[1], p[2])", [2.0, 1.0, 0.1]),
+        ("models.gaussian(h, p[0], p[1], p[2])", [2.0, 1.0, 0.1]),
+        ("models.cubic(p, 5.0, 1.0)", [0.5, 1.0, 3.0]),
+        ("models.stable(h, p[0], p[1], p[2])", [2.0, 1.0, 1.5]),
+    ),
+    package(
+        "scikit-bio 0.7.4",
+        """
+        from skbio.diversity import alpha
+        from skbio.stats import composition
+        """,
+        ("alpha.shannon(p)", [5.0, 3.0, 2.0, 9.0]),
+        ("alpha.simpson(p)", [5.0, 3.0, 2.0, 9.0]),
+        ("composition.clr(p)", [0.1, 0.3, 0.4, 0.2]),
+        ("composition.ilr(p)", [0.1, 0.3, 0.4, 0.2]),
+        ("composition.closure(p)", [5.0, 3.0, 2.0, 9.0]),
+    ),
+    package(
+        "pyriemann 0.12",
+        """
+        from pyriemann.utils import base, distance, geodesic, mean
+        A = np.array([[2.0, 0.3], [0.3, 1.0]])
+        """,
+        ("base.logm(p.reshape(2, 2) @ p.reshape(2, 2).T + A)", [0.5, 0.3, -0.2, 0.8]),
+        ("base.sqrtm(p.reshape(2, 2) @ p.reshape(2, 2).T + A)", [0.5, 0.3, -0.2, 0.8]),
+        ("distance.distance_riemann(p.reshape(2, 2) @ p.reshape(2, 2).T + A, A)", [0.5, 0.3, -0.2, 0.8]),
+        ("geodesic.geodesic_riemann(A, p.reshape(2, 2) @ p.reshape(2, 2).T + A, 0.3)", [0.5, 0.3, -0.2, 0.8]),
+        (
+            "mean.mean_logeuclid(np.stack([A, p.reshape(2, 2) @ p.reshape(2, 2).T + A]))",
+            [0.5, 0.3, -0.2, 0.8],
+        ),
+    ),
+    package(
+        "linearmodels 7.1",
+        """
+        from linearmodels.iv import IV2SLS, IVLIML
+        from linearmodels.iv.covariance import kernel_weight_bartlett, kernel_weight_parzen
+        rng = np.random.default_rng(0)
+        z = rng.normal(size=(40, 2))
+        x = z @ np.array([[0.5], [0.3]]) + rng.normal(size=(40, 1))
+        """,
+        ("IV2SLS(p, np.ones((40, 1)), x, z).fit().params.to_numpy()", "rng.normal(size=40)"),
+        ("IV2SLS.estimate_parameters(x, p.reshape(40, 1), z, 0.0)", "rng.normal(size=40)"),
+        ("IVLIML(p, np.ones((40, 1)), x, z).fit().params.to_numpy()", "rng.normal(size=40)"),
+        ("kernel_weight_bartlett(4.0, 6) @ p", "rng.normal(size=5)"),
+        ("IV2SLS.estimate_parameters(p.reshape(40, 1), x, z, 0.0)", "rng.normal(size=40)"),
+    ),
 ]

@@ -1,0 +1,118 @@
+"""Earth, oceans, weather and sun."""
+
+from __future__ import annotations
+
+from tests.packages.table import package
+
+PACKAGES = [
+    package(
+        "pvlib 0.16.1",
+        """
+        from pvlib import atmosphere, clearsky, iam, irradiance, pvsystem, singlediode, temperature
+        """,
+        ("irradiance.aoi(p[0], p[1], p[2], p[3])", [30.0, 180.0, 40.0, 160.0]),
+        ("temperature.sapm_cell(p[0], p[1], p[2], -3.56, -0.075, 3)", [900.0, 20.0, 2.0]),
+        (
+            "singlediode.bishop88_i_from_v(p[0], p[1], 1e-9, 0.3, p[2], 1.5, method='newton')",
+            [20.0, 6.0, 300.0],
+        ),
+        ("irradiance.get_extra_radiation(p, method='spencer')", [20.0, 140.0, 270.0]),
+        ("iam.ashrae(p)", [20.0, 40.0, 70.0]),
+        ("atmosphere.get_relative_airmass(p, model='kastenyoung1989')", [20.0, 40.0, 70.0]),
+        ("irradiance.haydavies(p[0], 180.0, p[1], p[2], 1360.0, 40.0, 160.0)", [30.0, 150.0, 700.0]),
+    ),
+    package(
+        "seawater 3.3.5",
+        """
+        import seawater as sw
+        """,
+        ("sw.dens(p[0], p[1], p[2])", [35.0, 15.0, 1000.0]),
+        ("sw.svel(p[0], p[1], p[2])", [35.0, 15.0, 1000.0]),
+        ("sw.ptmp(p[0], p[1], p[2], 0.0)", [35.0, 15.0, 1000.0]),
+        ("sw.dpth(p[:3], p[3:])", [100.0, 500.0, 2000.0, 20.0, 30.0, 45.0]),
+        ("sw.fp(p[0], p[1])", [33.0, 500.0]),
+    ),
+    package(
+        "metpy 1.7.1",
+        """
+        import metpy.calc as mpcalc
+        from metpy.units import units
+        """,
+        ("mpcalc.saturation_vapor_pressure(p * units.kelvin).magnitude", [280.0, 300.0]),
+        ("mpcalc.potential_temperature(p[0] * units.hPa, p[1] * units.kelvin).magnitude", [850.0, 290.0]),
+        (
+            "mpcalc.dewpoint_from_relative_humidity(p[0] * units.degC, p[1] * units.dimensionless).magnitude",
+            [20.0, 0.5],
+        ),
+        ("mpcalc.wind_speed(p[:2] * units('m/s'), p[2:] * units('m/s')).magnitude", [3.0, 4.0, 1.0, 2.0]),
+        ("mpcalc.heat_index(p[0] * units.degF, p[1] * units.dimensionless).magnitude", [92.0, 0.6]),
+    ),
+    package(
+        "pymap3d 3.2.0",
+        """
+        import pymap3d
+        from pymap3d import vincenty
+        """,
+        ("pymap3d.geodetic2ecef(p[0], p[1], p[2])", [42.0, -82.0, 200.0]),
+        ("pymap3d.ecef2geodetic(p[0], p[1], p[2])", [660675.0, -4700949.0, 4245738.0]),
+        ("pymap3d.geodetic2aer(p[0], p[1], p[2], 42.0, -82.0, 200.0)", [42.1, -82.1, 1000.0]),
+        ("pymap3d.enu2geodetic(p[0], p[1], p[2], 42.0, -82.0, 200.0)", [186.0, 286.0, 939.0]),
+        ("vincenty.vdist(p[0], p[1], p[2], p[3])", [10.0, 20.0, 10.1, 20.3]),
+    ),
+    package(
+        "nvector 1.2.0",
+        """
+        import nvector as nv
+        """,
+        ("nv.lat_lon2n_E(p[0], p[1])", [0.5, 0.3]),
+        ("nv.n_E2lat_lon(nv.unit(p.reshape(3, 1)))", [0.5, 0.3, 0.7]),
+        ("nv.n_EB_E2p_EB_E(nv.lat_lon2n_E(p[0], p[1]), p[2])", [0.5, 0.3, -10.0]),
+        ("nv.great_circle_distance(nv.lat_lon2n_E(p[0], p[1]), nv.lat_lon2n_E(0.7, 0.2))", [0.5, 0.3]),
+        ("nv.zyx2R(p[0], p[1], p[2])", [0.5, 0.3, -0.4]),
+    ),
+    package(
+        "haversine 2.9.0",
+        """
+        from haversine import Unit, haversine, haversine_vector, inverse_haversine
+        """,
+        ("haversine((p[0], p[1]), (p[2], p[3]))", [45.7597, 4.8422, 48.8567, 2.3508]),
+        ("haversine((p[0], p[1]), (48.8567, 2.3508), unit=Unit.MILES)", [45.7597, 4.8422]),
+        ("haversine_vector(p.reshape(2, 2), [(48.8567, 2.3508), (50.0, 5.0)])", [45.7597, 4.8422, 43.0, 1.0]),
+        ("inverse_haversine((p[0], p[1]), p[2], 1.2)", [45.7597, 4.8422, 32.0]),
+        ("haversine_vector(p.reshape(2, 2), [(48.8567, 2.3508)], comb=True)", [45.7597, 4.8422, 43.0, 1.0]),
+    ),
+    package(
+        "gstools 1.7.0",
+        """
+        import gstools as gs
+        r = np.linspace(0.1, 5, 10)
+        x = np.array([0.3, 1.9, 1.1, 3.3, 4.7])
+        """,
+        ("gs.Gaussian(dim=2, var=1.0, len_scale=2.0).variogram(p)", [0.5, 1.0, 3.0]),
+        ("gs.Exponential(dim=1, var=p[0], len_scale=p[1]).covariance(r)", [1.0, 2.0]),
+        ("gs.Matern(dim=1, nu=1.5).correlation(p)", [0.5, 1.0, 3.0]),
+        (
+            "gs.krige.Ordinary(gs.Gaussian(dim=1, var=0.5, len_scale=2.0), x, p)(r)[0]",
+            [0.47, 0.56, 0.74, 1.47, 1.74],
+        ),
+        ("gs.Spherical(dim=3).spectrum(p)", [0.5, 1.0, 3.0]),
+    ),
+    package(
+        "pykrige 1.7.3",
+        """
+        from pykrige import core, variogram_models
+        from pykrige.ok import OrdinaryKriging
+        d = np.array([0.5, 1.0, 3.0])
+        x = np.array([0.3, 1.9, 1.1, 3.3, 4.7])
+        y = np.array([1.2, 0.6, 3.2, 4.4, 3.8])
+        """,
+        ("variogram_models.spherical_variogram_model(p, d)", [1.0, 2.0, 0.1]),
+        ("variogram_models.gaussian_variogram_model([p[0], p[1], p[2]], d)", [1.0, 2.0, 0.1]),
+        ("variogram_models.hole_effect_variogram_model(p, d)", [1.0, 2.0, 0.1]),
+        ("core.great_circle_distance(p[0], p[1], p[2], p[3])", [10.0, 20.0, 12.0, 23.0]),
+        (
+            "OrdinaryKriging(x, y, p, variogram_model='linear', variogram_parameters=[0.5, 0.1]).execute('points', d, d)[0].data",
+            [0.47, 0.56, 0.74, 1.47, 1.74],
+        ),
+    ),
+]

@@ -1,0 +1,137 @@
+"""Rotations, robots, meshes and finite elements."""
+
+from __future__ import annotations
+
+from tests.packages.table import package
+
+PACKAGES = [
+    package(
+        "transforms3d 0.4.2",
+        """
+        from transforms3d import affines, axangles, euler, quaternions
+        """,
+        ("euler.euler2mat(p[0], p[1], p[2], 'syxz')", [0.3, 0.5, 0.7]),
+        ("quaternions.quat2mat(p)", [0.9, 0.1, 0.3, -0.2]),
+        ("axangles.axangle2mat([1.0, p[0], 0.5], p[1])", [0.4, 0.6]),
+        ("quaternions.qmult(p[:4], p[4:])", [0.9, 0.1, 0.3, -0.2, 0.7, -0.1, 0.5, 0.2]),
+        (
+            "affines.compose(p[:3], euler.euler2mat(p[3], 0.1, 0.2), np.array([1.0, 2.0, p[4]]))",
+            [1.0, 2.0, 3.0, 0.4, 1.5],
+        ),
+    ),
+    package(
+        "pyquaternion 0.9.9",
+        """
+        from pyquaternion import Quaternion
+        q = Quaternion(axis=[1.0, 0.0, 0.0], angle=0.4)
+        """,
+        ("q.rotate(p)", [1.0, 2.0, 3.0]),
+        ("Quaternion(p).rotation_matrix", [0.9, 0.1, 0.3, -0.2]),
+        ("(Quaternion(p[0], p[1], p[2], p[3]) * q).elements", [0.9, 0.1, 0.3, -0.2]),
+        ("Quaternion(axis=p[:3], angle=p[3]).elements", [0.9, 0.1, 0.3, 0.7]),
+        ("Quaternion.slerp(q, Quaternion(axis=[0.0, 1.0, 0.0], angle=p[0]), p[1]).elements", [0.9, 0.3]),
+    ),
+    package(
+        "pytransform3d 3.17.0",
+        """
+        from pytransform3d import batch_rotations as pb
+        from pytransform3d import rotations as pr
+        from pytransform3d import transformations as pt
+        """,
+        ("pr.matrix_from_euler(p, 0, 1, 2, True)", [0.3, 0.5, 0.7]),
+        ("pr.matrix_from_quaternion(p / np.linalg.norm(p))", [0.9, 0.1, 0.3, -0.2]),
+        ("pr.matrix_from_compact_axis_angle(p)", [0.3, 0.5, 0.7]),
+        (
+            "pt.transform(pt.transform_from(np.eye(3), p[:3]), pt.vector_to_point(p[3:]))",
+            [0.3, 0.5, 0.7, 1.0, 2.0, 3.0],
+        ),
+        ("pb.matrices_from_compact_axis_angles(p.reshape(2, 3))", [0.3, 0.5, 0.7, 1.0, 0.2, -0.4]),
+    ),
+    package(
+        "spatialmath-python 1.1.18",
+        """
+        from spatialmath import SE3, SO3, UnitQuaternion, base
+        """,
+        ("base.rotx(p[0]) @ base.roty(p[1])", [0.3, 0.5]),
+        ("base.rpy2r(p[0], p[1], p[2])", [0.3, 0.5, 0.7]),
+        ("SE3.Rx(p[0]).A @ SE3.Trans(p[1], 2.0, 3.0).A", [0.3, 0.5]),
+        ("base.qqmul(p[:4], p[4:])", [0.9, 0.1, 0.3, -0.2, 0.7, -0.1, 0.5, 0.2]),
+        ("base.trexp(p)", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
+    ),
+    package(
+        "ahrs 0.4.0",
+        """
+        from ahrs.common import DCM, Quaternion
+        from ahrs.common.orientation import acc2q, q_conj, q_prod, q_rot
+        from ahrs.filters import Madgwick, Tilt
+        """,
+        ("q_prod(p[:4], p[4:])", [0.9, 0.1, 0.3, -0.2, 0.7, -0.1, 0.5, 0.2]),
+        ("acc2q(p)", [0.3, 0.5, 9.7]),
+        (
+            "Madgwick().updateIMU(np.array([1.0, 0.0, 0.0, 0.0]), gyr=p[:3], acc=p[3:])",
+            [0.1, 0.2, 0.3, 0.3, 0.5, 9.7],
+        ),
+        ("Tilt().estimate(acc=p)", [0.3, 0.5, 9.7]),
+        ("np.asarray(DCM(x=p[0], y=p[1], z=p[2]))", [0.1, 0.2, 0.3]),
+    ),
+    package(
+        "trimesh 5.2.0",
+        """
+        import trimesh
+        from trimesh import transformations as tf
+        box = trimesh.creation.box()
+        """,
+        ("tf.rotation_matrix(p[0], [p[1], 0.0, 1.0])", [0.4, 0.6]),
+        ("tf.quaternion_matrix(p)", [0.9, 0.1, 0.3, -0.2]),
+        ("trimesh.triangles.area(p.reshape(1, 3, 3))", "rng.normal(size=9)"),
+        ("trimesh.triangles.mass_properties(box.triangles * p[0], density=p[1])['inertia']", [1.2, 0.8]),
+        (
+            "trimesh.transform_points(box.vertices, p.reshape(4, 4))",
+            "np.eye(4).ravel() + 0.1 * rng.normal(size=16)",
+        ),
+    ),
+    package(
+        "scikit-fem 12.0.2",
+        """
+        import skfem
+        from skfem import Basis, BilinearForm, ElementTriP1, LinearForm, MeshTri, condense, solve
+        from skfem.helpers import dot, grad
+        from skfem.models.poisson import laplace, unit_load
+        mesh = MeshTri().refined(2)
+        basis = Basis(mesh, ElementTriP1())
+        A, b = laplace.assemble(basis), unit_load.assemble(basis)
+        """,
+        ("skfem.Functional(lambda w: w['u'] ** 2).assemble(basis, u=p)", "rng.normal(size=25)"),
+        ("basis.interpolate(p).grad", "rng.normal(size=25)"),
+        (
+            "LinearForm(lambda v, w: w['u'] * v).assemble(basis, u=basis.interpolate(p))",
+            "rng.normal(size=25)",
+        ),
+        (
+            "BilinearForm(lambda u, v, w: p[0] * dot(grad(u), grad(v)) + p[1] * u * v).assemble(basis) @ np.ones(25)",
+            [1.5, 0.5],
+        ),
+        ("solve(*condense(A, p[0] * b, D=mesh.boundary_nodes()))", [1.5]),
+    ),
+    package(
+        "meshio 5.3.5",
+        """
+        import meshio
+        points = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+        """,
+        ("meshio.Mesh(p.reshape(3, 2), [('triangle', [[0, 1, 2]])]).points", [0.0, 0.1, 1.0, 0.2, 0.3, 1.0]),
+        (
+            "meshio.Mesh(points, [('triangle', [[0, 1, 2]])], point_data={'T': p}).point_data['T']",
+            [0.3, -1.2, 0.5],
+        ),
+        (
+            "meshio.Mesh(points, [('triangle', [[0, 1, 2]])], cell_data={'a': [p]}).get_cell_data('a', 'triangle')",
+            [0.4],
+        ),
+        (
+            "meshio.Mesh(p.reshape(3, 2), {'triangle': np.array([[0, 1, 2]])}).points[1:]",
+            [0.0, 0.1, 1.0, 0.2, 0.3, 1.0],
+        ),
+        ("meshio.Mesh(p.reshape(2, 3), [('line', [[0, 1]])]).copy().points", [0.0, 0.1, 1.0, 0.2, 0.3, 1.0]),
+    ),
+]

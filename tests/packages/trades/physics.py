@@ -1,0 +1,119 @@
+"""Fields, waves and fluids."""
+
+from __future__ import annotations
+
+from tests.packages.table import package
+
+PACKAGES = [
+    package(
+        "hankel 1.2.2",
+        """
+        from hankel import HankelTransform, SymmetricFourierTransform
+        ht = HankelTransform(nu=0, N=60, h=0.05)
+        ft = SymmetricFourierTransform(ndim=3, N=100, h=0.02)
+        k = np.array([0.5, 1.0])
+        """,
+        ("ht.transform(lambda r: np.exp(-p[0] * r**2), k, ret_err=False)", [0.7]),
+        ("ht.integrate(lambda r: np.exp(-p[0] * r), ret_err=False)", [0.7]),
+        ("ft.transform(lambda r: np.exp(-p[0] * r), k, ret_err=False)", [0.7]),
+        ("ht.transform(lambda r: 1 / (r**2 + 1), p, ret_err=False)", [0.5, 1.0]),
+        ("ft.transform(lambda r: r * np.exp(-r), p, ret_err=False)", [0.5, 1.0]),
+    ),
+    package(
+        "mcfit 0.0.22",
+        """
+        import mcfit
+        from mcfit import Hankel, P2xi, SphericalBessel, TophatVar
+        x = np.logspace(-3, 3, 32, endpoint=False)
+        """,
+        (
+            "Hankel(x, nu=0, lowring=True, backend='numpy')(p, extrap=False)[1]",
+            "np.exp(-np.logspace(-3, 3, 32))",
+        ),
+        ("P2xi(x)(p)[1]", "np.exp(-np.logspace(-3, 3, 32))"),
+        ("TophatVar(x, lowring=True)(p, extrap=True)[1]", "1 / (1 + np.logspace(-3, 3, 32) ** 3)"),
+        ("SphericalBessel(x)(p)[1]", "np.exp(-np.logspace(-3, 3, 32))"),
+        ("Hankel(x)(p[0] * np.exp(-p[1] * x))[1]", [1.0, 0.7]),
+    ),
+    package(
+        "fipy 4.0.3",
+        """
+        import os
+        os.environ['FIPY_SOLVERS'] = 'scipy'
+        import fipy
+        from fipy import CellVariable, DiffusionTerm, Grid1D, TransientTerm
+        mesh = Grid1D(nx=10, dx=0.1)
+        """,
+        ("CellVariable(mesh=mesh, value=p).faceGrad.value", "rng.normal(size=10)"),
+        ("CellVariable(mesh=mesh, value=p).arithmeticFaceValue.value", "rng.normal(size=10)"),
+        ("CellVariable(mesh=mesh, value=p).cellVolumeAverage.value", "rng.normal(size=10)"),
+        ("fipy.numerix.dot(p[:5], p[5:])", "rng.normal(size=10)"),
+        (
+            """
+            phi = CellVariable(mesh=mesh, value=0.0)
+            phi.constrain(1.0, mesh.facesLeft)
+            phi.constrain(0.0, mesh.facesRight)
+            (TransientTerm() == DiffusionTerm(coeff=p[0])).solve(var=phi, dt=0.1)
+            return phi.value
+            """,
+            [0.4],
+        ),
+    ),
+    package(
+        "pypower 5.1.21",
+        """
+        from pypower.api import case9, ext2int, ppoption, runpf
+        from pypower.bustypes import bustypes
+        from pypower.dSbus_dV import dSbus_dV
+        from pypower.makeSbus import makeSbus
+        from pypower.makeYbus import makeYbus
+        ppc = ext2int(case9())
+        base, bus, gen, branch = ppc['baseMVA'], ppc['bus'], ppc['gen'], ppc['branch']
+        Ybus, Yf, Yt = makeYbus(base, bus, branch)
+        """,
+        (
+            "(lambda V: V * np.conj(Ybus @ V))(p[:9] * np.exp(1j * p[9:]))",
+            "np.r_[rng.uniform(0.95, 1.05, 9), 0.1 * rng.normal(size=9)]",
+        ),
+        (
+            "dSbus_dV(Ybus, p[:9] * np.exp(1j * p[9:]))[0] @ np.ones(9)",
+            "np.r_[rng.uniform(0.95, 1.05, 9), 0.1 * rng.normal(size=9)]",
+        ),
+        (
+            """
+            moved = bus.copy() * 1.0
+            moved[:, 2] = p
+            return makeSbus(base, moved, gen)
+            """,
+            "rng.uniform(0, 100, size=9)",
+        ),
+        (
+            """
+            moved = branch * np.ones_like(branch)
+            moved[:, 3] = p
+            return makeYbus(base, bus, moved)[0] @ np.ones(9)
+            """,
+            "rng.uniform(0.05, 0.2, size=9)",
+        ),
+        (
+            """
+            case = case9()
+            case['bus'][4, 2] = p[0]
+            return runpf(case, ppoption(VERBOSE=0, OUT_ALL=0))[0]['bus'][:, 7]
+            """,
+            [90.0],
+        ),
+    ),
+    package(
+        "verde 1.9.0",
+        """
+        import verde as vd
+        grid = (np.array([0.0, 1.0, 2.0, 0.5, 1.5, 2.2]), np.array([0.0, 1.0, 0.3, 1.5, 2.0, 1.1]))
+        """,
+        ("vd.Trend(degree=1).fit(grid, p).coef_", "rng.normal(size=6)"),
+        ("vd.Trend(degree=1).fit(grid, p).predict(grid)", "rng.normal(size=6)"),
+        ("vd.Spline(damping=1e-3).fit(grid, p).predict(grid)", "rng.normal(size=6)"),
+        ("vd.maxabs(p)", "rng.normal(size=6)"),
+        ("vd.variance_to_weights(p)", "rng.uniform(0.5, 1.5, size=6)"),
+    ),
+]

@@ -1,0 +1,193 @@
+"""Signals, sound, colour and images."""
+
+from __future__ import annotations
+
+from tests.packages.table import package
+
+PACKAGES = [
+    package(
+        "librosa 0.11.0",
+        """
+        import librosa
+        y = np.sin(2 * np.pi * 440 * np.arange(2048) / 22050)
+        """,
+        ("librosa.hz_to_mel(p)", [60.0, 440.0, 2000.0]),
+        ("librosa.mel_to_hz(p, htk=True)", [60.0, 440.0, 2000.0]),
+        ("librosa.A_weighting(p)", [60.0, 440.0, 2000.0]),
+        ("librosa.power_to_db(p, ref=1.0, top_db=None)", [0.1, 1.0, 20.0]),
+        ("librosa.feature.rms(y=p, frame_length=32, hop_length=16)", "rng.normal(size=64)"),
+        (
+            "librosa.feature.spectral_centroid(S=p.reshape(9, 2), sr=22050, n_fft=16)",
+            "rng.uniform(0.1, 1, size=18)",
+        ),
+        ("np.abs(librosa.stft(p, n_fft=32, hop_length=16))", "rng.normal(size=64)"),
+    ),
+    package(
+        "colour-science 0.4.7",
+        """
+        import colour
+        """,
+        ("colour.sRGB_to_XYZ(p)", [0.4, 0.2, 0.7]),
+        ("colour.XYZ_to_Lab(p)", [0.2, 0.12, 0.05]),
+        ("colour.delta_E(p[:3], p[3:], method='CIE 2000')", [48.0, 39.0, 6.0, 51.0, 20.0, 10.0]),
+        ("colour.XYZ_to_xy(p)", [0.2, 0.12, 0.05]),
+        ("colour.temperature.CCT_to_xy_CIE_D(p)", [6504.0, 7000.0]),
+        ("colour.models.RGB_to_HSV(p)", [0.4, 0.2, 0.7]),
+    ),
+    package(
+        "antropy 0.2.3",
+        """
+        import antropy as ant
+        """,
+        ("ant.hjorth_params(p)", "rng.normal(size=40)"),
+        ("ant.spectral_entropy(p, sf=100, method='fft')", "rng.normal(size=40)"),
+        ("ant.svd_entropy(p, order=3, delay=1)", "rng.normal(size=40)"),
+        ("ant.katz_fd(p)", "rng.normal(size=40)"),
+        ("ant.higuchi_fd(p)", "rng.normal(size=40)"),
+    ),
+    package(
+        "peakutils 1.3.5",
+        """
+        import peakutils
+        x = np.linspace(0, 10, 30)
+        """,
+        (
+            "peakutils.baseline(p, 2)",
+            "0.3 * np.linspace(0, 10, 30) + np.exp(-(np.linspace(0, 10, 30) - 4) ** 2)",
+        ),
+        ("peakutils.centroid(x, p)", "rng.uniform(0.1, 1, size=30)"),
+        ("peakutils.gaussian(x, p[0], p[1], p[2])", [2.0, 4.0, 1.2]),
+        ("peakutils.prepare.scale(p, (0, 1))[0]", "rng.uniform(0.1, 1, size=30)"),
+        ("peakutils.centroid2(p, x)", "rng.uniform(0.1, 1, size=30)"),
+    ),
+    package(
+        "pybaselines 1.2.1",
+        """
+        from pybaselines import Baseline, utils
+        x = np.linspace(0, 10, 30)
+        fitter = Baseline(x_data=x)
+        """,
+        (
+            "fitter.modpoly(p, poly_order=2, max_iter=3)[0]",
+            "np.linspace(1, 3, 30) + np.exp(-(np.linspace(0, 10, 30) - 4) ** 2)",
+        ),
+        (
+            "fitter.poly(p, poly_order=2)[0]",
+            "np.linspace(1, 3, 30) + np.exp(-(np.linspace(0, 10, 30) - 4) ** 2)",
+        ),
+        (
+            "fitter.asls(p, lam=1e3, max_iter=3)[0]",
+            "np.linspace(1, 3, 30) + np.exp(-(np.linspace(0, 10, 30) - 4) ** 2)",
+        ),
+        ("utils.gaussian(x, p[0], p[1], p[2])", [2.0, 4.0, 1.2]),
+        (
+            "utils.whittaker_smooth(p, lam=10.0)",
+            "np.linspace(1, 3, 30) + np.exp(-(np.linspace(0, 10, 30) - 4) ** 2)",
+        ),
+    ),
+    package(
+        "spectrum 0.10.0",
+        """
+        import spectrum
+        from spectrum import linear_prediction, toeplitz
+        """,
+        ("spectrum.CORRELATION(p, maxlags=4)", "rng.normal(size=32)"),
+        ("spectrum.LEVINSON(p)[0]", [1.0, 0.5, 0.1, -0.05]),
+        ("spectrum.arburg(p, 3)[0]", "rng.normal(size=32)"),
+        ("spectrum.aryule(p, 3)[0]", "rng.normal(size=32)"),
+        ("linear_prediction.poly2ac(p, 0.5)", [1.0, 0.3, 0.1]),
+    ),
+    package(
+        "scikit-rf 2.2.0",
+        """
+        import skrf as rf
+        from skrf import mathFunctions, network, tlineFunctions
+        f = np.array([1e9, 2e9, 5e9])
+        """,
+        ("np.abs(network.s2z(p.reshape(1, 2, 2)))", [0.1, 0.5, 0.4, -0.2]),
+        ("mathFunctions.mag_2_db(p)", [0.1, 1.0, 20.0]),
+        ("tlineFunctions.zl_2_Gamma0(p[0], p[1])", [50.0, 75.0]),
+        ("tlineFunctions.skin_depth(p[0], p[1], p[2])", [1e9, 1.7e-8, 1.0]),
+        (
+            "network.connect_s(p[:4].reshape(1, 2, 2), 1, p[4:].reshape(1, 2, 2), 0)",
+            [0.1, 0.5, 0.4, -0.2, 0.2, 0.6, 0.5, 0.1],
+        ),
+        ("np.abs(network.s2t(p.reshape(1, 2, 2)))", [0.1, 0.5, 0.4, -0.2]),
+    ),
+    package(
+        "pyroomacoustics 0.10.1",
+        """
+        import pyroomacoustics as pra
+        from pyroomacoustics import beamforming, experimental, transform
+        """,
+        ("pra.utilities.normalize(p)", "rng.normal(size=8)"),
+        ("beamforming.circular_2D_array([p[0], p[1]], 4, 0.3, p[2])", [1.0, 2.0, 0.2]),
+        ("beamforming.linear_2D_array([p[0], p[1]], 4, p[2], p[3])", [1.0, 2.0, 0.2, 0.1]),
+        ("beamforming.distance(p.reshape(2, 3), np.eye(2))", [1.0, 0.5, 2.0, -1.0, 0.3, 0.7]),
+        ("pra.utilities.dB(p, power=True)", [0.25, 0.5]),
+    ),
+    package(
+        "neurokit2 0.3.0",
+        """
+        import neurokit2 as nk
+        """,
+        ("nk.standardize(p)", "rng.normal(size=20)"),
+        ("nk.rescale(p, to=[0, 1])", "rng.normal(size=20)"),
+        ("nk.signal_detrend(p, order=1)", "rng.normal(size=20)"),
+        ("nk.mad(p)", "rng.normal(size=20)"),
+        (
+            "nk.signal_filter(p, sampling_rate=100, lowcut=2, highcut=20, method='butterworth', order=2)",
+            "rng.normal(size=60)",
+        ),
+    ),
+    package(
+        "padasip 1.2.1",
+        """
+        import padasip as pa
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(20, 3))
+        d = x @ np.array([0.3, -0.5, 1.2])
+        """,
+        (
+            "pa.filters.FilterLMS(n=3, mu=0.1, w=np.array([0.1, 0.2, 0.3])).run(p, x)[0]",
+            "rng.normal(size=20)",
+        ),
+        (
+            "pa.filters.FilterRLS(n=3, mu=0.99, w=np.array([0.1, 0.2, 0.3])).run(p, x)[0]",
+            "rng.normal(size=20)",
+        ),
+        ("pa.preprocess.standardize(p)", "rng.normal(size=20)"),
+        ("pa.misc.MSE(p, d)", "rng.normal(size=20)"),
+        ("pa.preprocess.input_from_history(p, 3)", "rng.normal(size=20)"),
+    ),
+    package(
+        "heartpy 1.2.7",
+        """
+        from heartpy import analysis, datautils, filtering
+        """,
+        ("datautils.rolling_mean(p, windowsize=0.05, sample_rate=100.0)", "rng.normal(size=40)"),
+        (
+            "filtering.filter_signal(p, cutoff=5, sample_rate=100.0, order=3, filtertype='lowpass')",
+            "rng.normal(size=40)",
+        ),
+        (
+            "analysis.calc_ts_measures(p, np.abs(np.diff(p)), np.diff(p) ** 2)[1]['rmssd']",
+            [800.0, 820.0, 790.0, 845.0],
+        ),
+        ("datautils.MAD(p)", [800.0, 820.0, 790.0, 845.0, 801.0]),
+        ("filtering.hampel_filter(p, filtsize=6)", "rng.normal(size=20)"),
+    ),
+    package(
+        "nengo 4.1.0",
+        """
+        import nengo
+        from nengo.utils.numpy import rms
+        J = np.array([0.5, 1.5, 3.0])
+        """,
+        ("nengo.LIFRate().rates(p, gain=np.ones(3), bias=np.zeros(3))", [1.5, 2.0, 3.5]),
+        ("nengo.Sigmoid().rates(p, gain=np.ones(3), bias=np.zeros(3))", [0.5, 2.0, 3.5]),
+        ("nengo.Lowpass(0.1).evaluate(p)", [0.5, 2.0, 3.5]),
+        ("rms(p)", [0.5, 2.0, 3.5]),
+        ("nengo.Alpha(0.1).evaluate(p)", [0.5, 2.0, 3.5]),
+    ),
+]
