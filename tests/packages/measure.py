@@ -67,7 +67,8 @@ def seconds(function: Callable[[], Any]) -> float:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message."""
     lines = str(error).strip().splitlines()
-    return re.sub(r" (of|in) the jitted function '[^']*'", "", lines[0])[:240] if lines else ""
+    line = re.sub(r" (of|in) the jitted function '[^']*'| \\(at [^)]*\\)", "", lines[0]) if lines else ""
+    return line[:240]
 
 
 def line_of(error: BaseException) -> str:

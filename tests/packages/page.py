@@ -22,7 +22,7 @@ packages that are chosen for their use, not because they pass, and {calls} calls
 Each call is differentiated compiled (`gt.value_and_grad`) and on a `gt.GradientTape`. Its value is compared with that of the plain call,
 its derivatives with extrapolated central differences and the estimate of their error. `python -m tests.packages` installs the packages
 at these versions in environments of their own, runs the calls and writes this page; `--only PACKAGE` runs one package. The results are
-those of the last full run, with {environment}.
+those of the last runs, with {environment}.
 
 | | calls | |
 |---|---:|---:|

@@ -31,5 +31,18 @@ TRADES = {
 
 PACKAGES: dict[str, Package] = {package.name: package for trade in TRADES.values() for package in trade}
 
-SAMPLE = ("numpy-financial", "iapws", "fluids", "transforms3d", "sgp4", "filterpy")
+SAMPLE = (
+    "numpy-financial",
+    "iapws",
+    "fluids",
+    "transforms3d",
+    "sgp4",
+    "filterpy",
+    "haversine",
+    "seawater",
+    "pymap3d",
+    "properscoring",
+    "pyxsteam",
+    "pyquaternion",
+)
 """Light packages, whose first calls are run for each submission."""

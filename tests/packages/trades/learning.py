@@ -298,7 +298,7 @@ PACKAGES = [
         """,
         (
             "nx.from_numpy_array(p.reshape(3, 3)).size(weight='weight')",
-            [0.0, 1.0, 2.0, 1.0, 0.0, 3.0, 2.0, 3.0, 0.0],
+            [0.5, 1.0, 2.0, 1.0, 0.7, 3.0, 2.0, 3.0, 0.4],
         ),
         ("nx.to_numpy_array(weighted(p))", [1.0, 2.0, 3.0, 0.5]),
         ("nx.laplacian_matrix(weighted(p)).toarray()", [1.0, 2.0, 3.0, 0.5]),

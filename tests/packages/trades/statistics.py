@@ -113,7 +113,7 @@ PACKAGES = [
         ("pg.convert_effsize(p[0], 'cohen', 'pointbiserialr')", [0.4]),
         ("pg.circ_mean(p)", [0.8, 1.5, 3.1, 5.2]),
         ("pg.circ_r(p)", [0.8, 1.5, 3.1, 5.2]),
-        ("pg.mad(p)", [1.0, 4.0, 2.5, 6.0, 1.3]),
+        ("pg.mad(p)", [1.0, 4.1, 2.5, 6.0, 1.3]),
     ),
     package(
         "properscoring 0.1",
@@ -141,18 +141,6 @@ PACKAGES = [
         ("ag.gammaln(p)", [1.2, 2.0]),
         ("ag.betainc(p[0], p[1], np.array([0.3, 0.6]))", [1.2, 2.0]),
         ("ag.gammaincln(p[0], x)", [1.2]),
-    ),
-    package(
-        "scikit-gstat 1.0.23",
-        """
-        from skgstat import models
-        h = np.array([0.5, 1.0, 3.0])
-        """,
-        ("models.spherical(h, p[0], p[1], p[2])", [2.0, 1.0, 0.1]),
-        ("models.exponential(h, p[0], p[1], p[2])", [2.0, 1.0, 0.1]),
-        ("models.gaussian(h, p[0], p[1], p[2])", [2.0, 1.0, 0.1]),
-        ("models.cubic(p, 5.0, 1.0)", [0.5, 1.0, 3.0]),
-        ("models.stable(h, p[0], p[1], p[2])", [2.0, 1.0, 1.5]),
     ),
     package(
         "scikit-bio 0.7.4",
