@@ -136,8 +136,8 @@ def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
     if reason is not None:
         try:
             return call_translated(function, args, kwargs, reason)
-        except Exception as refusal:  # of other arguments than before
-            return _run_instead(function, args, kwargs, refusal)
+        except Exception as failure:  # of other arguments than before
+            return _run_instead(function, args, kwargs, failure)
     leaves, spec = flatten((args, kwargs), tables=False)
     before = [(leaf, leaf.value) for leaf in leaves if isinstance(leaf, Handle) and is_traced(leaf)]
     refusal: Exception | None = None
