@@ -39,7 +39,7 @@ def rolled_loop(x: Any) -> Any:
     return total
 
 
-PROGRAMS = {
+PROGRAMS: dict[str, Any] = {
     "products": lambda x: (A * x) @ (A + x) @ x,
     "square of a matrix": lambda x: (A * x) @ (A * x),
     "solve": lambda x: np.linalg.solve(A + np.outer(x, x), np.cos(x)),
@@ -196,7 +196,7 @@ def network(x: Any) -> Any:
     return np.sum(np.tanh(W @ x) ** 2) * np.exp(-x[0])
 
 
-SECOND = {
+SECOND: dict[str, Any] = {
     "network": network,
     "solve": lambda x: np.sum(np.linalg.solve(A + np.outer(x, x), np.cos(x))),
     "scan": lambda x: np.sum(gt.scan(lambda c, e: (np.sin(c) * e + c, c * c), x, np.arange(3.0) + x[0])[1]),
