@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import special
 
 import gradtape as gt
 from gradtape.runtime.compile import prologue as prologues
@@ -108,16 +108,9 @@ def kept_of(function):
     return 0 if found is None else found.nbytes
 
 
-def gamma(shape, data, scale):
-    return -np.sum(stats.gamma.logpdf(data, shape[0], scale=scale))
-
-
 def regression(beta, design, y):
-    eta, shape = design @ beta[:-1], np.exp(beta[-1])
-    terms = (
-        shape * (np.log(shape) - eta - y * np.exp(-eta)) + (shape - 1.0) * np.log(y) - special.gammaln(shape)
-    )
-    return -np.sum(terms)
+    eta = design @ beta
+    return -np.sum(y * eta - np.exp(eta) - special.gammaln(y + 1.0) * np.log1p(beta[0] ** 2))
 
 
 def distances(x, points):
@@ -143,10 +136,9 @@ def spd(n):
 
 
 CASES = {
-    "gamma": (gamma, np.array([2.0]), (RNG.gamma(2.0, 1.5, 100_000), 1.5)),
-    "gamma regression": (
+    "regression": (
         regression,
-        np.full(5, 0.1),
+        np.full(4, 0.1),
         (RNG.standard_normal((100_000, 4)), RNG.gamma(2.0, 1.0, 100_000)),
     ),
     "distances": (distances, np.ones(300), (RNG.standard_normal((300, 3)),)),
@@ -154,9 +146,9 @@ CASES = {
     "einsum": (products, np.ones(150), tuple(RNG.standard_normal((2, 150, 150)))),
     "powers of float32": (powers, np.ones(32, np.float32), tuple(a.astype(np.float32) for a in power_data())),
     "complex": (
-        lambda x, z: np.sum(np.abs(np.exp(1j * z) * x) ** 2),
+        lambda x, z: np.sum(np.abs(np.exp(1j * np.exp(np.sin(z))) * x) ** 2),
         np.ones(50_000),
-        (RNG.standard_normal(50_000) + 1j,),
+        (RNG.standard_normal(50_000) + 0.1j,),
     ),
 }
 
@@ -178,7 +170,7 @@ def test_programs_of_data_keep_what_they_compute(name):
 
 def test_everything_of_captures_alone_is_kept_and_results_are_fresh():
     a = RNG.uniform(0.5, 1.0, 100_000)
-    function = gt.jit(lambda: np.exp(np.log(a) * 1.5))
+    function = gt.jit(lambda: np.log(a + 1.0) ** 1.5)
     first = warm(function)
     second = function()
     assert prologue(function).runs == 1
@@ -351,14 +343,14 @@ CHANGES = [by_array, by_memoryview, by_ctypes, by_other_dtype, by_buffer]
 
 @pytest.mark.parametrize("captured", [True, False])
 def test_each_changed_byte_is_seen(captured):
-    rng = np.random.default_rng(int(captured))
+    rng = np.random.default_rng(int(captured) + 1)
     shared = bytearray(8 * 40_000)
     data = np.frombuffer(shared, np.float64)
     data[:] = rng.uniform(1.0, 2.0, 40_000)
     weights = rng.standard_normal(40_000)
 
     def loss(x, data=data):
-        return np.sum(x * weights * np.log(data) * np.exp(data))
+        return np.sum(x * weights * np.log(data) ** 1.5 * np.exp(data))
 
     gradient = gt.grad(loss)
     arguments = () if captured else (data,)
@@ -371,10 +363,12 @@ def test_each_changed_byte_is_seen(captured):
         element = place // 8
         got = gradient(x, *arguments)
         with np.errstate(all="ignore"):
-            right = weights[element] * np.log(data[element]) * np.exp(data[element])
+            right = weights[element] * np.log(data[element]) ** 1.5 * np.exp(data[element])
         np.testing.assert_allclose(got[element], right, rtol=1e-13)
         others = rng.integers(40_000, size=10)
-        np.testing.assert_allclose(got[others], (weights * np.log(data) * np.exp(data))[others], rtol=1e-12)
+        with np.errstate(all="ignore"):
+            right = weights * np.log(data) ** 1.5 * np.exp(data)
+        np.testing.assert_allclose(got[others], right[others], rtol=1e-12)
         if trial % 3 == 0:
             warm(gradient, x, *arguments)
     assert prologue(gradient).runs > 5
@@ -479,8 +473,8 @@ def test_solvers_and_minimisers_get_right_results():
     loss = gt.value_and_grad(regression)
     from scipy.optimize import minimize
 
-    found = minimize(loss, np.zeros(4), args=(design, y), jac=True)
+    found = minimize(loss, np.zeros(3), args=(design, y), jac=True)
     finish_all()
     with gt.config.override(kept_memory=0):
-        right = minimize(gt.value_and_grad(regression), np.zeros(4), args=(design, y), jac=True)
+        right = minimize(gt.value_and_grad(regression), np.zeros(3), args=(design, y), jac=True)
     np.testing.assert_allclose(found.x, right.x, rtol=1e-5, atol=1e-6)

@@ -118,8 +118,8 @@ def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = Non
         return _finished(_prepared(graph, check, notes), check)
 
 
-def simplify(graph: Graph) -> Graph:
-    """Return an equivalent graph without what computes nothing or the same twice, in no particular layout.
+def merge(graph: Graph) -> Graph:
+    """Return the graph with calls inlined and equal computations merged, and otherwise as traced: all other passes see it later.
 
     Raises
     ------
@@ -127,10 +127,8 @@ def simplify(graph: Graph) -> Graph:
         Where passes do not come to an end.
     """
     with budget(graph):
-        for step in PASSES[: PASSES.index(make_row_major)]:
+        for step in PASSES[: PASSES.index(fuse_loops)]:
             graph = step(graph)
-            if step is trim_loops:
-                graph = _with_bodies(graph, check=False)
         return graph
 
 

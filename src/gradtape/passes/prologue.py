@@ -174,7 +174,9 @@ def _cheapest_prologue(graph: Graph, nodes: Sequence[Node], stable: Sequence[Val
     extra = len(nodes) + len(made) + len(leaves) + 2
     for place, value in enumerate([value for value in stable if value in leaves]):
         compared[value] = extra + place
-        edges.append((extra + place, sink, costs.SAVING * 2 * _reading(value)))
+        edges.append(
+            (extra + place, sink, costs.SAVING * costs.COMPARISON * value.size * value.dtype.itemsize / 8)
+        )
     for node in nodes:
         edges.append((source, number(node), work_of(node)))
         edges += [

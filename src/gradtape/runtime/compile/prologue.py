@@ -287,9 +287,9 @@ def _programs(
 ) -> tuple[Split, Program, Program] | None:
     """Return a program in two parts; None where that is not worth it, or there is no machine code."""
     from gradtape.passes.complex.graphs import split_complex
-    from gradtape.passes.pipeline import simplify  # late: the compiler, which few processes need
+    from gradtape.passes.pipeline import merge  # late: the compiler, which few processes need
 
-    parts = split(simplify(split_complex(closed(graph))), stable, most)
+    parts = split(merge(split_complex(closed(graph))), stable, most)
     if parts is None:
         return None
     specs = [ArraySpec(value.dtype, value.shape) for value in parts.prologue.outputs]
