@@ -306,6 +306,15 @@ def test_an_inspector_says_what_is_kept():
     assert text in gt.inspect.explain(gradient)
 
 
+def test_machine_code_answers_calls_with_kept_numbers(monkeypatch):
+    counts = RNG.gamma(2.0, 1.0, 50_000)
+    gradient = gt.grad(lambda x: x**2 * np.sum(special.gammaln(counts)))
+    warm(gradient, 1.0)
+    assert prologue(gradient).kept[0].results[0].shape == ()
+    monkeypatch.setattr(type(prologue(gradient)), "run", None)  # what Python would call
+    np.testing.assert_allclose(gradient(3.0), 6.0 * np.sum(special.gammaln(counts)), rtol=1e-12)
+
+
 def test_it_is_pickled_lowered_and_exported_as_before():
     import pickle
 

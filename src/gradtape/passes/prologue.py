@@ -7,9 +7,9 @@ assignment is a minimum cut: cheap elementwise work stays fused with what reads 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
-from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -83,19 +83,19 @@ def work_of(node: Node) -> float:
     size = sum(out.size for out in node.outs)
     op = node.op
     if isinstance(op, Elementwise):
-        return op.cost * size
+        return float(op.cost * size)
     if isinstance(op, IndexMap):
         return 0.0 if len(node.inputs) == 1 else costs.GATHER * size
     if isinstance(op, Reduction):
-        return costs.INSTRUCTION * sum(value.size for value in node.inputs)
+        return costs.INSTRUCTION * float(sum(value.size for value in node.inputs))
     if isinstance(op, Contract):
         # Two matrices of m by k and k by n: the root of mk, kn and mn is mkn, and the same holds for vectors.
-        return float(prod(value.size for value in node.inputs) * size) ** 0.5
+        return math.sqrt(math.prod(value.size for value in node.inputs) * size)
     if isinstance(op, Callback | PythonCall | Matrix):
         return float(multiplications(node))
     inner = sum(work_of(each) for body in bodies_of(node) for each in body.nodes)
     if isinstance(op, Structured) and "branches" not in node.params:
-        return size + inner * node.params.get("length", costs.UNKNOWN_TRIP_COUNT)
+        return float(size + inner * node.params.get("length", costs.UNKNOWN_TRIP_COUNT))
     if inner:
         return size + inner
     return costs.MOVE * (size + sum(value.size for value in node.inputs))
@@ -200,7 +200,8 @@ def _cheapest_prologue(graph: Graph, nodes: Sequence[Node], stable: Sequence[Val
     uncut = sum(work_of(node) for node in nodes) + sum(map(_reading, leaves))
     if uncut - found.flow_value / scale < costs.WORTH_KEEPING:
         return None
-    residual = (network - found.flow).tocsr()
+    residual: Any = network - found.flow
+    residual = residual.tocsr()
     reached, pending = {source}, [source]
     while pending:
         place = pending.pop()

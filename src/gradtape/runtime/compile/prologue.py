@@ -254,7 +254,7 @@ class Prologue:
         """Compute the prologue from the copies of the inputs, and keep the results."""
         inputs = {place: self._previous[place] for place in parts.inputs}
         try:
-            results = [np.ascontiguousarray(result) for result in prologue.run(list(inputs.values()))]
+            results = [np.asarray(result, order="C") for result in prologue.run(list(inputs.values()))]
         except Exception:  # the whole program raises it, in the call that it belongs to
             self._note_change()
             return
