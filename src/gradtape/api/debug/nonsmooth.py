@@ -22,7 +22,7 @@ from gradtape.ir.graph import Literal, Node, Value, extract, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
 from gradtape.ops.core.elementwise.floats import trunc
-from gradtape.trace.lazy.instruments import CHECKS
+from gradtape.trace.lazy.instruments import CHECKS, MADE
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.vjp import vjp as pulled
 from gradtape.trees import flatten, unflatten
@@ -205,6 +205,19 @@ def op_by_op() -> Iterator[None]:
         yield
 
 
+def run_checked(
+    recording: Recording, function: Callable[..., Any], check: Callable[[Sequence[Value]], None]
+) -> None:
+    """Run a function under a recording, with loops unrolled as they are recorded, and with a check of the values that Python looks at."""
+    CHECKS.append(check)
+    try:
+        recording.run(function)
+    finally:
+        CHECKS.remove(check)
+        if not CHECKS:
+            MADE.clear()
+
+
 class _Point:
     """The function of its floating arguments, as one vector."""
 
@@ -258,11 +271,7 @@ def _near_switches(point: _Point, near: float) -> tuple[list[_Candidate], int]:
         asked.extend(value for value in values if not is_inexact(value.dtype))
 
     recording = Recording("gt.debug.kinks", tuple(point.floats))
-    CHECKS.append(note)
-    try:
-        recording.run(point)
-    finally:
-        CHECKS.remove(note)
+    run_checked(recording, point, note)
     asked += _integer_parts(recording)
     loops = UnrolledLoops()
     targets = in_place_of_loops(recording.targets, loops)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.api.debug.nonsmooth import op_by_op
+from gradtape.api.debug.nonsmooth import op_by_op, run_checked
 from gradtape.api.debug.unrolled import UnrolledLoops, compute_op_by_op, in_place_of_loops
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.recording import Recording
@@ -25,7 +25,6 @@ from gradtape.kinds.registry import ROWS
 from gradtape.kinds.routines.callback import Callback
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.ops.core.elementwise.cast import convert_row
-from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.observers import DerivativeSite
 from gradtape.transforms.vjp import vjp as pulled
@@ -202,11 +201,7 @@ class _Run:
 
     def __init__(self, function: Callable[..., Any], floats: Sequence[Any]) -> None:
         recording = Recording("gt.debug.digits", tuple(floats))
-        CHECKS.append(_no_check)  # what repeats itself stays as it is recorded
-        try:
-            recording.run(function)
-        finally:
-            CHECKS.remove(_no_check)
+        run_checked(recording, function, lambda values: None)
         self.result_spec = recording.result_spec
         self._sources = recording.sources
         loops = UnrolledLoops()
@@ -318,10 +313,6 @@ class _Run:
         # One run alone: where so much cancels that the two disagree, what is replaced by one of them is still seen to be better.
         given = {value: data.get(value, value.data) for value in ends}
         return sum(self.digits([value], given, runs=1).least for value in ends)
-
-
-def _no_check(values: Sequence[Value]) -> None:
-    return None
 
 
 def _widened(array: NDArray) -> NDArray:

@@ -37,7 +37,7 @@ from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.dispatch.call_errors import note_package
 from gradtape.trace.jit.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry
 from gradtape.trace.jit.dims import Dim, shapes_of
-from gradtape.trace.jit.signature import EVERYTHING_TRACED, StaticArguments
+from gradtape.trace.jit.signature import EVERYTHING_TRACED, CallArguments, StaticArguments
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.source.sites import user_site, without_internals
@@ -356,12 +356,12 @@ class Shared:
         The function.
     """
 
-    __slots__ = ("_bound", "_calls", "_function", "program")
+    __slots__ = ("_bound", "_calls", "_function", "_traces", "program")
 
     def __init__(self, program: Jitted[..., Any], function: Any) -> None:
         self.program = program
         self._function = function
-        self._calls = 0
+        self._calls = self._traces = 0
         self._bound: Specialisation | None = None
 
     def call(self, made: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -371,12 +371,21 @@ class Shared:
         result = self.program(self._function, *args, **kwargs)
         if result is not NOT_SHARED:
             self._calls += 1
-            made.site.lender = self.program.site
+            self._note_answer(made, args, kwargs)
             chain = self.program._chain
             if self._calls >= _CALLS_BEFORE_BINDING and chain and chain[0] is not self._bound:
                 self._bound = chain[0]
                 made.adopt(chain[0], self._function)
         return result
+
+    def _note_answer(self, made: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Let the function have the traces that answer its calls among its own, when it is called first, or the program was traced."""
+        site = self.program.site
+        if self._traces != site.traces:
+            self._traces = site.traces
+            call = CallArguments((self._function, *args), kwargs, site.static)
+            known = [*made.site.lent, *site.specialisations_for(call)]
+            made.site.lent = list({id(each): each for each in known}.values())
 
 
 def _installer(own: ref[Jitted[..., Any]]) -> Callable[[Specialisation], None]:

@@ -188,7 +188,7 @@ def _layout(array: Any) -> Any:
 def _is_read_only(array: Any) -> bool:
     """Return whether an array is a view that cannot be written to, or a view of one."""
     while array is not None and array._base is not None:
-        view = array._view
+        view = getattr(array, "_view", None)  # a variable has none
         if isinstance(view, ReadOnlyView) or (isinstance(view, StridedView) and not view.writeable):
             return True
         array = array._base if isinstance(array._base, Handle) else None

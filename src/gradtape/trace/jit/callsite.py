@@ -130,8 +130,8 @@ class CallSite(Tracer):
         Is called with each new specialisation.
     inline : bool
         Whether all calls run op by op: of a copy of the function that a trace calls.
-    lender : CallSite or None
-        That of the program of other functions which has answered calls of this one.
+    lent : list of Specialisation
+        Those of a program that this function shares with others which have answered its calls.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class CallSite(Tracer):
         self.nested: dict[TreeSpec, NestedEntry] = {}
         self.on_new: Callable[[Specialisation], None] | None = None
         self.inline = False
-        self.lender: CallSite | None = None
+        self.lent: list[Specialisation] = []
         self._changes: Counter[str] = Counter()
         self._useless = 0
 
@@ -443,8 +443,7 @@ class CallSite(Tracer):
 
     def specialisations(self) -> list[Specialisation]:
         """Return every specialisation, of every signature, and those of a program that this function shares."""
-        lent = [] if self.lender is None else self.lender.specialisations()
-        return [*self.signatures.specialisations(), *lent]
+        return [*self.signatures.specialisations(), *self.lent]
 
     def specialisations_for(self, call: CallArguments) -> list[Specialisation]:
         """Return the specialisations for calls like this one whose captures are valid now."""

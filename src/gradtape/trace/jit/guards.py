@@ -168,7 +168,7 @@ class Trace(TraceTag):
                 ahead += made[1]
         self.inputs, self.hidden, self.guards, self.contents, self._seen = [], [], [], {}, {}
         self.holders = [], []
-        self.written, self.fitting = set(), set()
+        self.written, self.differentiated, self.fitting = set(), set(), set()
         self.draws = None
 
 
