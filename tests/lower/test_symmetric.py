@@ -18,8 +18,8 @@ def matrix(rows, columns, dtype=float):
 
 def calls(compiled, *args):
     compiled(*args)
-    (branches,) = compiled.site.signatures.values()
-    program, _ = build_loops(branches.all()[0].graph)
+    made = compiled.site.specialisations()
+    program, _ = build_loops(made[0].graph)
     return [statement for statement in walk(program.body) if isinstance(statement, RoutineCall)]
 
 

@@ -37,8 +37,8 @@ def mixture_data():
 def program_of(function, *args):
     jitted = gt.jit(function)
     jitted(*args)
-    (branches,) = jitted.site.signatures.values()
-    return build_loops(branches.all()[0].graph)[0]
+    made = jitted.site.specialisations()
+    return build_loops(made[0].graph)[0]
 
 
 def split_loops(program):

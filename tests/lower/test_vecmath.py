@@ -49,8 +49,8 @@ def built(function, *args):
     """The program of a function and what the scheduler says about it."""
     compiled = gt.jit(function) if not isinstance(function, type(gt.jit(function))) else function
     compiled(*args)
-    (branches,) = compiled.site.signatures.values()
-    return build_loops(branches.all()[0].graph)
+    made = compiled.site.specialisations()
+    return build_loops(made[0].graph)
 
 
 def called_around_loops(program):

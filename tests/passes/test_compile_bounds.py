@@ -105,8 +105,8 @@ def test_the_size_of_a_graph_counts_bodies() -> None:
 def traced(function: Callable[..., Any], *args: Any) -> Graph:
     compiled = gt.jit(function)
     compiled(*args)
-    (branches,) = compiled.site.signatures.values()
-    (specialisation,) = branches.all()
+    made = compiled.site.specialisations()
+    (specialisation,) = made
     return specialisation.graph
 
 

@@ -13,8 +13,8 @@ from gradtape.trace.lazy import force, gradient_cache
 def graph_of(jitted: Any, *args: Any) -> Graph:
     """Return the graph that a compiled function has recorded for some arguments."""
     jitted(*args)
-    (branches,) = jitted.site.signatures.values()
-    graph: Graph = branches.all()[-1].graph
+    made = jitted.site.specialisations()
+    graph: Graph = made[-1].graph
     return graph
 
 

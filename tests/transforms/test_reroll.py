@@ -68,7 +68,7 @@ def test_gradients_are_those_of_the_unrolled_program(case: Case) -> None:
     np.testing.assert_allclose(value, expected, rtol=1e-10)
     for one, other in zip(gradients, slopes, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-    (only,) = [s for branches in rolled.site.signatures.values() for s in branches.all()]
+    (only,) = rolled.site.specialisations()
     assert only.loops and len(only.graph.nodes) * 2 < len(graph_of(case.make(40), args).nodes)
 
 
@@ -76,7 +76,7 @@ def test_a_program_runs_natively_and_once() -> None:
     case = next(case for case in CASES if case.name == "runge_kutta")
     run = gt.jit(case.make(100))
     np.testing.assert_allclose(run(0.3, 0.3), case.make(100)(np.float64(0.3), np.float64(0.3)), rtol=1e-12)
-    (only,) = [s for branches in run.site.signatures.values() for s in branches.all()]
+    (only,) = run.site.specialisations()
     assert run.site.traces == 1 and len(only.graph.nodes) <= 8
     assert only.program.kernel.loaded is not None
 
@@ -114,7 +114,7 @@ def test_without_the_setting_nothing_is_rolled() -> None:
     with gt.config.override(reroll=False):
         run = gt.jit(CASES[0].make(20))
         run(0.3, 0.3)
-    (only,) = [s for branches in run.site.signatures.values() for s in branches.all()]
+    (only,) = run.site.specialisations()
     assert len(only.graph.nodes) > 20 and not only.loops
 
 

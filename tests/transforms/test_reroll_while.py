@@ -82,7 +82,7 @@ FUNCTIONS = [root, root_for, root_forever, root_with_a_limit, root_of_positive, 
 
 
 def specialisations(function):
-    return [s for branches in function.site.signatures.values() for s in branches.all()]
+    return function.site.specialisations()
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)

@@ -354,7 +354,7 @@ def test_nothing_of_it_is_left_in_a_kernel():
     assert "custom_call(" not in gt.inspect.graph(gt.value_and_grad(log1pexp), 1.0, optimised=True)
     traced = gt.grad(lambda x: gt.recompute_grad(log1pexp)(x) * log1pexp(x))
     traced(0.5)
-    (specialisation,) = traced.site.signatures.popitem()[1].all()
+    (specialisation,) = traced.site.specialisations()
     names = {node.op.name for node in specialisation.graph.nodes}
     assert "barrier" in names
     left = {node.op.name for node in optimise(specialisation.graph, check=True).nodes}
@@ -362,7 +362,7 @@ def test_nothing_of_it_is_left_in_a_kernel():
     first, second = (gt.value_and_grad(lambda x: log1pexp(x) - 0.4375) for _ in range(2))
     first(1.0)
     second(1.0)
-    kernels = [f.site.signatures.popitem()[1].all()[0].program.kernel for f in (first, second)]
+    kernels = [f.site.specialisations()[0].program.kernel for f in (first, second)]
     assert kernels[0] is kernels[1]
 
 

@@ -727,5 +727,5 @@ def test_traces_take_no_notice_of_debuggers() -> None:
     debugger = GradientsDebugger().watch_gradients_by_tensors(None, w)
     slope = gt.grad(lambda x: np.sum(x**2))
     assert np.array_equal(slope(PAIR), 2 * PAIR) and not debugger.gradient_tensors()
-    (specialisation,) = [s for branches in slope.site.signatures.values() for s in branches.all()]
+    (specialisation,) = slope.site.specialisations()
     assert len(specialisation.graph.inputs) == 1 and not specialisation.state.read

@@ -225,7 +225,7 @@ def test_what_only_the_way_back_reads_is_drawn() -> None:
 
     slope = gt.grad(last)
     slope(np.eye(2), np.ones((3, 2)))
-    (specialisation,) = [s for branches in slope.site.signatures.values() for s in branches.all()]
+    (specialisation,) = slope.site.specialisations()
     drawn = draw(specialisation.graph)
     assert ">argument 0<" in drawn and ">argument 1<" in drawn
     page = slope._repr_html_()
