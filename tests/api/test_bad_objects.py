@@ -237,7 +237,6 @@ LEAVING = {
     "float": lambda x: float(x[0]),
     "complex": lambda x: complex(x[0]),
     "math.frexp": lambda x: math.frexp(x[0]),
-    "np.asarray": lambda x: np.asarray(x, dtype=object),
     "item": lambda x: x[0].item(),
     "tolist": lambda x: x.tolist(),
     "numpy": lambda x: x.numpy(),
@@ -260,6 +259,16 @@ def test_numbers_do_not_leave_a_trace(way: Function, function: Function) -> None
         "what to do",
     )
     assert at_a_line_of(function, error)
+
+
+def test_arrays_of_objects_are_no_results() -> None:
+    def objects(x: Any) -> Any:
+        return np.asarray(2 * x, dtype=object)
+
+    error = expect(errors.DtypeError, lambda: gt.jit(objects)(PAIR), "np.stack")
+    assert at_a_line_of(objects, error)
+    np.testing.assert_array_equal(gt.jit(lambda x: np.stack(list(objects(x))))(PAIR), 2 * PAIR)
+    np.testing.assert_array_equal(gt.grad(lambda x: np.sum(objects(x)))(PAIR), [2.0, 2.0])
 
 
 @pytest.mark.usefixtures("loops_are_traced")

@@ -128,15 +128,12 @@ def test_the_debugger_finds_gradients_by_their_names() -> None:
 # Names in traces
 
 
-def names_of_square(way: Any) -> list[Any]:
-    seen: list[Any] = []
-
+def squares_have_names(way: Any) -> None:
     def f(x: Any) -> Any:
-        seen.append((x * x).name)
+        assert (x * x).name == "multiply"
         return np.sum(x)
 
     way(f)(PAIR)
-    return seen
 
 
 def test_every_array_in_a_trace_has_a_name() -> None:
@@ -152,7 +149,7 @@ def test_every_array_in_a_trace_has_a_name() -> None:
     assert names == ["x0", "x1", "multiply", "multiply_1", "sin", "mine", "x2"]
     assert kept.name is None and gt.constant(1.0).name is None
     for way in (gt.grad, gt.value_and_grad, gt.vmap):
-        assert names_of_square(way) == ["multiply"], way
+        squares_have_names(way)
     gt.jit(lambda x: [x.name == "x0"])(PAIR)
 
 

@@ -164,8 +164,10 @@ def explain(function: Jitted[..., Any]) -> Text:
         from (compiled, disk, or the interpreter and why), seconds, and what the scheduler fused and stored.
     """
     site = _site(function)
-    kept = len(site.specialisations())
-    lines = [f"{site.name}: {counted(kept, 'trace')} for {counted(len(site.signatures), 'signature')}"]
+    kept, lent = len(site.specialisations()), len(site.lent)
+    lines = [
+        f"{site.name}: {counted(kept, 'trace')} for {counted(len(site.signatures) + bool(lent), 'signature')}"
+    ]
     if site.traces > kept:
         lines[0] += f"; {site.traces} were made, and later ones have taken the place of earlier ones"
     for key, states in site.signatures.items():
@@ -174,6 +176,10 @@ def explain(function: Jitted[..., Any]) -> Text:
             lines.extend("  " + line for line in _explain_trace(number, specialisation))
         if any(captures.tree.warned for captures in states):
             lines.append("  more traces than gt.config.trace_limit: other calls run on the interpreter")
+    if lent:
+        lines.append("shared with functions of the same code")
+        for number, specialisation in enumerate(site.lent):
+            lines.extend("  " + line for line in _explain_trace(number, specialisation))
     return Text("\n".join(lines))
 
 

@@ -498,12 +498,27 @@ def _traced_results(results: list[Any], spec: CaptureSpec) -> tuple[list[Value],
     return traced, outputs
 
 
+def _refuse_traced_objects(array: Any) -> None:
+    """Raise an error for an array of objects with traced numbers in it, which have no numbers after the trace."""
+    traced = next((item for item in array.flat if isinstance(item, Handle)), None)
+    if traced is not None:
+        node = traced.value.node
+        raise DtypeError(
+            "the jitted function returned an array of objects, which are traced numbers",
+            where=user_site() if node is None or node.site is None else node.site,
+            why="the numbers of each call are results, and an array of objects is not",
+            remedy="return them as an array of floats: np.stack(list(y))",
+        )
+
+
 def _constant_result(leaf: Any) -> Callable[[], Any]:
     """Return a function that returns a result that depends on no argument."""
     if isinstance(leaf, Handle):
         (array,) = force([leaf.value])
         return lambda: owned_array(array)
     if isinstance(leaf, np.ndarray):
+        if leaf.dtype == object:
+            _refuse_traced_objects(leaf)
         snapshot = leaf.copy()
         return snapshot.copy
     if comes_later(leaf):
