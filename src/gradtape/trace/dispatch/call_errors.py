@@ -172,7 +172,9 @@ def _about_extension(error: Exception, steps: _Steps) -> tuple[str, str] | None:
 
     Cython's functions have frames in a traceback; those of pybind11 and f2py have none, and are looked up in the frame that called them.
     """
-    if not isinstance(error, TypeError | BufferError) and Array.__name__ not in str(error):
+    # Not the text of the error, which may hold a traced array: it has no numbers to be printed.
+    texts = [part for part in error.args if isinstance(part, str)]
+    if not isinstance(error, TypeError | BufferError) and not any(Array.__name__ in text for text in texts):
         return None
     frame, _, offset = steps[-1]
     compiled = list(takewhile(lambda step: is_extension_code(step[0].f_code), reversed(steps)))
