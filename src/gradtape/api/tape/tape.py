@@ -296,7 +296,10 @@ class GradientTape(Jacobians):
                 record.watch_variable(array)
             else:
                 follow(array, record)
-        return filled(list(map(_writeable_like, watched, leaves)))
+        for position, leaf in enumerate(leaves):
+            if issubclass(type(leaf), np.ndarray) and not leaf.flags.writeable:
+                watched[position] = watched[position].read_only()
+        return filled(watched)
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """Return the variables that the present record follows, in the order in which they were made."""
@@ -577,12 +580,6 @@ class GradientTape(Jacobians):
 
 
 Missing.teach(GradientTape, TAPE_HABITS)
-
-
-def _writeable_like(watched: Any, leaf: Any) -> Any:
-    """Return an Array, as a read-only view if it stands for an ndarray that is read-only."""
-    is_read_only = isinstance(leaf, np.ndarray) and not leaf.flags.writeable
-    return watched.read_only() if is_read_only else watched
 
 
 def record_of(tape: GradientTape) -> Record | None:
