@@ -75,7 +75,10 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         args = (args[0].copy(), *args[1:])
     if args and type(args[0]) is Selection:
         args = (args[0].elements(), *args[1:])
-    if args and not issubclass(type(args[0]), Handle | list | tuple):
+    is_plain = (
+        bool(args) and type(args[0]) is np.ndarray and args[0].dtype != object
+    )  # the most frequent: without a further call
+    if args and not is_plain and not issubclass(type(args[0]), Handle | list | tuple):
         args = (_taken_apart(args[0], wanted), *args[1:])
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
@@ -108,7 +111,7 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _taken_apart(source: Any, wanted: Any) -> Any:
     """Return what an object converts itself to, or the elements of an array of objects, where these are traced."""
     if type(source) is np.ndarray:
-        if source.dtype == object and wanted is not None and _holds_followed(items := source.tolist()):
+        if wanted is not None and _holds_followed(items := source.tolist()):
             return items
     elif _converts_in_python(source) and isinstance(made := source.__array__(), Handle):
         return made
