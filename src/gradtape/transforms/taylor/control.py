@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Node, Value
@@ -21,12 +22,9 @@ class AllAtOnce(Series):
         by_output = self.all_orders(k)
         self.orders[1:] = [[orders[j] for orders in by_output] for j in range(k)]
 
+    @abstractmethod
     def all_orders(self, k: int) -> Sequence[Sequence[Coefficient]]:
         """Return coefficients 1, ..., k of each output."""
-        raise NotImplementedError
-
-    def next(self, k: int) -> Sequence[Coefficient]:
-        raise NotImplementedError
 
 
 class LoopSeries(AllAtOnce):

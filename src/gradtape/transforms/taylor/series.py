@@ -57,7 +57,7 @@ class Expansion:
         self._active: dict[Value, bool] = dict.fromkeys(sources, True)
         self._derivatives: dict[Value, Value] = {}
         self._bases: dict[Node, Node] = {}
-        self._series: dict[Node | Value, Series] = {}
+        self._series: dict[Node | Value, Series | _Derivative] = {}
         self._alike: dict[object, Value] = {}
 
     def coefficients(self, targets: Sequence[Value], order: int) -> list[list[Coefficient]]:
@@ -194,6 +194,22 @@ class Series(ABC):
                 self.extend(k)
         return self.orders[k]
 
+    @abstractmethod
+    def extend(self, k: int) -> None:
+        """Compute all coefficients up to k."""
+
+    def of_inputs(self, k: int) -> list[Coefficient]:
+        """Return coefficients k of the inputs that derivatives follow; None for the others."""
+        hidden = len(self.node.inputs) - len(followed(self.node))
+        return [
+            None if place < hidden else self.expansion.coefficient(operand, k)
+            for place, operand in enumerate(self.node.inputs)
+        ]
+
+
+class ByOrder(Series):
+    """A node whose coefficients are computed one order after the other."""
+
     def extend(self, k: int) -> None:
         """Compute all coefficients up to k."""
         while len(self.orders) <= k:
@@ -208,14 +224,6 @@ class Series(ABC):
     def next(self, k: int) -> Sequence[Coefficient]:
         """Return coefficients k from those before."""
 
-    def of_inputs(self, k: int) -> list[Coefficient]:
-        """Return coefficients k of the inputs that derivatives follow; None for the others."""
-        hidden = len(self.node.inputs) - len(followed(self.node))
-        return [
-            None if place < hidden else self.expansion.coefficient(operand, k)
-            for place, operand in enumerate(self.node.inputs)
-        ]
-
 
 def _fitted(value: Value, like: Value) -> Value:
     """Return a coefficient as an array of the shape and dtype of its value."""
@@ -224,7 +232,7 @@ def _fitted(value: Value, like: Value) -> Value:
     return broadcast_to(value, like.shape)
 
 
-class _Derivative(Series):
+class _Derivative:
     """The derivative of a value: coefficient k is (k + 1) times coefficient k + 1 of the value."""
 
     def __init__(self, expansion: Expansion, value: Value) -> None:
@@ -232,22 +240,20 @@ class _Derivative(Series):
         self._found: dict[int, Coefficient] = {}
 
     def at(self, k: int) -> Sequence[Coefficient]:
+        """Return coefficient k, as `Series.at`."""
         if k not in self._found:
             self._found[k] = _times(self.expansion.coefficient(self._value, k + 1), k + 1)
         return (self._found[k],)
 
-    def next(self, k: int) -> Sequence[Coefficient]:
-        raise NotImplementedError
 
-
-class Constant(Series):
+class Constant(ByOrder):
     """A node without derivatives."""
 
     def next(self, k: int) -> Sequence[Coefficient]:
         return [None] * len(self.base.outs)
 
 
-class Linear(Series):
+class Linear(ByOrder):
     """A node that is linear in all moving inputs together: each coefficient is that of the inputs, moved by the tangent."""
 
     def next(self, k: int) -> Sequence[Coefficient]:
@@ -257,7 +263,7 @@ class Linear(Series):
         return self.base.op.jvp(self.base, moving)
 
 
-class Multilinear(Series):
+class Multilinear(ByOrder):
     """A node that is linear in each of several inputs: sums of products whose orders add up."""
 
     def next(self, k: int) -> Sequence[Coefficient]:
@@ -275,7 +281,7 @@ class Multilinear(Series):
         return [_total([term[index] for term in terms]) for index in range(len(node.outs))]
 
 
-class Quotient(Series):
+class Quotient(ByOrder):
     """The result z with z y = x: the coefficient of x, without the products of lower orders of z with y, divided by y."""
 
     def next(self, k: int) -> Sequence[Coefficient]:
@@ -294,7 +300,7 @@ class Quotient(Series):
         return [None if rest is None else PRIMITIVES["divide"](rest, self.base.inputs[1])]
 
 
-class Integral(Series):
+class Integral(ByOrder):
     """The integral of the tangent of a node.
 
     Parameters
@@ -314,7 +320,7 @@ class Integral(Series):
         ]
 
 
-class Alias(Series):
+class Alias(ByOrder):
     """A node whose outputs other values compute."""
 
     def __init__(self, expansion: Expansion, node: Node, base: Node, values: Sequence[Value]) -> None:
