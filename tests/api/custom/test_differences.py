@@ -99,6 +99,32 @@ def test_the_value_is_computed_without_differences() -> None:
     assert len(calls) == 2
 
 
+counted, factor = 0, 2.0
+
+
+def scaled(x: Any) -> Any:
+    global counted
+    counted += 1
+    return x * factor
+
+
+def test_a_callback_reads_and_writes_what_is_outside_in_each_call() -> None:
+    global factor, counted
+    counted, factor = 0, 2.0
+    jitted = gt.jit(lambda x: gt.callback(scaled, 0.0, x) + 1)
+    mapped = gt.vmap(lambda x: gt.callback(scaled, 0.0, x))
+    slope = gt.grad(lambda x: gt.callback(scaled, 0.0, x, derivative="differences"))
+    for number, factor in enumerate((2.0, 5.0, 7.0), 1):
+        assert jitted(1.0) == factor + 1
+        assert counted == number
+    assert mapped(np.ones(3)).tolist() == [7.0] * 3
+    assert counted == 6
+    for factor in (3.0, 4.0):
+        same(slope(2.0), factor)
+    with gt.GradientTape():
+        assert gt.callback(scaled, 0.0, gt.constant(2.0)) == 8.0
+
+
 def test_complex_steps_have_all_digits() -> None:
     def analytic(x: Any) -> Any:
         return np.array([np.exp(x[0]) * x[1], x[1] ** 3])

@@ -23,6 +23,7 @@ from gradtape.trace.array.concretize import array_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import abstract_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.patching.copies import original_function
 from gradtape.trace.random.observation import own_calls
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten
@@ -103,6 +104,9 @@ def callback(
     """
     here.site = user_site()
     check_callable(function, "callback")
+    function = original_function(
+        function
+    )  # not the copy that a trace reads: it reads and writes what is outside, in each call
     if derivative is not None and derivative not in METHODS:
         raise ArgumentError(
             f"callback: unknown derivative {derivative!r}",

@@ -8,6 +8,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from types import CellType, FunctionType, ModuleType, SimpleNamespace, WrapperDescriptorType
 from typing import Any, Final
+from weakref import WeakKeyDictionary, ref
 
 from gradtape.trace.source.sites import PACKAGE
 
@@ -183,7 +184,18 @@ def copy_function(
     copy.__qualname__, copy.__module__ = original.__qualname__, original.__module__
     copy.__doc__, copy.__annotations__ = original.__doc__, original.__annotations__
     copy.__dict__.update(original.__dict__)
+    _originals[copy] = ref(original)
     return copy
+
+
+_originals: Final[WeakKeyDictionary[FunctionType, ref[FunctionType]]] = WeakKeyDictionary()
+"""The functions of which there are copies, by these."""
+
+
+def original_function(function: Any) -> Any:
+    """Return the function of which one is a copy; others, and copies of what is gone, as they are."""
+    known = _originals.get(function) if type(function) is FunctionType else None
+    return function if known is None else known() or function
 
 
 def copy_object(original: Any) -> Any:
