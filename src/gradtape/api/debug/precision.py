@@ -385,7 +385,7 @@ def _corrected(node: Node, operands: Sequence[NDArray], rng: np.random.Generator
     ]
 
 
-_LINEAR_ONE: Final = frozenset(
+_NOT_ROUNDED: Final = frozenset(
     ROWS[name]
     for name in (
         "negative",
@@ -416,7 +416,7 @@ def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
 def _perturbed(node: Node, operands: Sequence[NDArray], result: NDArray, rng: np.random.Generator) -> NDArray:
     """Return results of which the last bit is random where it is rounded: a difference of two such results shows what cancels."""
     is_rounded = (
-        isinstance(node.op, Elementwise) and node.op not in _LINEAR_ONE and node.op is not convert_row
+        isinstance(node.op, Elementwise) and node.op not in _NOT_ROUNDED and node.op is not convert_row
     )
     is_rounded = is_rounded or (
         isinstance(node.op, Reduction | Contract | Cumulative) and result.dtype.kind in "fc"
@@ -529,7 +529,6 @@ def remedy_for(node: Node) -> str:
     """Return what to write instead of an op that has lost digits."""
     name, operands = node.op.name, node.inputs
     if name in ("subtract", "add") and len(operands) == 2:
-        names = [_op(operand).removeprefix("negative") or _op(_without_sign(operand)) for operand in operands]
         plain = [_without_sign(operand) for operand in operands]
         for k in (0, 1):
             if _is_number(plain[k], 1.0) and _is_square(plain[1 - k]):
@@ -542,9 +541,7 @@ def remedy_for(node: Node) -> str:
             return WITH_ITSELF[_op(plain[0])]
         if "sqrt" in (_op(plain[0]), _op(plain[1])):
             return "(b**2 - c)/(b + np.sqrt(c)) for b - np.sqrt(c)"
-        if any(_is_square(value) for value in plain) and any(
-            "sum" in one or "divide" in one for one in names
-        ):
+        if any(map(_is_square, plain)) and "divide" in map(_op, plain):  # a mean less the square of another
             return "np.var(x), or np.mean((x - np.mean(x))**2), for np.mean(x**2) - np.mean(x)**2"
     if name == "log" and _op(operands[0]) in ("add", "subtract"):
         assert operands[0].node is not None

@@ -62,7 +62,7 @@ class Unknowns:
                 raise DtypeError(
                     f"{caller}: {argument} has an array of dtype {array.dtype}",
                     where=user_site(),
-                    why="it is for real numbers",
+                    why="only real numbers are supported",
                     remedy="pass real and imaginary parts as unknowns of their own"
                     if array.dtype.kind == "c"
                     else "pass floats",
