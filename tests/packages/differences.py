@@ -24,9 +24,15 @@ class Slope(NamedTuple):
     error: float
 
 
-def slopes(function: Callable[[float], float]) -> list[Slope]:
-    """Return the derivative of a function of a number at zero, by the schemes that converge, the one of the least error first."""
-    found = sorted((_extrapolated(function, step) for step in STEPS), key=lambda each: each.error)
+DOUBLE = float(np.finfo(np.float64).eps)
+
+
+def slopes(function: Callable[[float], float], rounding: float = DOUBLE) -> list[Slope]:
+    """Return the derivative of a function of a number at zero, by the schemes that converge, the one of the least error first.
+
+    `rounding` is that of the function's results: it may compute in single precision, where small slopes are lost in steps.
+    """
+    found = sorted((_extrapolated(function, step, rounding) for step in STEPS), key=lambda each: each.error)
     return [each for each in found if each.error <= CONVERGED * abs(each.value)] or [
         each for each in found[:1] if np.isfinite(each.error)
     ]
@@ -39,7 +45,7 @@ def agrees(derivative: float, found: list[Slope], slack: float) -> bool:
     )
 
 
-def _extrapolated(function: Callable[[float], float], step: float) -> Slope:
+def _extrapolated(function: Callable[[float], float], step: float, rounding: float) -> Slope:
     best, before, largest = Slope(np.nan, np.inf), [], 0.0
     for level in range(LEVELS):
         h = step / 2**level
@@ -56,9 +62,7 @@ def _extrapolated(function: Callable[[float], float], step: float) -> Slope:
             row.append(row[k] + (row[k] - previous) / (4 ** (k + 1) - 1))
         for k in range(1, len(row)):
             error = max(abs(row[k] - row[k - 1]), abs(row[k] - before[k - 1]))
-            error += (
-                4 * np.finfo(float).eps * largest / h
-            )  # rounding: differences that agree may be those of noise
+            error += 4 * rounding * largest / h  # rounding: differences that agree may be those of noise
             best = min(best, Slope(row[k], error), key=lambda each: each.error)
         before = row
     return best

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import gradtape as gt
-from tests.packages.differences import Slope, agrees, slopes
+from tests.packages.differences import DOUBLE, Slope, agrees, slopes
 
 INSTALLED = "site-packages"
 """The folder of an environment that packages are installed in."""
@@ -53,6 +53,12 @@ def objective(function: Callable[..., Any]) -> Callable[..., Any]:
         return total
 
     return weighted
+
+
+def rounding_of(result: Any) -> float:
+    """Return the rounding of the least precise of the numbers in a result."""
+    dtypes = [np.asarray(leaf).dtype for leaf in leaves_of(result)]
+    return max([float(np.finfo(dtype).eps) for dtype in dtypes if dtype.kind in "fc"], default=DOUBLE)
 
 
 def seconds(function: Callable[[], Any]) -> float:
@@ -163,7 +169,11 @@ def stages(function: Callable[[Any], Any], p: np.ndarray) -> Iterator[Stage]:
     except Exception as error:
         yield "plain", {"status": "fails", **said_by(error)}
         return
-    expected = [(d, slopes(lambda t, d=d: at(p + t * d))) for d in directions(p, plain_seconds > SLOW)]
+    with warnings.catch_warnings(action="ignore"):
+        rounding = rounding_of(function(p.copy()))
+    expected = [
+        (d, slopes(lambda t, d=d: at(p + t * d), rounding)) for d in directions(p, plain_seconds > SLOW)
+    ]
     if not all(found for _, found in expected):
         yield "plain", {"status": "fails", "error": "", "reason": "its differences do not converge"}
         return

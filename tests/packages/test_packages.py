@@ -70,6 +70,15 @@ def test_right_derivatives_agree_with_differences(
     assert not agrees(1.1 * expected + 0.1, found, 0.0)
 
 
+def test_a_small_slope_of_a_function_in_single_precision_is_not_called_wrong() -> None:
+    def single(t: float) -> float:
+        return float(np.float32(1.0 + 1e-9 * t))
+
+    assert not agrees(1e-9, slopes(single), 0.0)  # in steps of rounding the function is constant
+    assert agrees(1e-9, slopes(single, float(np.finfo(np.float32).eps)), 0.0)
+    assert not agrees(0.5, slopes(lambda t: float(np.float32(t)), float(np.finfo(np.float32).eps)), 0.0)
+
+
 def test_differences_of_noise_do_not_converge() -> None:
     rng = np.random.default_rng(0)
     found = slopes(lambda t: rng.normal())
