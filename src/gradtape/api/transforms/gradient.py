@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, overload
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -45,6 +47,7 @@ from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.random.comparisons import warn_of_chance
 from gradtape.trace.source.sites import user_site
+from gradtape.transforms.taylor.orders import derivatives
 from gradtape.transforms.vjp import vjp as pull_back
 from gradtape.trees import unflatten
 
@@ -227,6 +230,8 @@ def grad(
         value, result = both(*args, **kwargs)
         return (result, value[1]) if has_aux else result
 
+    if both in _nestings:
+        _nestings[gradient] = _nestings.pop(both)
     return jit_of(gradient, named("grad", function), EVERYTHING_TRACED)
 
 
@@ -387,9 +392,15 @@ def value_and_gradient(
     check_convention(convention, caller)
     selection = selection_of(function, argnums, argnames, caller)
     bilinear = holomorphic or convention == "jax"
+    is_plain = argnums is None and argnames is None and not (has_aux or holomorphic)
+    inner = _nestings.get(function.site.function) if is_plain and isinstance(function, Jitted) else None
+    order = 1 if inner is None else inner.order + 1
 
     def both(*args: Any, **kwargs: Any) -> Any:
-        """Record the function, and pull 1 back from its result."""
+        return at_order(None, args, kwargs)
+
+    def at_order(orders: Orders | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record the function, and pull 1 back from its result, or take the derivative from those of all orders."""
         here.site = user_site()
         places = selection.places(args, kwargs)
         chosen = selection.chosen(args, kwargs, places)
@@ -402,7 +413,17 @@ def value_and_gradient(
         copies = list(map(placeholder, starts, leaves))
         arguments, keywords = selection.replaced(args, kwargs, places, filled(copies))
         containers = argument_copies((args, kwargs), (tuple(arguments), keywords), "the arguments")
-        result = recordable_body(function)(*arguments, **keywords)
+        if (
+            orders is None
+            and order >= LEAST_ORDER
+            and is_plain
+            and _is_one_number(args, kwargs, leaves, starts)
+        ):
+            orders = Orders(order)
+        if orders is None or inner is None:
+            result = recordable_body(function)(*arguments, **keywords)
+        else:
+            result = recordable_body(partial(inner.gradient, orders))(*arguments)
         selection.check_copies(args, kwargs, leaves, copies, starts)
         write_through(containers, copies, leaves)
         value, aux = split_aux(result, caller) if has_aux else (result, None)
@@ -410,10 +431,17 @@ def value_and_gradient(
         target = number_result(value, caller, "c" if holomorphic else "f")
         warn_of_cuts(tag, [target], starts)
         warn_of_chance(tag, [target], starts)
-        (target,), aux = with_loops(moment, [target], aux, starts)
-        if holomorphic:
-            check_holomorphic(target, starts, tag, caller)
-        cotangents = pull_back([target], starts, [_one(target)], lambda v: tag not in v.tags)
+        cotangents: Sequence[Value | None]
+        if orders is not None and orders.are_computed:
+            cotangents = [orders.next()]
+        else:
+            (target,), aux = with_loops(moment, [target], aux, starts)
+            if holomorphic:
+                check_holomorphic(target, starts, tag, caller)
+            if orders is not None and inner is None and orders.compute(target, starts[0], tag):
+                cotangents = [orders.next()]
+            else:
+                cotangents = pull_back([target], starts, [_one(target)], lambda v: tag not in v.tags)
         tag.end()
         gradients = [
             Array(
@@ -425,7 +453,68 @@ def value_and_gradient(
         value = Array(target)
         return ((value, aux) if has_aux else value), selection.filled(nested)
 
+    if is_plain and caller == "grad":
+        _nestings[both] = Nesting(order, lambda orders, *args: at_order(orders, args, {})[1])
     return both
+
+
+LEAST_ORDER: Final = 3
+"""Nested gradients from this order on are computed by one series, where that is possible."""
+
+
+class Nesting(NamedTuple):
+    """A gradient in one argument, as a gradient of it sees it.
+
+    Attributes
+    ----------
+    order : int
+        How many gradients are nested in it, itself included.
+    gradient : callable
+        Returns it inside of a recording, from the derivatives of all orders and the argument.
+    """
+
+    order: int
+    gradient: Callable[..., Any]
+
+
+_nestings: Final[WeakKeyDictionary[Callable[..., Any], Nesting]] = WeakKeyDictionary()
+"""By what `grad` has compiled."""
+
+
+class Orders:
+    """The derivatives of a function of one number, which nested gradients have in common.
+
+    The innermost gradient computes all of them by a series, since nested sweeps take exponential time. Those around it take one each.
+    """
+
+    def __init__(self, order: int) -> None:
+        self._order = order
+        self._rest: Iterator[Value | None] | None = None
+
+    @property
+    def are_computed(self) -> bool:
+        return self._rest is not None
+
+    def compute(self, target: Value, source: Value, tag: TraceTag) -> bool:
+        """Compute all derivatives; return whether that has succeeded."""
+        computed = derivatives(target, source, self._order, lambda v: tag not in v.tags)
+        if computed is not None:
+            self._rest = iter(computed)
+        return self.are_computed
+
+    def next(self) -> Value | None:
+        """Return the derivative of the next order; None for zero."""
+        assert self._rest is not None
+        return next(self._rest)
+
+
+def _is_one_number(
+    args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any], starts: Sequence[Value]
+) -> bool:
+    """Return whether a function is differentiated in its only argument, a real number."""
+    if kwargs or len(args) != 1 or len(leaves) != 1 or leaves[0] is not args[0]:
+        return False
+    return starts[0].ndim == 0 and starts[0].dtype.kind == "f"
 
 
 def number_result(result: Any, caller: str, kind: str = "f") -> Value:
