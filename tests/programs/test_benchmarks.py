@@ -333,3 +333,13 @@ def test_both_ways_of_a_loop_have_one_answer() -> None:
     body = [line.strip().strip("|").split("|") for line in done.stdout.splitlines() if is_row(line)][2:]
     assert [cells[0].split()[0] for cells in body] == ["rk4", "recurrence"]
     assert all(float(cells[1]) > 0.0 and not cells[-1].strip() for cells in body)
+
+
+def test_first_calls_are_measured(tmp_path: Path) -> None:
+    environment = dict(os.environ, PYTHONPATH=str(Path(gradtape.__file__).parents[1]))
+    command = [sys.executable, str(BENCHMARKS / "first_calls.py"), "--works", "least", "loops thomas"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")][2:]
+    assert [line[0] for line in lines] == ["| least squares", "| loops thomas"]
+    assert all(float(number) >= 0 for line in lines for number in line[1:6])
