@@ -79,7 +79,6 @@ def _routines() -> dict[str, int]:
         heap + pool + arenas,
         "gradtape.memory",
         (*exports, *_POOL_ROUTINES, *_ARENA_ROUTINES.values()),
-        effort=1,
     )
     limit = ctypes.c_int64.from_address(found["limit"])
     trim_to_limit = ctypes.CFUNCTYPE(None)(found["trim"])

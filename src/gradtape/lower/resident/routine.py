@@ -1,4 +1,4 @@
-"""Resident routines: LLVM IR that is compiled by llvmlite alone, in 2 ms, and stays in memory."""
+"""Resident routines: LLVM IR that is compiled by llvmlite alone, in a few milliseconds, and stays in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def python_functions(text: str) -> dict[str, int]:
 
 
 def load_resident(
-    text: str, name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None, *, effort: int = 2
+    text: str, name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None, *, effort: int = 0
 ) -> dict[str, int]:
     """Compile and load routines that are never unmapped: threads may sleep in them.
 
@@ -40,7 +40,8 @@ def load_resident(
     imports : mapping of str to int, optional
         Addresses of what else the module names and the process's libraries do not export.
     effort : int, optional
-        How hard LLVM optimises, 0 to 3.
+        How hard LLVM's code generator works, 0 to 3. Every process compiles the routines anew, and 1 takes four to six times as long as
+        0: it is for what each call runs.
 
     Examples
     --------

@@ -81,18 +81,38 @@ def readers_of(accesses: Accesses) -> dict[LoopNest, list[LoopNest]]:
     return readers
 
 
+@record
+class _Elements:
+    """What elements cost at one position of a nest.
+
+    Attributes
+    ----------
+    level : int
+        The innermost loop that the position follows; -1 for none.
+    is_around_long_loop : bool
+        Whether there is a long loop inside of that.
+    known : dict of Value to float
+        The costs.
+    """
+
+    level: int
+    is_around_long_loop: bool
+    known: dict[Value, float] = field(default_factory=dict)
+
+
 class _Analysis(ElementInterpreter[float]):
     """Interprets the elements of one nest after the other."""
 
     def __init__(self, nests: Mapping[Value, LoopNest]) -> None:
         super().__init__(nests)
         self.costs: dict[Value, float] = {}
-        self._known: dict[tuple[Value, Where], float] = {}
+        self._known: dict[Where, _Elements] = {}
+        self._here: Where | None = None
+        self._elements: _Elements
         self._nest: LoopNest
         self._access = Access()
         self._splits = True
         self._levels: dict[Var, int] = {}
-        self._level_of: dict[Where, int] = {}
         self._facts: dict[Node, tuple[Value, float, bool]] = {}
         self._gathers = 0
 
@@ -105,8 +125,7 @@ class _Analysis(ElementInterpreter[float]):
 
     def _analysed(self, nest: LoopNest, splits: bool) -> Access:
         self._nest, self._splits = nest, splits
-        self._known, self._level_of = {}, {}
-        self._levels = {}
+        self._known, self._here, self._levels = {}, None, {}
         for level, variable in enumerate(nest.variables):
             if not isinstance(variable, int):
                 ((atom, _),) = variable.terms.items()
@@ -171,11 +190,21 @@ class _Analysis(ElementInterpreter[float]):
                 self.element(value, whole(value))
 
     def lookup(self, value: Value, index: Where) -> float | None:
-        return self._known.get((value, index))
+        return self._at(index).known.get(value)
 
     def memoise(self, value: Value, index: Where, element: float) -> None:
         spend(1)
-        self._known[value, index] = element
+        self._at(index).known[value] = element
+
+    def _at(self, index: Where) -> _Elements:
+        """Return what is known at a position: most operands are read at that of their result, which is hashed once."""
+        if index is not self._here:
+            elements = self._known.get(index)
+            if elements is None:
+                level = self._level(index)
+                elements = self._known[index] = _Elements(level, is_around_long_loop(self._nest, level))
+            self._here, self._elements = index, elements
+        return self._elements
 
     def number(self, value: Literal) -> float:
         return 0.0
@@ -192,15 +221,13 @@ class _Analysis(ElementInterpreter[float]):
         return LOAD if index else 0.0
 
     def apply(self, node: Node, args: list[float], index: Where) -> float:
-        level = self._level_of.get(index)
-        if level is None:
-            level = self._level_of[index] = self._level(index)
+        elements = self._at(index)
         facts = self._facts.get(node)
         if facts is None:
             facts = self._facts[node] = node.out, cost_of(node), calls_vector_function(node)
         out, cost, calls = facts
-        if is_around_long_loop(self._nest, level):
-            self._access.around[out] = level
+        if elements.is_around_long_loop:
+            self._access.around[out] = elements.level
         elif calls:
             self._access.functions.append(node.op.name)
         return self._noted(out, cost + sum(args), index)

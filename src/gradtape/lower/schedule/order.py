@@ -340,20 +340,25 @@ def _computed_twice(
     repeated: set[Value] = set()
     for nest in nests:
         block = id(placements[nest].block)
+        at: dict[tuple[Position, ...], tuple[tuple[object, ...], bool]] = {}  # many values, few positions
         for value, positions in accesses[nest].sites.items():
             for index in positions:
-                site = (block, tuple([_level(position, nest) for position in index]))
+                if index not in at:
+                    at[index] = (
+                        (block, tuple([_level(position, nest) for position in index])),
+                        _repeats(nest, index),
+                    )
+                site, repeats = at[index]
                 sites.setdefault(value, set()).add(site)
-                if _repeats(nest, index) and costs[value] > REPEATED:
+                if repeats and costs[value] > REPEATED:
                     repeated.add(value)
     chosen: set[Value] = set()
     for value, where in sites.items():
-        if value in by_value or value in chosen:
+        repeats, is_shared = value in repeated, len(where) > 1 and uses.get(value, 0) > 1
+        if value in by_value or not (repeats or is_shared):
             continue
         cost = _cost_beyond(value, costs, chosen, by_value)
-        if (value in repeated and cost > REPEATED) or (
-            len(where) > 1 and uses.get(value, 0) > 1 and cost > STORED
-        ):
+        if (repeats and cost > REPEATED) or (is_shared and cost > STORED):
             chosen.add(value)
     return chosen
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Final, TypeAlias
@@ -336,14 +337,18 @@ class StorageAssignment:
     def _share_outputs(self) -> None:
         """Let a value live in the memory of the one that is made of it, element by element, when nothing else needs it any more."""
         held = {id(self._storage[nest].buffer) for nest in self._nests if nest.kind == "carry"}
+        residents = Counter([id(storage.buffer) for storage in self._storage.values()])
         for heir in self._nests:
             storage = self._storage[heir]
             if heir.kind != "elementwise" or storage.buffer is None or not heir.axes:
                 continue
             if id(storage.buffer) not in held and storage.in_place_of is None:
-                self._share_output(heir, storage.buffer, storage.axes)
+                self._share_output(heir, storage.buffer, storage.axes, residents)
 
-    def _share_output(self, heir: LoopNest, buffer: Buffer, axes: tuple[int, ...]) -> None:
+    def _share_output(
+        self, heir: LoopNest, buffer: Buffer, axes: tuple[int, ...], residents: Counter[int]
+    ) -> None:
+        """Do so for one value; `residents` counts the values in each buffer."""
         whole = tuple(range(heir.value.ndim))
         for read, positions in self._accesses[heir].reads.items():
             storage = self._storage[read]
@@ -356,13 +361,15 @@ class StorageAssignment:
                 continue
             if positions != {heir.result_index(heir.variables)}:
                 continue
-            alone = not any(nest is not read and other.buffer is old for nest, other in self._storage.items())
+            alone = residents[id(old)] == 1
             others = [reader for reader in self._readers[read] if reader is not heir]
             if alone and all(self._reads_before(reader, read, heir) for reader in others):
                 self.explain.append(
                     Note(read, f"lives in the memory of {describe(heir)}, which is made of it")
                 )
                 self._storage[read] = Storage(buffer, storage.axes, storage.workspace, storage.in_place_of)
+                residents[id(old)] -= 1
+                residents[id(buffer)] += 1
                 return
 
     def _reads_before(self, reader: LoopNest, read: LoopNest, heir: LoopNest) -> bool:

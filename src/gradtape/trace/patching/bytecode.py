@@ -9,12 +9,12 @@ import builtins
 import ctypes
 import dis
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from inspect import CO_GENERATOR
 from itertools import pairwise
 from types import CodeType, FrameType, FunctionType, TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from gradtape.lru import LRU
 
@@ -100,13 +100,37 @@ _NO_PROGRAM: Final = _code_without_program()
 
 
 def _callee_names(code: CodeType, here: int) -> tuple[str, ...]:
-    positions = list(code.co_positions())
+    entry = _callees.get(id(code))
+    if entry is None:
+        # An entry holds its code, so that no other one has its identity.
+        entry = _callees[id(code)] = _Callees(code, list(code.co_positions()), {})
+    names = entry.names.get(here)
+    if names is None:
+        names = entry.names[here] = _read_callee_names(code, here, entry.positions)
+    return names
+
+
+class _Callees(NamedTuple):
+    """What is known of the calls of a code object: the names of the callees by the offsets of the calls."""
+
+    code: CodeType
+    positions: list[tuple[int | None, int | None, int | None, int | None]]
+    names: dict[int, tuple[str, ...]]
+
+
+_callees: Final[LRU[int, _Callees]] = LRU(lambda: 64)
+"""A trace asks for each array that a Python loop makes: to decode the function each time would take most of its time."""
+
+
+def _read_callee_names(
+    code: CodeType, here: int, positions: Sequence[tuple[int | None, int | None, int | None, int | None]]
+) -> tuple[str, ...]:
     line, last_line, column, end = positions[here // 2]
     is_call = dis.opname[code.co_code[here]].startswith("CALL")
     if line is None or last_line is None or end is None or not is_call:
         return ()
     parts: dict[tuple[int, int], str] = {}
-    for instruction in dis.get_instructions(code):
+    for instruction, _ in _instructions(code).values():
         if instruction.offset >= here:
             break
         first, last, begin, stop = positions[instruction.offset // 2]

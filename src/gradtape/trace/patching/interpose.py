@@ -330,7 +330,7 @@ class _Thunks:
             imports["_PyObject_MakeTpCall"] = python_function("PyObject_Vectorcall")
         numbers = range(len(self.pointers))
         exports = ["by_type", *[f"{what}{number}" for number in numbers for what in ("thunk", "owner")]]
-        addresses = load_resident("\n".join(self.text), "gradtape.interpose", exports, imports, effort=0)
+        addresses = load_resident("\n".join(self.text), "gradtape.interpose", exports, imports)
         for number, pointer in enumerate(self.pointers):
             words = addresses[f"owner{number}"]
             _POINTER.from_address(words).value = id(pointer.owner)
