@@ -14,6 +14,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.preallocated import is_traced
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.functions import Function, hook_function
+from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.source.sites import is_user_file
 
 RETURNING_POLYNOMIALS: Final = ("polyadd", "polysub", "polymul", "polydiv", "polyder", "polyint")
@@ -118,13 +119,17 @@ def _hook() -> None:
     hook_function(polynomial.__init__, _constructor)
     hook_function(np.isscalar, _is_scalar)  # type: ignore[arg-type]
     hook_function(polynomial.__call__, _composition)
-    package: Any = np.polynomial
-    hook_function(package.polyutils.trimseq, _keep)
-    for module, prefix in MODULES.items():
-        for suffix in ("div", "roots", "companion"):
-            hook_function(getattr(getattr(package, module), prefix + suffix), _with_leading)
     for name in (*RETURNING_POLYNOMIALS, "roots"):
         hook_function(getattr(np, name)._implementation, _with_coefficients(name))
 
 
+def _hook_package(package: Any) -> None:
+    """Hook the functions of `numpy.polynomial`, which NumPy imports when somebody uses it."""
+    hook_function(package.polyutils.trimseq, _keep)
+    for module, prefix in MODULES.items():
+        for suffix in ("div", "roots", "companion"):
+            hook_function(getattr(getattr(package, module), prefix + suffix), _with_leading)
+
+
 recorders.before_recording(_hook)
+when_imported("numpy.polynomial", _hook_package)
