@@ -99,6 +99,13 @@ CASES: dict[str, Function] = {
     "branch": branch,
     "scan that selects": scanned_selection,
     "own rule": own_rule,
+    "selected branch": lambda x: np.where(x > 0, np.sqrt(x) / (1 + x), np.exp(x)) * np.sin(x),
+    "quotient of a selection": lambda x: np.exp(x) / np.where(x > 0, x, 1.0),
+    "selection in a loop": lambda x: gt.fori_loop(0, 3, lambda k, s: np.where(s > 0.5, np.log(s), s) * x, x),
+    "root of a selection in a loop": lambda x: gt.fori_loop(
+        0, 3, lambda k, s: np.sqrt(np.where(s > 0.5, s, 0.25)) * x, x
+    ),
+    "one of two branches": lambda x: np.sqrt(gt.cond(x > 0.2, lambda: x, lambda: 0.0)),
     "logarithm of the odds": lambda x: np.log1p(x * x) * np.arctan(x) + np.sinc(x),
     "constant": lambda x: 2.0 * x + 1.0,
 }
@@ -113,7 +120,10 @@ def test_values_are_those_of_nested_sweeps(name: str, order: int) -> None:
             np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-9, atol=1e-9, err_msg=str(x))
 
 
-@pytest.mark.parametrize("name", ["formula", "loop", "logistic", "determinant", "solution", "sum"])
+@pytest.mark.parametrize(
+    "name",
+    ["formula", "loop", "logistic", "determinant", "solution", "sum", "masked logarithm", "selected branch"],
+)
 def test_high_orders_take_polynomial_time(name: str) -> None:
     """Nested sweeps have four times as many nodes for each order."""
     functions = {order: chain(CASES[name], order) for order in (5, 10)}

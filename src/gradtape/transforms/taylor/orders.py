@@ -35,18 +35,15 @@ def derivatives(
     """Append the derivatives 1, ..., `order` of a number in a number; None stands for a zero.
 
     The result is None where nested sweeps may have other values. These have masks: a path through what a selection has not taken is no
-    path, whatever slopes it has behind. A series has none, so it serves programs that select nothing, or have no infinite slopes.
+    path, whatever slopes it has behind. A series has none, so it serves programs without slopes behind selections that may be infinite;
+    those before a selection are in coefficients that it does not take.
     """
     survey = _Survey()
     nodes, _ = extract(
         [target], [source], stop=lambda value: value.node is None or stop(value), follow=followed
     )
-    survey.visit(nodes, {source})
-    if (
-        target.dtype != source.dtype
-        or survey.has_own_rules
-        or (survey.selects and survey.has_infinite_slopes)
-    ):
+    survey.visit(nodes, _Reach({source}, set()))
+    if target.dtype != source.dtype or survey.is_refused:
         return None
     try:
         (coefficients,) = taylor([target], [source], [[literal(1, source.dtype)]], order, stop)
@@ -63,82 +60,108 @@ _KINDS: Final = (Accumulate, Contract, Correlation, Cumulative, IndexMap, Join, 
 
 
 @dataclass(slots=True)
+class _Reach:
+    """The values that depend on the source (`active`), and those of them that do so behind a selection (`selected`)."""
+
+    active: set[Value]
+    selected: set[Value]
+
+    def moving(self, operands: Sequence[Value]) -> list[bool]:
+        return [operand in self.active for operand in operands]
+
+    def has_selected(self, operands: Iterable[Value]) -> bool:
+        return not self.selected.isdisjoint(operands)
+
+    def add(self, outs: Iterable[Value], is_selected: bool) -> None:
+        """Add what is computed from values of these."""
+        made = [out for out in outs if is_inexact(out.dtype)]
+        self.active.update(made)
+        if is_selected:
+            self.selected.update(made)
+
+    def inside(self, pairs: Iterable[tuple[Value, Value]]) -> _Reach:
+        """Return what is reached of the inputs of a body, from pairs of a value outside and its input."""
+        pairs = list(pairs)
+        return _Reach(
+            {own for outer, own in pairs if outer in self.active},
+            {own for outer, own in pairs if outer in self.selected},
+        )
+
+
 class _Survey:
-    """What the nodes between a source and a target do that series and nested sweeps may treat differently.
+    """Finds nodes between a source and a target that series and nested sweeps may treat differently.
 
     Attributes
     ----------
-    selects : bool
-        Whether an operand, or an element of one, may have no path to the output.
-    has_infinite_slopes : bool
-        Whether a derivative of some order may be infinite.
-    has_own_rules : bool
-        Whether a node has a rule for reverse mode, or none that is known to agree with that.
+    is_refused : bool
+        Whether there is one: a slope behind a selection that may be infinite, or a rule that is for reverse mode, or is not known to be
+        the same in both modes.
     """
 
-    selects: bool = False
-    has_infinite_slopes: bool = False
-    has_own_rules: bool = False
+    def __init__(self) -> None:
+        self.is_refused = False
 
-    def visit(self, nodes: Iterable[Node], active: set[Value]) -> None:
-        """Visit nodes in topological order, and add to `active` what depends on its values."""
+    def visit(self, nodes: Iterable[Node], reach: _Reach) -> None:
+        """Visit nodes in topological order, and add what they compute to `reach`."""
         for node in nodes:
-            operands = followed(node)
-            moving = [operand in active for operand in operands]
+            moving = reach.moving(followed(node))
             if not any(moving) or not any(is_inexact(out.dtype) for out in node.outs):
                 continue
             op = node.op
             if isinstance(op, LoopOp):
-                self._visit_loop(op, node, active)
-                continue
-            if isinstance(op, Switch):
-                self._visit_branches(node, active)
-                continue
-            if isinstance(op, GraphCall):
-                inside = {own for own, moves in zip(op.graph.inputs, moving, strict=True) if moves}
+                self._visit_loop(op, node, reach)
+            elif isinstance(op, Switch):
+                self._visit_branches(node, reach)
+            elif isinstance(op, GraphCall):
+                inside = reach.inside(zip(node.inputs, op.graph.inputs, strict=True))
                 self.visit(op.graph.nodes, inside)
-                active.update(
-                    [out for out, own in zip(node.outs, op.graph.outputs, strict=True) if own in inside]
-                )
-                continue
-            active.update([out for out in node.outs if is_inexact(out.dtype)])
-            if isinstance(op, Elementwise):
-                self.has_infinite_slopes |= not op.finite_derivatives
-            elif not isinstance(op, _KINDS):
-                self.has_own_rules = True
+                for out, own in zip(node.outs, op.graph.outputs, strict=True):
+                    if own in inside.active:
+                        reach.add([out], own in inside.selected)
+            elif not isinstance(op, (Elementwise, *_KINDS)):
+                self.is_refused = True
+            else:
+                behind = reach.has_selected(node.inputs)
+                if behind and isinstance(op, Elementwise) and not op.finite_derivatives:
+                    self.is_refused = True
+                reach.add(node.outs, behind or _selects(node, moving) or _tangent_selects(node, moving))
+            if self.is_refused:
                 return
-            self.selects = self.selects or _selects(node, moving) or _tangent_selects(node, moving)
 
-    def _visit_loop(self, op: LoopOp, node: Node, active: set[Value]) -> None:
-        """Visit the body of a loop: a carry that depends on the source after an iteration only has no path from its initial value."""
+    def _visit_loop(self, op: LoopOp, node: Node, reach: _Reach) -> None:
+        """Visit the body of a loop: where a carry depends on the source in some iterations only, those select."""
         draft = op.open_draft(node)
-        operands = [*draft.consts, *draft.elements]
-        begin = {given.inner for given in operands if given.outer in active}
-        moving = {carry.inner for carry in draft.carries if carry.init in active}
-        while True:  # terminates: each round but the last adds a carry
-            inside = begin | moving
+        start = reach.inside([(given.outer, given.inner) for given in draft.operands])
+        while not self.is_refused:  # terminates: each round but the last adds a carry
+            inside = _Reach(set(start.active), set(start.selected))
             self.visit(draft.nodes(), inside)
-            more = {carry.inner for carry in draft.carries if carry.next_carry in inside} - moving
-            if not more:
-                break
-            moving |= more
-        self.selects |= any(carry.inner in moving and carry.init not in active for carry in draft.carries)
-        self.selects |= any(
-            carry.inner in moving and carry.next_carry not in inside for carry in draft.carries
-        )
-        active.update([out for out in node.outs if is_inexact(out.dtype)])
+            carries = [carry for carry in draft.carries if {carry.inner, carry.next_carry} & inside.active]
+            active = {carry.inner for carry in carries}
+            selected = {
+                carry.inner
+                for carry in carries
+                if carry.next_carry in inside.selected
+                or carry.next_carry not in inside.active
+                or carry.init not in reach.active
+            }
+            if active <= start.active and selected <= start.selected:
+                reach.add(node.outs, bool(inside.selected))
+                return
+            start.active |= active
+            start.selected |= selected
 
-    def _visit_branches(self, node: Node, active: set[Value]) -> None:
+    def _visit_branches(self, node: Node, reach: _Reach) -> None:
         """Visit the bodies of a branch: what only one of them computes from the source has no path through the others."""
-        reached = []
+        inside = []
         for body in node.params["branches"]:
-            inside = {own for own, given in zip(body.inputs, node.inputs[1:], strict=True) if given in active}
-            self.visit(body.nodes, inside)
-            reached.append([out in inside for out in body.outputs])
-        for out, flags in zip(node.outs, zip(*reached, strict=True), strict=True):
+            inside.append(reach.inside(zip(node.inputs[1:], body.inputs, strict=True)))
+            self.visit(body.nodes, inside[-1])
+        for place, out in enumerate(node.outs):
+            ends = [body.outputs[place] for body in node.params["branches"]]
+            flags = [end in each.active for end, each in zip(ends, inside, strict=True)]
             if any(flags):
-                active.add(out)
-                self.selects |= not all(flags)
+                selected = any(end in each.selected for end, each in zip(ends, inside, strict=True))
+                reach.add([out], selected or not all(flags))
 
 
 def _tangent_selects(node: Node, moving: Sequence[bool]) -> bool:
