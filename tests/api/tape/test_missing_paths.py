@@ -70,6 +70,34 @@ def test_round_numbers_are_recognised_where_they_are_not_written_down() -> None:
     assert not messages and float(gradient) == 3.0
 
 
+@pytest.mark.parametrize(
+    "taken",
+    [
+        lambda x: x.tolist()[0] * x[1],
+        lambda x: x.reshape(3, 1).tolist()[0][0] * x[1],
+        lambda x: np.sum(x * [v * 1 for v in x.tolist()][2]),
+        lambda x: x.item(0) * x[1],
+        lambda x: x.reshape(3, 1).item(2, 0) * x[1],
+        lambda x: x.reshape(3, 1).item((2, 0)) * x[1],
+        lambda x: x[0].item() * x[1],
+    ],
+)
+def test_round_elements_of_lists_and_items_are_recognised(taken: Function) -> None:
+    _, messages = warned(taken, np.array([7.0, 1.5, -4.0]))
+    assert len(messages) == 1 and "comes back as a constant" in messages[0]
+
+
+def test_items_of_arrays_are_those_of_numpy() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        for index in [(4,), (-1,), (1, 2), ((0, 1),), (np.int64(3),)]:
+            assert watched.item(*index) == x.item(*index) and type(watched.item(*index)) is float
+        for wrong in [(6,), (2, 0)]:
+            with pytest.raises(IndexError):
+                watched.item(*wrong)
+
+
 def test_numbers_that_are_only_looked_at_cut_nothing() -> None:
     seen = []
 

@@ -119,7 +119,7 @@ def _is_telling(number: float) -> bool:
 
 def _is_computed(number: float, exit_: Exit, site: object) -> bool:
     """Return whether a number stands in the function that took it out, and not because it is written down there."""
-    if not isinstance(site, Site) or site.code is not exit_.site.code or exit_.shape:
+    if not isinstance(site, Site) or site.code is not exit_.site.code or (exit_.shape and not exit_.in_list):
         return False
     return number not in [
         constant for constant in constants_of(site.code) if isinstance(constant, int | float)

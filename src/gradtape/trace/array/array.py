@@ -250,11 +250,15 @@ class Array(Operators, Methods, Attributes, Handle):
 
     def item(self, *index: Any) -> Any:
         """Return one element as a Python number, which no tape follows."""
+        if index and self.value.tags:  # the element leaves, not the array
+            (key,) = index if len(index) == 1 else (index,)
+            element = self[key] if isinstance(key, tuple) else self.reshape(-1)[key]
+            return concretize.array_of(element.value, "x.item()").item()
         return concretize.array_of(self.value, "x.item()").item(*index)
 
     def tolist(self) -> Any:
         """Return the values as nested lists."""
-        return concretize.array_of(self.value, "x.tolist()").tolist()
+        return concretize.array_of(self.value, "x.tolist()", as_list=True).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         asking = _frame(1)

@@ -93,7 +93,7 @@ PREDICATES = frozenset(
 """Predicates of numbers: their results have no derivative."""
 
 
-def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
+def array_of(value: Value, what: str, *, meant: bool = True, as_list: bool = False) -> NDArray:
     """Return the array of a value that does not depend on a running trace."""
     trace = abstracting_trace(value) if value.tags else None
     if trace is not None:
@@ -106,7 +106,7 @@ def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
         )
     (data,) = force([value])
     if value.tags and asking_package() not in READERS:
-        note_exit(value, what, data, meant=meant)
+        note_exit(value, what, data, meant=meant, in_list=as_list)
     return data
 
 

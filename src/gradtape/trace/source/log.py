@@ -58,6 +58,8 @@ class Exit:
         The elements, or a sample of a large array.
     shape : tuple of int
         Its shape.
+    in_list : bool
+        Whether its elements leave as Python numbers of a list, each of which is then used by itself.
     meant : bool
         Whether the conversion is explicit (``float(x)``), rather than made by another function.
     roots : tuple of weakref.ref to Value, or None
@@ -70,6 +72,7 @@ class Exit:
     numbers: tuple[float, ...] = ()
     shape: tuple[int, ...] = ()
     meant: bool = True
+    in_list: bool = False
     roots: tuple[weakref.ref[Value], ...] | None = ()
 
     def comes_from(self, source: Value) -> bool:
@@ -158,7 +161,9 @@ def _roots_of(value: Value) -> tuple[weakref.ref[Value], ...] | None:
     return tuple([weakref.ref(root) for root in roots])
 
 
-def note_exit(value: Value, what: str, data: Any = None, *, meant: bool = True) -> None:
+def note_exit(
+    value: Value, what: str, data: Any = None, *, meant: bool = True, in_list: bool = False
+) -> None:
     """Record that a value leaves the tapes that follow it, with a sample of its data."""
     recording = [tag for tag in value.tags if tag.recording]
     if recording:
@@ -179,7 +184,7 @@ def note_exit(value: Value, what: str, data: Any = None, *, meant: bool = True) 
             )
         numbers = () if data is None else sample_of(np.asarray(data))
         roots = _roots_of(value) if numbers else ()
-        exit_ = Exit(weakref.ref(value), what, user_site(), numbers, value.shape, meant, roots)
+        exit_ = Exit(weakref.ref(value), what, user_site(), numbers, value.shape, meant, in_list, roots)
         for tag in recording:
             exits = log_of(tag).exits
             exits.append(exit_)
