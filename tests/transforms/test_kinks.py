@@ -524,3 +524,53 @@ def test_what_a_loop_does_not_select_is_zero_outside_of_it(f, checkpoint):
             v = tape.watch(x)
             y = f(v)
         np.testing.assert_allclose(tape.gradient(y, v), wanted, rtol=1e-12)
+
+
+ZERO_BY_ARITHMETIC = {
+    "reciprocal of a square": lambda v: 1 / (v * v),
+    "root of a square": lambda v: np.sqrt(v * v),
+    "product with a root": lambda v: v * np.sqrt(v),
+    "product with a logarithm": lambda v: v * np.log(v),
+    "exponential of a reciprocal": lambda v: np.exp(-1 / (v * v)),
+    "root of a difference": lambda v: np.sqrt(1 - np.cos(v)),
+    "power of a square": lambda v: (v * v) ** 0.75,
+    "root of a maximum": lambda v: np.sqrt(2 * np.maximum(v, 0.0)),
+    "root of a selection": lambda v: np.sqrt(np.where(v >= 0, v * v, v + 1)),
+    "selection of a logarithm": lambda v: np.where(v > 0, np.log(v * v), 0.0),
+    "two paths": lambda v: np.sqrt(v * v + 2 * v),
+}
+
+
+@pytest.mark.parametrize("name", ZERO_BY_ARITHMETIC)
+@pytest.mark.parametrize("size", [1, 3, 30])
+def test_what_is_zero_by_arithmetic_is_multiplied_in_procedures_as_in_graphs(name, size):
+    element = ZERO_BY_ARITHMETIC[name]
+
+    def each(x):
+        y = np.zeros(x.shape[0])
+        for i in range(x.shape[0]):
+            y[i] = element(x[i])
+        return y
+
+    def total(x):
+        return np.sum(each(x))
+
+    def slopes(x):
+        return gt.jvp(each, (x,), (np.ones(size),))[1]
+
+    x = np.resize([0.0, 2.0, -1.0], size)
+    derivatives = {
+        "forward": gt.jacfwd(each),
+        "reverse": gt.jacrev(each),
+        "forward over reverse": lambda x: np.diag(gt.jacfwd(gt.grad(total))(x)),
+        "reverse over reverse": lambda x: np.diag(gt.jacrev(gt.grad(total))(x)),
+        "forward over forward": lambda x: np.diag(gt.jacfwd(slopes)(x)),
+        "along a direction": slopes,
+    }
+    with np.errstate(all="ignore"):
+        for way, derivative in derivatives.items():
+            with gt.config.override(loops="trace"):
+                traced = derivative(x)
+            with gt.config.override(loops="compile"):
+                compiled = derivative(x)
+            np.testing.assert_allclose(compiled, traced, rtol=1e-9, atol=1e-12, err_msg=way)

@@ -14,7 +14,6 @@ from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
 from gradtape.kinds.reduction import Reduction
-from gradtape.ops.core.elementwise.logic import bitwise_and, not_equal
 from gradtape.ops.core.shape import reshape, reshape_row
 from gradtape.transforms.masks import masked_parts, narrowed_mask, pushed_through
 
@@ -43,17 +42,11 @@ class Cotangents:
         before = place.get(value)
         place[value] = cotangent if before is None else summed(before, cotangent)
 
-    def select_nonzero(self, value: Value) -> None:
-        """Let what is propagated from a cotangent of zero be zero by selection.
-
-        A cotangent that was in memory has lost its mask. That of an element that was not selected is zero, and an infinite slope would
-        make NaN of it.
-        """
+    def select(self, value: Value, masked: Cotangent | None) -> None:
+        """Let what is propagated from a cotangent be zero by selection where another cotangent of the value is, which has a mask."""
         cotangent = self._found.get(value)
-        if cotangent is not None and not isinstance(cotangent.value, Literal):
-            nonzero = not_equal(cotangent.value, 0)
-            mask = nonzero if cotangent.mask is None else bitwise_and(cotangent.mask, nonzero)
-            self._found[value] = Cotangent(cotangent.value, mask, cotangent.is_applied)
+        if cotangent is not None and masked is not None and masked.mask is not None:
+            self._found[value] = Cotangent(cotangent.value, masked.mask)
 
     def get(self, value: Value) -> Cotangent | None:
         """Return the cotangent of a value that is to be propagated."""

@@ -12,7 +12,8 @@ from gradtape.kinds.contract import Contract
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import conform
-from gradtape.ops.core.elementwise.logic import less
+from gradtape.ops.core.elementwise.arithmetic import masked_product
+from gradtape.ops.core.elementwise.logic import bitwise_and, less, not_equal
 from gradtape.passes.procedures.residuals import expensive_values
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.ir import (
@@ -115,6 +116,8 @@ class Adjoint:
                 place = tree.place_of(node.outs[0])
                 assert place is not None
                 self._nodes_at.setdefault((place.block, place.position), []).append(node)
+        self._behind_infinite_slopes = self._values_behind_infinite_slopes(nodes)
+        self._masked = Cotangents()
         self._accumulator = Accumulator()
         self._reverse(tree.root)
 
@@ -122,12 +125,13 @@ class Adjoint:
         """Append the steps of a block, from its end to its beginning."""
         found = Cotangents()
         outer, self._accumulator = self._accumulator, Accumulator()
+        outer_masked, self._masked = self._masked, Cotangents()
         steps = self.steps[block] = {}
         self.begins[block] = []
         if block is self._tree.root:
             for value, seed in self._seeds.items():
                 if value in self._active:
-                    found.add(value, Cotangent(seed))
+                    self._begin(value, seed, found)
         for position in range(len(block.statements) - 1, -2, -1):
             steps[position] = []
             statement = block.statements[position] if position >= 0 else None
@@ -140,6 +144,7 @@ class Adjoint:
         with self._build.block(steps[-1]):
             self._leave(block, found)
         self._accumulator = outer
+        self._masked = outer_masked
 
     def _leave(self, block: Block, found: Cotangents) -> None:
         """Append the sums of the cotangents of values that are known outside of a block."""
@@ -167,12 +172,36 @@ class Adjoint:
     def _pull_nodes(self, block: Block, position: int, found: Cotangents) -> None:
         """Pull cotangents back through the nodes that stand at a place."""
         for value in self._sums_at.get((block, position), ()):
-            found.add(value, Cotangent(self._build.read(self._sums[value])))
+            self._begin(value, self._build.read(self._sums[value]), found)
         for node in reversed(self._nodes_at.get((block, position), ())):
             if any(out in self._active and found.get(out) is not None for out in node.outs):
                 if self._may_have_infinite_slope(node):
-                    found.select_nonzero(node.out)
+                    found.select(node.out, self._masked.get(node.out))
                 pull_back(node, self._active, found, never_stop)
+                if not self._behind_infinite_slopes.isdisjoint(node.outs):
+                    self._pull_masked(node)
+
+    def _pull_masked(self, node: Node) -> None:
+        """Pull back the cotangents that have the masks of zeros from memory."""
+        wanted = self._behind_infinite_slopes
+        row: object = masked_product  # which is an op, though its type is that of a function
+        cotangent = self._masked.get(node.out) if node.op is row else None
+        if cotangent is not None:
+            slope, tangent = node.inputs
+            if slope in wanted:  # a tangent of zero takes part in no path
+                nonzero = not_equal(tangent, 0)
+                mask = nonzero if cotangent.mask is None else bitwise_and(cotangent.mask, nonzero)
+                self._masked.add(slope, Cotangent(masked_product(cotangent.value, tangent), mask))
+            wanted = wanted & {tangent} - {slope}
+        pull_back(node, wanted, self._masked, never_stop)
+
+    def _values_behind_infinite_slopes(self, nodes: Sequence[Node]) -> set[Value]:
+        """Return the active results of nodes whose slope may be infinite, and what is computed from them."""
+        behind: set[Value] = set()
+        for node in nodes:
+            if self._may_have_infinite_slope(node) or not behind.isdisjoint(node.inputs):
+                behind.update(self._active.intersection(node.outs))
+        return behind
 
     def _may_have_infinite_slope(self, node: Node) -> bool:
         """Return whether a partial derivative may be infinite, also where an operand is."""
@@ -253,7 +282,13 @@ class Adjoint:
 
     def _add(self, value: Value, part: Value, found: Cotangents) -> None:
         if value in self._active:
-            found.add(value, Cotangent(part))
+            self._begin(value, part, found)
+
+    def _begin(self, value: Value, cotangent: Value, found: Cotangents) -> None:
+        """Add a cotangent that was in memory, and has lost its mask: where it is zero, it counts as zero by selection."""
+        found.add(value, Cotangent(cotangent))
+        if value in self._behind_infinite_slopes:
+            self._masked.add(value, Cotangent(cotangent, not_equal(cotangent, 0), is_applied=True))
 
     def _reverse_holder(self, block: Block, position: int, statement: For | While | If) -> None:
         """Append the reverse of a loop or a branch."""

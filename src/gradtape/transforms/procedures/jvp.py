@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, Value, extract, literal
@@ -12,6 +12,8 @@ from gradtape.kinds.elementwise import Elementwise, Rule, scaled, smooth_square
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import masked_product
 from gradtape.ops.core.elementwise.cast import zeros_like
+from gradtape.ops.core.elementwise.logic import bitwise_and, equal, not_equal
+from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import (
     Allocate,
@@ -73,6 +75,7 @@ class _ForwardMode:
         self._finite = FiniteValues(procedure)
         self._shadows = Shadows(self._build, self._active.locations, "t")
         self._tangents: dict[Value, Tangent] = {}
+        self._masked: dict[Value, Tangent | None] = {}
         self._rewriter = Rewriter()
 
     def run(self) -> Procedure:
@@ -109,18 +112,11 @@ class _ForwardMode:
         if value in self._active.values and value not in self._tangents:
             nodes, _ = extract([value], self._tangents, stop=lambda value: value not in self._active.values)
             for node in nodes:
-                incoming = [self._tangents.get(operand) for operand in node.inputs]
-                if any(tangent is not None for tangent in incoming):
-                    with at(derivative_site(node, backward=False)):
-                        square = smooth_square(node, never_stop)
-                        if square is None:
-                            pushed = self._pushed(node, incoming)
-                        else:
-                            given = list(map(self._tangents.get, square.operands))
-                            pushed = [push_square(square, given)]
-                    for out, tangent in zip(node.outs, pushed, strict=True):
-                        if tangent is not None:
-                            self._tangents[out] = tangent
+                for out, tangent in zip(
+                    node.outs, _pushed(node, self._tangents, self._push_node), strict=True
+                ):
+                    if tangent is not None:
+                        self._tangents[out] = tangent
         tangent = self._tangents.get(value)
         if tangent is None:
             return literal(0.0, value.dtype)
@@ -187,14 +183,22 @@ class _ForwardMode:
             Apply(make_body([*body.inputs, *tangents], outputs), tuple(operands), tuple(spans))
         )
 
-    def _pushed(self, node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
+    def _push_node(self, node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
         """Return the tangents of a node's outputs.
 
-        A tangent that was in memory has lost its mask. A tangent of zero counts as zero by selection, as a cotangent does in reverse mode.
+        A tangent that was in memory has lost its mask: where it is zero, it counts as zero by selection, as a cotangent does in reverse
+        mode.
         """
         op = node.op
+        operands = {
+            x.value: operand for x, operand in zip(incoming, node.inputs, strict=True) if x is not None
+        }
+
+        def product(partial: Value, tangent: Value) -> Value:
+            return self._product(partial, tangent, operands[tangent])
+
         if isinstance(op, Elementwise) and op.partials is not None:
-            return [push_partials(node, op.partials, incoming, self._product)]
+            return [push_partials(node, op.partials, incoming, product)]
         is_real = all(value.dtype.kind != "c" for value in (node.out, *node.inputs))  # others conjugate
         if (
             isinstance(op, Elementwise)
@@ -203,12 +207,54 @@ class _ForwardMode:
             and not op.finite_derivatives
         ):
             partials = [None if rule is None else _slope(rule) for rule in op.tangents or ()]
-            return [push_partials(node, partials, incoming, self._product)]
+            return [push_partials(node, partials, incoming, product)]
         return push_node(node, incoming)
 
-    def _product(self, partial: Value, tangent: Value) -> Value:
-        """Return a partial derivative times a tangent; 0 where the tangent is 0 if the partial derivative may be infinite there."""
-        return (scaled if self._finite.is_finite(partial) else masked_product)(partial, tangent)
+    def _product(self, partial: Value, tangent: Value, operand: Value) -> Value:
+        """Return a partial derivative times the tangent of an operand.
+
+        It is 0 where the tangent is zero by selection, if the partial derivative may be infinite there.
+        """
+        if self._finite.is_finite(partial):
+            return scaled(partial, tangent)
+        if operand.node is None:
+            return masked_product(partial, tangent)
+        selected = self._selected(operand)
+        if selected is None:
+            return scaled(partial, tangent)
+        # Where it is zero by arithmetic alone, what is infinite makes NaN of it. A selection by the mask in place of `masked_product`
+        # would have no derivative in a tangent that is 0 for once.
+        by_arithmetic = bitwise_and(selected, equal(tangent, 0))
+        return where(by_arithmetic, scaled(partial, tangent), masked_product(partial, tangent))
+
+    def _selected(self, value: Value) -> Value | None:
+        """Return the mask outside of which a tangent is zero by selection, if zeros from memory are; None if there are none."""
+        nodes, _ = extract([value], self._masked, stop=lambda value: value not in self._active.values)
+        for node in nodes:
+            for operand in node.inputs:
+                tangent = self._tangents.get(operand)
+                if operand.node is None and tangent is not None and operand not in self._masked:
+                    mask = not_equal(tangent.value, 0)
+                    self._masked[operand] = Tangent(tangent.value, mask, is_applied=True)
+            self._masked.update(zip(node.outs, _pushed(node, self._masked, push_node), strict=True))
+        tangent = self._masked[value]
+        return None if tangent is None else tangent.mask
+
+
+def _pushed(
+    node: Node,
+    tangents: Mapping[Value, Tangent | None],
+    push: Callable[[Node, Sequence[Tangent | None]], Sequence[Tangent | None]],
+) -> Sequence[Tangent | None]:
+    """Return the tangents of a node's outputs from those of others; `push` is for nodes that are not squares of values with a kink."""
+    incoming = [tangents.get(operand) for operand in node.inputs]
+    if all(tangent is None for tangent in incoming):
+        return [None] * len(node.outs)
+    with at(derivative_site(node, backward=False)):
+        square = smooth_square(node, never_stop)
+        if square is None:
+            return push(node, incoming)
+        return [push_square(square, list(map(tangents.get, square.operands)))]
 
 
 def _slope(rule: Rule) -> Rule:
