@@ -65,7 +65,7 @@ class DiskStatistics:
 class _File(NamedTuple):
     used: float
     size: int
-    path: Path
+    path: str
 
 
 def cache_path() -> Path:
@@ -199,7 +199,7 @@ class DiskCache:
     def entries(self) -> list[tuple[str, int, float]]:
         """Return the key, the bytes and the time of the last use of each entry of the folder, the latest first."""
         files = sorted(_files(cache_path()), reverse=True)
-        return [(file.path.name.removesuffix(_SUFFIX), file.size, file.used) for file in files]
+        return [(os.path.basename(file.path).removesuffix(_SUFFIX), file.size, file.used) for file in files]
 
     def is_whole(self, key: str) -> bool:
         """Return whether the file of an entry has its own checksum and key; one that was removed meanwhile has."""
@@ -332,9 +332,9 @@ def _files(folder: Path) -> Iterator[_File]:
         except OSError:
             continue
         if entry.name.endswith(_SUFFIX):
-            yield _File(status.st_mtime, status.st_size, Path(entry.path))
+            yield _File(status.st_mtime, status.st_size, entry.path)
         elif entry.name.endswith(".tmp") and now - status.st_mtime > _ORPHAN_SECONDS:
-            _quietly(os.unlink, Path(entry.path))
+            _quietly(os.unlink, entry.path)
 
 
 def _scan(folder: str | Path) -> list[os.DirEntry[str]]:
@@ -345,7 +345,7 @@ def _scan(folder: str | Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _quietly(action: Any, path: Path) -> bool:
+def _quietly(action: Any, path: str | Path) -> bool:
     """Apply a function to a file that another process may have removed; return whether that succeeded."""
     try:
         action(path)

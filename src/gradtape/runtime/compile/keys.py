@@ -115,6 +115,6 @@ def _content(files: Iterable[str]) -> str:
     for path in files:
         with open(path, "rb") as file:
             content = file.read()
-        digest.update(repr((os.path.relpath(path, _PACKAGE), len(content))).encode())
+        digest.update(repr((path[len(_PACKAGE) + 1 :], len(content))).encode())
         digest.update(content)
     return digest.hexdigest()
