@@ -285,7 +285,8 @@ def main() -> None:
         ]
         rows.append([work, *("" if number is None else f"{number:.4f}" for number in numbers)])
         print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
-    print(f"{NOTES}\n{report.table(COLUMNS, 1, rows)}")
+    packages = ("numpy", "scipy", "numba", "autograd")
+    print(f"{NOTES}\n{report.table(COLUMNS, 1, rows)}\n{report.machine(packages)}")
 
 
 if __name__ == "__main__":
