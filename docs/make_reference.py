@@ -14,7 +14,7 @@ import gradtape as gt
 
 FOLDER = Path(__file__).parent / "reference" / "api"
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
-NAMESPACES = ("dask", "debug", "inspect", "optimizers", "plot", "scipy")
+NAMESPACES = ("dask", "debug", "inspect", "optimizers", "plot", "scipy", "tree")
 """Public modules, whose functions get pages of their own."""
 ERRORS = Path(__file__).parent / "reference" / "errors"
 CODE = re.compile(r"(?<!`)`((?:gradtape\.|gt\.)?)([A-Za-z_][\w.]*)`(?!`)")

@@ -204,6 +204,7 @@ determinants disk edit equal error evaluate event explain explanation finding ha
 lock lookup main method minimize mixed more name namespace naming nested number object operator order origin out part per picture plan
 problem product progress read reader reason recording report result routine script select set sign solution solver special split
 statement switch step table text thread tracing tuple type undo unsupported use user walk write writer
+clipping
 
 api argument building callable caller compile function functional html import interpret log logic memory module
 line optimise standalone svg

@@ -60,9 +60,13 @@ def test_what_there_is_needs_no_answer() -> None:
         (gt.jit(np.sin), "compile", "f.lower(x).compile()"),
         (gt.grad(np.sin), "get_concrete_function", "gt.inspect.graph(f)"),
         (gt.GradientTape(), "backward", "tape.gradient(loss, x)"),
-        (gt.debug, "print", "GradientsDebugger"),
+        (gt.debug, "print", "gt.print"),
         (gt.debug, "explain_gradiant", "did you mean gt.debug.explain_gradient?"),
-        (gt.optimizers, "SGD", "use GradientDescent"),
+        (gt.optimizers, "AdamW", "use Adam"),
+        (gt.scipy, "Bounds", "scipy.optimize"),
+        (gt.tree, "leave", "did you mean gt.tree.leaves?"),
+        (gt.plot, "jacobain", "did you mean gt.plot.jacobian?"),
+        (gt.inspect, "grph", "did you mean gt.inspect.graph?"),
         (gt.optimizers, "Adamm", "did you mean gt.optimizers.Adam?"),
     ],
 )
@@ -152,7 +156,7 @@ def test_names_of_arrays(make: Any, name: str, answer: str) -> None:
 def test_attributes_of_other_libraries_are_not_set(make: Any) -> None:
     x = make(1.0)
     with pytest.raises(
-        AttributeError, match=r"has no attribute 'requires_grad': follow it with x = tape\.watch"
+        AttributeError, match=r"has no attribute 'requires_grad': watch it with x = tape\.watch"
     ):
         x.requires_grad = True
     with pytest.raises(AttributeError):
@@ -180,3 +184,76 @@ def test_arrays_made_in_traced_code() -> None:
 def test_keywords_of_other_libraries(call: Any, answer: str) -> None:
     for function, x in ((call, gt.constant(PAIR)), (gt.jit(call), PAIR)):
         assert "\n" not in str(expect(TypeError, lambda function=function, x=x: function(x), answer))
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (
+            lambda: gt.grad(np.sin, argnum=0),
+            "gt.grad() got an unexpected keyword argument 'argnum': did you mean argnums?",
+        ),
+        (lambda: gt.value_and_grad(np.sin, wrt=0), "did you mean argnums?"),
+        (lambda: gt.jit(np.sin, static_argnum=1), "did you mean static_argnums?"),
+        (lambda: gt.jit(static_argname="n"), "did you mean static_argnames?"),
+        (lambda: gt.vmap(np.sin, in_axis=0), "did you mean in_axes?"),
+        (lambda: gt.jacobian(np.sin, create_graph=True), "derivatives can be differentiated as they are"),
+        (
+            lambda: gt.hvp(np.sin, (1.0,), (1.0,), frobnicate=1),
+            "its options are primals, tangents, holomorphic",
+        ),
+        (lambda: gt.while_loop(bool, abs, 1, max_iteration=3), "did you mean max_iterations?"),
+    ],
+)
+def test_unknown_options_of_transforms(call: Any, answer: str) -> None:
+    expect(TypeError, call, "got an unexpected keyword argument", answer)
+
+
+def test_errors_of_the_users_functions_keep_their_words() -> None:
+    def f(x: Any, *, scale: float) -> Any:
+        return x * scale
+
+    error = expect(TypeError, lambda: gt.jvp(lambda x: f(x, scal=2.0), (1.0,), (1.0,)), "scal")
+    assert "gt.jvp" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (lambda: gt.scipy.minimize(np.sum, PAIR, method="L-BFGS"), "did you mean 'L-BFGS-B'?"),
+        (lambda: gt.scipy.root(np.sin, PAIR, method="hybrd"), "did you mean 'hybr'?"),
+        (lambda: gt.scipy.least_squares(np.sin, PAIR, method="levenberg"), "choose 'trf', 'dogbox', 'lm'"),
+    ],
+)
+def test_unknown_methods_of_solvers(call: Any, answer: str) -> None:
+    expect(gt.errors.ArgumentError, call, "has no method", answer)
+
+
+def test_exports_without_descriptions_name_them() -> None:
+    expect(gt.errors.ArgumentError, lambda: gt.export(lambda x: x, path="f.c"), "'x'", "gt.spec((3, 4))")
+
+
+def test_floats_are_not_indices() -> None:
+    f = gt.jit(lambda x, n: sum(x[i] for i in range(n)))
+    expect(TypeError, lambda: f(PAIR, 2.0), "object cannot be interpreted as an integer")
+
+
+def test_formatted_numbers_of_a_trace_name_the_way_to_print_them() -> None:
+    texts: list[str] = []
+
+    @gt.jit
+    def f(x: Any) -> Any:
+        texts.append(f"{np.sum(x):.3f}")
+        return x
+
+    f(PAIR)
+    assert "gt.print" in texts[0]
+
+
+def test_functions_of_other_libraries_name_those_of_numpy() -> None:
+    jnp = pytest.importorskip("jax.numpy", reason="pip install jax")
+    for way in (gt.jit, gt.grad):
+        with pytest.raises(TypeError) as caught:
+            way(lambda x: jnp.sum(x))(PAIR)
+        notes = "\n".join(caught.value.__notes__)
+        assert "np.sum(...)" in notes and "jax computes with its own arrays" in notes

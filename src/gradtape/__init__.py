@@ -46,6 +46,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api import optimizers as optimizers
     from gradtape.api import plot as plot
     from gradtape.api import scipy as scipy
+    from gradtape.api import tree as tree
     from gradtape.api.control.associative_scan import associative_scan as associative_scan
     from gradtape.api.control.branches import cond as cond
     from gradtape.api.control.branches import switch as switch
@@ -127,7 +128,7 @@ _when_imported("scipy.integrate", _import_integrals)
 _PUBLIC_MODULES = {"errors", "config"}
 _NAMESPACES = {
     "array_api": ".array_api",
-    **{name: f".api.{name}" for name in ("dask", "debug", "inspect", "optimizers", "plot", "scipy")},
+    **{name: f".api.{name}" for name in ("dask", "debug", "inspect", "optimizers", "plot", "scipy", "tree")},
 }
 _LATER = {
     "check_grads": "transforms.check",

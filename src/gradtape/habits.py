@@ -6,6 +6,7 @@ keyword arguments of NumPy's functions and methods (``x.sum(dim=0)``). Imported 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -25,8 +26,22 @@ lax: loops and branches are gt.scan, gt.fori_loop, gt.while_loop, gt.map, gt.con
 numpy jnp np: there is no second namespace; import numpy as np, and call np.* on what gradtape traces
 nn: layers are NumPy code: np.maximum(x, 0), scipy.special.expit, scipy.special.log_softmax
 random: draw with np.random.default_rng(seed), in the function too: each call draws anew
-tree tree_util tree_map: containers are optree's: import optree; optree.tree_map(f, tree)
-pmap shard_map xmap pmean psum: there is one device; gt.vmap(f) maps over an axis, and compiled code uses the cores by itself
+tree_util tree_map: use gt.tree.map(f, tree)
+tree_leaves: use gt.tree.leaves(tree)
+tree_flatten: use gt.tree.flatten(tree)
+tree_unflatten: use gt.tree.unflatten(structure, leaves)
+tree_structure: use gt.tree.structure(tree)
+ravel_pytree flatten_util: use flat, unravel = gt.tree.ravel(tree)
+global_norm clip_by_global_norm clip_grad_norm_: use gt.optimizers.clip_by_global_norm(gradients, max_norm)
+Adam adam AdamW: use gt.optimizers.Adam(learning_rate)
+SGD sgd GradientDescentOptimizer: use gt.optimizers.SGD(learning_rate, momentum)
+RMSprop rmsprop: use gt.optimizers.RMSprop(learning_rate)
+sparse: use gt.sparse_jacobian(f), or call scipy.sparse as it is
+linalg: call np.linalg and scipy.linalg as they are; gradtape differentiates them
+fft: call np.fft and scipy.fft as they are; gradtape differentiates them
+stop_grad: use gt.stop_gradient(x)
+checkpoint_sequential: use gt.checkpoint(f) on each part
+pmap shard_map xmap pmean psum: there is one device; gt.vmap(f) maps over an axis, and gt.config.num_threads = 4 uses four cores
 make_jaxpr xla_computation: call f once, then print(gt.inspect.graph(f))
 eval_shape: gt.jit(f).lower(gt.spec((3, 4))).out_specs, without data
 ShapeDtypeStruct: use gt.spec(shape, dtype)
@@ -37,7 +52,7 @@ disable_jit: gt.config.jit = False runs jitted functions op by op
 enable_x64: float64 is what NumPy makes, and what gradtape keeps; there is nothing to switch on
 remat: use gt.checkpoint(f)
 named_call named_scope: name a value with gt.name(x, "hidden")
-closure_convert: what a function reads from outside is followed; pass the function as it is
+closure_convert: values that a function reads from outside are inputs of its program; pass the function as it is
 clear_caches: del the jitted function; gt.config.memory_cache bounds what each one keeps
 fwd_and_bwd: use gt.vjp(f, x)
 debug_nans: use with gt.debug.check_numerics(): ...
@@ -87,18 +102,18 @@ log_softmax: use scipy.special.log_softmax
 sigmoid: use scipy.special.expit
 relu: use np.maximum(x, 0)
 argsort: use np.argsort
-stop_recording: it is a method, tape.stop_recording()
+stop_recording: call it on a tape: tape.stop_recording()
 Module: a model is a function of its parameters, in a dict or a dataclass
 """
 
 _PYTORCH = """
-no_grad inference_mode enable_grad: use with tape.stop_recording(), or gt.stop_gradient(x); outside of a tape nothing is followed
+no_grad inference_mode enable_grad: use with tape.stop_recording(), or gt.stop_gradient(x); nothing is recorded outside a tape
 backward: use gt.grad(f), or tape.gradient(loss, x) of with gt.GradientTape() as tape
 autograd: gradients are gt.grad(f) and tape.gradient(y, x); rules are gt.custom_vjp
 optim optimizer: use gt.optimizers
 func functional: the transforms are gt.grad, gt.vjp, gt.jvp, gt.vmap, gt.jacrev, gt.jacfwd and gt.hessian
 compile: use @gt.jit
-requires_grad requires_grad_ Parameter: follow an array with x = tape.watch(x), or keep state in gt.Variable(x)
+requires_grad requires_grad_ Parameter: watch an array with x = tape.watch(x), or keep state in gt.Variable(x)
 detach: use gt.stop_gradient(x)
 grad_and_value value_and_gradient value_grad: use gt.value_and_grad(f), which returns (value, gradient)
 functional_call: a model is a function of its parameters
@@ -146,7 +161,7 @@ nlpsol qpsol Opti rootfinder minimize: use gt.scipy.minimize, or call scipy.opti
 integrator odeint: call scipy.integrate.solve_ivp or odeint, which are differentiated
 external Callback: give a rule with gt.custom_vjp
 njit: use @gt.jit; an @numba.njit function can be called inside of it
-prange: write range(n): compiled loops use the cores by themselves
+prange: write range(n); gt.config.num_threads = 4 lets compiled loops use four cores
 theano pytensor shared: state that changes is gt.Variable(x)
 jac: use gt.jacobian(f)
 hess: use gt.hessian(f)
@@ -166,7 +181,7 @@ at: write in place: y = x.copy(); y[0] = v (or y[0] += v), which is differentiat
 backward: use tape.gradient(loss, x), or gt.grad(f)(x)
 detach detach_: use gt.stop_gradient(x)
 grad grad_fn retain_grad: arrays keep no gradients; use g = tape.gradient(loss, x)
-requires_grad requires_grad_: follow it with x = tape.watch(x)
+requires_grad requires_grad_: watch it with x = tape.watch(x)
 is_leaf: every array can be watched: x = tape.watch(x)
 register_hook: use gt.debug.GradientsDebugger() to see the gradient at a value
 zero_grad zero_: there are no gradients to be zeroed; x[...] = 0 writes zeros
@@ -229,18 +244,32 @@ variables trainable_variables: use tape.watched_variables()
 """)
 
 DEBUG: Final = _entries("""
-print: print(x) works under a tape; name a value in compiled code, gt.name(x, "h"), and see its gradient with GradientsDebugger
+print: use gt.print("x = {}", x), which prints in each call of a compiled function
 breakpoint: set gt.config.eager = True and use breakpoint()
 callback: use gt.callback(f, result_like, x)
 nans debug_nans detect_anomaly set_detect_anomaly assert_all_finite: use with gt.debug.check_numerics(): ...
 """)
 
 OPTIMIZERS: Final = _entries("""
-SGD GradientDescentOptimizer sgd descent: use GradientDescent, or Momentum
-MomentumOptimizer momentum Nesterov NAG: use Momentum
+GradientDescentOptimizer sgd descent: use SGD, or GradientDescent
+MomentumOptimizer momentum Nesterov NAG: use Momentum, or SGD with momentum
 AdamOptimizer adam AdamW Adamax Nadam: use Adam
-RMSprop RMSProp Adagrad Adadelta Ftrl LAMB Lion adagrad rmsprop: subclass Optimizer, or write the step with gt.grad
+RMSProp rmsprop: use RMSprop
+Adagrad Adadelta Ftrl LAMB Lion adagrad: subclass Optimizer, or write the step with gt.grad
 LBFGS BFGS minimize: use gt.scipy.minimize, or call scipy.optimize.minimize as it is
+clip_grad_norm_ clip_grad_norm clip: use clip_by_global_norm(gradients, max_norm)
+lr_scheduler LearningRateSchedule: use exponential_decay, cosine_decay, piecewise_constant or warmup as learning_rate
+ExponentialDecay ExponentialLR: use exponential_decay
+CosineDecay CosineAnnealingLR cosine_decay_schedule: use cosine_decay
+PiecewiseConstantDecay MultiStepLR StepLR: use piecewise_constant
+apply_updates: update returns the new parameters
+""")
+
+SCIPY: Final = _entries("""
+NonlinearConstraint LinearConstraint Bounds OptimizeResult: it is scipy.optimize's, and gt.scipy takes it as it is
+minimize_scalar root_scalar brentq newton linprog differential_evolution basinhopping: call the function of scipy.optimize as it is
+solve_ivp quad odeint solve_bvp: call the function of scipy.integrate as it is
+special stats linalg sparse signal interpolate optimize integrate fft ndimage spatial: import SciPy's module as it is
 """)
 
 KEYWORDS: Final = _entries("""
@@ -252,6 +281,29 @@ descending: a slice, [::-1]
 dtype_ type: dtype
 """)
 """Keyword arguments of other libraries, with NumPy's."""
+
+
+TRANSFORM_KEYWORDS: Final = _entries("""
+wrt arg args argument: argnums
+names argname: argnames
+aux with_aux has_auxiliary: has_aux
+static static_args: static_argnums
+in_dims in_dim: in_axes
+out_dims out_dim: out_axes
+batch_size chunks: chunk_size
+complex: holomorphic
+allow_int: the derivative with respect to an integer is undefined; convert the argument: x.astype(float)
+create_graph retain_graph: leave it out: derivatives can be differentiated as they are, gt.grad(gt.grad(f))
+persistent: leave it out here; tapes have it: gt.GradientTape(persistent=True)
+allow_unused unused materialize_grads: leave it out: an argument without influence has the gradient zero
+donate_argnums donate_argnames: leave it out: memory is reused without it
+backend device platform: leave it out: compiled code runs on the CPU
+nopython parallel fastmath cache jit_compile autograph: leave it out; gt.config has the options of the compiler
+vectorize: leave it out: Jacobians are always vectorised; chunk_size limits the memory
+axis_name axis_size spmd_axis_name: leave it out: gt.vmap maps over axes by their numbers
+reduce_axes: leave it out; sum over the axes in the function
+""")
+"""Keyword arguments of transforms in other libraries, with ours, or with a remedy where there is none."""
 
 
 class Missing:
@@ -301,6 +353,23 @@ def missing_in(module: str, table: dict[str, str], name: str, known: list[str]) 
     return AttributeError(what, name=name, obj=None)
 
 
+def answering(
+    module: str, namespace: dict[str, Any], table: dict[str, str] | None = None
+) -> Callable[[str], object]:
+    """Return the ``__getattr__`` of a public module, which answers for names that the module does not have."""
+
+    def answer(name: str) -> object:
+        home = namespace["__name__"]
+        public = namespace.get("__all__") or [
+            known
+            for known, thing in namespace.items()
+            if known[0] != "_" and str(getattr(thing, "__module__", "")).startswith(home)
+        ]
+        raise missing_in(module, table or {}, name, list(public))
+
+    return answer
+
+
 def missing(name: str, known: list[str]) -> str:
     """Return what to say of an attribute that the package does not have; empty where there is nothing to say.
 
@@ -315,7 +384,7 @@ def missing(name: str, known: list[str]) -> str:
     if answer or name.startswith("_"):
         return answer
     if callable(getattr(np, name, None)):
-        return f"use np.{name}; gradtape follows NumPy's functions"
+        return f"use np.{name}; gradtape differentiates NumPy's functions"
     near = nearest(name, known)
     if near:
         return f"did you mean gt.{near}?"
@@ -341,6 +410,27 @@ def keyword(error: TypeError, name: str) -> TypeError | None:
     return TypeError(
         f"{name}() got an unexpected keyword argument {given!r}" + (f": NumPy has {answer}" if answer else "")
     )
+
+
+def unknown_keyword(error: TypeError, function: str, known: list[str]) -> TypeError | None:
+    """Return the error for a keyword argument that a function of gradtape's does not have, from Python's; None for other errors.
+
+    Parameters
+    ----------
+    error : TypeError
+        The error that the call raised.
+    function : str
+        The name of the function.
+    known : list of str
+        Its keyword arguments.
+    """
+    called, found, rest = str(error).partition("() got an unexpected keyword argument ")
+    if not found or called.rpartition(".")[2] != function:
+        return None
+    given = rest.split("'")[1]
+    meant = TRANSFORM_KEYWORDS.get(given) or nearest(given, known)
+    options = f"did you mean {meant}?" if meant in known else meant or f"its options are {', '.join(known)}"
+    return TypeError(f"gt.{function}() got an unexpected keyword argument {given!r}: {options}")
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -20,6 +20,9 @@ MAKE = {
     "momentum": lambda: gt.optimizers.Momentum(0.1, 0.8),
     "nesterov": lambda: gt.optimizers.Momentum(0.1, 0.8, nesterov=True),
     "adam": lambda: gt.optimizers.Adam(0.1, 0.8, 0.95, 1e-6),
+    "sgd": lambda: gt.optimizers.SGD(0.1),
+    "sgd momentum": lambda: gt.optimizers.SGD(0.1, 0.8),
+    "rmsprop": lambda: gt.optimizers.RMSprop(0.1, 0.95, 1e-6),
 }
 optimizers = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
@@ -38,6 +41,9 @@ def reference(name: str, w: Any, slope: Any, steps: int) -> Any:
             "adam": lambda m=m, s=s, t=t, w=w: (
                 w - 0.1 * (m / (1 - 0.8**t)) / (np.sqrt(s / (1 - 0.95**t)) + 1e-6)
             ),
+            "sgd": lambda g=g, w=w: w - 0.1 * g,
+            "sgd momentum": lambda v=v, w=w: w - 0.1 * v,
+            "rmsprop": lambda g=g, s=s, w=w: w - 0.1 * g / (np.sqrt(s) + 1e-6),
         }[name]()
     return w
 
@@ -313,3 +319,84 @@ def test_what_a_schedule_reads_is_looked_at_in_each_call() -> None:
         w.assign([1.0])
         train()
         np.testing.assert_allclose(w.numpy(), [1.0 - 0.2 * scale["now"]])
+
+
+def test_descent_keeps_no_state_without_momentum() -> None:
+    assert set(gt.optimizers.SGD(0.1).init(PAIR)) == {"step"}
+    assert set(gt.optimizers.SGD(0.1, 0.5).init(PAIR)) == {"step", "velocity"}
+    for copied in (copy.deepcopy, lambda optimizer: pickle.loads(pickle.dumps(optimizer))):
+        assert copied(gt.optimizers.SGD(0.1)).slots == ()
+
+
+SCHEDULES = {
+    "exponential": (gt.optimizers.exponential_decay(0.1, 10, 0.5), lambda t: 0.1 * 0.5 ** (t / 10)),
+    "staircase": (
+        gt.optimizers.exponential_decay(0.1, 10, 0.5, staircase=True),
+        lambda t: 0.1 * 0.5 ** (t // 10),
+    ),
+    "cosine": (
+        gt.optimizers.cosine_decay(0.1, 20, final=0.01),
+        lambda t: 0.01 + 0.09 * (1 + np.cos(np.pi * min(t / 20, 1))) / 2,
+    ),
+    "piecewise": (
+        gt.optimizers.piecewise_constant([5, 9], [0.3, 0.2, 0.1]),
+        lambda t: 0.3 if t < 5 else 0.2 if t < 9 else 0.1,
+    ),
+    "warmup": (gt.optimizers.warmup(4, 0.1), lambda t: 0.1 * min((t + 1) / 4, 1)),
+    "warmup and decay": (
+        gt.optimizers.warmup(4, gt.optimizers.exponential_decay(0.1, 10, 0.5)),
+        lambda t: 0.1 * 0.5 ** (max(t - 4, 0) / 10) * min((t + 1) / 4, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules(name: str) -> None:
+    schedule, expected = SCHEDULES[name]
+    rates = [float(schedule(step)) for step in range(1, 41)]
+    np.testing.assert_allclose(rates, [expected(t) for t in range(40)], rtol=1e-13, atol=1e-17)
+
+    optimizer = gt.optimizers.SGD(schedule)
+    w, state = PAIR, optimizer.init(PAIR)
+    step = gt.jit(lambda w, state: optimizer.update(np.ones(2), state, w))
+    for _ in range(12):
+        w, state = step(w, state)
+    np.testing.assert_allclose(w, PAIR - sum(rates[:12]), rtol=1e-12)
+
+
+def test_wrong_schedules() -> None:
+    expect(errors.ArgumentError, lambda: gt.optimizers.cosine_decay(0.1, 0), "decay_steps is 0")
+    expect(errors.ArgumentError, lambda: gt.optimizers.exponential_decay(-0.1, 5, 0.5), "initial is -0.1")
+    expect(
+        errors.ArgumentError, lambda: gt.optimizers.piecewise_constant([5, 4], [1.0, 2.0, 3.0]), "increase"
+    )
+    expect(
+        errors.ArgumentError, lambda: gt.optimizers.piecewise_constant([5], [1.0]), "1 boundaries and 1 rates"
+    )
+    expect(errors.DtypeError, lambda: gt.optimizers.warmup(5, "fast"), "then must be a number")
+
+
+def test_gradients_are_clipped_together() -> None:
+    slopes = {"w": np.array([3.0, 0.0]), "b": np.float32(4.0), "none": None, "z": 12j}
+    assert float(gt.optimizers.global_norm(slopes)) == 13.0
+    clipped, norm = gt.optimizers.clip_by_global_norm(slopes, 6.5)
+    np.testing.assert_allclose(clipped["w"], [1.5, 0.0])
+    assert (clipped["b"], clipped["none"], clipped["z"], norm) == (2.0, None, 6j, 13.0)
+    assert clipped["b"].dtype == np.float32
+    same, norm = gt.optimizers.clip_by_global_norm(slopes, 13.5)
+    assert same["z"] == 12j and same["w"].tolist() == [3.0, 0.0] and norm == 13.0
+    zero, norm = gt.optimizers.clip_by_global_norm([np.zeros(2), None], 1.0)
+    assert zero[0].tolist() == [0.0, 0.0] and norm == 0.0
+    with np.errstate(invalid="ignore"):
+        nan, norm = gt.optimizers.clip_by_global_norm([np.array([np.inf, 1.0])], 1.0)
+    assert np.isnan(nan[0]).all() and norm == np.inf
+    expect(errors.ArgumentError, lambda: gt.optimizers.clip_by_global_norm(slopes, 0.0), "max_norm is 0")
+
+
+def test_clipping_is_traced_and_takes_sparse_gradients() -> None:
+    rows = gt.IndexedSlices(np.array([[3.0], [1.0]]), np.array([0, 0]), (4, 1))
+    (clipped,), norm = gt.optimizers.clip_by_global_norm([rows], 2.0)
+    assert float(norm) == 4.0  # rows of equal indices count with their sum
+    np.testing.assert_allclose(gt.asarray(clipped)[0], [2.0])
+    clip = gt.jit(lambda g: gt.optimizers.clip_by_global_norm(g, 1.0)[0])
+    np.testing.assert_allclose(clip([PAIR, PAIR])[1], PAIR / np.sqrt(2 * np.sum(PAIR**2)))

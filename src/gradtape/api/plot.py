@@ -14,6 +14,7 @@ from gradtape.api.inspect.sparsity import sparsity as _sparsity
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import jacobian as _jacobian
 from gradtape.errors import ArgumentError, ShapeError
+from gradtape.habits import answering as _answering
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, flatten_with_none, place_of_leaf
 
@@ -330,3 +331,6 @@ def _axes(ax: Any, size: tuple[float, float] | None = None) -> Any:
             "gt.plot draws with Matplotlib, which is not installed: pip install 'gradtape[examples]'"
         ) from error
     return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+__getattr__ = _answering("gradtape.plot", globals())

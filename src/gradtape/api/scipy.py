@@ -28,11 +28,14 @@ from gradtape.api.solvers.nested import (
 )
 from gradtape.api.solvers.optimality import constraints_of
 from gradtape.api.solvers.roots import WITH_JACOBIAN
+from gradtape.api.solvers.solution import check_method
 from gradtape.api.sparsity.transform import sparse_hessian
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import jit
 from gradtape.api.uncertainty.estimates import Fit, remember, uncertainty
 from gradtape.errors import ArgumentError, GradtapeError, GradtapeWarning, ShapeError, kind_of, warn
+from gradtape.habits import SCIPY as _HABITS
+from gradtape.habits import answering as _answering
 from gradtape.progress import counting
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
@@ -130,6 +133,7 @@ def minimize(
     2.0000 1.0000
     """
     check_callable(fun, "gt.scipy.minimize")
+    check_method("gt.scipy.minimize", "minimize", method)
     optimize: Any = importlib.import_module("scipy.optimize")
     unknowns, args = Unknowns(x0, "gt.scipy.minimize"), _tuple(args)
     program = Program(fun, unknowns, _number)
@@ -308,6 +312,7 @@ def least_squares(
     3.0000 0.5000
     """
     check_callable(fun, "gt.scipy.least_squares")
+    check_method("gt.scipy.least_squares", "least_squares", method)
     optimize: Any = importlib.import_module("scipy.optimize")
     unknowns, args = Unknowns(x0, "gt.scipy.least_squares"), _tuple(args)
     program = Program(fun, unknowns, _numbers)
@@ -369,6 +374,7 @@ def root(
     1.414214
     """
     check_callable(fun, "gt.scipy.root")
+    check_method("gt.scipy.root", "root", method)
     optimize: Any = importlib.import_module("scipy.optimize")
     unknowns, args = Unknowns(x0, "gt.scipy.root"), _tuple(args)
     program = Program(fun, unknowns, _numbers)
@@ -480,3 +486,6 @@ def curve_fit(
 
 def _model(function: Function, parameters: Any, x: Any) -> Any:
     return function(x, **parameters) if isinstance(parameters, dict) else function(x, *parameters)
+
+
+__getattr__ = _answering("gradtape.scipy", globals(), _HABITS)

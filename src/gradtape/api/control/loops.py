@@ -20,6 +20,7 @@ from gradtape.api.control.nested import (
 )
 from gradtape.api.control.scanning import ScanTracer
 from gradtape.api.control.variables import carry_on, contents, operand
+from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, GradtapeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
@@ -68,6 +69,7 @@ def while_loop(
     max_iterations: int | None = None,
     checkpoint: Any = None,
 ) -> X: ...
+@suggests_keywords
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
@@ -163,6 +165,7 @@ def while_loop(
     ).run()
 
 
+@suggests_keywords
 def fori_loop(lower: Any, upper: Any, body: Callable[[Any, X], X], init: X, checkpoint: Any = None) -> X:
     """Repeat a function for each integer of a range.
 

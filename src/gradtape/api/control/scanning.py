@@ -21,6 +21,7 @@ from gradtape.api.control.nested import (
 )
 from gradtape.api.control.unrolling import unrolled_scan
 from gradtape.api.control.variables import carry_on, contents, operand
+from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError, ShapeError, StructureError, kind_of
 from gradtape.ir.body import Body
 from gradtape.ir.builder import here
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gradtape.api.type_variables import N, X
 
 
+@suggests_keywords
 def scan(
     f: Callable[[X, Any], tuple[X, Any]],
     init: X,

@@ -16,9 +16,7 @@ from gradtape.api.debug.precision import Loss as Loss
 from gradtape.api.debug.precision import digits as digits
 from gradtape.api.debug.statistics import GradientStatistics as GradientStatistics
 from gradtape.api.debug.statistics import gradient_statistics as gradient_statistics
-from gradtape.habits import DEBUG as _DEBUG
-from gradtape.habits import missing_in as _missing_in
+from gradtape.habits import DEBUG as _HABITS
+from gradtape.habits import answering as _answering
 
-
-def __getattr__(name: str) -> object:
-    raise _missing_in("gradtape.debug", _DEBUG, name, list(globals()))
+__getattr__ = _answering("gradtape.debug", globals(), _HABITS)

@@ -13,3 +13,6 @@ from gradtape.api.inspect.views import graph as graph
 from gradtape.api.inspect.views import llvm as llvm
 from gradtape.api.inspect.views import loops as loops
 from gradtape.api.inspect.views import numba_source as numba_source
+from gradtape.habits import answering as _answering
+
+__getattr__ = _answering("gradtape.inspect", globals())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
@@ -26,6 +27,36 @@ from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten
 
 Function = Callable[..., Any]
+
+
+METHODS: Final = {
+    "minimize": "Nelder-Mead Powell CG BFGS Newton-CG L-BFGS-B TNC COBYLA COBYQA SLSQP trust-constr dogleg trust-ncg "
+    "trust-exact trust-krylov",
+    "minimize_scalar": "Brent Bounded Golden",
+    "root": "hybr lm broyden1 broyden2 anderson linearmixing diagbroyden excitingmixing krylov df-sane",
+    "root_scalar": "bisect brentq brenth ridder toms748 newton secant halley",
+    "linprog": "highs highs-ds highs-ipm",
+    "least_squares": "trf dogbox lm",
+    "curve_fit": "lm trf dogbox",
+}
+"""The methods of SciPy's solvers, as its documentation spells them."""
+
+
+def no_such_method(caller: str, solver: str, given: Any) -> ArgumentError:
+    """Return the error for a method that a solver does not have, with the one that was probably meant."""
+    known = METHODS.get(solver, "").split()
+    near = difflib.get_close_matches(str(given), known, n=1)
+    return ArgumentError(
+        f"{caller} has no method {given!r}",
+        where=user_site(),
+        remedy=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(repr(name) for name in known)}",
+    )
+
+
+def check_method(caller: str, solver: str, given: Any) -> None:
+    """Raise ArgumentError for the name of a method that a solver does not have; other objects, and no name, are left to SciPy."""
+    if isinstance(given, str) and given.lower() not in METHODS[solver].lower().split():
+        raise no_such_method(caller, solver, given)
 
 
 class SolverCall:
@@ -104,9 +135,7 @@ class SolverCall:
         try:
             optimize.show_options(solver, given, disp=False)
         except ValueError:
-            raise self._no_such(
-                "method", f"one that scipy.optimize.show_options({solver!r}) describes"
-            ) from None
+            raise no_such_method(self.name, solver, given) from None
         return str(given).lower()
 
     def check(self, name: str, known: Sequence[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from gradtape.api.custom.differences import observing
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import (
@@ -26,6 +26,7 @@ from gradtape.trees import flatten, unflatten
 Mode = Literal["fwd", "rev"]
 
 
+@suggests_keywords
 def check_grads(
     function: Callable[..., Any],
     args: Sequence[Any],

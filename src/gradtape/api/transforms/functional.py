@@ -18,7 +18,7 @@ from gradtape.api.custom.complex_convention import (
 from gradtape.api.operands import traceable_operand
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
@@ -378,6 +378,7 @@ def hvp(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
 ) -> Any: ...
+@suggests_keywords
 def hvp(
     function: Callable[..., Any],
     primals: Sequence[Any],

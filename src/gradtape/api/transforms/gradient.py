@@ -19,7 +19,7 @@ from gradtape.api.custom.complex_convention import (
 )
 from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.linear import LinearMap
 from gradtape.api.transforms.pickling import pickled_as_call
@@ -559,7 +559,8 @@ def vjp(
     has_aux: Exactly[True],
     convention: Convention = "tensorflow",
 ) -> tuple[V, Callable[[Any], tuple[*Xs]], A]: ...
-def vjp(  # type: ignore[misc] # mypy: *primals
+@suggests_keywords  # type: ignore[misc] # mypy: *primals
+def vjp(
     function: Callable[..., Any],
     *primals: Any,
     has_aux: bool = False,
@@ -662,6 +663,7 @@ def jvp(
 def jvp(
     function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> Any: ...
+@suggests_keywords
 def jvp(
     function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> Any:

@@ -20,7 +20,7 @@ from typing import (
 )
 from weakref import WeakSet, ref
 
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.low_level_callable import low_level_callable
 from gradtape.api.transforms.numba_type import numba_type
 from gradtape.api.transforms.out_arrays import has_out, written
@@ -483,6 +483,7 @@ def jit(
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
+@suggests_keywords
 def jit(
     function: Callable[..., Any] | None = None,
     /,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gradtape.api.custom.complex_convention import unchanged
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.jit import jit
 from gradtape.api.transforms.recording import Recording, as_given, primal_leaves
 from gradtape.api.transforms.residual_programs import applied
@@ -64,7 +64,8 @@ def linearize(
 def linearize(
     function: Callable[[*Xs], tuple[V, A]], *primals: *Xs, has_aux: Exactly[True]
 ) -> tuple[V, Callable[[*Xs], V], A]: ...
-def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  # type: ignore[misc] # mypy: *primals
+@suggests_keywords  # type: ignore[misc] # mypy: *primals
+def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Evaluate a function and return its derivative there: a linear map that is applied to tangents.
 
     Parameters

@@ -13,6 +13,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
+from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.api.transforms.sharing import share
 from gradtape.api.type_variables import P, R_co
 from gradtape.runtime.call.callable import FastCallable
@@ -81,10 +82,11 @@ class Wrapper(Repeatable, Generic[P, R_co]):
 
 def pickled_as_call(transform: Callable[P, F]) -> Callable[P, F]:
     """Let what a transform makes be pickled as the call of the transform, and share the program of others of its kind."""
+    checked = suggests_keywords(transform)
 
     @functools.wraps(transform)
     def remembering(*args: P.args, **kwargs: P.kwargs) -> F:
-        made = transform(*args, **kwargs)
+        made = checked(*args, **kwargs)
         made.made_by = Call(remembering, args, kwargs)
         if isinstance(made, FastCallable) and args:
             function, *others = args

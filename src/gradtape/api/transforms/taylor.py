@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from gradtape.api.operands import fitted
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.gradient import number_result
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
@@ -34,6 +34,7 @@ from gradtape.trees import flatten, flatten_up_to, unflatten
 X = TypeVar("X")
 
 
+@suggests_keywords
 def taylor(function: Callable[[X], Any], x: X, v: X, order: int, *, higher: Sequence[X] = ()) -> Any:
     """Return the Taylor coefficients of ``t -> function(x + t*v)`` at t = 0, all orders at once.
 

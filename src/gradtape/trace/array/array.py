@@ -231,8 +231,8 @@ class Array(Operators, Methods, Attributes, Handle):
 
     def __format__(self, spec: str) -> str:
         data = printable_data(self.value)
-        if data is None:
-            return repr(self)
+        if data is None:  # text with a traced number was meant to show the number
+            return f"<{self.value.aval}, traced: gt.print shows the numbers>" if spec else repr(self)
         return format(data if self.ndim else data[()], spec)
 
     # Leaving the graph

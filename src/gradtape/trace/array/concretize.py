@@ -78,6 +78,9 @@ IN_PACKAGES = {
 INSTEAD_OF_EXTENSION = "call it by gt.callback(f, result_like, x), with a derivative by gt.custom_vjp, or write it with functions of NumPy"
 """What to do instead of giving a traced array to a function of an extension module."""
 
+ARRAY_LIBRARIES = frozenset({"cupy", "jax", "jaxlib", "tensorflow", "torch"})
+"""Libraries with arrays of their own, whose functions do not take traced arrays."""
+
 PREDICATES = frozenset(
     {
         math.isnan,
@@ -390,6 +393,10 @@ def real_number(value: Value) -> Value:
 
 def index_of(value: Value) -> int:
     """Return the integer that an integer scalar is; in a trace, guarded."""
+    if not value.ndim and value.dtype.kind == "f":  # as of range(3.0)
+        raise TypeError(
+            f"'{'float' if value.aval.weak else value.dtype.name}' object cannot be interpreted as an integer"
+        )
     if value.ndim or value.dtype.kind not in "iu":
         raise TypeError("only integer scalar arrays can be converted to a scalar index")
     return integer_of(value)

@@ -15,10 +15,10 @@ import numpy as np
 
 from gradtape.errors import DtypeError, GradtapeError, UnsupportedFunctionError, is_internal, is_users
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.concretize import IN_PACKAGES, INSTEAD_OF_EXTENSION
+from gradtape.trace.array.concretize import ARRAY_LIBRARIES, IN_PACKAGES, INSTEAD_OF_EXTENSION
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import is_extension_code, local_names
-from gradtape.trace.patching.callers import callee_of, extension_module_of
+from gradtape.trace.patching.callers import callee_of, extension_module_of, library_of
 from gradtape.trace.source.sites import Site, package_of, path_in_package, user_site
 
 _USED_AS_ARRAY: Final = re.compile(
@@ -133,7 +133,7 @@ def note_package(error: Exception, doing: str) -> None:
     ]
     if not in_python or said:
         return
-    why, remedy = _about_package(steps) or _about_extension(error, steps) or ("", "")
+    why, remedy = _about_package(steps) or _about_library(steps) or _about_extension(error, steps) or ("", "")
     if not remedy:
         return
     frame, line = (users or in_python)[-1]
@@ -165,6 +165,24 @@ def _about_package(steps: _Steps) -> tuple[str, str] | None:
         return None
     why = f"{package} is given arrays of which it cannot have the numbers yet, if they are traced"
     return why, IN_PACKAGES[package]
+
+
+def _about_library(steps: _Steps) -> tuple[str, str] | None:
+    """Return why a function of another array library refuses a traced array, and NumPy's function of that name; None for others."""
+    for frame, _, offset in reversed(steps):
+        if not is_users(frame):
+            continue
+        function = callee_of(frame, offset)
+        library = library_of(function)
+        if library not in ARRAY_LIBRARIES:
+            return None
+        name = getattr(function, "__name__", "")
+        has_numpy = callable(getattr(np, name, None))
+        return (
+            f"{library} computes with its own arrays, and gradtape traces NumPy's functions",
+            f"np.{name}(...)" if has_numpy else INSTEAD_OF_EXTENSION,
+        )
+    return None
 
 
 def _about_extension(error: Exception, steps: _Steps) -> tuple[str, str] | None:

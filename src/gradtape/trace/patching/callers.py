@@ -120,6 +120,16 @@ def extension_module_of(function: Any) -> str:
     return name if isinstance(origin, str) and origin.endswith(tuple(EXTENSION_SUFFIXES)) else ""
 
 
+def library_of(function: Any) -> str:
+    """Return the top-level package that a function belongs to; that of the class it is bound to where it has no module of its own."""
+    owner = getattr(function, "__self__", None)
+    for thing in (function, owner, type(owner)):
+        name = getattr(thing, "__module__", None)
+        if isinstance(name, str) and name != "builtins":
+            return name.partition(".")[0]
+    return ""
+
+
 def calls(frame: FrameType, function: Any) -> bool:
     """Return whether the code of a frame, of whatever package, calls a function itself, and not compiled code that runs in the frame."""
     return callee_of(frame) is function

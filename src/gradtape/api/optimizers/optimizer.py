@@ -1,4 +1,4 @@
-"""Optimisers: in place on variables, and as pure functions on nested arrays.
+"""The base class of the optimisers: in place on variables, and as pure functions on nested arrays.
 
 Each optimiser works in two ways. With variables it keeps its state itself: `minimize` and `apply_gradients`, as TensorFlow's. With nests of
 arrays the state is an argument and a result: `init` makes it, and `update` returns new parameters and a new state.
@@ -18,7 +18,6 @@ import numpy as np
 from gradtape.api.tape.gradients import gradients
 from gradtape.api.tape.tape import GradientTape
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
-from gradtape.habits import OPTIMIZERS, missing_in
 from gradtape.ir.builder import here
 from gradtape.ir.types import is_inexact
 from gradtape.trace.array.handle import Handle
@@ -32,7 +31,7 @@ from gradtape.trees import flatten, flatten_up_to, unflatten
 class Optimizer(ABC):
     """What all optimisers share; see `GradientDescent`, `Momentum` and `Adam`."""
 
-    slots: ClassVar[tuple[str, ...]] = ()
+    slots: tuple[str, ...] = ()
     """The arrays that are kept for each parameter."""
 
     settings: ClassVar[tuple[str, ...]] = ()
@@ -161,7 +160,7 @@ class Optimizer(ABC):
         rate = self._rate_at(now)
         for gradient, variable in pairs:
             slots = self._slots_of(variable)
-            change, kept = self._change(gradient, slots, now, _as(rate, variable.dtype))
+            change, kept = self._change(gradient, slots, now, as_factor(rate, variable.dtype))
             for slot, new in zip(slots, kept, strict=True):
                 slot.assign(new)
             variable.assign_sub(change)
@@ -363,7 +362,7 @@ class Optimizer(ABC):
             shape, dtype = _checked(leaf, "update: params")
             if slope is not None:
                 slope = _fitting(slope, shape, "update")
-                change, own = self._change(slope, own, step, _as(rate, dtype))
+                change, own = self._change(slope, own, step, as_factor(rate, dtype))
                 leaf = leaf - change
             new.append(leaf)
             for of_slot, array in zip(kept, own, strict=True):
@@ -378,126 +377,7 @@ class Optimizer(ABC):
         return rate(step) if callable(rate) else rate
 
 
-class GradientDescent(Optimizer):
-    """Subtract the gradient times the learning rate.
-
-    Parameters
-    ----------
-    learning_rate : float, Variable or callable, default 0.01
-        The factor; a callable is given the number of the step, from 1.
-
-    Examples
-    --------
-    >>> import numpy as np, gradtape as gt
-    >>> w = gt.Variable([1.0, 2.0])
-    >>> optimizer = gt.optimizers.GradientDescent(learning_rate=0.25)
-    >>> loss = optimizer.minimize(lambda: np.sum(w**2), [w])
-    >>> w
-    Variable([0.5, 1. ])
-    """
-
-    def __init__(self, learning_rate: Any = 0.01) -> None:
-        super().__init__(learning_rate)
-
-    def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
-        return gradient * rate, ()
-
-
-class Momentum(Optimizer):
-    """Subtract a running sum of gradients, in which older ones fade, times the learning rate.
-
-    Parameters
-    ----------
-    learning_rate : float, Variable or callable, default 0.01
-        As for `GradientDescent`.
-    momentum : float, default 0.9
-        What is left of the sum after each step.
-    nesterov : bool, default False
-        Whether to look one step ahead (Sutskever et al., ICML 2013).
-
-    Examples
-    --------
-    >>> import numpy as np, gradtape as gt
-    >>> w = gt.Variable(1.0)
-    >>> optimizer = gt.optimizers.Momentum(0.25, momentum=0.5)
-    >>> [float(optimizer.minimize(lambda: w**2, [w])) for _ in range(3)]
-    [1.0, 0.25, 0.0]
-    """
-
-    slots: ClassVar[tuple[str, ...]] = ("velocity",)
-    settings: ClassVar[tuple[str, ...]] = ("momentum", "nesterov")
-
-    def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, nesterov: bool = False) -> None:
-        super().__init__(learning_rate)
-        self._momentum = _fraction(momentum, "momentum", "Momentum")
-        self._nesterov = bool(nesterov)
-
-    def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
-        velocity = self._momentum * slots[0] + gradient
-        return (self._momentum * velocity + gradient if self._nesterov else velocity) * rate, (velocity,)
-
-
-class Adam(Optimizer):
-    """Subtract a running mean of gradients, divided by the root of a running mean of their squares (Kingma and Ba, ICLR 2015).
-
-    Parameters
-    ----------
-    learning_rate : float, Variable or callable, default 0.001
-        As for `GradientDescent`.
-    beta_1, beta_2 : float, default 0.9 and 0.999
-        What is left of the means after each step.
-    epsilon : float, default 1e-8
-        Is added to the root.
-
-    Notes
-    -----
-    With m and v the means, and both divided by 1 - beta**step (they begin at zero), the step is ``learning_rate * m / (sqrt(v) +
-    epsilon)``: Algorithm 1 of the paper, as in PyTorch and Optax. Of complex gradients v is the mean of the squared magnitudes.
-
-    Examples
-    --------
-    >>> import numpy as np, gradtape as gt
-    >>> w = gt.Variable([1.0, -2.0])
-    >>> optimizer = gt.optimizers.Adam(learning_rate=0.5)
-    >>> loss = optimizer.minimize(lambda: np.sum(w**2), [w])
-    >>> bool(np.allclose(w, [0.5, -1.5]))
-    True
-    """
-
-    slots: ClassVar[tuple[str, ...]] = ("mean", "square")
-    settings: ClassVar[tuple[str, ...]] = ("beta_1", "beta_2", "epsilon")
-
-    def __init__(
-        self, learning_rate: Any = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-8
-    ) -> None:
-        super().__init__(learning_rate)
-        self._beta_1 = _fraction(beta_1, "beta_1", "Adam")
-        self._beta_2 = _fraction(beta_2, "beta_2", "Adam")
-        self._epsilon = _number(epsilon, "epsilon", "Adam")
-
-    def _slot_dtype(self, name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        return np.zeros(0, dtype).real.dtype if name == "square" else dtype
-
-    def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
-        mean = self._beta_1 * slots[0] + (1 - self._beta_1) * gradient
-        square = self._beta_2 * slots[1] + (1 - self._beta_2) * _squared(gradient)
-        of_mean, of_square = [_as(1 - beta**step, square.dtype) for beta in (self._beta_1, self._beta_2)]
-        return rate * (mean / of_mean) / (np.sqrt(square / of_square) + self._epsilon), (mean, square)
-
-
-def _squared(gradient: Any) -> Any:
-    """Return the squared magnitudes; rows of equal indices are added up first."""
-    if isinstance(gradient, IndexedSlices):
-        rows = gradient.combined() if gradient.dtype.kind == "c" else gradient
-        return (
-            rows**2
-            if rows.dtype.kind != "c"
-            else IndexedSlices(_squared(rows.values), rows.indices, rows.dense_shape)
-        )
-    return np.real(gradient * np.conj(gradient)) if gradient.dtype.kind == "c" else gradient * gradient
-
-
-def _as(number: Any, dtype: np.dtype[Any]) -> Any:
+def as_factor(number: Any, dtype: np.dtype[Any]) -> Any:
     """Return a factor that leaves the dtype of arrays as it is."""
     if type(number) in (int, float):
         return number
@@ -597,7 +477,7 @@ def _variables(given: Any, tape: GradientTape | None, caller: str) -> list[Varia
     return variables
 
 
-def _number(given: Any, argument: str, caller: str) -> float:
+def number(given: Any, argument: str, caller: str) -> float:
     if isinstance(given, bool) or not issubclass(type(given), int | float | np.floating | np.integer):
         raise DtypeError(
             f"{caller}: {argument} must be a number, got {kind_of(given)}",
@@ -611,20 +491,16 @@ def _number(given: Any, argument: str, caller: str) -> float:
     return float(given)
 
 
-def _fraction(given: Any, argument: str, caller: str) -> float:
-    number = _number(given, argument, caller)
-    if number >= 1:
+def fraction(given: Any, argument: str, caller: str) -> float:
+    share = number(given, argument, caller)
+    if share >= 1:
         raise ArgumentError(
             f"{caller}: {argument} is {given!r}", where=user_site(), remedy="a number from 0 to below 1"
         )
-    return number
+    return share
 
 
 def _rate(given: Any, caller: str) -> float | Variable | Callable[[Any], Any]:
     if isinstance(given, Variable) or (callable(given) and not isinstance(given, Handle | type)):
         return given
-    return _number(given, "learning_rate", caller)
-
-
-def __getattr__(name: str) -> object:
-    raise missing_in("gradtape.optimizers", OPTIMIZERS, name, ["GradientDescent", "Momentum", "Adam"])
+    return number(given, "learning_rate", caller)
