@@ -34,7 +34,65 @@ def _with_factors(x: Any) -> Any:
     return np.sum(size * WEIGHTS * 0.5 * size)
 
 
+def _product_of_a_vector_with_itself(x: Any) -> Any:
+    return np.dot(np.abs(x), np.abs(x))
+
+
+def _sums_of_products_by_rows(x: Any) -> Any:
+    rows = np.abs(np.stack([x, 2 * x]))
+    return np.sum(np.einsum("ij,ij->i", rows, rows))
+
+
+def _selected(x: Any) -> Any:
+    return np.sum(np.where(x < 0.5, np.abs(x), x) ** 2)
+
+
+def _selected_by_a_branch_of_two_kinks(x: Any) -> Any:
+    chosen = np.where(WEIGHTS > 0.7, np.abs(x), np.hypot(x, x))
+    return np.sum(chosen * chosen)
+
+
+def _in_order(x: Any) -> Any:
+    return np.sum(np.sort(np.abs(x)) ** 2)
+
+
+def _joined(x: Any) -> Any:
+    y = np.concatenate([np.abs(x[:1]), x[1:2], np.abs(x[2:])])
+    return np.sum(0.5 * y * y)
+
+
+def _moved(x: Any) -> Any:
+    return np.sum(np.roll(np.pad(np.abs(x), 1), 2)[::-1] ** 2)
+
+
+def _stored_in_part(x: Any) -> Any:
+    y = 1.0 * x
+    y[1:] = np.abs(x[1:])
+    return np.sum(y**2)
+
+
+def _stored_one_by_one(x: Any) -> Any:
+    y = np.zeros(3)
+    for j in range(3):
+        y[j] = abs(x[j])
+    return y @ y
+
+
+MOVED: dict[Function, Any] = {
+    _product_of_a_vector_with_itself: 2.0,
+    _sums_of_products_by_rows: 10.0,
+    _selected: 2.0,
+    _selected_by_a_branch_of_two_kinks: np.array([2.0, 2.0, 4.0]),
+    _in_order: 2.0,
+    _joined: 1.0,
+    _moved: 2.0,
+    _stored_in_part: 2.0,
+    _stored_one_by_one: 2.0,
+}
+"""Squares of arrays whose elements were put together after the row with the kink."""
+
 WHOLE: dict[Function, Any] = {
+    **MOVED,
     _root_of_a_product: 2.0,
     _product_of_roots: 2.0,
     _half_of_a_norm: 1.0,
@@ -111,6 +169,31 @@ def _hessians(function: Function, x: np.ndarray[Any, Any]) -> list[Any]:
 def test_squares_of_whole_arrays(function: Function) -> None:
     for found in _hessians(function, np.zeros(3)):
         np.testing.assert_allclose(found, WHOLE[function] * np.eye(3))
+
+
+@pytest.mark.parametrize("function", [function for function in MOVED if function not in (_in_order, _moved)])
+def test_squares_of_moved_elements_in_compiled_code(function: Function) -> None:
+    with gt.config.override(loops="compile"):
+        for found in _hessians(function, np.zeros(3)):
+            np.testing.assert_allclose(found, MOVED[function] * np.eye(3))
+
+
+@pytest.mark.parametrize("size", [1, 300])
+def test_squares_of_moved_elements_of_any_number(size: int) -> None:
+    x = np.zeros(size)
+    for function in (_product_of_a_vector_with_itself, _selected, _in_order, _moved, _stored_in_part):
+        np.testing.assert_allclose(gt.hessian(function)(x), 2 * np.eye(size))
+        along = gt.jvp(gt.grad(function), (x,), (np.ones(size),))[1]
+        np.testing.assert_allclose(along, np.full(size, 2.0))
+
+
+def test_derivatives_that_end_at_what_is_squared_are_those_of_a_square() -> None:
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(np.array([0.0, -2.0, 3.0]))
+        size = np.where(WEIGHTS > 0.7, np.abs(x), x)
+        y = np.sum(size**2)
+    np.testing.assert_array_equal(tape.gradient(y, size), [0.0, 4.0, 6.0])
+    np.testing.assert_array_equal(tape.gradient(y, x), [0.0, -4.0, 6.0])
 
 
 @pytest.mark.parametrize("loops", ["trace", "compile"])

@@ -18,13 +18,16 @@ from gradtape.ir.op import NDArray, Op
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.templates import Template, placeholder, template_of
 from gradtape.ir.types import FLOAT64, PYTHON_DTYPES, Aval, aval, is_inexact
+from gradtape.kinds.accumulate import Accumulate
+from gradtape.kinds.contract import Contract
 from gradtape.kinds.index_map import IndexMap, is_zero
+from gradtape.kinds.join import Join
 from gradtape.kinds.operands import as_value, broadcast_shapes, conform
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import UFUNCS, register
 
 MOST_PLANS = 1024
-"""Plans that a row keeps; a program whose shapes never repeat would otherwise fill the memory with them."""
+"""Plans that a row keeps; a program whose shapes _never repeat would otherwise fill the memory with them."""
 
 Rule = Callable[..., Value]
 Rules = tuple[Rule | None, ...]
@@ -590,52 +593,74 @@ def scaled(partial: Value, vector: Value) -> Value:
     return vector if number == 1 else PRIMITIVES["multiply"](partial, vector)
 
 
+SQUARED_NODES: Final = 1000
+"""How many nodes are looked at for the elements of which a square consists."""
+
+
 class SmoothSquare(NamedTuple):
-    """The square of a value with a kink, times other factors, as one function of what these are computed from.
+    """The square of values with a kink, times other factors, as one function of what these are computed from.
 
     Attributes
     ----------
-    inner : Node
-        The node with the kink.
-    moves : list of Node
-        The index maps between it and its square, the last one first.
     operand : Value
-        What is squared: the result of the last move.
+        What is squared.
+    kinks : tuple of Node
+        The nodes with a kink.
+    others : tuple of Value
+        What else stands among the elements that are squared, which have no kink.
+    moves : tuple of Node
+        What puts the elements of all these together, by maps of indices, joins, stores and selections, in the order of computation.
     factors : tuple of Value
         What the square is multiplied by: numbers, or arrays of its shape.
+    contraction : Node or None
+        What sums the squares.
     """
 
-    inner: Node
-    moves: list[Node]
     operand: Value
+    kinks: tuple[Node, ...]
+    others: tuple[Value, ...]
+    moves: tuple[Node, ...]
     factors: tuple[Value, ...] = ()
+    contraction: Node | None = None
 
     @property
     def operands(self) -> tuple[Value, ...]:
-        """The values that derivatives go to: the inputs of `inner`, then the factors."""
-        return (*self.inner.inputs, *self.factors)
+        """The values that derivatives go to: the inputs of nodes with a kink, the elements without one, then the factors."""
+        return (*[x for node in self.kinks for x in node.inputs], *self.others, *self.factors)
 
     def push(self, tangents: Sequence[Value | None]) -> Value | None:
         """Return the tangent of the product, from those of `operands`."""
-        multiply = PRIMITIVES["multiply"]
-        terms: list[Value] = []
-        rules = self.inner.op.square_tangents  # type: ignore[attr-defined] # _square_of has seen that it is Elementwise
-        count = len(rules)
-        for rule, tangent in zip(rules, tangents[:count], strict=True):
-            if tangent is not None:
-                terms.append(rule(tangent, *self.inner.inputs))
-        if terms:
-            total = reduce(PRIMITIVES["add"], terms)
-            for move in reversed(self.moves):
-                total = emit(move.op, [total, *move.inputs[1:]], **move.params)
-            terms = [reduce(lambda product, factor: multiply(factor, product), self.factors, total)]
-        for position, tangent in enumerate(tangents[count:]):
+        add, multiply = PRIMITIVES["add"], PRIMITIVES["multiply"]
+        remaining = iter(tangents)
+        squares: dict[Value, Value | None] = {}
+        for node in self.kinks:
+            rules = node.op.square_tangents  # type: ignore[attr-defined] # _square_of has seen that it is Elementwise
+            terms = [
+                rule(tangent, *node.inputs) for rule in rules if (tangent := next(remaining)) is not None
+            ]
+            squares[node.out] = reduce(add, terms) if terms else None
+        for value in self.others:
+            tangent = next(remaining)
+            squares[value] = None if tangent is None else multiply(2.0 * value, tangent)
+        for node in self.moves:
+            given = [squares.get(x) for x in node.inputs]
+            (squares[node.out],) = (None,) if all(x is None for x in given) else node.op.jvp(node, given)
+        total = squares[self.operand]
+        if total is not None and self.contraction is not None:
+            ones = PRIMITIVES["expand"](literal(1.0, total.dtype), total.shape, ())
+            total = emit(self.contraction.op, [total, ones], **self.contraction.params)
+        terms = (
+            []
+            if total is None
+            else [reduce(lambda product, factor: multiply(factor, product), self.factors, total)]
+        )
+        for position, tangent in enumerate(remaining):
             if tangent is not None:
                 others = self.factors[:position] + self.factors[position + 1 :]
                 terms.append(
                     multiply(reduce(multiply, others, multiply(self.operand, self.operand)), tangent)
                 )
-        return reduce(PRIMITIVES["add"], terms) if terms else None
+        return reduce(add, terms) if terms else None
 
 
 def smooth_square(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
@@ -645,6 +670,8 @@ def smooth_square(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquar
     None for other nodes, and where derivatives end at the operand (`is_closed`).
     """
     op = node.op
+    if isinstance(op, Contract):
+        return _sum_of_squares(node, is_closed)
     if not isinstance(op, Elementwise) or op.square_of is None:
         return None
     operand = op.square_of(*node.inputs)
@@ -668,18 +695,23 @@ def factors_of_square(node: Node) -> tuple[list[Value], list[Value]] | None:
         return None
     operand = op.square_of(*node.inputs)
     if operand is not None:
-        factors = _factors(operand, lambda _: False)
+        factors = _factors(operand, _never)
         return factors, factors
     if not _multiplies(node):
         return None
-    left, right = (_factors(value, lambda _: False) for value in node.inputs)
+    left, right = (_factors(value, _never) for value in node.inputs)
     return left, right
 
 
 def has_kink(value: Value, leaves: Container[Value]) -> bool:
     """Return whether a value has a factor whose square has no kink, computed by a row or among `leaves`."""
-    factors = map(unmoved, _factors(value, lambda _: False))
-    return any(factor in leaves or computes_kink(factor) for factor in factors)
+    factors = map(unmoved, _factors(value, _never))
+    return any(factor in leaves or _square_of(factor, _never) is not None for factor in factors)
+
+
+def _never(value: Value) -> bool:
+    """Return False: derivatives do not end at any value."""
+    return False
 
 
 def computes_kink(value: Value) -> bool:
@@ -701,22 +733,57 @@ def unmoved(value: Value) -> Value:
     return value
 
 
+def _sum_of_squares(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
+    """Return the sum that contracts equal arrays element by element."""
+    x, y = node.inputs
+    if node.params["x"] != node.params["y"] or not is_same(x, y):
+        return None
+    square = _square_of(x, is_closed)
+    return None if square is None else square._replace(contraction=node)
+
+
+def _moved(node: Node) -> tuple[Value, ...]:
+    """Return the operands whose elements are those of the result, each at most once; none for a node that computes others."""
+    op = node.op
+    if isinstance(op, IndexMap) or (isinstance(op, Elementwise) and op.is_identity):
+        return node.inputs[:1]
+    if isinstance(op, Join):
+        return node.inputs
+    if isinstance(op, Accumulate):
+        return node.inputs[:2] if op.combine == "set" else ()
+    if isinstance(op, Elementwise) and op.confine is not None:  # a selection
+        return tuple([node.inputs[k] for k in op.additive])
+    return ()
+
+
 def _square_of(operand: Value, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
-    """Return the square of a value, if it is the result of a row with a kink, or of index maps of it."""
-    squared = operand
+    """Return the square of a value, if it is the result of a row with a kink, or its elements are moved from such results."""
+    kinks: list[Node] = []
+    others: list[Value] = []
     moves: list[Node] = []
-    while not is_closed(operand) and operand.node is not None:
-        inner = operand.node
-        if isinstance(inner.op, Elementwise) and not inner.op.is_identity:
-            return None if inner.op.square_tangents is None else SmoothSquare(inner, moves, squared)
-        if (
-            not isinstance(inner.op, Elementwise | IndexMap)
-            or inner.inputs[0].dtype.kind != operand.dtype.kind
-        ):
+    seen: set[Value] = set()
+    pending = [(operand, False)]
+    while pending:
+        value, is_done = pending.pop()
+        node = value.node
+        if is_done:
+            assert node is not None
+            moves.append(node)
+            continue
+        if value in seen:
+            continue
+        seen.add(value)
+        if len(seen) > SQUARED_NODES:
             return None
-        moves.append(inner)
-        operand = inner.inputs[0]
-    return None
+        moved = () if node is None or is_closed(value) else _moved(node)
+        if node is not None and not is_closed(value) and computes_kink(value):
+            kinks.append(node)
+        elif moved and all(x.dtype.kind == value.dtype.kind for x in moved):
+            pending.append((value, True))
+            pending += [(x, False) for x in moved]
+        else:
+            others.append(value)
+    return SmoothSquare(operand, tuple(kinks), tuple(others), tuple(moves)) if kinks else None
 
 
 def _square_among_factors(

@@ -268,7 +268,7 @@ class _Conversion:
         uses = Counter([value for node in body.nodes for value in node.inputs] + list(body.outputs))
         # A square is differentiated as one function with the value that it is the square of.
         squares = [smooth_square(node, never_stop) for node in body.nodes]
-        squared = {square.inner.outs[0] for square in squares if square is not None}
+        squared = {kink.out for square in squares if square is not None for kink in square.kinks}
         for node in _reads_first(body):
             for value in node.inputs:
                 uses[value] -= 1
