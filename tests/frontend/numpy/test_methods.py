@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import gradtape as gt
 from gradtape.errors import UnsupportedFunctionError
 from tests.support.array_programs import check, procedure_of
 
@@ -56,3 +57,13 @@ def test_methods_that_write():
 def test_a_method_that_is_refused_names_the_remedy():
     with pytest.raises(UnsupportedFunctionError, match=r"x\[i\], or a loop over it"):
         procedure_of(lambda build, a: a.tolist(), A)
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+def test_keywords_of_clip_that_are_not_supported_are_refused(loops):
+    x = np.array([1.0, 2.0, 3.0])
+    with gt.config.override(loops=loops):
+        with pytest.raises(TypeError, match="dtype"):  # its result was float64
+            gt.jit(lambda x: np.clip(x, 0, 2, dtype=np.float32))(x)
+        np.testing.assert_array_equal(gt.jit(lambda x: np.clip(x, min=2.0))(x), [2.0, 2.0, 3.0])
+        np.testing.assert_array_equal(gt.jit(lambda x: x.clip(max=2.0))(x), [1.0, 2.0, 2.0])

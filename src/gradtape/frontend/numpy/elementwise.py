@@ -55,8 +55,11 @@ def round_(build: ProcedureBuilder, a: Any, decimals: int = 0) -> Any:
 
 
 @implements(np.clip, method="clip")
-def clip(build: ProcedureBuilder, a: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
-    low, high = bounds.get("min", a_min), bounds.get("max", a_max)
+def clip(
+    build: ProcedureBuilder, a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+) -> Any:
+    low = a_min if min is None else min
+    high = a_max if max is None else max
     if low is None and high is None:
         return apply(build, np.positive, a)
     if low is None:
