@@ -16,6 +16,30 @@ FOLDER = Path(__file__).parent / "reference" / "api"
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
 NAMESPACES = ("dask", "debug", "inspect", "optimizers", "plot", "scipy", "tree")
 """Public modules, whose functions get pages of their own."""
+GROUPS = {
+    "Derivatives of functions": "grad value_and_grad jacobian jacfwd jacrev hessian hvp vjp jvp linearize linear_transpose "
+    "sparse_jacobian sparse_hessian taylor laplacian hessian_diagonal check_grads",
+    "Compiling and batching": "jit Jitted vmap vectorized_map Dim spec export load config",
+    "Tapes": "GradientTape ForwardAccumulator gradients hessians Variable Array asarray constant stop_gradient name IndexedSlices "
+    "UnconnectedGradients AggregationMethod",
+    "Loops and branches": "scan fori_loop while_loop map cond switch associative_scan",
+    "Custom derivatives and memory": "custom_vjp custom_jvp custom_gradient custom_root custom_fixed_point callback checkpoint "
+    "recompute_grad grad_pass_through score_function expectation",
+    "Solvers and uncertainty": "nlp solve_sde propagate",
+    "Rows of tables": "gather scatter_add scatter_sub scatter_update",
+    "Tools": "doctor print source",
+}
+"""The groups of the index, with their names in order."""
+TITLES_OF_NAMESPACES = {
+    "SciPy's optimisers with nested unknowns": "scipy",
+    "Optimisers, schedules and clipping": "optimizers",
+    "Nested containers (pytrees)": "tree",
+    "Debugging gradients": "debug",
+    "Looking inside compiled functions": "inspect",
+    "Plots": "plot",
+    "Distributed data": "dask",
+}
+"""The groups of the public modules."""
 ERRORS = Path(__file__).parent / "reference" / "errors"
 CODE = re.compile(r"(?<!`)`((?:gradtape\.|gt\.)?)([A-Za-z_][\w.]*)`(?!`)")
 OF_TYPES = ("Returns", "Yields", "Raises", "Warns")
@@ -162,20 +186,27 @@ def pages() -> dict[Path, str]:
     """Return every page by its file."""
     names = dict(public_names())
     made = {FOLDER / f"{name}.md": page(name, thing) for name, thing in names.items()}
-    rows = [f"| [gt.{name}]({name}.md) | {summary(thing)} |" for name, thing in names.items()]
-    made[FOLDER / "index.md"] = "\n".join(
-        [
-            "# Public names",
-            "",
-            "One page per public name, made from the docstrings by `docs/make_reference.py`.",
-            "",
-            "| name | what it is |",
-            "| --- | --- |",
-            *rows,
-            "",
-        ]
-    )
+    lines = [
+        "# API reference",
+        "",
+        "One page per public name, made from the docstrings by `docs/make_reference.py`.",
+    ]
+    for title, members_of in groups(names).items():
+        lines += ["", f"## {title}", "", "| name | description |", "| --- | --- |"]
+        lines += [f"| [gt.{name}]({name}.md) | {summary(names[name])} |" for name in members_of]
+    made[FOLDER / "index.md"] = "\n".join([*lines, ""])
     return made
+
+
+def groups(names: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the names by the groups of the index; what no group names is under "More"."""
+    listed = {title: text.split() for title, text in GROUPS.items()}
+    made = {title: [name for name in group if name in names] for title, group in listed.items()}
+    rest = [name for name in names if not any(name in group for group in listed.values())]
+    for title, namespace in TITLES_OF_NAMESPACES.items():
+        made[title] = [name for name in rest if name.startswith(f"{namespace}.")]
+    made["More"] = [name for name in rest if "." not in name]
+    return {title: group for title, group in made.items() if group}
 
 
 def summary(thing: Any) -> str:

@@ -30,7 +30,7 @@ SECTIONS = {
 """What the sections of the navigation hold, in this order."""
 
 TITLES = {
-    "api": "Public names",
+    "api": "API reference",
     "errors": "Errors and warnings",
     "examples": "Examples",
     "from": "From other tools",
@@ -80,8 +80,9 @@ def group_of(page: str, places: tuple[str, ...]) -> str:
 
 
 def on_config(config: Any) -> Any:
-    """Make the navigation of the pages that there are."""
+    """Make the navigation from the existing pages, in the order of the home page."""
     docs = Path(config["docs_dir"])
+    home = (docs / "index.md").read_text()
     pages = [path.relative_to(docs).as_posix() for path in sorted(docs.rglob("*.md"))]
     pages += ["gallery/index.md", *sources().values()]
     nav: list[Any] = [
@@ -91,6 +92,9 @@ def on_config(config: Any) -> Any:
     ]
     for section, places in SECTIONS.items():
         found = [page for place in places for page in pages if page.startswith(place)]
+        found.sort(
+            key=lambda page: home.find(f"({page})") % (len(home) + 1)
+        )  # pages that it does not link to come last
         groups: dict[str, list[str]] = {}
         for page in found:
             groups.setdefault(group_of(page, places), []).append(page)
@@ -102,7 +106,7 @@ def on_config(config: Any) -> Any:
                 ]
             }
         )
-    config["nav"] = [*nav, {"Changes": "CHANGELOG.md"}]
+    config["nav"] = [*nav, {"Changelog": "CHANGELOG.md"}]
     return config
 
 
@@ -173,6 +177,20 @@ def gallery_page(cards: dict[str, str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+SEARCH_WEIGHTS = {
+    "how-to/": 3.0,
+    "tutorials/": 3.0,
+    "reference/api/": 2.0,
+    "adr/": 0.1,
+    "benchmarks": 0.1,
+    "CHANGELOG": 0.1,
+    "CONTRIBUTING": 0.3,
+    "anatomy": 0.1,
+    "examples/": 0.5,
+}
+"""Factors of search results: functions and how-to guides come before decisions and benchmarks."""
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turn the links of a page from places in the repository to pages of the site; what has no page is named without a link."""
     made = sources()
@@ -181,6 +199,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         page.meta["hide"] = ["navigation", "toc"]
     elif "side-by-side" in markdown:
         page.meta["hide"] = ["toc"]
+    weights = [weight for prefix, weight in SEARCH_WEIGHTS.items() if here.startswith(prefix)]
+    page.meta.setdefault("search", {"boost": weights[0] if weights else 1.0})
     source = {place: source for source, place in made.items()}.get(here, f"docs/{here}")
     folder = posixpath.dirname(source)
 

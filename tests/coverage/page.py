@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tests.coverage.cases import Namespace
 from tests.coverage.distributions import CONTINUOUS, DISCRETE, LAST_RUN, Method, every, gaps
 
-HEAD = """# Which functions are followed
+HEAD = """# Supported functions
 
 Every public function of NumPy and SciPy is counted here, by typical calls: value against the function itself, gradient in each float
 argument against differences, second derivatives, in `gt.jit` and on a tape. A test checks each of them (`tests/coverage/`), and
