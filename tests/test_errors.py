@@ -151,6 +151,12 @@ def a_function_without_derivative() -> None:
     gt.grad(lambda z: np.real(np.sign(z)))(1.0 + 2.0j)
 
 
+@raises("MemoryBudgetError")
+def a_loop_that_carries_more_than_the_budget() -> None:
+    with gt.config.override(memory="10 kB"):
+        gt.grad(lambda x: np.sum(gt.fori_loop(0, 100, lambda _, x: np.sin(x), x)))(np.ones(1000))
+
+
 @raises("UnknownGradientError")
 def a_gradient_that_nobody_watched() -> None:
     gt.debug.GradientsDebugger().gradient_tensor("hidden")
@@ -303,6 +309,7 @@ def integers_on_a_tape() -> None:
 
 
 LOCATED = {
+    "MemoryBudgetError",
     "LongLoopWarning",
     "ShapeError",
     "DtypeError",

@@ -53,6 +53,27 @@ def _policy(text: str | None) -> str | int | tuple[str, int] | None:
     return ("treeverse", int(number)) if colon else int(number)
 
 
+_UNITS: Final[Mapping[str, int]] = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
+
+def bytes_of(text: str | None) -> int | None:
+    """Return the number of bytes that a text names; raise ValueError where it names none.
+
+    Examples
+    --------
+    >>> [bytes_of(text) for text in (None, "2 GB", "1.5MB", "800")]
+    [None, 2000000000, 1500000, 800]
+    """
+    if text is None:
+        return None
+    number = text.strip().rstrip("BbKkMmGgTt")
+    unit = text.strip()[len(number) :].lower()
+    count = float(number) * _UNITS.get(unit, 0)
+    if not 1 <= count < 2**62:
+        raise ValueError
+    return int(count)
+
+
 def _way(text: str) -> str:
     """Return the name of a way; raise ValueError for other texts."""
     if text not in ("trace", "compile", "auto"):
@@ -192,6 +213,14 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         check=_policy,
         allowed='"all", "sqrt", "k" for every k-th iteration, "treeverse:c" for c at a time, or None',
     ),
+    "memory": _Setting(
+        None,
+        'bytes that a reversed loop may take for its records, as in "2 GB"; a loop that would take more computes steps again. None: half of '
+        "the machine's memory",
+        optional=True,
+        check=bytes_of,
+        allowed='a number of bytes as in "500 MB" or "2 GB", or None',
+    ),
     "effects": _Setting(
         "trace",
         "whether a compiled function prints, logs, reads clocks and iterators, and uses files while it is traced only, or runs op by op in "
@@ -269,6 +298,7 @@ class Config:
     loops: str
     trace_packages: str
     reroll_checkpoint: str | None
+    memory: str | None
     effects: str
     ode_adjoint: str
     jacobian_memory: int
@@ -440,6 +470,7 @@ class Rolling(NamedTuple):
 
     is_on: bool
     checkpoint: str | None
+    memory: str | None
 
     @property
     def policy(self) -> str | int | tuple[str, int] | None:
@@ -452,6 +483,7 @@ class TraceSettings(NamedTuple):
 
     reroll: bool
     reroll_checkpoint: str | None
+    memory: str | None
     loops: str
     ode_adjoint: str
     trace_packages: str
@@ -463,6 +495,7 @@ def trace_settings() -> TraceSettings:
     return TraceSettings(
         config.reroll,
         config.reroll_checkpoint,
+        config.memory,
         config.loops,
         config.ode_adjoint,
         config.trace_packages,
@@ -470,6 +503,16 @@ def trace_settings() -> TraceSettings:
     )
 
 
+def memory_budget() -> int | None:
+    """Return the bytes that the user lets the records of a reversed loop take; None where nothing was set."""
+    return bytes_of(config.memory)
+
+
+def default_memory_budget() -> int:
+    """Return the bytes that the records of a reversed loop may take where nothing was set: half of the machine's memory."""
+    return _memory_share(2)
+
+
 def rolling() -> Rolling:
     """Return how what repeats itself becomes loops now."""
-    return Rolling(config.reroll, config.reroll_checkpoint)
+    return Rolling(config.reroll, config.reroll_checkpoint, config.memory)

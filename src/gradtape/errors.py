@@ -20,6 +20,7 @@
     │   └── CastError (TypeError)               the result does not fit the dtype of the target
     ├── NotDifferentiableError (LookupError)    an op that has no derivative
     ├── SingularJacobianError (ArithmeticError)    the solution of a solver that has no derivative
+    ├── MemoryBudgetError (MemoryError)         a gradient that does not fit in gt.config.memory
     ├── UnknownGradientError (LookupError)      a debugger has no gradient of this value
     ├── NumericsError (FloatingPointError)      check_numerics found a NaN or an infinity
     ├── TapeError (RuntimeError)                a tape used out of order
@@ -263,6 +264,10 @@ class NotDifferentiableError(GradtapeError, LookupError):
 
 class SingularJacobianError(GradtapeError, ArithmeticError):
     """The solution of a solver has no derivative: the Jacobian of its equations is singular."""
+
+
+class MemoryBudgetError(GradtapeError, MemoryError):
+    """The gradient of a loop does not fit in the memory budget, whatever is computed again."""
 
 
 class UnknownGradientError(GradtapeError, LookupError):

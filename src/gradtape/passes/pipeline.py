@@ -34,6 +34,7 @@ from gradtape.passes.simplify.inline_calls import inline_calls
 from gradtape.passes.simplify.masks import fold_masks
 from gradtape.passes.simplify.primal_results import share_primal_results
 from gradtape.passes.simplify.product_sums import drop_repeated_axes, sum_before_products
+from gradtape.transforms.loops.budget import record_notes
 
 Pass = Callable[[Graph], Graph]
 
@@ -114,6 +115,8 @@ def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = Non
     """
     if check:
         verify(graph)
+    if notes is not None:
+        notes.extend(record_notes(graph))
     with budget(graph):
         return _finished(_prepared(graph, check, notes), check)
 

@@ -81,7 +81,10 @@ def _iteration_space(node: Node) -> Any:
         return node.op, node.inputs[0], len(params["branches"])
     if isinstance(node.op, Repeat):
         return node.op, node.inputs[0], params["reverse"]
-    return node.op, params.get("length"), params.get("reverse"), params.get("limit"), params.get("policy")
+    policy = params.get("policy")
+    # Treeverse changes the pullback of a loop, and not the loop.
+    chunks = None if isinstance(policy, tuple) else policy
+    return node.op, params.get("length"), params.get("reverse"), params.get("limit"), chunks
 
 
 def _fuse(first: Node, second: Node) -> list[Value] | None:

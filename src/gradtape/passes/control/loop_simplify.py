@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gradtape.ir.graph import Graph, Node, Value, literal, number_of
 from gradtape.ir.types import INT64
@@ -11,6 +12,7 @@ from gradtape.ops.core.shape import expand, reshape
 from gradtape.passes.rewrite import rewrite
 from gradtape.transforms.call import inlined
 from gradtape.transforms.loops.checkpoint import (
+    CARRIES_ONLY,
     chunk_length,
     has_chunk_policy,
     scan_in_chunks,
@@ -21,7 +23,44 @@ from gradtape.transforms.loops.ops import Scan, Switch, While
 
 def simplify_loops(graph: Graph) -> Graph:
     """Return the graph without scans of no or one iteration, and without branches whose index is known."""
-    return rewrite(graph, _simplified)
+    chunked = [
+        node
+        for node in graph.nodes
+        if isinstance(node.op, Scan | While) and node.params["policy"] == CARRIES_ONLY
+    ]
+
+    def simplified(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+        return _simplified(_like_its_pullback(node, chunked), inputs)
+
+    return rewrite(graph, simplified)
+
+
+def _like_its_pullback(node: Node, chunked: Sequence[Node]) -> Node:
+    """Return a loop with the policy with which the memory budget lets its pullback run it; then both are fused, and it runs once."""
+    if not chunked or not isinstance(node.op, Scan | While) or node.params["policy"] is not None:
+        return node
+    inits = _inits(node)
+    for other in chunked:
+        if other.op is not node.op or not inits or _inits(other)[: len(inits)] != inits:
+            continue
+        policy: Any = "sqrt"
+        if isinstance(node.op, Scan):
+            length = node.params["length"]
+            inner = [inside.params["length"] for inside in other.params["body"].nodes if inside.op is node.op]
+            same = [chunk for chunk in inner if length // max(chunk, 1) == other.params["length"]]
+            if not same or node.params["reverse"] != other.params["reverse"] or same[0] <= CARRIES_ONLY:
+                continue
+            policy = same[0]
+        copy = node.copy(node.inputs)
+        copy.params = {**node.params, "policy": policy}
+        return copy
+    return node
+
+
+def _inits(node: Node) -> tuple[Value, ...]:
+    """Return the initial carries of a loop."""
+    first = node.params["consts"]
+    return node.inputs[first : first + node.params["carries"]]
 
 
 def _simplified(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:

@@ -156,6 +156,7 @@ def template_for(
         what,
         config.reroll,
         config.reroll_checkpoint,
+        config.memory,
         len(targets),
         tuple([positions.get(source, -1) for source in sources]),
         seeds and tuple([_seed_key(seed, positions, -1 - k) for k, seed in enumerate(seeds)]),

@@ -384,7 +384,7 @@ def predict(
         Of the user's arrays.
     """
     code = frame.f_code
-    key = id(code), frame.f_lasti, config.reroll, config.reroll_checkpoint
+    key = id(code), frame.f_lasti, config.reroll, config.reroll_checkpoint, config.memory
     line = _lines.get(key)
     if line is None:
         if len(_lines) >= config.memory_cache:

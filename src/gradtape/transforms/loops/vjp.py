@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Literal, Node, Value, extract, literal
@@ -15,6 +16,7 @@ from gradtape.ops.core.elementwise.logic import bitwise_or
 from gradtape.ops.core.shape import expand
 from gradtape.transforms.activity import active_values
 from gradtape.transforms.loops.batch_before_loop import batched_before_loop
+from gradtape.transforms.loops.budget import Record, bytes_of_values, planned_policy
 from gradtape.transforms.loops.checkpoint import (
     CARRIES_ONLY,
     chunk_length,
@@ -105,6 +107,12 @@ def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) 
     if has_chunk_policy(draft):
         return _vjp_through(op.outs(while_in_chunks(draft)), node, cotangents, wanted)
     body = _body_vjp(draft, carries, ys, wanted)
+    policy = _planned_policy(node, draft, body)
+    if policy is not None:
+        draft.params = {**draft.params, "policy": policy}
+        with at(node.site):
+            outs = op.outs(draft.emit())
+        return _vjp_through(outs, node, cotangents, wanted)
     more: list[Carry] = []
     if isinstance(draft.params.get("policy"), tuple):
         back, more = _recompute_carries(op, node, draft, body)
@@ -381,17 +389,36 @@ def _differentiable_inputs(draft: Draft, wanted: Sequence[bool]) -> dict[Value, 
         found.update(dict.fromkeys(newly_active))
 
 
-def _store_residuals(
-    op: LoopOp, node: Node, draft: Draft, body: _BodyVjp
-) -> tuple[list[LoopOperand], list[Carry], Value | None]:
-    """Return the stacked residuals, further carries of the backward loop, and the trip count where it is an output of the loop."""
+def _planned_policy(node: Node, draft: Draft, body: _BodyVjp) -> Any:
+    """Return the policy with which the record of a loop fits in the memory budget; None where it fits without, or a policy was stated."""
+    unknown = draft.count is not None or (draft.test is not None and draft.ys)
+    if draft.params.get("policy") is not None or "policy" not in draft.params or unknown:
+        return None
+    length = draft.params["length"] if "length" in draft.params else draft.params["limit"]
+    stored = _stored_values(draft, body)
+    on_the_way = _carried_backward(draft, stored)
+    stored = [value for value in stored if value not in draft.ys and value not in on_the_way]
+    record = Record(
+        length, bytes_of_values(stored), bytes_of_values([carry.inner for carry in draft.carries])
+    )
+    return planned_policy(record, draft.nodes(), node.site) if stored else None
+
+
+def _stored_values(draft: Draft, body: _BodyVjp) -> list[Value]:
+    """Return the residuals of an iteration."""
     reads, primal_nodes = _read_by_backward(draft, body)
     inners = [carry.inner for carry in draft.carries]
     if draft.params.get("policy") == CARRIES_ONLY:
         needed = set(reads).union(*[each.inputs for each in primal_nodes])
-        stored = [carry.inner for carry in draft.carries if carry.inner in needed]
-    else:
-        stored = residuals(inners, reads, primal_nodes, set(draft.nodes()), draft.ys)
+        return [carry.inner for carry in draft.carries if carry.inner in needed]
+    return residuals(inners, reads, primal_nodes, set(draft.nodes()), draft.ys)
+
+
+def _store_residuals(
+    op: LoopOp, node: Node, draft: Draft, body: _BodyVjp
+) -> tuple[list[LoopOperand], list[Carry], Value | None]:
+    """Return the stacked residuals, further carries of the backward loop, and the trip count where it is an output of the loop."""
+    stored = _stored_values(draft, body)
     carried_backward = _carried_backward(draft, stored)
     stored = [value for value in stored if value not in carried_backward]
     finals, ys, count = op.split_outputs(node.outs, len(draft.carries))

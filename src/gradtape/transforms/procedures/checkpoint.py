@@ -227,7 +227,7 @@ def record_bytes(loop: Block, tree: BlockTree, records: Mapping[Block, Sequence[
                 if isinstance(inner.holder, For | While):
                     known = number_of(inner.holder.count) if isinstance(inner.holder, For) else None
                     trips *= UNKNOWN_TRIP_COUNT if known is None else float(known)
-            sizes = [x.dtype.itemsize if isinstance(x, Value) else 8 for x in records.get(block, ())]
+            sizes = [x.size * x.dtype.itemsize if isinstance(x, Value) else 8 for x in records.get(block, ())]
             total += trips * sum(sizes)
     return int(total)
 

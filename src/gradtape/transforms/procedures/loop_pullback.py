@@ -27,6 +27,7 @@ from gradtape.procedures.ir import Pointer
 from gradtape.transforms.adjoint import are_linear
 from gradtape.transforms.batch import batch_more
 from gradtape.transforms.jvp import jvp
+from gradtape.transforms.loops.budget import is_budget
 from gradtape.transforms.loops.draft import LoopOp, emit_substituted, never_stop, placeholder
 from gradtape.transforms.loops.ops import PULLBACKS, While
 from gradtape.transforms.loops.vjp import pull_loop
@@ -138,7 +139,8 @@ def _batch_reverse(
     Where the derivative of a loop can be a loop, that is batched: its iterations have the elements of the mapped axis in the lanes of
     vectors, and what does not depend on this axis, such as the forward sweep of a Jacobian, is computed once.
     """
-    unfolded = _unfolded(node) if node.params["policy"] in (None, "all") else None
+    policy = node.params["policy"]
+    unfolded = _unfolded(node) if policy in (None, "all") or is_budget(policy) else None
     if unfolded is not None:
         inputs, outs = unfolded
         batches: dict[Value, Any] = {

@@ -21,6 +21,7 @@ from gradtape.kinds.batching import Shared, batch_node
 from gradtape.kinds.control import OwnPullback
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.procedures.interpret import run_procedure
+from gradtape.transforms.loops.budget import stated_budget
 from gradtape.transforms.procedures.reference import (
     Flags,
     Policy,
@@ -100,7 +101,7 @@ class Reverse(ProcedureOp):
 
     Inputs: those of the procedure, and a cotangent for each result that is flagged by `seeded`. Outputs: its results, and the
     cotangents of the parameters that are flagged by `active`. `policy` says what is kept of loops; by default it is that of
-    `gradtape.config` where the node is made. A pass may add `between`, which computes seeds from the results.
+    `gradtape.config` where the node is made, or its memory budget. A pass may add `between`, which computes seeds from the results.
     """
 
     def __call__(
@@ -112,7 +113,12 @@ class Reverse(ProcedureOp):
         policy: Policy = None,
     ) -> tuple[Value, ...]:
         return emit_all(
-            self, inputs, procedure=reference, active=active, seeded=seeded, policy=policy or rolling().policy
+            self,
+            inputs,
+            procedure=reference,
+            active=active,
+            seeded=seeded,
+            policy=policy or rolling().policy or stated_budget(),
         )
 
     def whole(self, params: dict[str, Any]) -> ProcedureReference:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from gradtape.ir.builder import at
 from gradtape.ir.op import Op
@@ -15,10 +15,11 @@ from gradtape.passes.procedures.interchange import permute_loops
 from gradtape.passes.procedures.product_blocking import block_products
 from gradtape.procedures.fingerprint import procedure_digest
 from gradtape.procedures.ir import Procedure
+from gradtape.transforms.loops.budget import is_budget
 from gradtape.transforms.procedures.batch import batch_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from gradtape.transforms.procedures.shadows import with_smooth_squares
-from gradtape.transforms.procedures.vjp import Between, vjp_procedure
+from gradtape.transforms.procedures.vjp import Between, planned_policy, vjp_procedure
 
 Flags: TypeAlias = tuple[bool, ...]
 
@@ -159,11 +160,26 @@ def _cotangent_of(
         ("vjp", reference.digest, active, seeded, policy, between),
         (*reference.types, *seeds),
         (*reference.result_types, *pulled),
-        lambda: vjp_procedure(
-            with_smooth_squares(_prepared(reference.procedure, policy)), active, seeded, policy, between
-        ),
+        lambda: _reversed(reference.procedure, active, seeded, policy, between),
         reference,
     )
+
+
+def _reversed(
+    procedure: Procedure, active: Flags, seeded: Flags, policy: Policy, between: Between | None
+) -> Procedure:
+    """Return the derivative in reverse, with records of all iterations where these fit in a memory budget."""
+
+    def reverse(policy: Any) -> Procedure:
+        prepared = with_smooth_squares(_prepared(procedure, policy))
+        return vjp_procedure(prepared, active, seeded, policy, between)
+
+    if not is_budget(policy):
+        return reverse(policy)
+    (_, most) = cast(tuple[str, int], policy)
+    normal = with_smooth_squares(_prepared(procedure, None))
+    chosen = planned_policy(normal, active, seeded, most, between)
+    return reverse(chosen)
 
 
 def _prepared(procedure: Procedure, policy: Policy) -> Procedure:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradtape.errors import InternalError
 from gradtape.ir.body import Body
-from gradtape.ir.graph import Value, extract, literal
+from gradtape.ir.graph import Value, extract, literal, number_of
 from gradtape.ir.types import INT64, Aval
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.extrema import minimum
@@ -45,6 +45,7 @@ from gradtape.procedures.ir import (
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names, roots, walk
 from gradtape.records import replaced, value_record
+from gradtape.transforms.loops.budget import Record, best_chunk, chunk_bytes
 from gradtape.transforms.procedures.accumulate import empty_sum
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.adjoint import Adjoint
@@ -136,6 +137,30 @@ def vjp_procedure(
         procedure.body[:0] = hoist_allocations(procedure.body, [rerun.loop for rerun in mode.reruns.values()])
         mode = _ReverseMode(procedure, counts, active, seeded, policy, between)
     return mode.run()
+
+
+def planned_policy(
+    procedure: Procedure,
+    active: Sequence[bool],
+    seeded: Sequence[bool],
+    budget: int,
+    between: Between | None = None,
+) -> Any:
+    """Return the policy with which the tape of a procedure fits in so many bytes: None where it fits without.
+
+    The other parameters are those of `vjp_procedure`. Where a trip count or the size of an array is an operand, chunks bound the memory by
+    the square root of the trip count.
+    """
+    procedure, counts = normal_form(procedure)
+    keep_residuals(procedure)
+    mode = _ReverseMode(procedure, counts, active, seeded, None, between)
+    tape = mode.tape_bytes()
+    if tape is not None and tape <= budget:
+        return None
+    chunked = _ReverseMode(procedure, counts, active, seeded, "sqrt", between)
+    found: list[Any] = [chunked.policy_within(rerun, budget) for rerun in chunked.reruns.values()]
+    least = [policy for policy in found if isinstance(policy, tuple)]
+    return min(least, default="sqrt")
 
 
 class _ReverseMode:
@@ -544,6 +569,52 @@ class _ReverseMode:
 
     def _new(self, type_: Aval | Memory) -> Content:
         return Value(type_) if isinstance(type_, Aval) else Pointer(self._build.unique("held"), type_)
+
+    def tape_bytes(self) -> int | None:
+        """Return the bytes of the records of all iterations; None where they depend on the trip count of an outermost loop that is an operand."""
+        total = 0
+        for block in self._tree.blocks:
+            around = list(block.around())
+            if not block.is_loop or any(outer.is_loop for outer in around[1:]) or block in self.reruns:
+                continue
+            size = self._record_bytes(block)
+            trips = number_of(block.holder.count) if isinstance(block.holder, For) else None
+            if size and trips is None:
+                return None
+            total += size * int(trips or 0)
+        return total
+
+    def _record_bytes(self, block: Block) -> int:
+        """Return the bytes that an iteration keeps: its records, and what its statements overwrite."""
+        kept: dict[Block, list[Content]] = {}
+        for inner in self._tree.blocks:
+            olds = self._plan.olds.get(inner, {})
+            kept[inner] = [*self._plan.records.get(inner, ())]
+            for position, old in olds.items():
+                statement = inner.statements[position]
+                if isinstance(statement, Apply):
+                    kept[inner] += [Value(span.aval) for span in statement.outputs]
+                elif old is not None:
+                    kept[inner].append(old)
+        return record_bytes(block, self._tree, kept)
+
+    def policy_within(self, rerun: Rerun, budget: int) -> Any:
+        """Return the policy of a loop that runs again: chunks where they fit, or where sizes are operands."""
+        arrays, variables = self._kept(rerun)
+        sizes = [number_of(array.size) for array in arrays]
+        trips = number_of(rerun.loop.count) if isinstance(rerun.loop, For) else None
+        if rerun.is_parallel or trips is None or any(size is None for size in sizes):
+            return "sqrt"
+        state = 8 * len(variables)
+        state += sum(
+            int(size) * array.out.dtype.itemsize
+            for array, size in zip(arrays, sizes, strict=True)
+            if size is not None
+        )
+        record = Record(int(trips), self._record_bytes(rerun.block), state)
+        if chunk_bytes(record, best_chunk(record)) <= budget:
+            return "sqrt"
+        return "treeverse", max((budget - record.step) // max(state, 1) - 1, 1)
 
     def _chunks(self, rerun: Rerun, leaves: Rewriter) -> Chunks:
         """Return the chunks of a loop."""
