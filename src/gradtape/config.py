@@ -215,7 +215,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     ),
     "memory": _Setting(
         None,
-        'bytes that a reversed loop may take for its records, as in "2 GB"; a loop that would take more computes steps again. None: half of '
+        'bytes that the records of a reversed loop may take, as in "2 GB"; a loop that would take more computes steps again. None: half of '
         "the machine's memory",
         optional=True,
         check=bytes_of,

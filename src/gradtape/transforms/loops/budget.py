@@ -128,19 +128,19 @@ def record_notes(graph: Graph) -> list[str]:
         if isinstance(policy, tuple) and any(value.shape[:1] == (policy[1],) for value in inits):
             kept = [value for value in inits if value.shape[:1] == (policy[1],)]
             notes.append(
-                f"a reversed loop of {length} iterations keeps {policy[1]} sets of carries at a time, {in_bytes(bytes_of_values(kept))}, and "
-                f"runs {runs_again(length, policy)} iterations again"
+                f"a reversed loop of {length} iterations keeps {policy[1]} sets of carries at a time, {in_bytes(bytes_of_values(kept))}, "
+                f"and runs {runs_again(length, policy)} iterations again"
             )
             continue
         read = [value for value in node.inputs if value in stacks and _is_reverse(node, stacks[value])]
         if not read:
             continue
         size = in_bytes(bytes_of_values(read))
-        if policy != 1:
+        if policy is None:
             notes.append(f"a reversed loop of {length} iterations records {size}, and runs none again")
             continue
         chunks = [n.params["length"] for n in node.params["body"].nodes if n.op is node.op]
-        if chunks:
+        if chunks and policy == 1:
             notes.append(
                 f"a reversed loop of {length * chunks[0]} iterations keeps the carries of {length} chunks, {size}, and runs each iteration "
                 "once more"

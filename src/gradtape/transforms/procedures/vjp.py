@@ -571,7 +571,7 @@ class _ReverseMode:
         return Value(type_) if isinstance(type_, Aval) else Pointer(self._build.unique("held"), type_)
 
     def tape_bytes(self) -> int | None:
-        """Return the bytes of the records of all iterations; None where they depend on the trip count of an outermost loop that is an operand."""
+        """Return the bytes of the records of all iterations; None where a trip count that is an operand decides."""
         total = 0
         for block in self._tree.blocks:
             around = list(block.around())
