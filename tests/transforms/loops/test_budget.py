@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,21 @@ def test_plans_stay_within_the_budget(length: int, step: int, part: int) -> None
     else:
         assert policy == best_chunk(record)
         assert chunk_bytes(record, policy) <= budget
+
+
+def test_iterations_of_treeverse_are_the_fewest() -> None:
+    @lru_cache
+    def advances(length: int, carries: int) -> int:
+        if length <= 1 or carries == 1:
+            return length * (length - 1) // 2
+        return min(
+            first + advances(length - first, carries - 1) + advances(first, carries)
+            for first in range(1, length)
+        )
+
+    for length in (1, 2, 10, 60):
+        for carries in (1, 2, 5, 20):
+            assert runs_again(length, ("treeverse", carries)) == advances(length, carries) + length
 
 
 @pytest.mark.parametrize("count", [1, 999, 1000, 1001, 123456, 10**9, 2**31 + 1])
