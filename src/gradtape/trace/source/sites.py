@@ -29,6 +29,7 @@ TRACED: Final = tuple(
     f"{os.sep}{os.path.join(*name.split('.'))}{end}"
     for end in (os.sep, ".py")
     for name in (
+        f"{PACKAGE}.autograd",
         f"{PACKAGE}.trace.routines",
         "numpy._core._asarray",
         "numpy.lib",

@@ -1,0 +1,214 @@
+"""Functions that run on ndarrays, never on traced ones, with rules that get the arguments of the function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gradtape.api.custom.call import (
+    BothModes,
+    ForwardRule,
+    Operands,
+    ReverseRule,
+    attached,
+    rule_result,
+    zeros_for,
+)
+from gradtape.api.solvers.callback import callback
+from gradtape.errors import RuleError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.control import followed
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.concretize import abstracting_trace
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.guards import abstract_of
+from gradtape.trace.lazy.force import force
+from gradtape.trace.source.contexts import in_rule
+from gradtape.trace.source.sites import user_site
+from gradtape.trees import TreeSpec, flatten, flatten_arguments, unflatten
+
+VjpRule: TypeAlias = Callable[[Sequence[int], Any, Any, Any], Callable[[Any], Sequence[Any]]]
+"""``rule(argnums, result, args, kwargs) -> pullback``, which returns a cotangent, or None, for each of the arguments."""
+
+JvpRule: TypeAlias = Callable[[Sequence[int], Sequence[Any], Any, Any, Any], Any]
+"""``rule(argnums, tangents, result, args, kwargs) -> tangent``."""
+
+
+class BoundArguments:
+    """The arguments of one call, of which the traced arrays are operands.
+
+    Parameters
+    ----------
+    args, kwargs : tuple, dict
+        The arguments. Containers are looked into, objects are not.
+
+    Attributes
+    ----------
+    handles : list of Handle
+        The traced arrays.
+    """
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._leaves, self._spec = flatten_arguments((args, kwargs))
+        self._places = [k for k, leaf in enumerate(self._leaves) if isinstance(leaf, Handle)]
+        self.handles = [self._leaves[k] for k in self._places]
+        self._of_argument = [len(flatten_arguments(argument)[0]) for argument in args]
+
+    def filled(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with other arrays in place of the traced ones."""
+        leaves = list(self._leaves)
+        for place, array in zip(self._places, arrays, strict=True):
+            leaves[place] = array
+        filled: tuple[tuple[Any, ...], dict[str, Any]] = unflatten(self._spec, leaves)
+        return filled
+
+    def by_argument(self) -> dict[int, list[tuple[int, int]]]:
+        """Return, for each positional argument with traced arrays, their places among its leaves and among `handles`."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        order = {place: k for k, place in enumerate(self._places)}
+        begin = 0
+        for argnum, count in enumerate(self._of_argument):
+            own = [(k, order[begin + k]) for k in range(count) if begin + k in order]
+            if own:
+                found[argnum] = own
+            begin += count
+        return found
+
+
+class Primitive:
+    """A call of a function with rules.
+
+    Parameters
+    ----------
+    function : callable
+        It gets ndarrays and numbers.
+    name : str
+        Its name in errors.
+    vjp, jvp : callable, optional
+        The rules. One serves both modes where it is linear.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, vjp: VjpRule | None, jvp: JvpRule | None
+    ) -> None:
+        self.function, self.name, self.vjp, self.jvp = function, name, vjp, jvp
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the results, with the derivatives that the rules give."""
+        here.site = user_site()
+        bound = BoundArguments(args, kwargs)
+        operands = Operands(tuple(bound.handles), variables=True)
+
+        def raw(*arrays: Any) -> Any:
+            own_args, own_kwargs = bound.filled(arrays)
+            return self.function(*own_args, **own_kwargs)
+
+        if all(abstract_of(value) is None and abstracting_trace(value) is None for value in operands.values):
+            arrays = force(list(operands.values))
+            result = raw(*(array if array.ndim else array[()] for array in arrays))
+        else:
+            result = operands.run(lambda *handles: callback(raw, None, *handles), {})
+        kind = _BothRules if self.vjp and self.jvp else _PullRule if self.vjp else _PushRule
+        return attached(result, operands, [], kind(self, operands, bound, flatten(result)[1]))
+
+
+class _Rules(BothModes):
+    def __init__(
+        self, primitive: Primitive, operands: Operands, bound: BoundArguments, spec: TreeSpec
+    ) -> None:
+        super().__init__(primitive.name, operands)
+        self.primitive, self.bound, self.spec = primitive, bound, spec
+
+    def arguments(self, node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of the call that a node stands for."""
+        return self.bound.filled([Array(value) for value in followed(node)[: len(self.operands.values)]])
+
+    def results(self, node: Node) -> Any:
+        """Return what the call has computed."""
+        return unflatten(self.spec, [Array(out) for out in node.outs])
+
+
+class _PullRule(_Rules, ReverseRule):
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        assert self.primitive.vjp is not None
+        by_argument = self.bound.by_argument()
+        argnums = [
+            argnum for argnum, places in by_argument.items() if any(wanted[operand] for _, operand in places)
+        ]
+        upstream = [
+            Array(zeros_for(out) if cotangent is None else cotangent)
+            for out, cotangent in zip(node.outs, cotangents, strict=True)
+        ]
+        with self.operands.snapshot.restored(), in_rule():
+            args, kwargs = self.arguments(node)
+            pullback = self.primitive.vjp(argnums, self.results(node), args, kwargs)
+            returned = list(pullback(unflatten(self.spec, upstream)))
+        here.site = node.site
+        pulled: list[Value | None] = [None] * len(wanted)
+        what = f"a cotangent that the rule of {self.name} returned"
+        for argnum, cotangent in zip(argnums, returned, strict=True):
+            if cotangent is None:
+                continue
+            parts, _ = flatten_arguments(cotangent)
+            for place, operand in by_argument[argnum]:
+                value = self.operands.values[operand]
+                if wanted[operand] and is_inexact(value.dtype):
+                    pulled[operand] = _fitting(parts[place], value, what)
+        return pulled
+
+
+class _PushRule(_Rules, ForwardRule):
+    moves_all = False
+
+    def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
+        assert self.primitive.jvp is not None
+        moving = {
+            argnum: places
+            for argnum, places in self.bound.by_argument().items()
+            if any(tangents[operand] is not None for _, operand in places)
+        }
+        with self.operands.snapshot.restored(), in_rule():
+            args, kwargs = self.arguments(node)
+            gs = []
+            for argnum, places in moving.items():
+                leaves, spec = flatten_arguments(args[argnum])
+                for place, operand in places:
+                    tangent = tangents[operand]
+                    leaves[place] = Array(zeros_for(leaves[place].value) if tangent is None else tangent)
+                gs.append(unflatten(spec, leaves))
+            returned = self.primitive.jvp(list(moving), gs, self.results(node), args, kwargs)
+        here.site = node.site
+        if returned is None:
+            return [None] * len(node.outs)
+        parts, spec = flatten(returned)
+        if spec != self.spec:
+            raise RuleError(
+                f"the tangent that the rule of {self.name} returned has not the structure of the result",
+                where=node.site,
+                remedy="return the containers of the result",
+            )
+        what = f"the tangent that the rule of {self.name} returned"
+        return [
+            _fitting(part, out, what) if is_inexact(out.dtype) else None
+            for part, out in zip(parts, node.outs, strict=True)
+        ]
+
+
+class _BothRules(_PullRule):
+    push = _PushRule.push
+
+
+def _fitting(part: Any, like: Value, what: str) -> Value | None:
+    """Return a derivative with the shape and dtype of what it belongs to: the real part where that is real."""
+    if like.dtype.kind == "f":
+        if np.iscomplexobj(part):
+            part = np.real(part)
+        if np.result_type(part) != like.dtype:
+            part = np.asarray(part).astype(like.dtype)
+    return rule_result(part, like, what, "what it belongs to")

@@ -1,0 +1,26 @@
+"""The containers and type tests of autograd: those of Python, with the one difference that a traced array is what it stands for."""
+
+import builtins
+from typing import Any
+
+import numpy
+
+from gradtape.trace.array.handle import Handle
+
+tuple = builtins.tuple
+list = builtins.list
+dict = builtins.dict
+
+
+def type(value: Any) -> Any:
+    """Return the type of a value; of a traced array, the type of the array or number that it stands for."""
+    if builtins.isinstance(value, Handle):
+        return value.dtype.type if value.ndim == 0 else numpy.ndarray
+    return builtins.type(value)
+
+
+def isinstance(value: Any, kinds: Any) -> bool:
+    """Return whether a value, or the array or number that a traced array stands for, is an instance of a type."""
+    if builtins.isinstance(value, kinds):
+        return True
+    return builtins.isinstance(value, Handle) and issubclass(type(value), kinds)

@@ -1,0 +1,6 @@
+"""The vector spaces of arrays."""
+
+from gradtape.autograd.vector_spaces import VSpace as VSpace
+
+ArrayVSpace = VSpace
+ComplexArrayVSpace = VSpace

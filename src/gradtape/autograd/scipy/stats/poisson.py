@@ -1,0 +1,5 @@
+"""The names of scipy.stats.poisson."""
+
+from gradtape.autograd.namespaces import names_of
+
+__getattr__, __dir__ = names_of("scipy.stats.poisson")
