@@ -66,6 +66,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.export.archive import load as load
     from gradtape.api.export.files import export as export
     from gradtape.api.export.specs import spec as spec
+    from gradtape.api.nlp.program import nlp as nlp
     from gradtape.api.ode.stochastic import solve_sde as solve_sde
     from gradtape.api.solvers.callback import callback as callback
     from gradtape.api.solvers.implicit import custom_fixed_point as custom_fixed_point
@@ -172,6 +173,7 @@ _LATER = {
     "scatter_add": "sparse",
     "scatter_sub": "sparse",
     "scatter_update": "sparse",
+    "nlp": "nlp.program",
     "solve_sde": "ode.stochastic",
     "sparse_hessian": "sparsity.transform",
     "sparse_jacobian": "sparsity.transform",

@@ -11,6 +11,7 @@ A. Griewank, A. Walther, Evaluating Derivatives, 2nd ed., SIAM 2008, chapter 15.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ import numpy as np
 from gradtape.api.custom.rules import custom_jvp
 from gradtape.api.solvers.callback import callback
 from gradtape.api.solvers.closure import ClosedFunction
+from gradtape.api.sparsity.transform import sparse_jacobian
 from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import jacobian
@@ -40,7 +42,9 @@ ORDER: Final = 3
 """The highest derivative that is right where the equations cannot be traced apart from their parameters."""
 
 
-def attach_derivative(residual: Callable[[Any], Any], root: Any, *, elementwise: bool = False) -> Any:
+def attach_derivative(
+    residual: Callable[[Any], Any], root: Any, *, elementwise: bool = False, sparse: bool = False
+) -> Any:
     """Return a root with the derivatives that its equations give it.
 
     Parameters
@@ -51,6 +55,8 @@ def attach_derivative(residual: Callable[[Any], Any], root: Any, *, elementwise:
         The root, as a constant.
     elementwise : bool
         Whether each equation has one unknown only: the element of `x` at its place.
+    sparse : bool
+        Whether the Jacobian is a sparse matrix.
 
     Returns
     -------
@@ -61,7 +67,7 @@ def attach_derivative(residual: Callable[[Any], Any], root: Any, *, elementwise:
     try:
         closed = ClosedFunction(residual, as_value(unwrap(root)), "the equations of a solution")
     except ConcretizationError:
-        return _chord(residual, root, elementwise)
+        return _chord(residual, root, elementwise, sparse)
     has_loops = any(bodies_of(node) for node in closed.body.nodes)
     captured = list(map(Array, closed.captured))
     followed = [place for place, value in enumerate(closed.captured) if value.tags]
@@ -87,7 +93,7 @@ def attach_derivative(residual: Callable[[Any], Any], root: Any, *, elementwise:
         at = tuple([parameters[place] for place in free])
         moved = tuple([tangents[place + 1] for place in free])
         change = _product(of_free, at, moved) if has_loops else jvp(of_free, at, moved)[1]
-        return x, -_solved(lambda x: equations(x, *primals[1:]), x, change, elementwise)
+        return x, -_solved(lambda x: equations(x, *primals[1:]), x, change, elementwise, sparse)
 
     return solution(root, *[captured[place] for place in followed])
 
@@ -103,24 +109,29 @@ def _product(function: Callable[..., Any], at: tuple[Any, ...], moved: tuple[Any
     return sum(terms[1:], terms[0])
 
 
-def _solved(residual: Callable[[Any], Any], x: Any, change: Any, elementwise: bool) -> Any:
+def _solved(residual: Callable[[Any], Any], x: Any, change: Any, elementwise: bool, sparse: bool) -> Any:
     """Return ``J^-1 change`` for the Jacobian J of the equations at `x`."""
     if elementwise:
         _, slopes = jvp(residual, (x,), (np.ones(x.shape),))
         return change / slopes
+    if sparse:
+        linalg: Any = importlib.import_module("scipy.sparse.linalg")
+        return np.reshape(
+            linalg.spsolve(sparse_jacobian(residual)(x).tocsc(), np.reshape(change, -1)), x.shape
+        )
     matrix = np.reshape(jacobian(residual)(x), (x.size, x.size))
     steps = solved(regular(as_value(unwrap(matrix))), as_value(unwrap(np.reshape(change, (-1, 1)))))
     return np.reshape(Array(steps), x.shape)
 
 
-def _chord(residual: Callable[[Any], Any], root: Any, elementwise: bool) -> Any:
+def _chord(residual: Callable[[Any], Any], root: Any, elementwise: bool, sparse: bool) -> Any:
     """Return a root with derivatives up to `ORDER`, by steps of the chord method: the equations have branches on numbers.
 
     A step is ``x - J^-1 f(x, p)``, in which the Jacobian J at the root is a constant. It makes one more derivative right.
     """
     x = root
     for _ in range(ORDER):
-        x = x - _solved(residual, root, residual(x), elementwise)
+        x = x - _solved(residual, root, residual(x), elementwise, sparse)
     return root + (x - stop_gradient(x))
 
 

@@ -13,7 +13,7 @@ from gradtape.api.sparsity.transform import sparse_hessian, sparse_jacobian
 from gradtape.api.transforms.functional import hessian, jacobian
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import jit
-from gradtape.errors import ArgumentError, DtypeError, kind_of
+from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
 from gradtape.lru import LRU
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
@@ -75,12 +75,24 @@ class Unknowns:
         return nested(vector, self.shapes, self.spec)
 
     def bounds(self, given: Any, caller: str) -> Any:
-        """Return bounds of the vector: pairs as SciPy's, or lower and upper bounds of the structure of the unknowns or of a part of it."""
-        optimize: Any = importlib.import_module("scipy.optimize")
-        if given is None:
-            return None
-        if isinstance(given, list) and len(self.shapes) == 1:
+        """Return bounds of the vector as SciPy takes them: pairs, as they are passed for a single array, or `scipy.optimize.Bounds`."""
+        if given is None or (isinstance(given, list) and len(self.shapes) == 1):
             return given
+        optimize: Any = importlib.import_module("scipy.optimize")
+        return optimize.Bounds(*self.ends(given, caller))
+
+    def ends(self, given: Any, caller: str) -> tuple[Any, Any]:
+        """Return bounds as two vectors: pairs as SciPy's, or lower and upper bounds of the structure of the unknowns or of a part of it."""
+        if given is None:
+            return np.full(self.vector.size, -np.inf), np.full(self.vector.size, np.inf)
+        if isinstance(given, list) and len(self.shapes) == 1:
+            infinite = -np.inf, np.inf
+            pairs = [
+                [end if one is None else one for one, end in zip(pair, infinite, strict=True)]
+                for pair in given
+            ]
+            low, high = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            return np.stack(low) * 1.0, np.stack(high) * 1.0
         low, high = (given.lb, given.ub) if hasattr(given, "lb") else _pair(given, caller)
         whole = unflatten(self.spec, list(range(len(self.shapes))))
         ends = []
@@ -89,12 +101,18 @@ class Unknowns:
                 leaves = flatten(end)[0] if np.ndim(end) == 0 else [end]
             else:
                 leaves = spread_prefix(end, whole, f"the {name} bounds", "x0", user_site())
-            parts = [
-                np.ravel(np.asarray(leaf, float) + np.zeros(shape))
-                for leaf, shape in zip(leaves, self.shapes, strict=True)
-            ]
+            parts = []
+            for leaf, shape in zip(leaves, self.shapes, strict=True):
+                part = (leaf if isinstance(leaf, Handle) else np.asarray(leaf, float)) + np.zeros(shape)
+                if np.shape(part) != shape:
+                    raise ShapeError(
+                        f"{caller}: the {name} bounds have an array of shape {np.shape(leaf)} for unknowns of shape {shape}",
+                        where=user_site(),
+                        remedy="pass one bound for each number, or one for all; a list x0 is a container of numbers, an array is one leaf",
+                    )
+                parts.append(np.reshape(part, -1))
             ends.append(np.concatenate(parts))
-        return optimize.Bounds(*ends)
+        return ends[0], ends[1]
 
 
 def nested(vector: Any, shapes: Sequence[tuple[int, ...]], spec: TreeSpec) -> Any:
@@ -111,7 +129,7 @@ def _pair(given: Any, caller: str) -> Any:
     if isinstance(given, tuple) and len(given) == 2:
         return given
     raise ArgumentError(
-        f"gt.scipy.{caller}: bounds must be a pair (lower, upper), got {kind_of(given)}",
+        f"{caller}: bounds must be a pair (lower, upper), got {kind_of(given)}",
         where=user_site(),
         remedy="bounds=(0.0, 1.0), or two containers like x0 with numbers or arrays",
     )

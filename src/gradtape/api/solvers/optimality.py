@@ -213,6 +213,8 @@ def optimum(
     function: Callable[[Any], Any],
     constraints: Sequence[Constraint] = (),
     bounds: tuple[Any, Any] | None = None,
+    *,
+    sparse: bool = False,
 ) -> tuple[Any, Any]:
     """Return a minimum and its multipliers with their derivatives.
 
@@ -226,6 +228,8 @@ def optimum(
         The constraints.
     bounds : tuple of two arrays, optional
         The lower and the upper bounds of `x`.
+    sparse : bool
+        Whether the Jacobian of the equations is a sparse matrix.
 
     Returns
     -------
@@ -248,7 +252,7 @@ def optimum(
         return np.where(sides == 0, slope, x - target)
 
     if not constraints:
-        x = attach_derivative(lambda x: with_bounds(x, grad(function)(x)), found.x)
+        x = attach_derivative(lambda x: with_bounds(x, grad(function)(x)), found.x, sparse=sparse)
         return x, found.duals
 
     def equations(unknowns: Any) -> Any:
@@ -261,7 +265,7 @@ def optimum(
         return np.concatenate([np.ravel(first), np.where(active == 0, multipliers, values - target)])
 
     whole = np.concatenate([np.ravel(found.x), found.duals])
-    whole = attach_derivative(equations, whole)
+    whole = attach_derivative(equations, whole, sparse=sparse)
     return np.reshape(whole[:count], shape), whole[count:]
 
 

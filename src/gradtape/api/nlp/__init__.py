@@ -1,0 +1,1 @@
+"""Nonlinear programs: an objective, constraints and bounds, solved with sparse derivatives."""

@@ -1,0 +1,304 @@
+"""`nlp`: known optima, multipliers, derivatives of solutions, warm starts, limits, mistakes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+
+import gradtape as gt
+from gradtape.api.nlp import ipopt, program
+from gradtape.errors import (
+    ArgumentError,
+    GradtapeWarning,
+    NonScalarOutputError,
+    NumericsError,
+    ShapeError,
+)
+from tests.api.nlp.problems import PROBLEMS
+
+NO_IPOPT = "IPOPT is not installed (pip install gradtape[ipopt])"
+SOLVERS = [
+    pytest.param("ipopt", marks=pytest.mark.skipif(ipopt.library() is None, reason=NO_IPOPT)),
+    "trust-constr",
+]
+
+
+@pytest.fixture(params=SOLVERS)
+def solver(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.mark.parametrize("number", PROBLEMS)
+def test_optima_of_hock_and_schittkowski(number: int, solver: Any) -> None:
+    problem = PROBLEMS[number]
+    found = gt.nlp(
+        problem.objective,
+        np.array(problem.start, float),
+        constraints=problem.constraints(),
+        bounds=problem.bounds,
+        solver=solver,
+        max_iterations=2000,
+    )
+    assert found.success
+    np.testing.assert_allclose(found.fun, problem.best, rtol=2e-6, atol=2e-6)
+    assert found.violation < 1e-6
+
+
+def perturbed(number: int, p: Any, solver: Any) -> Any:
+    """Solve a problem with other prices, constraints and bounds."""
+    problem = PROBLEMS[number]
+    weights = np.linspace(1.0, 2.0, len(problem.start))
+
+    def shifted(function: Any) -> Any:
+        return lambda x: function(x) - p[1]
+
+    rows = [one | {"fun": shifted(one["fun"])} for one in problem.constraints()]
+    bounds = None if problem.bounds is None else (problem.bounds[0] + p[2], problem.bounds[1] + p[2])
+    return gt.nlp(
+        lambda x: problem.objective(x) + p[0] * np.sum(weights * x),
+        np.array(problem.start, float),
+        constraints=rows,
+        bounds=bounds,
+        solver=solver,
+        tol=1e-10,
+    )
+
+
+@pytest.mark.parametrize("number", [7, 34, 43, 65, 71, 100])
+def test_sensitivities_against_differences(number: int, solver: Any) -> None:
+    def solution(p: Any) -> Any:
+        found = perturbed(number, p, solver)
+        return np.concatenate([found.x, *found.duals])
+
+    at, step = np.array([0.01, 0.02, 0.01]), 1e-4
+    columns = [(solution(at + step * e) - solution(at - step * e)) / (2 * step) for e in np.eye(3)]
+    rough = 5e-6 if solver == "ipopt" else 2e-3
+    scale = np.max(np.abs(columns))
+    np.testing.assert_allclose(
+        gt.jacobian(solution)(at), np.stack(columns, 1), rtol=rough, atol=rough * scale
+    )
+
+
+def rectangle(p: Any, solver: Any, **more: Any) -> Any:
+    """The sides of a rectangle of area 4 with the smallest sum ``p * a + b``: ``a = 2 / sqrt(p)``."""
+    area = {"type": "eq", "fun": lambda x: x["a"] * x["b"] - 4}
+    start = {"a": 1.0, "b": 1.0}
+    return gt.nlp(
+        lambda x, p: p * x["a"] + x["b"],
+        start,
+        p,
+        constraints=area,
+        bounds=(0.1, 10.0),
+        solver=solver,
+        tol=1e-10,
+        **more,
+    )
+
+
+def test_derivatives_of_first_and_second_order_in_all_modes(solver: Any) -> None:
+    def side(p: Any) -> Any:
+        return rectangle(p, solver).x["a"]
+
+    p = 4.0
+    first, second = -(p**-1.5), 1.5 * p**-2.5
+    rough = 1e-4
+    np.testing.assert_allclose(gt.grad(side)(p), first, rtol=rough)
+    np.testing.assert_allclose(gt.jvp(side, (p,), (1.0,))[1], first, rtol=rough)
+    np.testing.assert_allclose(gt.grad(gt.grad(side))(p), second, rtol=rough)
+    compiled = gt.jit(gt.value_and_grad(side))
+    for one in (4.0, 9.0):
+        np.testing.assert_allclose(compiled(one), (2 / np.sqrt(one), -(one**-1.5)), rtol=rough)
+    several = np.array([1.0, 4.0, 9.0])
+    np.testing.assert_allclose(gt.vmap(gt.grad(side))(several), -(several**-1.5), rtol=rough)
+    np.testing.assert_allclose(gt.grad(lambda p: rectangle(p, solver).fun)(p), 2 / np.sqrt(p), rtol=rough)
+    np.testing.assert_allclose(
+        gt.grad(lambda p: rectangle(p, solver).duals[0][0])(p), -0.5 * p**-0.5 / 2, rtol=rough
+    )
+
+
+def test_multipliers_are_derivatives_in_limits(solver: Any) -> None:
+    def value(limits: Any) -> Any:
+        row = scipy.optimize.NonlinearConstraint(lambda x: x[0] + x[1], -np.inf, limits[0])
+        return gt.nlp(
+            lambda x: np.sum((x - np.array([3.0, 1.0])) ** 2),
+            np.zeros(2),
+            constraints=row,
+            bounds=(np.stack([limits[1], limits[1]]), np.inf),
+            solver=solver,
+            tol=1e-10,
+        )
+
+    limits = np.array([2.0, 0.5])
+    found = value(limits)
+    slopes = gt.grad(lambda limits: value(limits).fun)(limits)
+    np.testing.assert_allclose(found.x, [1.5, 0.5], atol=1e-4)
+    np.testing.assert_allclose(found.duals[0], [3.0], rtol=1e-3)
+    np.testing.assert_allclose(found.bound_duals[0], [0.0, 2.0], atol=1e-3)
+    np.testing.assert_allclose(slopes, [-3.0, 2.0], rtol=1e-3)
+
+
+def chain(count: int, load: Any, solver: Any) -> Any:
+    """Points on springs that pull up and down by turns, in nested unknowns; those that are pulled down are on a floor."""
+    pull = np.where(np.arange(count) % 2, 1.0, -1.0)
+    return gt.nlp(
+        lambda x, load: np.sum((x["y"] - load * pull) ** 2) + 0.2 * np.sum((x["y"][1:] - x["y"][:-1]) ** 4),
+        {"y": np.zeros(count)},
+        (load,),
+        constraints={"type": "eq", "fun": lambda x: (x["y"][0] * x["y"][1], x["y"][-1] - x["y"][-3])},
+        bounds=(-0.3, np.inf),
+        solver=solver,
+        tol=1e-9,
+    )
+
+
+@pytest.mark.skipif(ipopt.library() is None, reason=NO_IPOPT)
+def test_many_unknowns_have_sparse_equations() -> None:
+    count = 700
+
+    def lowest(load: Any) -> Any:
+        return np.sum(chain(count, load, "ipopt").x["y"] ** 2)
+
+    load = 2.0
+    slope = gt.grad(lowest)(load)
+    h = 1e-3
+    plain = (lowest(load + h) - lowest(load - h)) / (2 * h)
+    np.testing.assert_allclose(slope, plain, rtol=1e-4)
+
+
+def test_linear_constraints_take_the_vector_of_unknowns(solver: Any) -> None:
+    matrix = np.array([[1.0, 2.0, 3.0]])
+    expected = matrix[0] / np.sum(matrix**2)
+    for kind in (matrix, scipy.sparse.csr_array(matrix)):
+        found = gt.nlp(
+            lambda x: np.sum(x[0] ** 2) + x[1] ** 2,
+            (np.ones(2), 1.0),
+            constraints=scipy.optimize.LinearConstraint(kind, 1.0, 1.0),
+            solver=solver,
+        )
+        np.testing.assert_allclose([*found.x[0], found.x[1]], expected, atol=1e-6)
+
+
+def test_warm_starts_need_fewer_iterations(solver: Any) -> None:
+    first = rectangle(4.0, solver)
+    area = {"type": "eq", "fun": lambda x: x["a"] * x["b"] - 4}
+    made = [
+        gt.nlp(
+            lambda x, p: p * x["a"] + x["b"],
+            start,
+            4.01,
+            constraints=area,
+            bounds=(0.1, 10.0),
+            warm_start=warm,
+            solver=solver,
+        )
+        for start, warm in (({"a": 1.0, "b": 1.0}, None), (first.x, first))
+    ]
+    assert made[1].iterations < made[0].iterations
+    np.testing.assert_allclose(made[1].x["a"], 2 / np.sqrt(4.01), rtol=1e-5)
+
+
+def test_log_callback_and_limits(solver: Any) -> None:
+    rows: list[Any] = []
+    found = rectangle(4.0, solver, callback=rows.append)
+    assert len(found.log) == len(rows) == found.iterations > 1
+    assert found.log["violation"][-1] < 1e-6
+    assert "solved by" in repr(found) and "violation" in repr(found)
+    with pytest.warns(GradtapeWarning, match="stopped by the callback"):
+        assert not rectangle(4.0, solver, callback=lambda row: True).success
+    with pytest.warns(GradtapeWarning, match="not found a solution"):
+        assert not rectangle(4.0, solver, max_iterations=2).success
+    with pytest.warns(GradtapeWarning, match="out of time"):
+        slow = rectangle(4.0, solver, time_limit=0.01, callback=lambda row: time.sleep(0.02))
+    assert not slow.success
+
+
+def test_errors_of_the_callback_pass_through_the_solver(solver: Any) -> None:
+    def refuse(row: Any) -> None:
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        rectangle(4.0, solver, callback=refuse)
+
+
+def test_infeasible_constraints_are_named(solver: Any) -> None:
+    def sum_of_all(x: Any) -> Any:
+        return np.stack([x[0] - x[1], np.sum(x) - 5.0])
+
+    with pytest.warns(
+        GradtapeWarning, match=r"constraint 0, sum_of_all \(.*test_nlp.py:\d+\), element 1 is violated"
+    ):
+        found = gt.nlp(
+            lambda x: np.sum(x**2),
+            np.zeros(2),
+            constraints={"type": "eq", "fun": sum_of_all},
+            bounds=(0.0, 1.0),
+            solver=solver,
+            max_iterations=200,
+        )
+    assert not found.success
+
+
+def test_numbers_that_are_not_finite_are_named() -> None:
+    def logarithm(x: Any) -> Any:
+        return np.log(x)
+
+    with pytest.raises(NumericsError, match=r"constraint 0, logarithm .* element 1 is nan at x0") as caught:
+        gt.nlp(
+            lambda x: np.sum(x),
+            np.array([1.0, -1.0]),
+            constraints={"type": "ineq", "fun": logarithm},
+            solver="trust-constr",
+        )
+    assert "log gave nan" in str(caught.value.__cause__)
+
+
+def test_a_limit_without_a_push_is_said(solver: Any) -> None:
+    def solution(p: Any) -> Any:
+        return gt.nlp(lambda x: np.sum((x - p) ** 2), np.ones(2), bounds=(0.0, 3.0), solver=solver).x
+
+    with pytest.warns(GradtapeWarning, match="multiplier of zero"):
+        gt.jacobian(solution)(np.array([0.0, 1.0]))
+
+
+@pytest.mark.parametrize(
+    "arguments, error, match",
+    [
+        ({"constraints": 3}, ArgumentError, "a constraint is an int"),
+        ({"solver": "simplex"}, ArgumentError, "solver is 'simplex'"),
+        ({"bounds": (2.0, 1.0)}, ArgumentError, "lower bound of unknown 0"),
+        ({"objective": lambda x: x}, NonScalarOutputError, "returned an array"),
+        (
+            {"constraints": scipy.optimize.NonlinearConstraint(lambda x: x, np.zeros(3), 1.0)},
+            ShapeError,
+            "returns 2 numbers",
+        ),
+    ],
+)
+def test_mistakes(arguments: Any, error: Any, match: str) -> None:
+    given = {"objective": lambda x: np.sum(x**2), "x0": np.ones(2), "solver": "trust-constr"} | arguments
+    with pytest.raises(error, match=match):
+        gt.nlp(**given)
+
+
+@pytest.mark.skipif(ipopt.library() is None, reason=NO_IPOPT)
+def test_options_that_ipopt_does_not_know() -> None:
+    with pytest.raises(ArgumentError, match="speed"):
+        gt.nlp(lambda x: np.sum(x**2), np.ones(2), solver="ipopt", options={"speed": "high"})
+
+
+def test_the_embedded_default_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ipopt, "library", lambda: None)
+    program._say_default.cache_clear()
+    with pytest.warns(GradtapeWarning, match="trust-constr"):
+        assert gt.nlp(lambda x: np.sum(x**2), np.ones(2)).solver == "trust-constr"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gt.nlp(lambda x: np.sum(x**2), np.ones(2))
+    with pytest.raises(ArgumentError, match="not installed"):
+        gt.nlp(lambda x: np.sum(x**2), np.ones(2), solver="ipopt")
