@@ -10,14 +10,12 @@ import numpy as np
 
 from gradtape.api.nlp.derivatives import Derivatives, Found, Limits
 
-FIRST_BARRIER: Final = 0.1
 WARM_BARRIER: Final = 1e-6
-NEXT_BARRIER: Final = 0.01
-"""The barrier parameter of the first round, also at a warm start, and by how much that of the next one is smaller."""
+"""The barrier parameter at a warm start."""
 
-SMALL_BARRIER: Final = 1e-5
+SMALL_GAP: Final = 1e-5
 SMALL_SLOPE: Final = 1e-4
-"""Up to which barrier parameter, and which slope of the Lagrangian relative to the gradient, a point is a solution."""
+"""Up to which gap, and which slope of the Lagrangian relative to the gradient, a point is a solution."""
 
 
 def solve(
@@ -43,55 +41,57 @@ def solve(
                 lambda x, duals: functions.hessian_matrix(x, 0.0, duals),
             )
         )
-    stopped = False
+    tolerance = options["gtol"]
+    stopped = solved = False
+
+    def gap(state: Any) -> float:
+        """Return the largest product of a multiplier and the distance to its limit, of which SciPy takes no notice when it ends."""
+        ends = [(state.constr[0], limits.lower, limits.upper)] if count else []
+        ends += [(state.x, limits.low, limits.high)] if bounded else []
+        gaps = [0.0]
+        for (values, low, high), push in zip(ends, state.v, strict=True):
+            distance = np.where(push < 0, values - low, high - values)
+            gaps.append(np.max(np.abs(distance[push != 0] * push[push != 0]), initial=0.0))
+        return float(max(gaps))
 
     def after(_x: Any, state: Any) -> bool:
-        nonlocal stopped
+        nonlocal stopped, solved
+        barrier = state.get("barrier_parameter", 0.0)
         stopped = not report(
-            state.nit,
-            state.fun,
-            state.constr_violation,
-            state.optimality,
-            state.get("barrier_parameter", 0.0),
-            state.tr_radius,
+            state.nit, state.fun, state.constr_violation, state.optimality, barrier, state.tr_radius
         )
-        return stopped
+        solved = max(state.optimality, state.constr_violation) <= tolerance and gap(state) <= 10 * tolerance
+        return stopped or solved
 
+    more = {"initial_barrier_parameter": WARM_BARRIER, "initial_barrier_tolerance": WARM_BARRIER}
     is_warm = any(np.any(each) for each in (start.duals, start.low, start.high))
-    start_of_round, barrier, total = start.x, WARM_BARRIER if is_warm else FIRST_BARRIER, options["maxiter"]
-    tolerance = options["barrier_tol"]
-    done = 0
-    while True:  # it ends when its trust region is small, often with a barrier that is not
-        found = optimize.minimize(
-            lambda x: functions.values(x)[0],
-            start_of_round,
-            method="trust-constr",
-            jac=functions.gradient,
-            hess=lambda x: functions.hessian_matrix(x, 1.0, none),
-            constraints=constraints,
-            bounds=optimize.Bounds(limits.low, limits.high) if bounded else None,
-            callback=after,
-            options={"initial_barrier_parameter": barrier, "initial_barrier_tolerance": barrier}
-            | options
-            | {"maxiter": total - done},
-        )
-        done += found.nit
-        left = found.get("barrier_parameter", 0.0)
-        if stopped or found.status == 4 or left <= tolerance or barrier < tolerance or done >= total:
-            break
-        start_of_round, barrier = found.x, min(left, barrier) * NEXT_BARRIER
+    found = optimize.minimize(
+        lambda x: functions.values(x)[0],
+        start.x,
+        method="trust-constr",
+        jac=functions.gradient,
+        hess=lambda x: functions.hessian_matrix(x, 1.0, none),
+        constraints=constraints,
+        bounds=optimize.Bounds(limits.low, limits.high) if bounded else None,
+        callback=after,
+        options=(more if is_warm else {}) | options | {"gtol": 0.0},
+    )
     duals = np.array(found.v[0]) if count else none
     push = np.array(found.v[int(count > 0)]) if bounded else np.zeros(start.x.size)
     small = bool(found.constr_violation <= max(1e-6, 10 * tolerance))
-    precise = bool(
-        left <= SMALL_BARRIER and found.optimality <= SMALL_SLOPE * (1 + np.max(np.abs(found.grad)))
-    )
-    success = found.status in (1, 2) and small and precise
-    message = "solved" if success else "stopped by the callback" if stopped else str(found.message)
-    if found.status in (1, 2) and not success:
+    slope = SMALL_SLOPE * (1 + np.max(np.abs(found.grad)))
+    precise = bool(gap(found) <= SMALL_GAP * (1 + abs(found.fun)) and found.optimality <= slope)
+    success = small and precise and not stopped and (solved or found.status == 2)
+    if success:
+        message = "solved"
+    elif stopped:
+        message = "stopped by the callback"
+    elif found.status == 2:
         message = (
             "the steps have become too small" if small else "the constraints are infeasible near this point"
         )
+    else:
+        message = "out of iterations"
     return Found(
         np.array(found.x),
         duals,
