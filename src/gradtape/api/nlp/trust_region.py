@@ -13,6 +13,9 @@ from gradtape.api.nlp.derivatives import Derivatives, Found, Limits
 WARM_BARRIER: Final = 1e-6
 """The barrier parameter at a warm start."""
 
+ENDED: Final = (2, 4)
+"""SciPy's statuses of a small trust region; the second one says that the constraints are not met to the last digit."""
+
 SMALL_GAP: Final = 1e-5
 SMALL_SLOPE: Final = 1e-4
 """Up to which gap, and which slope of the Lagrangian relative to the gradient, a point is a solution."""
@@ -81,12 +84,12 @@ def solve(
     small = bool(found.constr_violation <= max(1e-6, 10 * tolerance))
     slope = SMALL_SLOPE * (1 + np.max(np.abs(found.grad)))
     precise = bool(gap(found) <= SMALL_GAP * (1 + abs(found.fun)) and found.optimality <= slope)
-    success = small and precise and not stopped and (solved or found.status == 2)
+    success = small and precise and not stopped and (solved or found.status in ENDED)
     if success:
         message = "solved"
     elif stopped:
         message = "stopped by the callback"
-    elif found.status == 2:
+    elif found.status in ENDED:
         message = (
             "the steps have become too small" if small else "the constraints are infeasible near this point"
         )
