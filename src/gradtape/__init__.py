@@ -71,6 +71,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.solvers.callback import callback as callback
     from gradtape.api.solvers.implicit import custom_fixed_point as custom_fixed_point
     from gradtape.api.solvers.implicit import custom_root as custom_root
+    from gradtape.api.source.program import source as source
     from gradtape.api.sparse import gather as gather
     from gradtape.api.sparse import scatter_add as scatter_add
     from gradtape.api.sparse import scatter_sub as scatter_sub
@@ -152,6 +153,7 @@ _LATER = {
     "export": "export.files",
     "load": "export.archive",
     "spec": "export.specs",
+    "source": "source.program",
     "callback": "solvers.callback",
     "custom_fixed_point": "solvers.implicit",
     "custom_root": "solvers.implicit",

@@ -1,0 +1,1 @@
+"""Readable derivatives: traced programs as NumPy code with the user's names."""
