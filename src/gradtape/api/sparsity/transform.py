@@ -176,10 +176,11 @@ def sparse_jacobian(
     mode : {"auto", "fwd", "rev", "both"}, default "auto"
         Forward mode computes sums of columns, reverse mode sums of rows, "both" some columns and some rows (for a matrix with a
         few dense rows and a few dense columns); "auto" takes what needs the fewest products.
-    pattern : {"global", "local"} or sparse matrix, default "global"
+    pattern : {"global", "local"}, sparse matrix or plan, default "global"
         A global pattern holds for all values of the arguments that are differentiated in. A local one is that of a call: what
         ``np.where`` does not select, what is multiplied by zero and what an index array does not read counts as zero; a call with
-        another one is traced anew. Or the pattern itself, if it is known: elements outside of it must be zero.
+        another one is traced anew. Or the pattern itself, if it is known: elements outside of it must be zero; or a plan (of the method
+        ``plan`` of another transform, in another process too: it can be pickled), which has the colours as well.
     chunk_size, memory : int, optional
         How many products are computed at once, as for `jacobian`.
 
@@ -333,6 +334,13 @@ def _transform(
     selection = selection_of(function, argnums, argnames, caller)
     given = _given_pattern(pattern, caller)
     is_hessian = mode == "hessian"
+    if isinstance(given, Plan) and given.is_symmetric and not is_hessian:
+        raise ArgumentError(
+            f"{caller}: pattern is the plan of a Hessian",
+            where=user_site(),
+            why="it computes one of each two elements that are equal",
+            remedy="pass a plan of a Jacobian: gt.sparse_jacobian(f).plan(x)",
+        )
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         """Record the function, and compute the compressed products of its derivative."""
@@ -360,7 +368,10 @@ def _transform(
         targets, aux = with_loops(moment, targets, aux, starts)
         maps = FlatMaps(targets, starts, tag, caller, pattern == "local" if given is None else False)
         found = maps.pattern() if given is None else _fitting(given, maps.shape, caller)
-        plan = hessian_plan(found) if is_hessian else jacobian_plan(found, mode)
+        if isinstance(found, Plan):
+            plan = found
+        else:
+            plan = hessian_plan(found) if is_hessian else jacobian_plan(found, mode)
         widths = [sum(np.size(leaf) for leaf in flatten(each)[0]) for each in chosen]
         layout = Layout(plan, [sum(widths)] if is_hessian else widths)
         data = layout.split(maps.matrix(plan, bound))
@@ -407,6 +418,8 @@ def _given_pattern(pattern: Any, caller: str) -> Any:
                 remedy='choose "global" or "local", or give the pattern as a sparse matrix',
             )
         return None
+    if isinstance(pattern, Plan):
+        return pattern
     given: Any = pattern
     if not scipy.sparse.issparse(pattern) and not isinstance(pattern, np.ndarray):
         raise DtypeError(
