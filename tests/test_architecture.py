@@ -201,8 +201,9 @@ def test_importing_leaves_the_cycle_collector_on():
 
 PLAIN = """
 and attribute by check class config containers content context convention copy core cost counter create creation custom debug debugger
-determinants disk edit equal error evaluate event explain explanation finding habit init inside inspect iterator key leaves list loader
-lock lookup main method minimize mixed more name namespace naming nested number object operator order origin out part per picture plan
+decision determinants disk edit equal error evaluate event explain explanation finding habit init inside inspect iterator key leaves
+list loader lock lookup main method minimize mixed more name namespace naming nested number object operator order origin out part per
+picture plan
 problem product progress read reader reason recording report result routine script select set sign solution solver special split
 statement switch step table text thread tracing tuple type undo unsupported use user walk write writer
 clipping
@@ -211,7 +212,7 @@ api argument building callable caller compile function functional html import in
 line optimise standalone svg
 
 airy arithmetic array asarray axes axis bessel bivariate calculus central comparison complex convolution design distance
-distribution elliptic entropy equation estimate exponential extension extrema fft filter flip float fourier gamma grad grid
+distribution elliptic entropy equation estimate expectation exponential extension extrema fft filter flip float fourier gamma grad grid
 hierarchy histogram hypergeometric incomplete indexing integer inverse label legendre linalg logistic math moment morphology nan
 multivariate ndimage noncentral nonsmooth norm normal numeric numpy orthogonal pad piecewise polynomial power precision quantile registry
 root rotation rank scipy sequence shape signal softmax solve sort sorting spline stat statistic stochastic trig uncertainty wave window

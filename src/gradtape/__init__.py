@@ -95,6 +95,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.transforms.taylor import taylor as taylor
     from gradtape.api.transforms.vmap import vectorized_map as vectorized_map
     from gradtape.api.transforms.vmap import vmap as vmap
+    from gradtape.api.uncertainty.expectation import expectation as expectation
     from gradtape.api.uncertainty.propagation import propagate as propagate
 
 __version__ = "0.1.0"
@@ -182,6 +183,7 @@ _LATER = {
     "vectorized_map": "transforms.vmap",
     "vmap": "transforms.vmap",
     "propagate": "uncertainty.propagation",
+    "expectation": "uncertainty.expectation",
 }
 """Names by the module that has them, imported when first used: a process that needs only a gradient starts sooner."""
 

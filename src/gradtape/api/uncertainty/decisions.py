@@ -1,0 +1,403 @@
+"""Decisions by chance in a function of one sample: where random numbers, and parameters, decide what is computed.
+
+A decision is where a small change of a parameter changes the result by a jump, with a small probability:
+
+- a comparison ``u < r`` of a random number u of density d(u) with a threshold r. The derivative of the expectation is
+  ``E[d(r) dr (f(just below) - f(just above))]``, by Leibniz's rule for the integral over u;
+- an integer k of a discrete distribution F: ``E[-dF(k) / P(k) (f(k + 1) - f(k))]``, by summation by parts.
+
+`found_in` finds the comparisons in recorded nodes; the rules of `discrete` draw the integers. `replayed` records the nodes once more, with
+one decision changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.ir.builder import keep_names
+from gradtape.ir.graph import Literal, Node, TraceTag, Value, merge_tags
+from gradtape.ir.op import Op
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.operands import as_value
+from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
+from gradtape.ops.core.elementwise.cast import convert_row, stop_gradient
+from gradtape.ops.core.elementwise.exponential import exp
+from gradtape.ops.core.elementwise.inverse import log
+from gradtape.ops.core.elementwise.logic import greater, greater_equal, less, less_equal
+from gradtape.ops.core.shape import expand_row, reshape_row, slice_row
+from gradtape.ops.core.sorting import searchsorted
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.random.draws import is_differentiated
+from gradtape.trace.random.lanes import Drawn, Lanes
+
+COMPARISONS: Final[dict[Op, bool]] = {less: True, less_equal: True, greater: False, greater_equal: False}
+"""Comparisons, and whether they hold where the first operand is small."""
+
+SHAPES: Final = frozenset({reshape_row, expand_row, convert_row})
+"""Ops that keep the elements and their order, if the size is the same."""
+
+MOST_SLICES: Final = 1 << 16
+"""Positions of slices of one draw that are compared, to see whether they overlap."""
+
+
+class Decision(NamedTuple):
+    """One decision, of an array of outcomes.
+
+    Attributes
+    ----------
+    outcome : Value
+        A truth value or an integer.
+    other : callable
+        ``(outcome as recorded again) -> Array``: the outcome on the other side of the jump; below the threshold where `number` is set.
+    above : callable or None
+        The outcome above the threshold, where that needs a run of its own.
+    number, threshold : Value and Array, or None
+        The random number, and what it is at the jump; where other nodes read it.
+    weight : Array
+        Has the derivative by which the difference of the results is multiplied.
+    importance : Array
+        About how large that is: in proportion to it, one decision of a sample is chosen.
+    """
+
+    outcome: Value
+    other: Callable[[Any], Any]
+    above: Callable[[Any], Any] | None
+    number: Value | None
+    threshold: Any
+    weight: Any
+    importance: Any
+
+
+def still(x: Any) -> Any:
+    """Return a number that has no derivative."""
+    return Array(stop_gradient(x.value)) if isinstance(x, Handle) and is_inexact(x.dtype) else x
+
+
+def _may_move(value: Value) -> bool:
+    """Return whether a value may have a derivative, as far as that is known while it is traced."""
+    if isinstance(value, Literal) or not is_inexact(value.dtype):
+        return False
+    if any(type(tag) is TraceTag and tag.recording for tag in value.tags):
+        return is_differentiated(value)
+    return trace_of(value) is not None and not (value.node is not None and value.node.op is stop_gradient)
+
+
+class _Graph:
+    """The nodes of one sample, with who reads a value, and on which random numbers it depends."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        results: Sequence[Value],
+        drawn: Sequence[Drawn],
+        tag: Any,
+        becomes: dict[Value, Value],
+    ) -> None:
+        self.nodes = nodes
+        self.becomes = becomes
+        self.tag = tag
+        self.readers: dict[Value, list[Node]] = {}
+        for node in nodes:
+            for value in dict.fromkeys(node.inputs):
+                self.readers.setdefault(value, []).append(node)
+        self.times = Counter(value for node in nodes for value in node.inputs)
+        self.times.update(results)
+        self.noise: dict[Value, Drawn] = {}
+        for draw in drawn:
+            if draw.density is not None:
+                for value in self._parts(draw.value):
+                    self.noise[value] = draw
+        bits = {value: 1 << number for number, value in enumerate(self.noise)}
+        self.depends: dict[Value, int] = dict(bits)
+        self.of_bit = list(self.noise)
+        self.moves: dict[Value, bool] = {}
+        for node in nodes:
+            mask, moves = 0, False
+            for value in node.inputs:
+                mask |= self.depends.get(value, 0)
+                moves |= self.may_move(value)
+            for out in node.outs:
+                if out not in bits:
+                    self.depends[out] = mask
+                self.moves[out] = moves and is_inexact(out.dtype) and node.op is not stop_gradient
+
+    def array(self, value: Value) -> Any:
+        """Return a value as it was recorded again."""
+        return Array(self.becomes.get(value, value))
+
+    def may_move(self, value: Value) -> bool:
+        """Return whether a value may have a derivative."""
+        if value in self.moves:
+            return self.moves[value]
+        return self.tag not in value.tags and _may_move(value)
+
+    def _parts(self, value: Value) -> list[Value]:
+        """Return a draw, or its slices, if nothing else reads it and they have no element in common."""
+        readers = self.readers.get(value, [])
+        if len(readers) < 2 or any(node.op is not slice_row for node in readers):
+            return [value]
+        places = np.arange(value.size).reshape(value.shape)
+        cut = [places[_slices(node)].ravel() for node in readers]
+        total = sum(map(len, cut))
+        if total > MOST_SLICES or len(np.unique(np.concatenate(cut))) < total:
+            return [value]
+        return [node.outs[0] for node in readers]
+
+
+def _slices(node: Node) -> tuple[slice, ...]:
+    starts, shape, strides = (node.params[key] for key in ("starts", "shape", "strides"))
+    return tuple(
+        slice(start, None if (stop := start + count * step) < 0 else stop, step)
+        for start, count, step in zip(starts, shape, strides, strict=True)
+    )
+
+
+def found_in(
+    nodes: Sequence[Node], results: Sequence[Value], lanes: Lanes, becomes: dict[Value, Value]
+) -> tuple[list[Decision], set[Node]]:
+    """Return the decisions of recorded nodes, and those nodes whose operands need no derivative for it.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        What computes the results of a sample.
+    results : sequence of Value
+        These.
+    lanes : Lanes
+        The samples.
+    becomes : dict
+        What values were recorded again as, of which weights are computed.
+    """
+    graph = _Graph(nodes, results, lanes.drawn_numbers, lanes.tag, becomes)
+    decisions: list[Decision] = []
+    compared: set[Node] = set()
+    for node in nodes:
+        if node.op not in COMPARISONS and node.op is not searchsorted:
+            continue
+        if not any(graph.may_move(value) for value in node.inputs):
+            continue
+        made = _searched(graph, node) if node.op is searchsorted else _compared(graph, node)
+        if made is not None:
+            decisions.append(made)
+            compared.add(node)
+    return decisions, compared
+
+
+def _compared(graph: _Graph, node: Node) -> Decision | None:
+    """Return the decision of a comparison; None if no random number can be found for which it can be solved."""
+    left, right = node.inputs
+    both = graph.depends.get(left, 0) | graph.depends.get(right, 0)
+    shared = graph.depends.get(left, 0) & graph.depends.get(right, 0)
+    for number in _bits(both & ~shared):
+        bit = 1 << number
+        is_left = bool(graph.depends.get(left, 0) & bit)
+        start, target = (left, right) if is_left else (right, left)
+        solved = _solved(graph, start, graph.array(target), bit)
+        if solved is None:
+            continue
+        threshold, rises, path = solved
+        noise = graph.of_bit[number]
+        if noise.size != node.outs[0].size:
+            continue
+        holds_below = COMPARISONS[node.op] == is_left
+        return _crossing(graph, node.outs[0], noise, threshold, rises, holds_below, path)
+    return None
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set, the last one first: the last draw is the nearest."""
+    while mask:
+        number = mask.bit_length() - 1
+        yield number
+        mask ^= 1 << number
+
+
+def _solved(graph: _Graph, start: Value, target: Any, bit: int) -> tuple[Any, Any, list[Value]] | None:
+    """Solve ``start == target`` for a random number.
+
+    Returns
+    -------
+    threshold : Array
+        The solution.
+    rises : Array or bool
+        Whether `start` grows with the number.
+    path : list of Value
+        The values between.
+    """
+    value, path = start, [start]
+    rises: Any = True
+    while value not in graph.noise:
+        node = value.node
+        if node is None:
+            return None
+        on = [bool(graph.depends.get(x, 0) & bit) for x in node.inputs]
+        if sum(on) != 1:
+            return None
+        inner = node.inputs[on.index(True)]
+        is_first = on[0]
+        rest: Any = graph.array(node.inputs[1 - on.index(True)]) if len(node.inputs) == 2 else None
+        if node.op in SHAPES and inner.size == value.size and inner.dtype == value.dtype:
+            target = np.reshape(np.broadcast_to(target, value.shape), inner.shape)
+            rises = (
+                rises
+                if isinstance(rises, bool)
+                else np.reshape(np.broadcast_to(rises, value.shape), inner.shape)
+            )
+        elif node.op is slice_row and inner in graph.noise and inner.size == value.size:
+            target = np.reshape(np.broadcast_to(target, value.shape), inner.shape)
+        elif rest is not None and inner.shape != value.shape:
+            return None
+        elif node.op is add:
+            target = target - rest
+        elif node.op is subtract:
+            target, rises = (target + rest, rises) if is_first else (rest - target, _not(rises))
+        elif node.op is multiply:
+            target, rises = target / rest, rises == (rest > 0.0)
+        elif node.op is divide and is_first:
+            target, rises = target * rest, rises == (rest > 0.0)
+        elif node.op is negative:
+            target, rises = -target, _not(rises)
+        elif node.op is exp:
+            target = np.where(target > 0.0, np.log(np.where(target > 0.0, target, 1.0)), -np.inf)
+        elif node.op is log:
+            target = np.exp(target)
+        else:
+            return None
+        value = inner
+        path.append(value)
+    return target, rises, path
+
+
+def _not(rises: Any) -> Any:
+    return not rises if isinstance(rises, bool) else ~rises
+
+
+def _crossing(
+    graph: _Graph,
+    outcome: Value,
+    noise: Value,
+    threshold: Any,
+    rises: Any,
+    holds_below: bool,
+    path: list[Value],
+) -> Decision:
+    density = graph.noise[noise].density
+    assert density is not None
+    threshold = np.reshape(np.broadcast_to(threshold, noise.shape), outcome.shape)
+    at = still(threshold)
+    height = density(at)
+    is_inside = np.isfinite(at) & (height > 0.0)
+    weight = np.where(is_inside, height, 0.0) * np.where(is_inside, threshold, 0.0)
+    importance = np.where(is_inside, height * _spread(graph.noise[noise], at), 0.0)
+    is_read_elsewhere = any(graph.times[value] > 1 for value in path)
+    if not is_read_elsewhere:
+        is_below = np.reshape(Array(noise), outcome.shape) < at
+        sign = np.where(is_below, -1.0, 1.0)
+        return Decision(outcome, np.logical_not, None, None, None, weight * sign, importance)
+    low = (
+        np.broadcast_to(np.asarray(rises == holds_below), outcome.shape)
+        if isinstance(rises, bool)
+        else np.reshape(np.broadcast_to(rises, noise.shape), outcome.shape) == holds_below
+    )
+    at_noise = np.reshape(np.where(is_inside, at, 0.0), noise.shape)
+    return Decision(
+        outcome, lambda _: low, lambda _: np.logical_not(low), noise, at_noise, weight, importance
+    )
+
+
+def _spread(draw: Drawn, at: Any) -> Any:
+    """Return about how far a threshold moves with a parameter."""
+    return np.minimum(at, 1.0 - at) if draw.is_unit else np.abs(at) + 0.1
+
+
+def _searched(graph: _Graph, node: Node) -> Decision | None:
+    """Return the decision of ``np.searchsorted(edges, u)``: the number of edges below u."""
+    edges, number = node.inputs
+    if graph.depends.get(edges, 0) & graph.depends.get(number, 0):
+        return None
+    solved = _solved(graph, number, 0.0, graph.depends.get(number, 0)) if number.node is not None else None
+    path = [number] if solved is None else solved[2]
+    if any(
+        graph.times[value] > 1 or (value.node is not None and value.node.op not in SHAPES) for value in path
+    ):
+        return None
+    draw = graph.noise.get(path[-1])
+    if draw is None or not draw.is_unit or not edges.size:
+        return None
+    table, count = graph.array(edges), edges.size
+    k = graph.array(node.outs[0])
+    weight, importance = _step(table, k)
+    has_step = still(np.take(table, np.minimum(k, count - 1))) < 1.0
+    return Decision(
+        node.outs[0],
+        lambda k: np.where(has_step, np.minimum(k + 1, count), k),
+        None,
+        None,
+        None,
+        weight,
+        importance,
+    )
+
+
+def _step(edges: Any, k: Any) -> tuple[Any, Any]:
+    """Return weight and importance of the step from k to k + 1, given the cumulative probabilities."""
+    count = edges.shape[0]
+    place = np.minimum(k, count - 1)
+    upper = np.take(edges, place)
+    lower = np.where(k > 0, np.take(edges, np.maximum(place - 1, 0)), 0.0)
+    is_step = (k < count) & (still(upper) < 1.0)
+    chance = np.where(is_step, still(upper - lower), 1.0)
+    weight = np.where(is_step, -upper, 0.0) / np.maximum(chance, 1e-300)
+    size = still(np.minimum(upper, 1.0 - upper)) / np.maximum(chance, 1e-300)
+    return weight, np.where(is_step, size, 0.0)
+
+
+def replayed(
+    nodes: Sequence[Node],
+    results: Sequence[Value],
+    still_at: set[Node],
+    changes: dict[Value, Callable[[Any], Any]],
+) -> tuple[list[Value], dict[Value, Value]]:
+    """Record nodes once more, and return the results, and what each value becomes.
+
+    Parameters
+    ----------
+    nodes, results
+        What is recorded again.
+    still_at : set of Node
+        Nodes whose operands have no derivative.
+    changes : dict
+        ``(value as recorded again) -> Array`` by the values that are changed.
+    """
+    becomes: dict[Value, Value] = {}
+
+    def enter(value: Value, now: Value) -> None:
+        change = changes.get(value)
+        if change is not None:
+            changed = change(Array(now))
+            now = changed.value if isinstance(changed, Handle) else as_value(changed)
+        if now is not value:
+            becomes[value] = now
+
+    for value in changes:
+        if value.node is None:
+            enter(value, value)
+    for node in nodes:
+        operands = tuple([becomes.get(value, value) for value in node.inputs])
+        if node in still_at:
+            operands = tuple([stop_gradient(x) if is_inexact(x.dtype) else x for x in operands])
+        if operands == node.inputs:
+            outs: Sequence[Value] = node.outs
+        else:
+            copy = Node(node.op, operands, node.params, node.site)
+            outs = copy.make_outs(tuple([out.aval for out in node.outs]), merge_tags(operands))
+            keep_names(node.outs, outs)
+        for value, now in zip(node.outs, outs, strict=True):
+            enter(value, now)
+    return [becomes.get(value, value) for value in results], becomes

@@ -1,0 +1,196 @@
+"""Derivatives of expectations are unbiased: within four standard errors of the exact ones, over independent estimates."""
+
+import math
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.errors import ArgumentError, GradtapeWarning, NotDifferentiableError, UnsupportedFunctionError
+
+ROUNDS, SAMPLES = 12, 2000
+
+
+def estimates(function, x, rng, rounds=ROUNDS, samples=SAMPLES):
+    derivative = gt.value_and_grad(gt.expectation(function, samples, rng=rng))
+    pairs = [derivative(x) for _ in range(rounds)]
+    return np.array([value for value, _ in pairs]), np.array([slope for _, slope in pairs])
+
+
+def assert_unbiased(found, exact):
+    error = np.std(found, ddof=1, axis=0) / math.sqrt(len(found))
+    assert np.all(np.abs(np.mean(found, axis=0) - exact) <= 4.0 * error + 1e-9), (
+        np.mean(found),
+        exact,
+        error,
+    )
+
+
+def programs():
+    """Yield programs of one parameter with exact expectations, as functions too."""
+
+    def walk(p, rng):
+        x = 0.0
+        for _ in range(10):
+            x = x + np.where(rng.random() < p, 1.0, -1.0)
+        return x**2
+
+    def pulled_back(p, rng):
+        x = 0.0
+        for _ in range(6):
+            x = x + np.where(rng.random() < 1.0 / (1.0 + np.exp(0.5 * x - p)), 1.0, -1.0)
+        return x
+
+    def position(p):
+        chance = {0: 1.0}
+        for _ in range(6):
+            after = dict.fromkeys(range(-7, 8), 0.0)
+            for x, weight in chance.items():
+                up = 1.0 / (1.0 + math.exp(0.5 * x - p))
+                after[x + 1 if x < 7 else x] += weight * up
+                after[x - 1 if x > -7 else x] += weight * (1.0 - up)
+            chance = after
+        return sum(x * weight for x, weight in chance.items())
+
+    def picked(p, rng):
+        return rng.choice(np.array([1.0, 5.0, 2.0]), p=np.stack([p, 0.5 - p / 2, 0.5 - p / 2]))
+
+    def elements(p, rng):
+        u = rng.random(5)
+        return sum(1.0 * (u[i] < p) for i in range(5)) ** 2
+
+    def read_twice(p, rng):
+        u = rng.random()
+        return 1.0 * (u < p) + 10.0 * (u < p**2) + 3.0 * u * (u < p)
+
+    def thinned(p, rng):
+        return rng.binomial(rng.poisson(3.0 * p), p) * 1.0
+
+    def barrier(p, rng):
+        z = rng.normal(p, 2.0)
+        return np.where(z > 1.0, z**2, 0.0)
+
+    def falling(p, rng):
+        z = rng.normal()
+        return np.where(1.5 - p * z < 1.0, z, 0.0)
+
+    def tail(t, s=2.0):
+        return 0.5 * math.erfc(t / s / math.sqrt(2.0))
+
+    def bell(t):
+        return math.exp(-0.5 * t * t) / math.sqrt(2.0 * math.pi)
+
+    def second_moment(p):
+        a = (1.0 - p) / 2.0  # E[(p + 2z)**2; z > a]
+        return p * p * tail(a, 1.0) + 4.0 * p * bell(a) + 4.0 * (a * bell(a) + tail(a, 1.0))
+
+    return {
+        "where": (lambda p, rng: np.where(rng.random() < p, 3.0, 1.0), lambda p: 1.0 + 2.0 * p),
+        "other side": (lambda p, rng: 1.0 * (p > rng.random()), lambda p: p),
+        "walk": (walk, lambda p: 40.0 * p * (1 - p) + 100.0 * (2 * p - 1) ** 2),
+        "pulled back": (pulled_back, position),
+        "poisson": (lambda p, rng: rng.poisson(p) ** 2 * 1.0, lambda p: p + p**2),
+        "binomial": (lambda p, rng: rng.binomial(10, p) ** 2 * 1.0, lambda p: 10 * p * (1 - p) + 100 * p**2),
+        "geometric": (
+            lambda p, rng: np.minimum(rng.geometric(p), 30) * 1.0,
+            lambda p: (1 - (1 - p) ** 30) / p,
+        ),
+        "choice": (picked, lambda p: p + 3.5 * (1 - p)),
+        "searchsorted": (
+            lambda p, rng: np.searchsorted(np.stack([p**2, p]), rng.random()) ** 2 * 1.0,
+            lambda p: (p - p**2) + 4.0 * (1.0 - p),
+        ),
+        "array": (lambda p, rng: np.sum(rng.random(5) < p) ** 2 * 1.0, lambda p: 5 * p * (1 - p) + 25 * p**2),
+        "elements": (elements, lambda p: 5 * p * (1 - p) + 25 * p**2),
+        "read twice": (read_twice, lambda p: p + 10.0 * p**2 + 1.5 * p**2),
+        "thinned": (thinned, lambda p: 3.0 * p**2),
+        "barrier": (barrier, second_moment),
+        "falling": (falling, lambda p: bell(0.5 / p)),
+        "exponential": (lambda p, rng: 1.0 * (rng.exponential(p) > 1.0), lambda p: math.exp(-1.0 / p)),
+        "path and chance": (
+            lambda p, rng: np.where(rng.random() < p, p**2, np.sin(p)),
+            lambda p: p**3 + (1 - p) * math.sin(p),
+        ),
+    }
+
+
+NAMES = list(programs())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives_are_unbiased(name):
+    function, exact = programs()[name]
+    p, h = 0.4, 1e-5
+    values, slopes = estimates(function, p, NAMES.index(name))
+    assert_unbiased(values, exact(p))
+    assert_unbiased(slopes, (exact(p + h) - exact(p - h)) / (2 * h))
+
+
+def test_the_derivative_of_a_linear_result_of_comparisons_has_no_variance():
+    mean = gt.expectation(lambda p, rng: np.where(rng.random() < p, 3.0, 1.0), 100, rng=0)
+    assert np.isclose(gt.grad(mean)(0.3), 2.0, rtol=1e-12)
+    _, tangent = gt.jvp(mean, (0.3,), (1.0,))
+    assert np.isclose(tangent, 2.0, rtol=1e-12)
+    with gt.GradientTape() as tape:
+        p = gt.constant(0.3)
+        tape.watch(p)
+        y = mean(p)
+    assert np.isclose(tape.gradient(y, p), 2.0, rtol=1e-12)
+
+
+def test_nested_arguments_results_and_generators_as_arguments():
+    def game(rates, rng):
+        shots = rng.poisson(rates["shots"])
+        return {"goals": rng.binomial(shots, rates["skill"]), "both": np.stack([shots * 1.0, rates["skill"]])}
+
+    mean = gt.expectation(game, 4000)
+    rates = {"shots": 5.0, "skill": 0.25}
+    found = mean(rates, np.random.default_rng(0))
+    assert np.allclose(found["goals"], 1.25, atol=0.1) and found["both"].shape == (2,)
+    slopes = gt.jacobian(mean)(rates, np.random.default_rng(1))
+    assert np.isclose(slopes["goals"]["shots"], 0.25, atol=0.05)
+    assert np.isclose(slopes["goals"]["skill"], 5.0, atol=0.6)
+    assert np.allclose(slopes["both"]["shots"], [1.0, 0.0], atol=0.06)
+    assert np.allclose(slopes["both"]["skill"], [0.0, 1.0], atol=1e-6)
+
+
+def test_samples_are_independent_and_new_in_each_call():
+    mean = gt.expectation(lambda s, rng: s * rng.normal() ** 2, 5000, rng=0)
+    first, second = mean(1.0), mean(1.0)
+    assert first != second
+    assert abs(first - 1.0) < 0.15 and abs(second - 1.0) < 0.15
+    assert gt.expectation(lambda x, rng: rng.permutation(3)[0] + x, 3000, rng=1)(0.0) == pytest.approx(
+        1.0, abs=0.1
+    )
+    gammas = gt.expectation(lambda a, rng: rng.standard_gamma(a), 5000, rng=2)
+    assert gammas(2.0) == pytest.approx(2.0, abs=0.15)
+    assert gt.grad(gammas)(2.0) == pytest.approx(1.0, abs=0.1)
+
+
+def test_no_warning_inside_and_a_warning_outside_which_names_the_remedy():
+    rng = np.random.default_rng(0)
+
+    def gain(p, rng):
+        return np.mean(np.where(rng.random(10) < p, 3.0, 1.0))
+
+    gt.grad(gt.expectation(gain, 100))(0.3, rng)  # warnings are errors
+    with pytest.warns(GradtapeWarning, match=r"gt\.expectation"):
+        gt.grad(gain)(0.3, rng)
+
+
+def test_what_cannot_be_solved_for_a_random_number_gives_the_warning():
+    mean = gt.expectation(lambda p, rng: np.where(np.sin(9.0 * rng.normal()) < p, 1.0, 0.0), 100, rng=0)
+    with pytest.warns(GradtapeWarning, match="compared with a watched value"):
+        gt.grad(mean)(0.3)
+
+
+def test_errors():
+    rng = np.random.default_rng(0)
+    for samples in (0, -1, 2.5, True):
+        with pytest.raises(ArgumentError, match="samples"):
+            gt.expectation(lambda p: p, samples)
+    mean = gt.expectation(lambda p, rng: np.where(rng.random() < p, 3.0, 1.0) * p, 100, rng=0)
+    with pytest.raises(NotDifferentiableError, match="second derivatives"):
+        gt.grad(gt.grad(mean))(0.3)
+    with pytest.raises(UnsupportedFunctionError, match="not its argument"):
+        gt.expectation(lambda p: rng.random() * p, 100)(0.3)
