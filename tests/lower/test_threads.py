@@ -212,6 +212,61 @@ def test_blas_keeps_its_number_of_threads_beyond_a_kernel(before: int, wanted: i
         change(former)
 
 
+def recurrence(x):
+    for _ in range(20):
+        x = np.tanh(x + 0.1 * np.roll(x, 1))
+    return np.sum(x)
+
+
+def strips(x):
+    y = x
+    for _ in range(40):
+        y = np.sin(y) + x
+    return np.sum(y)
+
+
+def rows(x):
+    table = x[:300_000].reshape(1000, 300)
+    return np.sum(np.log(np.sum(np.exp(table - np.max(table, axis=1, keepdims=True)), axis=1)))
+
+
+def running(x):
+    return np.sum(np.cumsum(np.sin(x)) ** 2) / x.size
+
+
+def spectrum(x):
+    return np.sum(np.abs(np.fft.rfft(x[:4096])) ** 2) + np.sum(np.convolve(x[:50_000], np.ones(31)) ** 2)
+
+
+def ordered(x):
+    return np.sum(np.sort(x[:20_000])[::2] ** 2) + np.sum(
+        np.bincount(np.arange(x.size) % 1000, weights=np.exp(x)) ** 2
+    )
+
+
+@pytest.mark.parametrize("memory", [None, "20 MB"])
+@pytest.mark.parametrize("function", [recurrence, strips, rows, running, spectrum, ordered])
+def test_programs_have_the_same_bits_for_any_number_of_threads(function, memory: str | None) -> None:
+    x = np.random.default_rng(0).normal(size=N)
+    both = gt.value_and_grad(function)
+    with gt.config.override(memory=memory):
+        alone = bits(both(x))
+        for threads in (2, 3):
+            with gt.config.override(num_threads=threads):
+                assert bits(both(x)) == alone
+
+
+def test_large_products_agree_to_rounding_for_any_number_of_threads() -> None:
+    """BLAS divides a large product between its threads, and adds up in an order that depends on their number."""
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(300, 280)), rng.normal(size=(280, 320))
+    slope = gt.grad(lambda x: np.sum(np.sin(first @ x)))
+    alone = slope(second)
+    for threads in (2, 3):
+        with gt.config.override(num_threads=threads):
+            np.testing.assert_allclose(slope(second), alone, rtol=1e-10, atol=1e-10)
+
+
 def test_blocks_with_products_have_the_same_bits_for_any_number_of_threads() -> None:
     rng = np.random.default_rng(0)
     first, second, x = rng.normal(size=(48, 48)), rng.normal(size=(48, 48)), rng.normal(size=(30_000, 48))

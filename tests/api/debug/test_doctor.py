@@ -22,6 +22,17 @@ def test_a_sound_installation(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[-1] for line in lines[-len(CHECKS) :]] == ["right"] * len(CHECKS)
 
 
+def test_cores_that_are_not_used_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    gt.doctor()
+    assert "1 per kernel, of 8 cores: gt.config.num_threads = 8 shares" in capsys.readouterr().out
+    with gt.config.override(num_threads=8):
+        gt.doctor()
+    assert "8 per kernel, of 8 cores\n" in capsys.readouterr().out
+
+
 def test_what_does_not_work_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

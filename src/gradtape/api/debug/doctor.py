@@ -53,7 +53,7 @@ def doctor() -> bool:
         "vectors": f"{8 * width} bits, {width // 8} doubles",
         "vector maths": ", ".join(vector_functions(width)) or "none: the scalar C library is used",
         "BLAS": f"{_blas('numpy')} (NumPy), {_blas('scipy')} (SciPy)",
-        "threads": f"{config.num_threads} per kernel",
+        "threads": _threads(config.num_threads, cores),
         "cache folder": _folder(),
         "replaced names": _replaced_names(),
     }
@@ -116,6 +116,20 @@ CHECKS: Final[dict[str, Callable[[], bool]]] = {
     "LAPACK": _is_solver_right,
 }
 """Programs whose results are known."""
+
+
+def _threads(threads: int, cores: int) -> str:
+    """Return how many threads a kernel may use, and how to let it use all cores.
+
+    Examples
+    --------
+    >>> _threads(1, 4)
+    '1 per kernel, of 4 cores: gt.config.num_threads = 4 shares long loops out'
+    >>> _threads(4, 4)
+    '4 per kernel, of 4 cores'
+    """
+    more = f": gt.config.num_threads = {cores} shares long loops out" if threads < cores else ""
+    return f"{threads} per kernel, of {cores} {'core' if cores == 1 else 'cores'}{more}"
 
 
 def _version(package: str) -> str:
