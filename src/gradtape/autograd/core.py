@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.custom.primitive import Primitive
 from gradtape.api.transforms.gradient import jvp as push_forward
 from gradtape.api.transforms.gradient import vjp as pull_back
 from gradtape.autograd.vector_spaces import VSpace as VSpace
@@ -22,9 +23,6 @@ primitive_vjps: Final[dict[Any, Callable[..., Any]]] = {}
 
 primitive_jvps: Final[dict[Any, Callable[..., Any]]] = {}
 """For each primitive: ``rule(argnums, tangents, result, args, kwargs) -> tangent``."""
-
-argnums_with_rules: Final[dict[Any, frozenset[int]]] = {}
-"""For primitives whose rules are written argument by argument: those that have one."""
 
 
 def make_vjp(fun: Callable[[Any], Any], x: Any) -> tuple[Callable[[Any], Any], Any]:
@@ -48,7 +46,13 @@ def make_jvp(fun: Callable[[Any], Any], x: Any) -> Callable[[Any], tuple[Any, An
 
 def defvjp_argnums(fun: Any, vjpmaker: Callable[..., Any]) -> None:
     """Set the rule of a primitive for reverse mode: ``vjpmaker(argnums, result, args, kwargs) -> pullback``, for all arguments at once."""
+
+    def dense(argnums: Any, result: Any, args: Any, kwargs: Any) -> Any:
+        pullback = vjpmaker(argnums, result, args, kwargs)
+        return lambda g: [part.dense() if isinstance(part, SparseObject) else part for part in pullback(g)]
+
     primitive_vjps[fun] = vjpmaker
+    _primitive(fun).set_vjp(dense)
 
 
 def defvjp_argnum(fun: Any, vjpmaker: Callable[..., Any]) -> None:
@@ -93,12 +97,12 @@ def defvjp(fun: Any, *vjpmakers: Any, **kwargs: Any) -> None:
         return lambda g: tuple(vjp and vjp(g) for vjp in vjps)
 
     defvjp_argnums(fun, vjp_argnums)
-    argnums_with_rules[fun] = frozenset(rules)
 
 
 def defjvp_argnums(fun: Any, jvpmaker: Callable[..., Any]) -> None:
     """Set the rule of a primitive for forward mode: ``jvpmaker(argnums, tangents, result, args, kwargs) -> tangent``."""
     primitive_jvps[fun] = jvpmaker
+    _primitive(fun).set_jvp(jvpmaker)
 
 
 def defjvp_argnum(fun: Any, jvpmaker: Callable[..., Any]) -> None:
@@ -168,6 +172,15 @@ def _in_dtype(part: Any, leaf: Any) -> Any:
     if np.iscomplexobj(part) and not np.iscomplexobj(leaf):
         part = np.real(part)
     return np.asarray(part).astype(leaf.dtype)
+
+
+def _primitive(fun: Any) -> Primitive:
+    if isinstance(fun, Primitive):
+        return fun
+    raise TypeError(
+        f"{get_name(fun)} is not a primitive: functions of NumPy and SciPy have their derivatives, "
+        "other functions get rules when they are decorated by @primitive"
+    )
 
 
 def _rule_of(rules: dict[int, Any], fun: Any, argnum: int, kind: str) -> Any:

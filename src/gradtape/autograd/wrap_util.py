@@ -55,12 +55,15 @@ def _applied(
             places = [(argnum, x)] if isinstance(argnum, int) else zip(argnum, x, strict=True)
             return fun(*subvals(args, places), **kwargs)
 
+        unary_function.__name__ = get_name(fun)
         return operator(unary_function, x, *op_args, **op_kwargs)
 
     name = f"{get_name(operator)}_of_{get_name(fun)}_wrt_argnum_{argnum}"
-    return wraps(fun, name, f"{get_name(operator)} of {get_name(fun)} with respect to argument {argnum}.")(
-        nary_function
-    )
+    return wraps(
+        fun,
+        name,
+        (f"{get_name(operator)} of function {get_name(fun)} with respect to argument number {argnum}."),
+    )(nary_function)
 
 
 def wraps(

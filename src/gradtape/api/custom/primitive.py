@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -13,10 +14,14 @@ from gradtape.api.custom.call import (
     Operands,
     ReverseRule,
     attached,
+    name_of,
+    named,
     rule_result,
     zeros_for,
 )
 from gradtape.api.solvers.callback import callback
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import RuleError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
@@ -80,48 +85,79 @@ class BoundArguments:
 
 
 class Primitive:
-    """A call of a function with rules.
+    """A function that runs on ndarrays, with rules that are set after it has been made.
+
+    A function without rules is differentiated through.
 
     Parameters
     ----------
-    function : callable
-        It gets ndarrays and numbers.
-    name : str
-        Its name in errors.
-    vjp, jvp : callable, optional
-        The rules. One serves both modes where it is linear.
+    fun : callable
+        It gets ndarrays and numbers, and everything else as it is.
+
+    Attributes
+    ----------
+    fun : callable
+        The function.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], name: str, vjp: VjpRule | None, jvp: JvpRule | None
-    ) -> None:
-        self.function, self.name, self.vjp, self.jvp = function, name, vjp, jvp
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        check_callable(fun, "primitive")
+        named(self, fun)
+        self.fun, self.name = fun, name_of(fun)
+        self._body = recordable_body(fun)
+        self._vjp: VjpRule | None = None
+        self._jvp: JvpRule | None = None
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the results, with the derivatives that the rules give."""
-        here.site = user_site()
+    def set_vjp(self, rule: VjpRule) -> None:
+        """Set the rule of reverse mode. It serves forward mode too, where there is none for that and it is linear in the cotangent."""
+        self._vjp = recordable_body(rule)
+
+    def set_jvp(self, rule: JvpRule) -> None:
+        """Set the rule of forward mode. It serves reverse mode too, where there is none for that and it is linear in the tangents."""
+        self._jvp = recordable_body(rule)
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = BoundArguments(args, kwargs)
-        operands = Operands(tuple(bound.handles), variables=True)
+        if not bound.handles:
+            return self.fun(*args, **kwargs)
+        if self._vjp is None and self._jvp is None:
+            return self._body(*args, **kwargs)
+        here.site = user_site()
+        operands = Operands(tuple(bound.handles))
+        function = self.fun
 
         def raw(*arrays: Any) -> Any:
             own_args, own_kwargs = bound.filled(arrays)
-            return self.function(*own_args, **own_kwargs)
+            return function(*own_args, **own_kwargs)
 
         if all(abstract_of(value) is None and abstracting_trace(value) is None for value in operands.values):
             arrays = force(list(operands.values))
             result = raw(*(array if array.ndim else array[()] for array in arrays))
         else:
             result = operands.run(lambda *handles: callback(raw, None, *handles), {})
-        kind = _BothRules if self.vjp and self.jvp else _PullRule if self.vjp else _PushRule
-        return attached(result, operands, [], kind(self, operands, bound, flatten(result)[1]))
+        kind = _BothRules if self._vjp and self._jvp else _PullRule if self._vjp else _PushRule
+        rule = kind(self.name, operands, bound, flatten(result)[1], self._vjp, self._jvp)
+        return attached(result, operands, [], rule)
 
 
 class _Rules(BothModes):
     def __init__(
-        self, primitive: Primitive, operands: Operands, bound: BoundArguments, spec: TreeSpec
+        self,
+        name: str,
+        operands: Operands,
+        bound: BoundArguments,
+        spec: TreeSpec,
+        vjp: VjpRule | None,
+        jvp: JvpRule | None,
     ) -> None:
-        super().__init__(primitive.name, operands)
-        self.primitive, self.bound, self.spec = primitive, bound, spec
+        super().__init__(name, operands)
+        self.bound, self.spec, self.vjp, self.jvp = bound, spec, vjp, jvp
 
     def arguments(self, node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the call that a node stands for."""
@@ -136,7 +172,7 @@ class _PullRule(_Rules, ReverseRule):
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
-        assert self.primitive.vjp is not None
+        assert self.vjp is not None
         by_argument = self.bound.by_argument()
         argnums = [
             argnum for argnum, places in by_argument.items() if any(wanted[operand] for _, operand in places)
@@ -147,7 +183,7 @@ class _PullRule(_Rules, ReverseRule):
         ]
         with self.operands.snapshot.restored(), in_rule():
             args, kwargs = self.arguments(node)
-            pullback = self.primitive.vjp(argnums, self.results(node), args, kwargs)
+            pullback = self.vjp(argnums, self.results(node), args, kwargs)
             returned = list(pullback(unflatten(self.spec, upstream)))
         here.site = node.site
         pulled: list[Value | None] = [None] * len(wanted)
@@ -167,7 +203,7 @@ class _PushRule(_Rules, ForwardRule):
     moves_all = False
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
-        assert self.primitive.jvp is not None
+        assert self.jvp is not None
         moving = {
             argnum: places
             for argnum, places in self.bound.by_argument().items()
@@ -182,7 +218,7 @@ class _PushRule(_Rules, ForwardRule):
                     tangent = tangents[operand]
                     leaves[place] = Array(zeros_for(leaves[place].value) if tangent is None else tangent)
                 gs.append(unflatten(spec, leaves))
-            returned = self.primitive.jvp(list(moving), gs, self.results(node), args, kwargs)
+            returned = self.jvp(list(moving), gs, self.results(node), args, kwargs)
         here.site = node.site
         if returned is None:
             return [None] * len(node.outs)
