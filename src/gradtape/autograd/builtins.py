@@ -7,9 +7,9 @@ import numpy
 
 from gradtape.trace.array.handle import Handle
 
-tuple = builtins.tuple
-list = builtins.list
-dict = builtins.dict
+tuple: Any = builtins.tuple
+list: Any = builtins.list
+dict: Any = builtins.dict
 
 
 def type(value: Any) -> Any:

@@ -63,7 +63,8 @@ def holomorphic_grad(fun: Callable[[Any], Any], x: Any) -> Any:
 
 def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
     """Return the gradient in an argument that is named."""
-    return grad(fun, inspect.getfullargspec(fun).args.index(argname))
+    gradient: Callable[..., Any] = grad(fun, inspect.getfullargspec(fun).args.index(argname))
+    return gradient
 
 
 @unary_to_nary
@@ -86,7 +87,8 @@ def hessian_tensor_product(fun: Callable[..., Any], argnum: int = 0) -> Callable
         args, vector = args[:-1], args[-1]
         return np.tensordot(fun_grad(*args, **kwargs), vector, np.ndim(vector))
 
-    return grad(vector_dot_grad, argnum)
+    product: Callable[..., Any] = grad(vector_dot_grad, argnum)
+    return product
 
 
 hessian_vector_product = hessian_tensor_product
@@ -99,7 +101,8 @@ def tensor_jacobian_product(fun: Callable[..., Any], argnum: int = 0) -> Callabl
         args, vector = args[:-1], args[-1]
         return np.tensordot(vector, fun(*args, **kwargs), axes=np.ndim(vector))
 
-    return jacobian(vector_dot_fun, argnum)
+    product: Callable[..., Any] = jacobian(vector_dot_fun, argnum)
+    return product
 
 
 vector_jacobian_product = tensor_jacobian_product

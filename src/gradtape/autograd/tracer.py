@@ -37,7 +37,7 @@ def getval(value: Any) -> Any:
     """Return the numbers of a traced array; where a function is compiled, a constant that stands for them."""
     if not isinstance(value, Handle):
         return value
-    constant = stop_gradient(value)
+    constant: Any = stop_gradient(value)
     try:
         return constant.numpy() if constant.ndim else constant.item()
     except ConcretizationError:
