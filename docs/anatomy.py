@@ -890,7 +890,7 @@ class Interpreter:
 
 
 def for_loop(self: Interpreter, code: ast.For) -> None:
-    """Interpret a loop over a range, until it is settled which names change in it. No value is read outside of its block."""
+    """Interpret a loop over a range, until it is settled which names change in it. No value is read outside its block."""
     before, outer, count = self.names, self.body, self.value(code.iter.args[0])
     held = {name for name, x in before.items() if isinstance(x, Value)}
     index, self.depth = f"i{self.depth}", self.depth + 1

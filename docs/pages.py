@@ -1,4 +1,4 @@
-"""The hooks of the site's build: pages made of what lies outside of ``docs``, links to it, and the navigation.
+"""The hooks of the site's build: pages made of what lies outside ``docs``, links to it, and the navigation.
 
 Notebooks are rendered with their outputs, and collected in a gallery; examples and `anatomy.py` are shown as code. Links in the pages are
 those of the repository, so that they work there; here they are turned to where the pages are on the site.
@@ -54,7 +54,7 @@ GALLERY = {
 
 
 def sources() -> dict[str, str]:
-    """Return the files outside of the pages that have a page, by their paths in the repository, and the paths of the pages."""
+    """Return the files outside the pages that have a page, by their paths in the repository, and the paths of the pages."""
     found = {
         "CHANGELOG.md": "CHANGELOG.md",
         "CONTRIBUTING.md": "CONTRIBUTING.md",

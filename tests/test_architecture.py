@@ -153,7 +153,7 @@ def test_contributing_lists_the_layers(request):
 
 
 def test_how_it_works_lists_the_folders():
-    """Each folder with modules, and each folder inside of one, is in the table of the page; all that the table names exist."""
+    """Each folder with modules, and each folder inside one, is in the table of the page; all that the table names exist."""
     listed = set()
     for row in re.findall(r"^\| `([a-z_]+)/` \| (.*) \|$", HOW_IT_WORKS.read_text(), re.MULTILINE):
         folder, content = row

@@ -187,7 +187,7 @@ def test_functions_that_are_frozen_are_translated(frozen: None) -> None:
     names: list[str] = []
 
     def outer(x: float) -> float:
-        names.append("outer")  # lists outside of the function are not written to by translated code
+        names.append("outer")  # lists outside the function are not written to by translated code
         return halve_often(x) * 2.0
 
     gc.collect()

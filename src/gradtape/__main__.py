@@ -277,7 +277,7 @@ def _profile(given: argparse.Namespace) -> int:
 
 def _explain(given: argparse.Namespace) -> int:
     package = Path(__file__).parent
-    # Wheels have the pages inside of the package; a checkout has them in its documentation.
+    # Wheels have the pages inside the package; a checkout has them in its documentation.
     folders = (package / "error_pages", package.parents[1] / "docs" / "reference" / "errors")
     pages = {page.stem: page for folder in folders for page in sorted(folder.glob("*.md"))}
     if not pages:

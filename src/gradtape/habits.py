@@ -160,7 +160,7 @@ if_else: use np.where(c, a, b), or gt.cond(c, f, g, x)
 nlpsol qpsol Opti rootfinder minimize: use gt.scipy.minimize, or call scipy.optimize.minimize as it is
 integrator odeint: call scipy.integrate.solve_ivp or odeint, which are differentiated
 external Callback: give a rule with gt.custom_vjp
-njit: use @gt.jit; an @numba.njit function can be called inside of it
+njit: use @gt.jit; an @numba.njit function can be called inside it
 prange: write range(n); gt.config.num_threads = 4 lets compiled loops use four cores
 theano pytensor shared: state that changes is gt.Variable(x)
 jac: use gt.jacobian(f)

@@ -22,7 +22,7 @@ class Reference(NamedTuple):
     function : callable
         The function of NumPy or SciPy.
     exact : callable
-        The same of numbers of mpmath. What it raises, and complex results, say that the point is outside of the domain.
+        The same of numbers of mpmath. What it raises, and complex results, say that the point is outside the domain.
     domain : tuple of (low, high)
         Per argument: the sweep stays inside, ends included.
     near : tuple of float

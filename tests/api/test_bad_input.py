@@ -174,7 +174,7 @@ def test_numpys_own_errors_stay_numpys(way: Function) -> None:
     expect(TypeError, lambda: way(lambda x: len(x[0]), PAIR))
 
 
-# Functions that are not followed
+# Functions that are not supported
 
 
 @ways

@@ -74,7 +74,7 @@ GAPS: dict[str, str] = {
 
 
 def gaps() -> dict[Method, str]:
-    """Return the methods that are not followed, with the reasons."""
+    """Return the methods that are not supported, with the reasons."""
     found = {}
     for reason, names in GAPS.items():
         for each in names.split():

@@ -1,4 +1,4 @@
-"""Functions inside of functions, translated: the variables that they share, as Python shares them."""
+"""Functions inside functions, translated: the variables that they share, as Python shares them."""
 
 import numba
 import numpy as np

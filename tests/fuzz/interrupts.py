@@ -281,7 +281,7 @@ def instants_of(code: CodeType) -> frozenset[int]:
 
 
 class Interruption:
-    """Raises KeyboardInterrupt once inside of its block.
+    """Raises KeyboardInterrupt once inside its block.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ Tests that are likely to kill for little time run first: those that killed mutan
 file, short ones before long ones; up to `--tests` tests and `--seconds` seconds.
 
 The first run records which tests cover which line and how long they take (coverage.py, in `--processes` processes), and stores that in the
-file given by `--coverage`, outside of the repository; tests that the file does not contain are added to it. `--test-paths` and `--slowest`
+file given by `--coverage`, outside the repository; tests that the file does not contain are added to it. `--test-paths` and `--slowest`
 leave out tests that are far from the changed files, or long: a run over one folder then takes minutes.
 
 No mutant is made of what has no effect by construction: the order of the operands of commutative functions, products for quotients by
@@ -142,7 +142,7 @@ Edit = Callable[[], None]
 
 
 def edits(tree: ast.Module) -> Iterator[tuple[int, str, Edit]]:
-    """Yield (line, description, what makes the change in the tree) for each possible change inside of a function."""
+    """Yield (line, description, what makes the change in the tree) for each possible change inside a function."""
     for function in _outermost_functions(tree):
         yield from _edits_in(function)
 
@@ -553,7 +553,7 @@ def row_of(path: str, outcomes: Counter[str]) -> str:
 
 
 def run_on_import() -> set[str]:
-    """Return the lines inside of functions that run when gradtape is imported."""
+    """Return the lines inside functions that run when gradtape is imported."""
     program = f"""
 import sys
 lines = set()

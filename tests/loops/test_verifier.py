@@ -132,7 +132,7 @@ BROKEN: dict[str, tuple[LoopProgram, str]] = {
     "accumulator after its loop": (loops(over(Declare(A, ONE)), Assign(A, ONE)), "a is not an accumulator"),
     "undeclared buffer": (loops(Store(W, 0, ONE), scratch=()), "w0 is not declared"),
     "stack that was not begun": (loops(GrowStack(STACK, const(0, INT64))), "s0 is not declared"),
-    "alias outside of its loop": (
+    "alias outside its loop": (
         loops(FILL, SequentialFor(TIME, STEP, None, (pair(P, Q),)), Load(T, P, 0)),
         "p is not declared",
     ),
@@ -166,7 +166,7 @@ BROKEN: dict[str, tuple[LoopProgram, str]] = {
     "no iteration": (loops(over(var=Var("i", 0, -1))), "a loop makes no iteration"),
     "loop in lanes": (loops(over(over(Store(OUT, 0, ONE), var=TIME), lanes=True)), "holds a loop"),
     "private output": (loops(over(Store(OUT, AT, ONE), private=(OUT,))), "out0 is private and not scratch"),
-    "guard in a loop": (loops(over(Guard(1, const(1, INT64), 1))), "a guard stands inside of a loop"),
+    "guard in a loop": (loops(over(Guard(1, const(1, INT64), 1))), "a guard stands inside a loop"),
     "guards of one number": (
         loops(Guard(1, const(1, INT64), 1), Guard(1, const(1, INT64), 1)),
         "the same number",

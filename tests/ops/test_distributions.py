@@ -509,7 +509,7 @@ def test_quantiles_and_modes_that_are_searched_have_derivatives(name: str, way: 
 
 
 def test_methods_of_the_new_infrastructure_make_no_branches_on_numbers() -> None:
-    """Arguments outside of the domain are replaced without asking whether there are any, so that one trace serves all."""
+    """Arguments outside the domain are replaced without asking whether there are any, so that one trace serves all."""
     x = np.array([-np.inf, -1.0, 0.5, np.inf, np.nan])
     made = MADE_GAMMA
     for method in ("pdf", "logpdf", "cdf", "logccdf"):

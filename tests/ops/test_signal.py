@@ -203,7 +203,7 @@ def test_many_numbers_are_cosine_transformed_by_one_call_and_few_by_loops(
 
 
 def test_gradients_of_cubic_interpolation_scatter_no_masks() -> None:
-    """Pixels outside of the image are zeros by selection, and stay zeros by the numbers that the spline filter multiplies with."""
+    """Pixels outside the image are zeros by selection, and stay zeros by the numbers that the spline filter multiplies with."""
     image, matrix = RNG.normal(size=(8, 9)), np.array([[0.9, 0.1], [-0.1, 1.1]])
     slope = gt.grad(lambda x: np.sum(nd.affine_transform(x, matrix) ** 2))
     graph = str(gt.inspect.graph(slope, image, optimised=True))

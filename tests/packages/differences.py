@@ -51,7 +51,7 @@ def _extrapolated(function: Callable[[float], float], step: float, rounding: flo
         h = step / 2**level
         try:
             right, left = function(h), function(-h)
-        except Exception:  # outside of the function's domain
+        except Exception:  # outside the function's domain
             return best
         if not np.isfinite(right - left):
             before = []

@@ -265,7 +265,7 @@ def test_complex_carries_are_pairs():
 
 
 def test_what_is_computed_again_stays_apart():
-    """A barrier inside of a body holds until the passes are over."""
+    """A barrier inside a body holds until the passes are over."""
     case = scanned("chunks", rnn, [(3, 3), (3,)], [(3,)], [(3,)], 6, policy=3)
     inputs = [like(x) for x in case.arrays]
     outs = list(case.loop(*inputs))

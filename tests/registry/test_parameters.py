@@ -169,7 +169,7 @@ TAKEN: dict[str, str] = {
     "vecdot axis": "None stands for the last",
     "insert obj": "a list of booleans is one of integers, where NumPy fails by accident",
     "unravel_index order": "the same",
-    "ravel_multi_index mode": "indices outside of the bounds are not looked at",
+    "ravel_multi_index mode": "indices outside the bounds are not looked at",
     "unravel_index shape": "negative extents are not looked at",
     "svd hermitian": "is advice to the algorithm, which is the same here",
     "pinv hermitian": "the same",

@@ -45,7 +45,7 @@ class Case:
         return [np.dtype(code) for code in self.codes]
 
     def arrays(self, shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
-        """Return random operands, well inside of the row's domain."""
+        """Return random operands, well inside the row's domain."""
         rng = np.random.default_rng(zlib.crc32(str(self).encode()))
         return [
             draw(rng, dtype, bounds, shape)

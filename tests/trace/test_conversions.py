@@ -81,7 +81,7 @@ def test_nested_lists_wherever_numpy_takes_an_array(key: Any) -> None:
             found = theirs(key)(*with_lists(call.args, iter(x)), **call.kwargs)
         for got, wanted in zip(flatten(found), flatten(expected), strict=True):
             if np.asarray(wanted).dtype.kind == "f":
-                assert isinstance(got, gt.Array), "it is not followed"
+                assert isinstance(got, gt.Array), "it is not supported"
             if isinstance(got, gt.Array):
                 assert (got.shape, got.dtype) == (np.shape(wanted), np.asarray(wanted).dtype)
                 np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-8, atol=1e-8)

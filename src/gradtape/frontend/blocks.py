@@ -58,7 +58,7 @@ class Code:
     blocks : dict
         By label; the first one is where control enters.
     cells : frozenset of str
-        The variables that it shares with the functions around or inside of it, and may assign.
+        The variables that it shares with the functions around or inside it, and may assign.
     nonlocals : frozenset of str
         Those of a function around.
     changed : frozenset of str

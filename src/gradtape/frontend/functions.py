@@ -528,7 +528,7 @@ def str_(self: Interpreter, x: Any = "", *rest: Any) -> str:
 
 @runs(print)
 def print_(self: Interpreter, *args: Any, **kwargs: Any) -> None:
-    refuse("print is called", "print outside of the function, or set gt.config.loops = 'trace'")
+    refuse("print is called", "print outside the function, or set gt.config.loops = 'trace'")
 
 
 @runs(callable)

@@ -98,7 +98,7 @@ from gradtape.procedures.arrays.view import ArrayView, Expression
 from gradtape.procedures.ir import Check, If, Memory, Pointer, Statement, Variable
 
 MOST_CALLS: Final = 40
-"""Calls of one function inside of each other that are interpreted; a deeper recursion is refused."""
+"""Calls of one function inside each other that are interpreted; a deeper recursion is refused."""
 
 MOST_ITEMS: Final = 512
 """Items of a growing list up to which they can be used one by one."""
@@ -483,7 +483,7 @@ class Interpreter:
         return found
 
     def plain(self, value: Any, by_item: bool = False) -> Any:
-        """Return a value with lists of Python in place of references, also inside of tuples; growing lists as arrays, unless `by_item`."""
+        """Return a value with lists of Python in place of references, also inside tuples; growing lists as arrays, unless `by_item`."""
         if isinstance(value, ListReference):
             if self.growing(value) is not None and not by_item:
                 return self.as_array(value)

@@ -1,7 +1,7 @@
 """Numba's interpreter of bytecode, with what it leaves out.
 
 Added are functions that name themselves or each other before they are defined, defaults of arguments by keyword only, targets with a
-star, and assignments inside of expressions. Numba is imported here when the first function is translated, and nowhere else.
+star, and assignments inside expressions. Numba is imported here when the first function is translated, and nowhere else.
 """
 
 from __future__ import annotations

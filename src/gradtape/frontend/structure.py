@@ -117,7 +117,7 @@ class Tree:
     single : frozenset of str
         The temporaries that are read at one place.
     nonlocals : frozenset of str
-        The variables of functions around that it, or a function inside of it, assigns.
+        The variables of functions around that it, or a function inside it, assigns.
     """
 
     name: str

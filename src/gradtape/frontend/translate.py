@@ -138,7 +138,7 @@ def translate_leaves(
     except RecursionError:
         name = getattr(function, "__name__", "the function")
         raise UnsupportedCodeError(
-            f"{name} calls functions inside of each other too deeply", where=here.site
+            f"{name} calls functions inside each other too deeply", where=here.site
         ) from None
     finally:
         here.site, here.builder = before, builder

@@ -34,7 +34,7 @@ def lengths_vary() -> bool:
 
 @contextmanager
 def varying_lengths() -> Iterator[None]:
-    """Lower programs for lengths that vary inside of this context."""
+    """Lower programs for lengths that vary inside this context."""
     before, _state.vary = _state.vary, True
     try:
         yield
@@ -54,7 +54,7 @@ def is_varying(extent: int) -> bool:
 
 @contextmanager
 def shared_code(varying: Iterable[int] = (), fixed: Iterable[int] = ()) -> Iterator[None]:
-    """Lower programs of symbolic kernels inside of this context.
+    """Lower programs of symbolic kernels inside this context.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def concrete(operand: Any, argument: str) -> NDArray:
                 where=here.site,
                 why="the shape of the result (or what is computed) depends on them, and a trace "
                 "knows only shapes and dtypes",
-                remedy="pass an ndarray or a Python number, or call it outside of the jitted function",
+                remedy="pass an ndarray or a Python number, or call it outside the jitted function",
             )
         return data
     if type(operand) in NUMBER_LIKE:

@@ -19,7 +19,7 @@ from gradtape.ir.types import Aval, Shape, aval
 class Correlation(Op):
     """The one op of its kind. Parameter ``rank``: along how many trailing axes the kernel moves.
 
-    Both operands have the same axes before these. The kernel stays inside of the array: the result has ``n - k + 1`` elements along them.
+    Both operands have the same axes before these. The kernel stays inside the array: the result has ``n - k + 1`` elements along them.
 
     Parameters
     ----------

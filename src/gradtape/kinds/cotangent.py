@@ -38,7 +38,7 @@ class Cotangent:
 
 
 Tangent = Cotangent
-"""A tangent with its mask, in forward mode: outside of the mask it is zero by selection, also behind slopes that are infinite."""
+"""A tangent with its mask, in forward mode: outside the mask it is zero by selection, also behind slopes that are infinite."""
 
 
 def summed(a: Cotangent, b: Cotangent) -> Cotangent:

@@ -246,7 +246,7 @@ class Elementwise(Op):
     transpose : tuple of callables or None
         For rows that are linear in single arguments: a formula of ``(ct, *args)`` per such argument.
     confine : tuple of callables or None
-        Per argument, a formula of ``*args`` for the mask outside of which the cotangent is zero by selection.
+        Per argument, a formula of ``*args`` for the mask outside which the cotangent is zero by selection.
     neutral : tuple of (number or None)
         For rows of two arguments: the number that, as this argument, makes the result the other argument, whatever that is.
     square_of : callable or None

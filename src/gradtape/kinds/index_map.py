@@ -1,4 +1,4 @@
-"""The index-map kind: ``out[i] = x[f(i)]``, zero where f(i) falls outside of the row's bounds. Linear in
+"""The index-map kind: ``out[i] = x[f(i)]``, zero where f(i) falls outside the row's bounds. Linear in
 x."""
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ TRIALS: dict[Any, Trial] = {}
 """The trial of each function in `FUNCTIONS`, and of each ufunc method by ``(ufunc, method)``."""
 
 UNSUPPORTED: dict[str, str] = {}
-"""Why a function is not followed and what to do instead, by its qualified name: ``numpy.linalg.eigvals``."""
+"""Why a function is not supported and what to do instead, by its qualified name: ``numpy.linalg.eigvals``."""
 
 BORROWED: dict[str, Callable[..., Any]] = {}
 """What runs in place of functions that are written in Python and do not dispatch, by where users find them: ``scipy.special.logsumexp``."""
@@ -231,7 +231,7 @@ def out_place(function: Any) -> int | None:
 
 
 def find_method(ufunc: str, method: str) -> Callable[..., Any] | None:
-    """Return what runs in place of a method of a ufunc, or None where it is not followed."""
+    """Return what runs in place of a method of a ufunc, or None where it is not supported."""
     own = UFUNC_METHODS.get((ufunc, method))
     if own is not None:
         return own

@@ -54,7 +54,7 @@ class Remainder:
 
 @value_record
 class Clamped:
-    """``min(max(whole, low), high)``: keeps an address inside of an array where the element is not used."""
+    """``min(max(whole, low), high)``: keeps an address inside an array where the element is not used."""
 
     whole: Affine
     low: int
@@ -172,7 +172,7 @@ class Affine:
         return _made(quotient, count), _made(rest, offset)
 
     def substitute(self, values: dict[Atom, Position]) -> Position:
-        """Return the expression with atoms replaced, inside of quotients and remainders too."""
+        """Return the expression with atoms replaced, inside quotients and remainders too."""
         total: Position = self.offset
         for atom, factor in self.terms.items():
             value = values.get(atom)

@@ -226,7 +226,7 @@ class Splicer(Copier):
         if store.buffer not in self._outputs:
             return super()._store(store)
         if self._depth:
-            raise InternalError(f"{store.buffer.name} is computed inside of a loop")
+            raise InternalError(f"{store.buffer.name} is computed inside a loop")
         self._outputs[store.buffer].append(self._number(store.value))
         return None
 

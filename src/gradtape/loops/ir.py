@@ -1,7 +1,7 @@
 """The loop IR: structured loops over flat buffers and named numbers.
 
 A register is assigned once, but for accumulators: what `Declare` makes, `Assign` changes. What a block defines is known in that block and
-in those inside of it, from its definition on. `gradtape.loops.verifier` checks these rules.
+in those inside it, from its definition on. `gradtape.loops.verifier` checks these rules.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Assign(StatementBase):
 
 @record
 class Wrap(StatementBase):
-    """``target`` is an index read from memory: negatives count from the end, others outside of the extent are errors.
+    """``target`` is an index read from memory: negatives count from the end, others outside the extent are errors.
 
     Unless it `is_checked`, the program knows that the index is inside.
     """

@@ -1,4 +1,4 @@
-"""Live-ins: what statements use that is defined outside of them."""
+"""Live-ins: what statements use that is defined outside them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from gradtape.records import replaced
 
 
 def walk(statements: Iterable[Statement]) -> Iterator[Statement]:
-    """Yield all statements, those inside of loops and branches included."""
+    """Yield all statements, those inside loops and branches included."""
     for statement in statements:
         yield statement
         for block in statement.blocks():
@@ -94,7 +94,7 @@ def with_blocks(statement: Statement, changed: Callable[[list[Statement]], list[
 
 
 class Definitions:
-    """The statements of a block and of those inside of it that define its registers, by name.
+    """The statements of a block and of those inside it that define its registers, by name.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ def touched(statements: Iterable[Statement]) -> set[Buffer]:
 
 
 def touched_outside(program: LoopProgram, inside: Iterable[Statement]) -> set[Buffer]:
-    """Return the buffers that a program touches outside of some of its statements, wherever these are."""
+    """Return the buffers that a program touches outside some of its statements, wherever these are."""
     left_out = {id(statement) for statement in inside}
     found: set[Buffer] = set()
 

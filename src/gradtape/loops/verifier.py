@@ -50,7 +50,7 @@ def verify_loops(program: LoopProgram, stage: str = "") -> None:
 
     - Buffers have different names, and those that are touched are declared. Scratch is written before it is read.
     - A name is defined once among those that are known at a place, and used only where it is known: what a block defines is known in that
-      block and in those inside of it, from its definition on. Only what `Declare` makes is assigned to.
+      block and in those inside it, from its definition on. Only what `Declare` makes is assigned to.
     - Positions are made of loop variables, with the ranges of their loops, and of integers that are known. Where a position depends on
       loop variables alone, it is in the buffer.
     - Numbers, buffers and accumulators have the dtypes of what is stored in them.
@@ -154,7 +154,7 @@ class _Verifier:
             self._require(statement.value.dtype.kind in "iu", "an index is not an integer")
             self._define(statement.target)
         elif isinstance(statement, Guard):
-            self._require(len(self._scopes) == 1, "a guard stands inside of a loop")
+            self._require(len(self._scopes) == 1, "a guard stands inside a loop")
             self._require(statement.number not in self._guards, "two guards have the same number")
             self._guards.add(statement.number)
         elif isinstance(statement, For):

@@ -133,7 +133,7 @@ def describe_nests(
     plan: Schedule,
     procedures: Sequence[tuple[Procedure, Procedure]] = (),
 ) -> list[NestSummary]:
-    """Return the nests of a program, in order, and last what is outside of them all.
+    """Return the nests of a program, in order, and last what is outside them all.
 
     Parameters
     ----------

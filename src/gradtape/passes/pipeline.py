@@ -154,7 +154,7 @@ def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Grap
 def _with_bodies(graph: Graph, check: bool) -> Graph:
     """Prepare the bodies and trim the loops until nothing changes.
 
-    The second round works on what the first one made of bodies as traced; from then on a round must leave less inside of loops, or it
+    The second round works on what the first one made of bodies as traced; from then on a round must leave less inside loops, or it
     is the last.
     """
     sizes: list[int] = []

@@ -7,7 +7,7 @@ graphs serve procedures too, and pure code has no place of its own: it is comput
 leaves are known.
 
 Loops and branches are structured; there is no ``break``, ``continue`` or early ``return``, which front ends replace by flags. A value is
-known in the block that defines it and in the blocks inside of that, from its definition on. Each leaf has one definition. Memory is flat
+known in the block that defines it and in the blocks inside that, from its definition on. Each leaf has one definition. Memory is flat
 (C order) and reached by pointers; the offset of an element from a pointer is an int64 value. Strides, views and extents are arithmetic of
 the front end.
 """

@@ -47,7 +47,7 @@ WRAPPING: Final = frozenset({"multiply", "shift_up", "left_shift", "power"})
 """Rows whose integer results leave 64 bits in programs that count on it (hashes, random numbers)."""
 
 MOST_DEPTH: Final = 32
-"""Operations inside of each other in one printed expression: Python's parser takes 200 parentheses."""
+"""Operations inside each other in one printed expression: Python's parser takes 200 parentheses."""
 
 
 @record

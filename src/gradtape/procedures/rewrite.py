@@ -78,5 +78,5 @@ class Rewriter:
         return new
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return the statements of a block, with those inside of them."""
+        """Return the statements of a block, with those inside them."""
         return list(map(self.statement, statements))

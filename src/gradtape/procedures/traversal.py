@@ -10,7 +10,7 @@ from gradtape.procedures.ir import Assign, Content, Pointer, Procedure, Read, St
 
 
 def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
-    """Yield statements and those inside of them, each before its blocks."""
+    """Yield statements and those inside them, each before its blocks."""
     for statement in statements:
         yield statement
         for block in statement.blocks():
@@ -35,7 +35,7 @@ def leaves_of(statement: Statement) -> list[Content]:
 
 
 def stored(statements: Sequence[Statement]) -> Iterator[Pointer]:
-    """Yield the pointers through which statements, or those inside of them, write."""
+    """Yield the pointers through which statements, or those inside them, write."""
     for statement in walk(statements):
         yield from statement.pointers_written()
 

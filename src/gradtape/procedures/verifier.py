@@ -43,7 +43,7 @@ Shape = tuple[Any, ...]
 def verify_procedure(procedure: Procedure, stage: str = "") -> None:
     """Check a procedure.
 
-    - Each leaf is defined once, and used in its block and in those inside of it, after its definition. Scalar expressions are made of
+    - Each leaf is defined once, and used in its block and in those inside it, after its definition. Scalar expressions are made of
       elementwise rows over 0-d values, and of index maps that leave them as they are.
     - A variable is assigned on every way to where it is read, and holds one type. Branches with one condition are one way;
       where conditions are on the tape, some assignment before the read has to do.

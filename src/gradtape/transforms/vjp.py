@@ -92,7 +92,7 @@ def reverse_sweep(
 ) -> Sweep:
     """Append the nodes of `vjp`, and return the sweep with all cotangents; observers are not notified.
 
-    Where `masks` has one for a target, its cotangent is zero by selection outside of the mask (see `Cotangent`).
+    Where `masks` has one for a target, its cotangent is zero by selection outside the mask (see `Cotangent`).
     """
     wanted = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.

@@ -272,7 +272,7 @@ def test_what_compiled_code_gets_is_an_array(tmp_path: Path) -> None:
 
 
 def test_lengths_in_captured_arrays(tmp_path: Path) -> None:
-    """Arrays from outside of the function do not follow from lengths, but what is computed with both does."""
+    """Arrays from outside the function do not follow from lengths, but what is computed with both does."""
     weights = np.array([1.0, 2.0, 3.0])
     assert (
         outcome(lambda x: np.sum(x) * np.sum(weights / len(x)), tmp_path / "f.gradtape", LENGTHS)

@@ -102,11 +102,11 @@ def test_tapes_cannot_look_into_compiled_code() -> None:
     x, state = gt.Variable(np.ones(3)), gt.Variable(2.0)
     compiled = gt.jit(lambda x: np.sum(x)).lower(gt.spec(3)).compile()
     with_state = gt.jit(lambda x: x * state).lower(gt.spec(3)).compile()
-    with gt.GradientTape(), pytest.raises(ArgumentError, match="x is followed by a tape"):
+    with gt.GradientTape(), pytest.raises(ArgumentError, match="x is recorded by a tape"):
         compiled(x * 2.0)
     with gt.GradientTape(), pytest.raises(ArgumentError, match="a variable that it reads is followed"):
         with_state(np.ones(3))
-    with pytest.raises(ArgumentError, match="x is followed by a tape"):
+    with pytest.raises(ArgumentError, match="x is recorded by a tape"):
         gt.grad(lambda x: compiled(x) + 0.0)(np.ones(3))
     assert compiled(gt.asarray(np.ones(3))) == 3.0
 

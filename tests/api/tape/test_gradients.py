@@ -1,4 +1,4 @@
-"""`gt.gradients` and `gt.hessians`: gradients by name of the ends, inside of traced functions."""
+"""`gt.gradients` and `gt.hessians`: gradients by name of the ends, inside traced functions."""
 
 import numpy as np
 import pytest
@@ -203,7 +203,7 @@ def test_aggregation_methods_are_tensorflows():
 def test_outside_of_traced_functions_it_is_a_runtime_error():
     x = gt.constant(3.0)
     for call in (lambda: gt.gradients(x * x, x), lambda: gt.hessians(x * x, x)):
-        with pytest.raises(RuntimeError, match="outside of a traced function"):
+        with pytest.raises(RuntimeError, match="outside a traced function"):
             call()
         with gt.GradientTape() as tape, pytest.raises(RuntimeError, match="GradientTape"):
             tape.watch(x)

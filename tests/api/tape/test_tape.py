@@ -714,7 +714,7 @@ def test_reset_forgets_and_goes_on():
 def test_reset_needs_a_recording():
     tape = gt.GradientTape()
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"inside of the tape's with block"):
+        with pytest.raises(ValueError, match=r"inside the tape's with block"):
             tape.reset()
         with tape:
             pass

@@ -520,7 +520,7 @@ def test_a_number_that_elements_agree_in_is_guarded() -> None:
 
 
 def test_elements_agree_in_each_iteration_of_a_loop() -> None:
-    """What is guarded is outside of the map: no loop may compute both."""
+    """What is guarded is outside the map: no loop may compute both."""
     points = RNG.normal(size=(3, 8, 2))
 
     def centres(x: Any) -> Any:

@@ -1,7 +1,7 @@
 """Random programs whose extrema tie: ``python -m tests.programs.selections.ties [FIRST] [LAST]``.
 
 The elements are small integers, and the arithmetic on them is exact, so that three and more elements are equal again and again: along
-axes, under masks, inside of loops whose number of iterations is known, data, or decided by a branch.
+axes, under masks, inside loops whose number of iterations is known, data, or decided by a branch.
 """
 
 from __future__ import annotations

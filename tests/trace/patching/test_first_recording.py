@@ -38,7 +38,7 @@ def run(program: str) -> str:
 
 
 def test_the_first_jitted_function_calls_hooked_functions() -> None:
-    assert "scipy.optimize.brute is not followed" in run(FIRST)
+    assert "scipy.optimize.brute is not supported" in run(FIRST)
 
 
 def test_nothing_is_recorded_while_python_ends() -> None:

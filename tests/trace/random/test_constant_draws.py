@@ -36,7 +36,7 @@ def test_numbers_that_differ_are_refused(seed: Any) -> None:
 def test_raw_numbers_are_refused_in_compiled_functions() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(
-        gt.errors.UnsupportedFunctionError, match=r"(?s)random_raw is not followed.*rng\.integers"
+        gt.errors.UnsupportedFunctionError, match=r"(?s)random_raw is not supported.*rng\.integers"
     ):
         gt.jit(lambda x: x + rng.bit_generator.random_raw())(1.0)
     with gt.GradientTape():

@@ -171,7 +171,7 @@ def test_images_of_integers_are_rounded_as_scipy_rounds_them(dtype: type) -> Non
     ],
 )
 def test_filters_write_to_arrays_like_a_traced_one(write: Any) -> None:
-    """An array made by ``np.empty_like`` is not followed before it is written to."""
+    """An array made by ``np.empty_like`` is not supported before it is written to."""
 
     def written(a: Any) -> Any:
         out = np.zeros_like(a)

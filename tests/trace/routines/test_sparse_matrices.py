@@ -253,7 +253,7 @@ def test_sparse_derivatives_inside_of_traced_functions():
     ],
 )
 def test_what_is_refused(function):
-    with pytest.raises(UnsupportedFunctionError, match="not followed"):
+    with pytest.raises(UnsupportedFunctionError, match="not supported"):
         gt.jit(lambda d: dense(function(d)))(D)
 
 

@@ -1,4 +1,4 @@
-"""Factorisations and linear operators that were made outside of a traced function, and Laplacians of graphs."""
+"""Factorisations and linear operators that were made outside a traced function, and Laplacians of graphs."""
 
 import numpy as np
 import pytest

@@ -302,7 +302,7 @@ def _length(elements: NumericLeaves, length: Any, caller: str = "scan") -> int:
                 f"{caller}: {place} is a number; it has no first axis",
                 where=here.site,
                 why="each iteration gets one element along the first axis of every array in xs (a list is a container, not an array)",
-                remedy="np.array(xs) makes an array of a list of numbers; what all iterations share can be read from outside of f",
+                remedy="np.array(xs) makes an array of a list of numbers; what all iterations share can be read from outside f",
             )
         extents[place] = value.shape[0]
     remedy = "length=10 for ten iterations"

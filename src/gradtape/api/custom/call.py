@@ -203,7 +203,7 @@ def attached(result: Any, operands: Operands, captured: Sequence[Value], rule: R
 
 
 def captured_by(result: Any, operands: Operands, name: str) -> list[Value]:
-    """Return the followed values that a body read besides its arguments to compute a result."""
+    """Return the traced values that a body read besides its arguments to compute a result."""
     read = operands.read_by([traceable_operand(leaf, f"a result of {name}") for leaf in flatten(result)[0]])
     return [value for value in read if any(tag.recording for tag in value.tags)]
 

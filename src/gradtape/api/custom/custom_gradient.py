@@ -75,7 +75,7 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Any:
 
     Notes
     -----
-    `grad_fn` runs while outer tapes record, so it is differentiated for higher orders; custom gradients inside of it override these.
+    `grad_fn` runs while outer tapes record, so it is differentiated for higher orders; custom gradients inside it override these.
     Keyword arguments are passed through and not differentiated in; an array that the body reads from outside is a constant.
 
     If the body reads trainable variables, `grad_fn` must take ``variables=``, the list of them, and return

@@ -1,4 +1,4 @@
-"""Cotangents at every value of a sweep, inside of loops and branches too."""
+"""Cotangents at every value of a sweep, inside loops and branches too."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class UnrolledSweep:
     nodes : list of Node
         The nodes that compute these.
     cotangents : dict of Value to Cotangent
-        By value inside of the loop or branch.
+        By value inside the loop or branch.
     order : dict of Value to tuple
         When these values were computed.
     inner : sequence of Sweep
@@ -147,7 +147,7 @@ def _in_order(
     looks_inside: NodeFilter,
     loop: Node | None = None,
 ) -> list[Arrival]:
-    """Return the arrivals at the values of `cotangents`; `visible` has those outside of this loop as well."""
+    """Return the arrivals at the values of `cotangents`; `visible` has those outside this loop as well."""
     found: list[Arrival] = []
     done: set[Node] = set()
     for value in sorted(cotangents, key=order.__getitem__):

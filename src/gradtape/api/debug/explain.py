@@ -151,7 +151,7 @@ def _explain_variable(target: Value, variable: Variable, record: Record, log: Lo
     )
     return Explanation(
         "never watched",
-        f"{called} is not followed by this tape: {why}",
+        f"{called} is not recorded by this tape: {why}",
         remedy="tape.watch(variable), inside the with block and before it is used",
     )
 
@@ -187,7 +187,7 @@ def _connected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explana
     if tag not in source.tags:
         return Explanation(
             "never watched",
-            "the source is not followed by this tape",
+            "the source is not recorded by this tape",
             None if first is None else first.site,
             None if first is None else first.op.name,
             "x = tape.watch(x), inside the with block and before it is used",
@@ -250,7 +250,7 @@ def _unconnected(target: Value, source: Value, tag: TraceTag, log: Log) -> Expla
     if tag not in source.tags:
         return Explanation(
             "never watched",
-            "the source is not followed by this tape, and the target was not computed from it",
+            "the source is not recorded by this tape, and the target was not computed from it",
             remedy="x = tape.watch(x), and compute with what watch returns",
         )
     return Explanation(

@@ -141,7 +141,7 @@ def _reaches(node: Node, argument: int, out: Value) -> bool:
 
 
 def _cuts_inside(node: Node, argument: int) -> Iterator[Cut]:
-    """Yield the cuts of paths from one operand inside of a loop or branch, or inside of the code that a rule runs again."""
+    """Yield the cuts of paths from one operand inside a loop or branch, or inside the code that a rule runs again."""
     if isinstance(node.op, Custom):
         with inner_sweeps() as inner:
             _passes(node, argument)
@@ -221,7 +221,7 @@ def _loss_at(
     inner: Sequence[Sweep],
     loops: UnrolledLoops,
 ) -> Loss:
-    """Return the loss at the first of the nodes; if this is a loop, branch or rule, the loss inside of it.
+    """Return the loss at the first of the nodes; if this is a loop, branch or rule, the loss inside it.
 
     `nonzero` says of each value with a cotangent whether this is other than zero.
     """

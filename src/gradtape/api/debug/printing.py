@@ -60,7 +60,7 @@ class _Formatted:
 def print(
     *args: Any, sep: str = " ", end: str = "\n", file: Any = None, flush: bool = False, **named: Any
 ) -> None:
-    """Print at each call of a compiled function, as Python's `print` does; at once outside of one.
+    """Print at each call of a compiled function, as Python's `print` does; at once outside one.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def print(
     Raises
     ------
     ArgumentError
-        In a loop inside of a function that `vmap` maps, for arrays of one element.
+        In a loop inside a function that `vmap` maps, for arrays of one element.
 
     See Also
     --------

@@ -43,7 +43,7 @@ class TracedCall:
         The arguments: the user's, or made up from descriptions.
     specialisation : Specialisation
     hidden : list of ndarray
-        What the function read from outside of its arguments, as it was then: the last inputs of the graph.
+        What the function read from outside its arguments, as it was then: the last inputs of the graph.
     """
 
     function: Traceable
@@ -76,7 +76,7 @@ def trace_call(function: Traceable, args: Sequence[Any], kwargs: dict[str, Any])
             f"{site.name} cannot be compiled ahead of time here",
             where=user_site(),
             why="it reads an array that a tape or another trace follows",
-            remedy="call it outside of the tape",
+            remedy="call it outside the tape",
         )
     specialisation, hidden = found
     if specialisation.draws is not None:

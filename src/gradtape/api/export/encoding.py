@@ -120,7 +120,7 @@ def _refused(what: str, why: str) -> LoweringError:
     return LoweringError(
         f"{what} cannot be written to a .gradtape file",
         why=why,
-        remedy="pickle the function that gt.jit returned, for processes that have its code, or compute this outside of it",
+        remedy="pickle the function that gt.jit returned, for processes that have its code, or compute this outside it",
     )
 
 

@@ -57,7 +57,7 @@ def export(
     ----------
     function : callable
         Any function that `gradtape.jit` compiles, and what `gradtape.grad`, `gradtape.value_and_grad` and the other transforms return.
-        What it reads from outside of its arguments becomes a part of the file, as it is now.
+        What it reads from outside its arguments becomes a part of the file, as it is now.
     *specs
         The arguments: example arrays and numbers, or descriptions (`gradtape.spec`, ``float``), in nested containers. Lengths that are a
         `gradtape.Dim` vary from call to call: ``gt.spec((gt.Dim("n"), 3))``. Where the function

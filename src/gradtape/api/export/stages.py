@@ -102,7 +102,7 @@ class Lowered(Generic[P, R_co]):
 class Compiled(Generic[P, R_co]):
     """Machine code of a function for one signature, which takes no other; made by `Lowered.compile`.
 
-    What the function reads from outside of its arguments is as it was when it was lowered, but for variables.
+    What the function reads from outside its arguments is as it was when it was lowered, but for variables.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class Compiled(Generic[P, R_co]):
 
     def _refuse_followed(self, place: str) -> NoReturn:
         raise ArgumentError(
-            f"{self._traced.name}: {place} is followed by a tape or a trace, which cannot follow it through compiled code",
+            f"{self._traced.name}: {place} is recorded by a tape or a trace, which cannot follow it through compiled code",
             where=user_site(),
             remedy="call what gt.jit returned, or compile the gradient: gt.grad(f).lower(...).compile()",
         )

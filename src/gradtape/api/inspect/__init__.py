@@ -1,4 +1,4 @@
-"""Looking inside of compiled functions: their forms from graph to assembly, why they are as they are, and where the time goes."""
+"""Looking inside compiled functions: their forms from graph to assembly, why they are as they are, and where the time goes."""
 
 from gradtape.api.inspect.page.opening import Inspector as Inspector
 from gradtape.api.inspect.page.opening import open as open

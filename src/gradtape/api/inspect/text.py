@@ -123,7 +123,7 @@ def nest_title(nest: NestFigures, runs: int) -> str:
     """Return the time of a nest, its loops, and its rates."""
     each = nest.seconds / max(runs, 1)
     if nest.kind == BETWEEN:
-        return f"{duration(each)}  outside of loops: {count(nest.operations)} numbers"
+        return f"{duration(each)}  outside loops: {count(nest.operations)} numbers"
     if nest.kind == INTERPRETER:
         return f"{duration(each)}  op by op"
     what = " + ".join(" x ".join(str(trips or "?") for trips in chain) for chain in nest.extents[:3])

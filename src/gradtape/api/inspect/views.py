@@ -1,4 +1,4 @@
-"""Looking inside of compiled functions: the graph, the loops, the LLVM and the assembly, and why things are as they are."""
+"""Looking inside compiled functions: the graph, the loops, the LLVM and the assembly, and why things are as they are."""
 
 from __future__ import annotations
 

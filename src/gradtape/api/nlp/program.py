@@ -430,7 +430,7 @@ def _explain_nan(
         f"gt.nlp: {what} is {values[place]} at x0",
         where=user_site(),
         why="a solver needs finite numbers to start from",
-        remedy="start inside of the domain of all functions, and keep unknowns in it by bounds",
+        remedy="start inside the domain of all functions, and keep unknowns in it by bounds",
     )
     try:
         with numerics.check_numerics(), np.errstate(all="ignore"):

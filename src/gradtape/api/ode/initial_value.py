@@ -163,7 +163,7 @@ def method_of(method: Any) -> str:
     Raises
     ------
     UnsupportedFunctionError
-        If it is not followed.
+        If it is not supported.
     """
     module: Any = importlib.import_module("scipy.integrate")
     name = method if isinstance(method, str) else getattr(method, "__name__", "")

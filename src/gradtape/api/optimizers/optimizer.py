@@ -173,7 +173,7 @@ class Optimizer(ABC):
         Parameters
         ----------
         loss : callable or Array
-            A function without arguments, which is recorded; or what was computed, with the tape that has recorded it. Inside of a
+            A function without arguments, which is recorded; or what was computed, with the tape that has recorded it. Inside a
             traced function no tape is needed.
         var_list : sequence of Variable, optional
             By default the variables that the tape has watched.
@@ -235,7 +235,7 @@ class Optimizer(ABC):
             raise ArgumentError(
                 f"{caller} got an array as the loss, and no tape",
                 where=here.site,
-                why="an array outside of a traced function is followed by a tape alone",
+                why="an array outside a traced function is recorded by a tape alone",
                 remedy="give the tape that has recorded it, tape=tape, or a function without arguments",
             )
         variables = _variables(var_list() if callable(var_list) else var_list, tape, caller)
@@ -456,7 +456,7 @@ def _pairs(given: Any) -> list[tuple[Any, Variable]]:
             "apply_gradients got no gradients" + (": all of them are None" if pairs else ""),
             where=here.site,
             why="no differentiable path leads from the variables to the loss" if pairs else "",
-            remedy="compute the loss from the variables, inside of the tape's with block",
+            remedy="compute the loss from the variables, inside the tape's with block",
         )
     return [(_fitting(gradient, variable.shape, "apply_gradients"), variable) for gradient, variable in found]
 

@@ -36,7 +36,7 @@ def callback(
     derivative: Method | None = None,
     sparsity: Any = None,
 ) -> Any:
-    """Call a Python function with ndarrays, also inside of a compiled function, each time that it is called.
+    """Call a Python function with ndarrays, also inside a compiled function, each time that it is called.
 
     Parameters
     ----------

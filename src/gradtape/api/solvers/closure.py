@@ -25,7 +25,7 @@ class InSolver(InBody):
     __slots__ = ()
 
     why = "it is traced once, and a solver calls it with many numbers"
-    instead = "use np.where, or gt.cond, or call the solver outside of the compiled function"
+    instead = "use np.where, or gt.cond, or call the solver outside the compiled function"
     leak_why = "it is traced once, and a solver calls it with many numbers"
     leak_remedy = "return it from the function"
 

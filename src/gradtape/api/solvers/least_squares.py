@@ -239,7 +239,7 @@ def curve_fit(call: SolverCall) -> Any:
 
 
 def _inside(bounds: Any, count: int) -> Any:
-    """Return a point inside of bounds, as SciPy chooses it."""
+    """Return a point inside bounds, as SciPy chooses it."""
     low, high = [stop_gradient(end) for end in limits(bounds, (count,))]
     both = np.isfinite(low) & np.isfinite(high)
     middle = np.where(both, 0.5 * (np.where(both, low, 0.0) + np.where(both, high, 0.0)), 1.0)

@@ -66,7 +66,7 @@ def _refuse(call: SolverCall, **options: Any) -> None:
             raise refused(
                 f"{call.name} with {name}={call.given[name]!r}",
                 "its result has no derivative rule",
-                f"leave {name} out, or call it with numbers, outside of the differentiated function",
+                f"leave {name} out, or call it with numbers, outside the differentiated function",
             )
 
 

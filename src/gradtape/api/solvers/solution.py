@@ -247,7 +247,7 @@ def result_of(found: dict[str, Any], **fields: Any) -> Any:
 
 
 def _as_option(item: Any) -> Any:
-    """Return an option with Python's numbers for scalars that are arrays of a trace: a name outside of the function may have them."""
+    """Return an option with Python's numbers for scalars that are arrays of a trace: a name outside the function may have them."""
     if isinstance(item, Handle) and not item.ndim:
         return array_of(unwrap(item), "an option of a solver, which is the number").item()
     if isinstance(item, dict):

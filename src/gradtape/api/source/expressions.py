@@ -61,7 +61,7 @@ class Piece:
     shape : tuple of int
         Of what the text computes: NumPy broadcasts it to that of the value.
     node : Node or None
-        What the text computes, where it may be written in another way inside of a larger expression.
+        What the text computes, where it may be written in another way inside a larger expression.
     """
 
     text: str

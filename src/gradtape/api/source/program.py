@@ -94,7 +94,7 @@ def source(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Source:
     LoweringError
         For what NumPy and SciPy have no public function for, such as `gradtape.callback`; the user's line is named.
     ArgumentError
-        If the function reads variables, draws random numbers, or reads a large array from outside of its arguments.
+        If the function reads variables, draws random numbers, or reads a large array from outside its arguments.
 
     See Also
     --------
@@ -299,7 +299,7 @@ class _Program:
     def _constant(self, writer: Writer, array: Any) -> Piece:
         if array.size > MOST_ELEMENTS:
             raise ArgumentError(
-                f"gt.source: {self._traced.name} reads an array of {array.size} elements from outside of its arguments",
+                f"gt.source: {self._traced.name} reads an array of {array.size} elements from outside its arguments",
                 where=user_site(),
                 why="the code would have to hold them",
                 remedy="pass the array as an argument",

@@ -34,7 +34,7 @@ WIDTH: Final = 100
 """The length of the longest line that is not one expression that cannot be divided."""
 
 LONGEST_PART: Final = 44
-"""The length of an expression up to which it is written inside of another one."""
+"""The length of an expression up to which it is written inside another one."""
 
 RESERVED: Final = frozenset({*keyword.kwlist, *dir(builtins), "np", "scipy"})
 
@@ -569,7 +569,7 @@ def wrapped(line: str) -> list[str]:
 
 
 def _places_to_break(line: str) -> list[int]:
-    """Return where a line may go on in the next one: inside of brackets, after a comma or before an operator."""
+    """Return where a line may go on in the next one: inside brackets, after a comma or before an operator."""
     places, depth, quote = [], 0, ""
     for place, letter in enumerate(line):
         if quote:

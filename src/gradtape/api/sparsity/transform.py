@@ -179,7 +179,7 @@ def sparse_jacobian(
     pattern : {"global", "local"}, sparse matrix or plan, default "global"
         A global pattern holds for all values of the arguments that are differentiated in. A local one is that of a call: what
         ``np.where`` does not select, what is multiplied by zero and what an index array does not read counts as zero; a call with
-        another one is traced anew. Or the pattern itself, if it is known: elements outside of it must be zero; or a plan (of the method
+        another one is traced anew. Or the pattern itself, if it is known: elements outside it must be zero; or a plan (of the method
         ``plan`` of another transform, in another process too: it can be pickled), which has the colours as well.
     chunk_size, memory : int, optional
         How many products are computed at once, as for `jacobian`.

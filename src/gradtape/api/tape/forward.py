@@ -129,8 +129,8 @@ class ForwardAccumulator:
 
     Notes
     -----
-    What is computed from the primals inside of the ``with`` block has a tangent; what was computed before does not. Leaving the block and
-    entering it again continues. Nested accumulators give higher orders, and a `GradientTape` inside of one gives Hessian-vector
+    What is computed from the primals inside the ``with`` block has a tangent; what was computed before does not. Leaving the block and
+    entering it again continues. Nested accumulators give higher orders, and a `GradientTape` inside one gives Hessian-vector
     products (forward over reverse). The interface is TensorFlow's.
 
     Examples
@@ -189,7 +189,7 @@ class ForwardAccumulator:
         Parameters
         ----------
         target : Array or nest of Arrays
-            Computed from the primals inside of the ``with`` block; a primal has its own tangent. It may be asked for inside of the block
+            Computed from the primals inside the ``with`` block; a primal has its own tangent. It may be asked for inside the block
             and after it, any number of times.
         unconnected_gradients : {"none", "zero", "raise"}, default "none"
             What stands for a target that does not depend on a primal: None, zeros of its shape, or an error.
@@ -236,7 +236,7 @@ class ForwardAccumulator:
                 f"target{place_of_leaf(target, pushed.index(None))} does not depend on a primal",
                 where=here.site,
                 why="it was computed before the accumulator was entered, or the way leads through something without a derivative",
-                remedy='compute it inside of the with block, or take zeros: unconnected_gradients="zero"',
+                remedy='compute it inside the with block, or take zeros: unconnected_gradients="zero"',
             )
         if choice is UnconnectedGradients.ZERO:
             pushed = [

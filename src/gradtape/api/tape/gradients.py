@@ -1,4 +1,4 @@
-"""Gradients of recorded values inside of traced functions: TensorFlow's ``tf.gradients`` and ``tf.hessians``."""
+"""Gradients of recorded values inside traced functions: TensorFlow's ``tf.gradients`` and ``tf.hessians``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def gradients(
     stop_gradients: Any = None,
     unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
 ) -> list[Any]:
-    """Return the gradient of the sum of `ys` in each of `xs`, inside of a traced function.
+    """Return the gradient of the sum of `ys` in each of `xs`, inside a traced function.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def gradients(
     Raises
     ------
     TapeError
-        Outside of a function that gradtape traces: use a `GradientTape` there.
+        Outside a function that gradtape traces: use a `GradientTape` there.
     DtypeError
         For entries that are not arrays, complex `ys` without a weight, or weights of a wrong dtype.
     ArgumentError
@@ -154,7 +154,7 @@ def hessians(
     gate_gradients: bool = False,
     aggregation_method: AggregationMethod | int | None = None,
 ) -> list[Any]:
-    """Return the second derivatives of the sum of `ys` in each of `xs`, inside of a traced function.
+    """Return the second derivatives of the sum of `ys` in each of `xs`, inside a traced function.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def _check_options(
     """Check the options that `gradients` and `hessians` share, and that the call stands in a traced function."""
     if not scopes():
         raise TapeError(
-            f"gt.{caller} was called outside of a traced function",
+            f"gt.{caller} was called outside a traced function",
             where=here.site,
             why="only a function under @gt.jit, or one given to gt.grad, gt.vjp and the like, keeps what it computes",
             remedy="put @gt.jit on the function around it, or use gt.GradientTape",

@@ -155,7 +155,7 @@ def not_recording(caller: str) -> ArgumentError:
     return ArgumentError(
         f"{caller} on a tape that is not recording",
         where=user_site(),
-        remedy=f"call tape.{caller}() inside of the tape's with block",
+        remedy=f"call tape.{caller}() inside the tape's with block",
     )
 
 

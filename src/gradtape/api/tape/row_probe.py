@@ -69,7 +69,7 @@ def _row_dependence(linear: LinearMap, choices: NDArray) -> Value:
 
 
 class _Probe:
-    """The pullback as a function of ndarrays; what has no numbers yet (inside of a map) is random, in every draw of other signs."""
+    """The pullback as a function of ndarrays; what has no numbers yet (inside a map) is random, in every draw of other signs."""
 
     def __init__(self, linear: LinearMap, draw: int) -> None:
         (out,) = linear.outs

@@ -149,7 +149,7 @@ class GradientTape(Jacobians):
                     where=user_site(),
                     remedy="leave its with block first, or make another tape",
                 )
-            self._leave()  # its record was used inside of the block
+            self._leave()  # its record was used inside the block
         if prediction.deferred is not None:
             prediction.materialise()
             prediction.deferred = None
@@ -288,7 +288,7 @@ class GradientTape(Jacobians):
             watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
         plain = [array.value for array in watched if not issubclass(type(array), Variable)]
         refuse_outside_derivative(
-            "watch", plain, self._around, "watch what goes in, or make a tape inside of it"
+            "watch", plain, self._around, "watch what goes in, or make a tape inside it"
         )
         warn_of_integers(watched, x)
         for array in watched:
@@ -312,7 +312,7 @@ class GradientTape(Jacobians):
         Returns
         -------
         context manager
-            What is computed inside of it counts as constant. Recording goes on afterwards, also after an exception.
+            What is computed inside it counts as constant. Recording goes on afterwards, also after an exception.
 
         Raises
         ------
@@ -575,7 +575,7 @@ class GradientTape(Jacobians):
             caller,
             targets,
             self._around,
-            "ask for it outside, of what comes out, or make a tape inside of it",
+            "ask for it outside, of what comes out, or make a tape inside it",
         )
 
 

@@ -51,7 +51,7 @@ def check_callable(function: Any, caller: str) -> None:
         raise ArgumentError(
             f"{caller} got {kind_of(function)}, which cannot be called",
             where=user_site(),
-            why="it transforms functions: what has been computed is followed by a tape" if of_array else "",
+            why="it transforms functions: what has been computed is recorded by a tape" if of_array else "",
             remedy="pass the function that computes it, or use tape.gradient(y, x)"
             if of_array
             else "use it as a decorator, or pass a function: gt.jit(f)"

@@ -387,7 +387,7 @@ def value_and_gradient(
     holomorphic: bool,
     convention: Convention,
 ) -> Callable[..., Any]:
-    """Return what computes both inside of a recording; `caller` is who asks."""
+    """Return what computes both inside a recording; `caller` is who asks."""
     check_callable(function, caller)
     check_convention(convention, caller)
     selection = selection_of(function, argnums, argnames, caller)
@@ -470,7 +470,7 @@ class Nesting(NamedTuple):
     order : int
         How many gradients are nested in it, itself included.
     gradient : callable
-        Returns it inside of a recording, from the derivatives of all orders and the argument.
+        Returns it inside a recording, from the derivatives of all orders and the argument.
     """
 
     order: int

@@ -158,7 +158,7 @@ class Recording:
 
 
 def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what to call inside of a recording: the body of a jitted function rather than its native entry, in a scope of its own."""
+    """Return what to call inside a recording: the body of a jitted function rather than its native entry, in a scope of its own."""
     body = function.site.function if isinstance(function, Jitted) else function
 
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -32,7 +32,7 @@ MOST_VALUES: Final = 8192
 """Values that the iterations of an unrolled loop may compute: the time to differentiate and compile so much code grows with its square."""
 MOST_TINY: Final = 4
 MOST_TINY_CODE: Final = 40
-"""Iterations, and instructions of straight-line code, up to which a loop inside of another one is unrolled."""
+"""Iterations, and instructions of straight-line code, up to which a loop inside another one is unrolled."""
 
 
 def for_loop(self: Interpreter, node: ForLoop) -> None:
@@ -58,7 +58,7 @@ def for_loop(self: Interpreter, node: ForLoop) -> None:
 
 
 def _is_tiny(self: Interpreter, node: ForLoop, rows: Sequence) -> bool:
-    """Return whether a loop inside of another one is so small that its iterations are written one after the other.
+    """Return whether a loop inside another one is so small that its iterations are written one after the other.
 
     Loops over the coordinates of points are such: their derivatives need no records then.
     """

@@ -142,7 +142,7 @@ def run(implementation: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise
         raise UnsupportedFunctionError(
-            f"{name} is not followed in compiled loops with these arguments", where=here.site
+            f"{name} is not supported in compiled loops with these arguments", where=here.site
         ) from None
 
 
@@ -154,7 +154,7 @@ def array_rule(function: Any) -> Any:
         module = getattr(function, "__module__", None) or ""
         why, _, remedy = UNSUPPORTED.get(f"{module}.{name}", "").partition("; ")
         raise UnsupportedFunctionError(
-            f"{module}.{name} is not followed in compiled loops",
+            f"{module}.{name} is not supported in compiled loops",
             where=here.site,
             why=why or "it has no implementation on arrays in loops",
             remedy=remedy or "write it with supported functions, or call it before the loop",
@@ -194,7 +194,7 @@ def call_ufunc(
     mask = kwargs.pop("where", True)
     if ufunc.__name__ not in UFUNCS or ufunc.signature is not None or kwargs:
         raise UnsupportedFunctionError(
-            f"np.{ufunc.__name__} is not followed in compiled loops"
+            f"np.{ufunc.__name__} is not supported in compiled loops"
             + (f" with {', '.join(kwargs)}" if kwargs else ""),
             where=here.site,
         )
@@ -243,7 +243,7 @@ REFUSED_METHODS: Final = {
     "setflags": "leave it out",
     "view": "use astype, or the parts .real and .imag",
 }
-"""What to do instead of methods that are not followed."""
+"""What to do instead of methods that are not supported."""
 
 
 def call_method(
@@ -259,7 +259,7 @@ def call_method(
         return call(build, function, (x, *args), kwargs)
     if replacement is None:
         raise UnsupportedFunctionError(
-            f"the method {name} is not followed in compiled loops",
+            f"the method {name} is not supported in compiled loops",
             where=here.site,
             remedy=REFUSED_METHODS.get(name, "write it with functions of NumPy"),
         )
@@ -276,7 +276,7 @@ def call_ufunc_method(
     replacement = UFUNC_METHODS.get((ufunc.__name__, method))
     if replacement is None:
         raise UnsupportedFunctionError(
-            f"np.{ufunc.__name__}.{method} is not followed in compiled loops", where=here.site
+            f"np.{ufunc.__name__}.{method} is not supported in compiled loops", where=here.site
         )
     return value_of(run(replacement, f"np.{ufunc.__name__}.{method}", build, *args, **kwargs))
 
@@ -286,7 +286,7 @@ def attribute(build: ProcedureBuilder, x: Any, name: str) -> Any:
     found = ATTRIBUTES.get(name)
     if found is None:
         raise UnsupportedFunctionError(
-            f"the attribute {name} is not followed in compiled loops", where=here.site
+            f"the attribute {name} is not supported in compiled loops", where=here.site
         )
     return found(build, as_operand(build, x))
 

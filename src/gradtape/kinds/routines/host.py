@@ -1,4 +1,4 @@
-"""Functions of the user's that kernels call back: what stays Python inside of a compiled function."""
+"""Functions of the user's that kernels call back: what stays Python inside a compiled function."""
 
 from __future__ import annotations
 

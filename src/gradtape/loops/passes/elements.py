@@ -82,9 +82,9 @@ class StripPart:
     accesses : dict of Buffer to list of Access
         What it touches, in the order of the text.
     totals : dict of str to str
-        Accumulators outside of it that it combines with what is of single elements, and by which monoids.
+        Accumulators outside it that it combines with what is of single elements, and by which monoids.
     restarts : set of str
-        Accumulators outside of it that it changes in a way that is the same for all elements.
+        Accumulators outside it that it changes in a way that is the same for all elements.
     reads : set of str
         The other registers from outside that it reads.
     filled : dict of Buffer to (int, str)
@@ -120,7 +120,7 @@ def monoid_of_function(compute: Compute) -> str | None:
 
 
 def placed(position: Position, var: Var, length: int) -> tuple[int, Position, Position] | None:
-    """Return how far apart neighbouring elements of a buffer are, the row and the position inside of an element; None if it is not known.
+    """Return how far apart neighbouring elements of a buffer are, the row and the position inside an element; None if it is not known.
 
     Rows hold all `length` elements, of which `var` is the number.
 

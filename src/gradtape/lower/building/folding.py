@@ -1,6 +1,6 @@
 """Folding of what is computed from numbers in the program text, while statements are emitted.
 
-Where a loop is split at the borders of slices and pads, tests of positions, masks and zeros outside of a pad become numbers, which the
+Where a loop is split at the borders of slices and pads, tests of positions, masks and zeros outside a pad become numbers, which the
 graph did not have.
 """
 
@@ -24,7 +24,7 @@ NO_PARAMS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @cache
 def padding(dtype: Dtype) -> Const:
-    """Return the zero outside of a pad. Nothing is added there: `folded` leaves the sum out, though ``-0.0 + 0.0`` is 0.0.
+    """Return the zero outside a pad. Nothing is added there: `folded` leaves the sum out, though ``-0.0 + 0.0`` is 0.0.
 
     It is told from other zeros by its identity.
     """

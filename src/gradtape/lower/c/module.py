@@ -244,7 +244,7 @@ class CModule:
         if array.size > MOST_CONSTANTS:
             raise LoweringError(
                 f"a captured array of {array.size} elements would have to be spelled out in C",
-                why="the function reads it from outside of its arguments",
+                why="the function reads it from outside its arguments",
                 remedy="make it an argument",
             )
         flat: np.ndarray[Any, Any] = np.ascontiguousarray(array).reshape(-1)

@@ -33,7 +33,7 @@ class KernelModule(ModuleWriter):
     emitters : mapping of type to callable
         The functions that emit statements, by class.
     outline : callable
-        Outlines a nest inside of a sequential loop if it is large; returns whether it was.
+        Outlines a nest inside a sequential loop if it is large; returns whether it was.
     nests : dict of str to str
         The functions of nests, by their canonical text.
     stacks : dict of str to int

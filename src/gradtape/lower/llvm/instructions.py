@@ -102,7 +102,7 @@ def conversion(source: Dtype, target: Dtype, arg: str) -> tuple[str, ...]:
     """Return the instructions of a conversion as C (and so NumPy) makes it; each but the first takes the
     one before as ``{}``.
 
-    Floats outside of an integer's range go where the CPU's instruction takes them: to the least number of
+    Floats outside an integer's range go where the CPU's instruction takes them: to the least number of
     the register.
     """
     a, b = register_type(source), register_type(target)

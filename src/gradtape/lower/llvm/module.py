@@ -46,7 +46,7 @@ NEST: Final = For | SequentialFor | WhileLoop | IndexSwitch
 """Statements that become functions."""
 
 LARGE: Final = 4000.0
-"""Additions in a nest inside of a sequential loop from which the nest is outlined: the pointer parameters of a function are known not to
+"""Additions in a nest inside a sequential loop from which the nest is outlined: the pointer parameters of a function are known not to
 overlap, so that the vectoriser needs no run-time checks. A call costs 5 nanoseconds."""
 
 WITH_STACKS: Final = "with_stacks"
@@ -171,7 +171,7 @@ def _multiplies(statements: Sequence[Statement]) -> bool:
 
 
 def _outline(kernel: FunctionEmitter, statement: For) -> bool:
-    """Outline a nest inside of a sequential loop if it is large; return whether it was."""
+    """Outline a nest inside a sequential loop if it is large; return whether it was."""
     if not _is_large(statement):
         return False
     _nest(kernel, statement, live_ins([statement]))
@@ -179,7 +179,7 @@ def _outline(kernel: FunctionEmitter, statement: For) -> bool:
 
 
 def _is_large(nest: For) -> bool:
-    """Return whether a nest inside of a sequential loop is outlined: it takes long, and is not written as straight-line vectors."""
+    """Return whether a nest inside a sequential loop is outlined: it takes long, and is not written as straight-line vectors."""
     if work([nest]) < LARGE:
         return False
     loops = [nest, *[statement for statement in walk(nest.body) if isinstance(statement, For)]]

@@ -1,4 +1,4 @@
-"""Vectorised short loops: loops inside of sequential loops, as straight-line vector instructions.
+"""Vectorised short loops: loops inside sequential loops, as straight-line vector instructions.
 
 LLVM's loop vectoriser leaves the iterations that do not fill a vector to scalar code, and what one short loop stores and the next one
 loads it leaves in memory. Here 14 numbers are two vectors, of the second of which six lanes are in use; small arrays that all loops take

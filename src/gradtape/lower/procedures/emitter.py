@@ -113,7 +113,7 @@ def is_task(statement: Statement) -> bool:
 
 
 def own_statements(body: Sequence[Statement]) -> Iterator[Statement]:
-    """Yield statements and those inside of them, without those of blocks that have a function of their own."""
+    """Yield statements and those inside them, without those of blocks that have a function of their own."""
     for statement in body:
         yield statement
         if not is_task(statement):

@@ -3,7 +3,7 @@
 The routine that kernels call is LLVM IR, compiled by llvmlite in 2 ms, so that a process which finds its
 kernels on disk needs no interpreter lock to use several threads. Blocks are claimed one by
 one: a thread whose core is busy elsewhere claims fewer. No thread spins. While another kernel uses the pool,
-or in a loop inside of a block, a kernel runs its blocks itself; the result is the same.
+or in a loop inside a block, a kernel runs its blocks itself; the result is the same.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Access:
     breaks : dict of int to set of int
         For each loop, the iterations before which it is cut, so that tests of positions come out the same in each piece.
     sites : dict of Value to set of tuple of Position
-        Costly values that are computed inside of it, and at which positions.
+        Costly values that are computed inside it, and at which positions.
     functions : list of str
         The ops that call functions of the C library for several elements at a time.
     around : dict of Value to int
@@ -90,7 +90,7 @@ class _Elements:
     level : int
         The innermost loop that the position follows; -1 for none.
     is_around_long_loop : bool
-        Whether there is a long loop inside of that.
+        Whether there is a long loop inside that.
     known : dict of Value to float
         The costs.
     """

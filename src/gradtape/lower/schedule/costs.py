@@ -68,7 +68,7 @@ def _functions(op: Elementwise, dtypes: tuple[Dtype, ...]) -> tuple[Libm, ...]:
 
 
 def is_around_long_loop(nest: LoopNest, level: int) -> bool:
-    """Return whether a nest has a long loop inside of its loop at this level."""
+    """Return whether a nest has a long loop inside its loop at this level."""
     least = 2 if lengths_vary() else LONG
     return any(axis.extent >= least for axis in nest.axes[level + 1 :])
 

@@ -1,6 +1,6 @@
 """Loop nests: the values of a graph that are computed by loops or routines of their own.
 
-Everything else is computed inside of the nests that use it.
+Everything else is computed inside the nests that use it.
 """
 
 from __future__ import annotations

@@ -409,7 +409,7 @@ def _level(position: Position, nest: LoopNest) -> object:
 
 
 def _repeats(nest: LoopNest, index: tuple[Position, ...]) -> bool:
-    """Whether a loop outside of those that a position follows would compute the element again and again."""
+    """Whether a loop outside those that a position follows would compute the element again and again."""
     if not nest.axes:
         return False
     followed = set()

@@ -118,7 +118,7 @@ def _fold_operand(row: Any, method: str, array: Any, dtype: Any) -> Value:
     computed = ufunc.resolve_dtypes((x.dtype, x.dtype, None))
     if computed[2] != computed[0]:
         raise UnsupportedFunctionError(
-            f"{ufunc.__name__}.{method} is not followed",
+            f"{ufunc.__name__}.{method} is not supported",
             where=here.site,
             why="its results are no operands",
             remedy="write the loop",

@@ -16,9 +16,9 @@ def _group(reason: str, prefix: str, names: str | Iterable[str]) -> None:
 
 
 _group(
-    "dates are not numbers; call it outside of the traced code",
+    "dates are not numbers; call it outside the traced code",
     "numpy",
     "isnat is_busday busday_count busday_offset",
 )
-_group("dates are not numbers; call it outside of the traced code", "numpy", "datetime_as_string")
-_group("strings are not numbers; call it outside of the traced code", "numpy.strings", np.strings.__all__)
+_group("dates are not numbers; call it outside the traced code", "numpy", "datetime_as_string")
+_group("strings are not numbers; call it outside the traced code", "numpy.strings", np.strings.__all__)

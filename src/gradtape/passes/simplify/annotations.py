@@ -12,7 +12,7 @@ from gradtape.passes.rewrite import rewrite
 
 
 def inline_custom_calls(graph: Graph) -> Graph:
-    """Return the graph with the bodies of calls with custom derivatives in place of the calls, also inside of loops and branches."""
+    """Return the graph with the bodies of calls with custom derivatives in place of the calls, also inside loops and branches."""
     if not holds_rules(graph.nodes):
         return graph
     return in_bodies(rewrite(graph, _body), _open_body)

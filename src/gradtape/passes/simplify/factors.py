@@ -55,7 +55,7 @@ def _summed(x: Value, axes: tuple[int, ...], sums: Sums) -> Value:
 
 
 def _outside(factor: Value, axes: tuple[int, ...]) -> Value | None:
-    """Return a factor as it is outside of the sum, if it does not vary along it."""
+    """Return a factor as it is outside the sum, if it does not vary along it."""
     if isinstance(factor, Literal):
         return factor
     node = factor.node

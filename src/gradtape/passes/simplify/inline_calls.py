@@ -10,7 +10,7 @@ from gradtape.transforms.call import GraphCall, inlined
 
 
 def inline_calls(graph: Graph) -> Graph:
-    """Return the graph without calls, also without those inside of calls."""
+    """Return the graph without calls, also without those inside calls."""
     flat = rewrite(graph, _inline)
     while any(isinstance(node.op, GraphCall) for node in flat.nodes):
         flat = rewrite(flat, _inline)

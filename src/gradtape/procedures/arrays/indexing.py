@@ -347,7 +347,7 @@ def scatter_by(x: ArrayView, keys: Sequence[Any], value: Any, function: Any) -> 
 def checked_mask(mask: Expression, shape: Shape) -> tuple[Expression, Extent]:
     """Return a mask with the extents of what it selects from, and 1.
 
-    Masks do not broadcast: code fails where the extents differ. It goes on nevertheless, and has to stay inside of the arrays: the second
+    Masks do not broadcast: code fails where the extents differ. It goes on nevertheless, and has to stay inside the arrays: the second
     result, a factor for indices, is 0 then.
     """
     if all(map(ix.same, mask.shape, shape)):

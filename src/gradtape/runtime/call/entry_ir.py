@@ -403,7 +403,7 @@ class _EntryWriter(FunctionWriter):
         self.count_calls("sub")
 
     def read_clock(self, answered: int) -> None:
-        """Add the time of the call outside of the kernel to the counters."""
+        """Add the time of the call outside the kernel to the counters."""
         if not self.profiled:
             return
         whole = self.let(f"sub i64 {self.let('call i64 @now()')}, {self.begin}")

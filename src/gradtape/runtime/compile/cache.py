@@ -140,7 +140,7 @@ class Shipment(NamedTuple):
     Attributes
     ----------
     environment : str
-        A digest of everything outside of a program that object code depends on.
+        A digest of everything outside a program that object code depends on.
     files : dict of str to bytes
         By key, the files of the disk cache.
     """

@@ -337,7 +337,7 @@ def part_program(graph: Graph, form: CallForm | None = None) -> Program:
 
 
 def _may_be_interpreted(graph: Graph) -> bool:
-    """Return whether the interpreter may run a graph in place of its kernel, and be stopped: it cannot be stopped inside of a procedure,
+    """Return whether the interpreter may run a graph in place of its kernel, and be stopped: it cannot be stopped inside a procedure,
     and must not where a function of the user's would be called twice. A profile is about kernels.
     """
     return ACTIVE.profiler is None and not is_local(graph.nodes) and not _has_procedure(graph.nodes)

@@ -43,7 +43,7 @@ class ProfiledKernel(NamedTuple):
     counters : ndarray of int64
         What the machine code writes to; see `gradtape.lower.llvm.counters`.
     nests : list of NestSummary
-        What is timed in the words from `FIRST_NEST` on, and last what is outside of the nests.
+        What is timed in the words from `FIRST_NEST` on, and last what is outside the nests.
     """
 
     loaded: LoadedModule
@@ -72,7 +72,7 @@ def profiled_kernel(graph: Graph, kernel: Kernel) -> ProfiledKernel:
 
     found = profiled_objects.get(key, lambda: cached_object(key, build))
     counters = np.zeros(FIRST_NEST + len(nests) - 1, np.int64)
-    # Loops that are kernels of their own stand inside of this one, where short ones need not ask for signals: the entry may
+    # Loops that are kernels of their own stand inside this one, where short ones need not ask for signals: the entry may
     # ask all the same.
     symbols = [*lowered.symbols, RAISE] if signature is not None and signature.polls else lowered.symbols
     imports = {**addresses_of(symbols), COUNTERS: counters.ctypes.data}

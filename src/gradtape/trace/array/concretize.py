@@ -53,7 +53,7 @@ from gradtape.trace.source.sites import (
 )
 from gradtape.trace.translation.trace_budget import watch_branch
 
-WHY_CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
+WHY_CONSTANT = "the result would be frozen at trace time, and wrong in every later call"
 WHY_UNKNOWN = "its numbers are known only when the compiled function runs"
 REMEDY_FOR_STORE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
 REMEDY_FOR_INDEX = "gt.constant(y)[k] for an ndarray y; np.stack a list first"
@@ -61,16 +61,16 @@ NUMERIC_PACKAGES = frozenset({"math", "cmath", "numpy", "scipy"})
 """Packages whose functions compute with the numbers of their arguments."""
 
 IN_PACKAGES = {
-    "json": "encode what the function returns, outside of it",
-    "logging": "log what the function returns, outside of it, or print in each call: gt.print('{:.3f}', x)",
-    "matplotlib": "plot what the function returns, outside of it; on a tape arrays can be plotted as they are",
-    "numpy.testing": "check what the function returns, outside of it; on a tape arrays can be checked as they are",
+    "json": "encode what the function returns, outside it",
+    "logging": "log what the function returns, outside it, or print in each call: gt.print('{:.3f}', x)",
+    "matplotlib": "plot what the function returns, outside it; on a tape arrays can be plotted as they are",
+    "numpy.testing": "check what the function returns, outside it; on a tape arrays can be checked as they are",
     "pandas": "columns of pandas hold numbers: keep what is traced in arrays or in a dict of arrays (a column times an array "
     "is one), and make a table of the results, outside",
-    "pickle": "pickle what the function returns, outside of it",
+    "pickle": "pickle what the function returns, outside it",
     "random": "draw with a generator of NumPy's: rng = np.random.default_rng(seed), rng.normal(x)",
     "statistics": "use NumPy's function: np.mean(x), np.median(x), np.std(x)",
-    "unittest": "check what the function returns, outside of it; on a tape arrays can be checked as they are",
+    "unittest": "check what the function returns, outside it; on a tape arrays can be checked as they are",
     "xarray": "keep what is traced in arrays: da.data, and not da.values, is the traced array, for NumPy's functions",
 }
 """Packages that ask arrays for their numbers, with what to do instead."""
@@ -346,7 +346,7 @@ def agreed(value: Value, asked: Callable[[Value], Value] = lambda one: one) -> V
     first = reshape(getitem(whole, slice(0, 1)), ())
     if not truth_of(reduce_all(equal(whole, expand(first, whole.shape, ())), axes=(0,))):
         raise ConcretizationError(
-            f"Python asked for the number of an array in {tag.described}, and the elements do not agree",
+            f"Python needed the concrete value of a traced array in {tag.described}, and the elements do not agree",
             where=user_site(),
             why=tag.why,
             remedy=f"{tag.instead}{tag.remedy}",

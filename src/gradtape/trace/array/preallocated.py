@@ -516,7 +516,7 @@ def _slots_of(cls: type) -> tuple[str, ...]:
 
 
 def _preallocate_result(result: Any, frame: FrameType) -> Any:
-    """Return a result of followed code, such as ``2.0 * np.ones(3)``, as another preallocated array."""
+    """Return a result of traced code, such as ``2.0 * np.ones(3)``, as another preallocated array."""
     if frame.f_code.co_filename == OPERATORS_FILE and frame.f_back is not None:
         frame = frame.f_back
     fresh = type(result) is np.ndarray and result.base is None and result.dtype.char in "fdFD"

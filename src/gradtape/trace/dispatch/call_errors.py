@@ -76,7 +76,7 @@ def list_error(
             return DtypeError(
                 f"the argument {place} is a {kind} of length {len(found)}, and the function uses it as an array: {error}",
                 where=_raised_at(error.__traceback__),
-                why=f"a {kind} of numbers stays a {kind}, of traced numbers; Python's {kind}s do not calculate",
+                why=f"a {kind} of numbers stays a {kind}, of traced numbers; Python {kind}s do not support arithmetic",
                 remedy=f"pass np.array({place}) in place of the {kind}, or write np.array({place}) at the beginning of the function",
             )
     return None
@@ -91,8 +91,8 @@ def call_error(
     return UnsupportedFunctionError(
         "compiled code got a traced array where it takes an ndarray only",
         where=_raised_at(error.__traceback__),
-        why="what it computes of the numbers cannot be followed",
-        remedy="use a function that is followed (scipy.spatial.KDTree in place of cKDTree), or call it by gt.callback(f, result_like, x)",
+        why="what it computes of the numbers cannot be traced",
+        remedy="use a supported function (scipy.spatial.KDTree in place of cKDTree), or call it by gt.callback(f, result_like, x)",
     )
 
 

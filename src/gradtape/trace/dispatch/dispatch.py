@@ -256,7 +256,7 @@ def _find_rule(function: Any) -> FunctionRule:
 
 @functools.lru_cache(maxsize=1024)
 def implementation_in_python(function: Any) -> Any:
-    """Return NumPy's own implementation of a function that has no rule, if it is in a followed module; else None."""
+    """Return NumPy's own implementation of a function that has no rule, if it is in a traced module; else None."""
     own = getattr(function, "_implementation", None)
     if function in FUNCTIONS or not isinstance(own, FunctionType):
         return None
@@ -293,7 +293,7 @@ def qualified_name(function: Any) -> str:
 OTHER_UFUNC: Final = (
     "it is a ufunc made elsewhere (np.frompyfunc, C), and hides the function that it was made of",
     "call that function: f(x) where it is NumPy code, np.vectorize(f)(x) for a function of one number, or a function with @numba.njit; "
-    "these are followed",
+    "these are supported",
 )
 NUMBA_UFUNC: Final = (
     "of ufuncs of Numba only calls are supported, not methods such as reduce and accumulate",
@@ -310,7 +310,7 @@ def unsupported(name: str, ufunc: Any = None) -> UnsupportedFunctionError:
     elif type(ufunc).__module__.startswith("numba."):
         why, remedy = NUMBA_UFUNC
     return UnsupportedFunctionError(
-        f"{name} is not followed by gradtape",
+        f"{name} is not supported by gradtape",
         where=here.site,
         why=why or "it has no rule",
         remedy=remedy

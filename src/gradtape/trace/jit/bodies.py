@@ -120,7 +120,7 @@ class BodyTracer:
             )
             error.is_final = True
             raise error
-        warn(SideEffectWarning, what, where=traced.site, why=why, remedy="assign it outside of the body")
+        warn(SideEffectWarning, what, where=traced.site, why=why, remedy="assign it outside the body")
 
 
 class TracedBody:
@@ -242,7 +242,7 @@ class TracedBody:
                 f"{self._tag.described} makes variables and keeps them",
                 where=self.site,
                 why="it runs once in Python, however often the program runs it",
-                remedy="make them outside of it",
+                remedy="make them outside it",
             )
         for content in self._tag.contents.values():
             variable = content.variable()

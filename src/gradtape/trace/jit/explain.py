@@ -132,7 +132,7 @@ class Explain:
             TraceLimitWarning,
             f"{self.name} was traced {count} times for calls that do not come again: {why}",
             why="a trace is used again only if what it has read from outside is the same",
-            remedy="make the object once, outside of the calls, or pass as an argument what differs; keep a count in a gt.Variable",
+            remedy="make the object once, outside the calls, or pass as an argument what differs; keep a count in a gt.Variable",
         )
 
     def warn_of_effects(self, spec: CaptureSpec, states: list[tuple[Any, bytes]]) -> None:
@@ -150,5 +150,5 @@ class Explain:
                 SideEffectWarning,
                 f"{self.name} uses {name}",
                 why=f"{why}: a function is run once in Python and compiled",
-                remedy='do it outside of the function; pass and return what changes, or set gt.config.effects = "run"',
+                remedy='do it outside the function; pass and return what changes, or set gt.config.effects = "run"',
             )

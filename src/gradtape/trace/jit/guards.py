@@ -187,7 +187,7 @@ class Abstract(Trace):
 
     why = ""
     instead = ""
-    leak_why = "inside of it an array stands for many; it has no numbers of its own"
+    leak_why = "inside it an array stands for many; it has no numbers of its own"
     leak_remedy = "return it from the function instead of storing it outside"
 
 
@@ -257,7 +257,9 @@ class InLoop(InBody):
         "use np.where or gt.cond in place of a branch, gt.while_loop or gt.fori_loop in place of a loop that ends on such a "
         "value, `a & b` in place of `a and b`, gt.constant(np.stack(y))[k] for a list y, and index arrays in place of slices"
     )
-    leak_why = "the body of a loop runs once in Python: inside of it an array stands for the values of every iteration"
+    leak_why = (
+        "the body of a loop runs once in Python: inside it an array stands for the values of every iteration"
+    )
 
     def __init__(self, described: str, leak_remedy: str) -> None:
         super().__init__(described)
@@ -271,7 +273,7 @@ class InBranch(InBody):
 
     why = "each branch runs once in Python, before it is known which one is taken"
     instead = "nest gt.cond or gt.switch in place of the branch, or use np.where"
-    leak_why = "each branch runs once in Python, taken or not: inside of it an array has no numbers"
+    leak_why = "each branch runs once in Python, taken or not: inside it an array has no numbers"
     leak_remedy = "return it from every branch"
 
 

@@ -1,6 +1,6 @@
 """Outcomes: errors of linear algebra that user code handles, ``try: np.linalg.cholesky(a)``.
 
-Results are pending, and the error for a matrix that cannot be factored would be raised when the result is read, outside of the handler.
+Results are pending, and the error for a matrix that cannot be factored would be raised when the result is read, outside the handler.
 So where the code handles an error, the result is computed at once. A trace has one outcome: with a program that was traced without an
 error, an error is a guard that missed, and the call runs in Python.
 """

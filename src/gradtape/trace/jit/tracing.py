@@ -194,7 +194,7 @@ class Tracer:
                     f"{self.name} makes variables in each call and keeps them",
                     where=user_site(),
                     why="a compiled function does not run its Python code again, so later calls could not make theirs",
-                    remedy="make them outside of the function, or in the first call only",
+                    remedy="make them outside the function, or in the first call only",
                 )
         return attempt.specialisation
 
@@ -473,7 +473,7 @@ def _writes(call: CallArguments, trace: Trace, leaves: list[Any]) -> Writes:
 
 
 def _is_captured(value: Value, trace: Trace) -> bool:
-    """Return whether a value was computed outside of a trace; what depends on literals alone is computed in the kernel."""
+    """Return whether a value was computed outside a trace; what depends on literals alone is computed in the kernel."""
     if trace in value.tags:
         return False
     return value.data is not None or (value.owner is not None and value.owner() is not None)

@@ -383,7 +383,7 @@ def _without_data(leaf: Value) -> ConcretizationError | LeakedValueError:
     abstract = abstract_of(leaf)
     if abstract is not None:
         return ConcretizationError(
-            f"Python asked for the number of an array in {abstract.described}",
+            f"Python needed the concrete value of a traced array in {abstract.described}",
             where=user_site(),
             why=abstract.why,
             remedy=f"{abstract.instead}{abstract.remedy}",

@@ -205,7 +205,7 @@ def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: 
 
 
 def _is_followed_copy(array: Handle, frame: FrameType, function: Any) -> bool:
-    """Return whether followed code calls ``np.asarray(x)`` with a traced array, rather than compiled code that needs the numbers. An array
+    """Return whether traced code calls ``np.asarray(x)`` with a traced array, rather than compiled code that needs the numbers. An array
     of a trace has no numbers. While a tape records, one that it does not follow may be written to by both names."""
     outer = calling_frame(frame)[0]
     if outer.f_code.co_name == "__array__" and _is_called_by_numpy(outer):

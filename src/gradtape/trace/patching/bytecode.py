@@ -1,6 +1,6 @@
 """Analysis of CPython bytecode: the instruction that a frame executes, exits of loops, handlers of errors, names and constants.
 
-No other module outside of this folder reads bytecode. Offsets are those of ``frame.f_lasti``: bytes from the beginning of the code.
+No other module outside this folder reads bytecode. Offsets are those of ``frame.f_lasti``: bytes from the beginning of the code.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ def _loops_of(code: CodeType) -> list[tuple[int, int]]:
 
 
 def nested_codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and those of the functions, classes and comprehensions inside of it."""
+    """Yield a code object and those of the functions, classes and comprehensions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

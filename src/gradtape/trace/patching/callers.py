@@ -1,4 +1,4 @@
-"""The callers of hooked functions: user code or followed packages, or compiled code that runs in their frames.
+"""The callers of hooked functions: user code or traced packages, or compiled code that runs in their frames.
 
 Compiled code has no frame: ``rng.normal(size=3)`` calls `numpy.empty` in the frame of the user, and needs an ndarray. So the expression
 that the frame calls is read from the positions of its instructions, and its names are looked up.
@@ -42,7 +42,7 @@ def calling_frame(frame: FrameType, function: Any = None) -> tuple[FrameType, An
 
 
 def called_directly(frame: FrameType, function: Any) -> bool:
-    """Return whether a frame is of user code, or of a followed package, and calls a function itself, rather than through compiled code.
+    """Return whether a frame is of user code, or of a traced package, and calls a function itself, rather than through compiled code.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ HOOKED: Final[set[Any]] = {*ALLOCATORS, *LIKE_FUNCTIONS}
 
 
 def _create(function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Call one of NumPy's functions, and return its result, if followed code calls it, as a preallocated array."""
+    """Call one of NumPy's functions, and return its result, if traced code calls it, as a preallocated array."""
     if not contexts.stack:
         return NotImplemented
     if ASKING.questions is not None and _follows_from_lengths(function, args, kwargs):
@@ -200,11 +200,11 @@ before_recording(lambda: interpose(_create, When.ALWAYS, HOOKED))
 
 
 OUTPUTS: Final = frozenset({"_get_output"})
-"""Functions of followed packages that return the array which results are written to: it may have been given (`scipy.ndimage`)."""
+"""Functions of traced packages that return the array which results are written to: it may have been given (`scipy.ndimage`)."""
 
 
 def _keeps(array: Any, frame: FrameType) -> bool:
-    """Return whether a followed package converts an array, preallocated or given to it, to write traced values to it later."""
+    """Return whether a traced package converts an array, preallocated or given to it, to write traced values to it later."""
     caller = calling_frame(frame)[0]
     if not isinstance(array, Preallocated):
         if caller.f_code.co_name not in OUTPUTS:

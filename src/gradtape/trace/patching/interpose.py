@@ -387,7 +387,7 @@ def _unhooked_function(pointer: FunctionPointer) -> Hook:
 def _refuse(why: str) -> None:
     warn(
         GradtapeWarning,
-        "NumPy's functions cannot be followed by gradtape in this Python where they do not ask their arguments",
+        "NumPy's functions cannot be traced by gradtape in this Python where they do not ask their arguments",
         why=why,
         remedy="write np.zeros(n, like=x), np.stack([a, b]) and np.sin(x), not np.zeros(n), np.array([a, b]) and math.sin(x)",
     )

@@ -55,7 +55,7 @@ KINDS: Final = frozenset(
 
 
 class Reads(NamedTuple):
-    """The names that a code object, and all code inside of it, reads.
+    """The names that a code object, and all code inside it, reads.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ def reads_of(code: CodeType) -> Reads:
 
 
 def _found_in(code: CodeType) -> Reads:
-    """Return the names that code reads, from one pass over the instructions of it and of the code inside of it."""
+    """Return the names that code reads, from one pass over the instructions of it and of the code inside it."""
     names: set[str] = set()
     attributes: set[str] = set()
     modules: set[str] = set()

@@ -93,7 +93,7 @@ def _is_filled(cell: Any) -> bool:
 
 def _refusal(name: str, reason: str) -> UnsupportedFunctionError:
     return UnsupportedFunctionError(
-        f"{name} is not followed by gradtape", where=user_site(), why=reason or WHY, remedy=REMEDY
+        f"{name} is not supported by gradtape", where=user_site(), why=reason or WHY, remedy=REMEDY
     )
 
 
@@ -105,7 +105,7 @@ def handler_for(name: str, reason: str = "", *, on_tapes: bool = True) -> Callab
     name : str
         The function, for messages.
     reason : str
-        Why it is not followed, if it is not for the common reason.
+        Why it is not supported, if it is not for the common reason.
     on_tapes : bool
         Whether it runs on a tape, with a warning; else it is an error there too.
     """

@@ -108,7 +108,7 @@ def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
     if is_own_call() or not contexts.stack or _trace_around() is None:
         return NotImplemented
     raise UnsupportedFunctionError(
-        "BitGenerator.random_raw is not followed by gradtape",
+        "BitGenerator.random_raw is not supported by gradtape",
         where=user_site(),
         why="the compiled function would have the numbers of its trace in each call",
         remedy="draw with a method of the generator: rng.integers(2**63, size=n)",
@@ -231,9 +231,9 @@ class Call:
         return f"{type(self.generator).__name__}.{self.method}"
 
     def refusal(self, why: str, remedy: str) -> UnsupportedFunctionError:
-        """Return the error for a call that is not followed."""
+        """Return the error for a call that is not supported."""
         return UnsupportedFunctionError(
-            f"{self.name} is not followed by gradtape here", where=self.site, why=why, remedy=remedy
+            f"{self.name} is not supported by gradtape here", where=self.site, why=why, remedy=remedy
         )
 
     def check(self) -> None:
@@ -254,7 +254,7 @@ class Call:
         if self.method in NOT_DRAWS:
             raise self.refusal(
                 "the compiled function would have what it returns in the trace, or change the generator there only",
-                "call it outside of the compiled function, or draw from a generator that is made in it: rng = np.random.default_rng(seed)",
+                "call it outside the compiled function, or draw from a generator that is made in it: rng = np.random.default_rng(seed)",
             )
         known = draws.knows if isinstance(draws, Draws) else draws.can_draw
         if not known(self.generator):
@@ -319,7 +319,7 @@ class Call:
         if not isinstance(tag, Mapped) or tag.whole is None or tag.element is None:
             raise self.refusal(
                 "its numbers depend on a parameter in another way than by a formula, and the parameter stands for many",
-                "draw for all elements in one call outside of the mapped function, loop or branch, and pass the numbers to it",
+                "draw for all elements in one call outside the mapped function, loop or branch, and pass the numbers to it",
             )
         is_mapped = [tag in value.tags for value in parameters]
         wholes = [

@@ -44,8 +44,8 @@ def stands_for(*names: str) -> Callable[[F], F]:
 
 
 def refused(what: str, why: str, remedy: str) -> UnsupportedFunctionError:
-    """Return the error for a call that is not followed."""
-    return UnsupportedFunctionError(f"{what} is not followed", where=user_site(), why=why, remedy=remedy)
+    """Return the error for a call that is not supported."""
+    return UnsupportedFunctionError(f"{what} is not supported", where=user_site(), why=why, remedy=remedy)
 
 
 def known_numbers(array: Any, what: str) -> Any:
@@ -63,7 +63,7 @@ def known_numbers(array: Any, what: str) -> Any:
         raise refused(
             f"{what} of traced arrays in a jitted function",
             "what it computes depends on numbers, which are known only when the compiled function runs",
-            "call it outside of the jitted function; on a tape it is followed",
+            "call it outside the jitted function; on a tape it is followed",
         )
     return np.array(data)
 

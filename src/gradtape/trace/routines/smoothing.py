@@ -39,10 +39,10 @@ from gradtape.trace.routines.splines import (
 )
 
 GIVEN: Final = (
-    "its work arrays and closed curves are not followed",
+    "its work arrays and closed curves are not supported",
     "choose the knots: scipy.interpolate.make_lsq_spline, or make_interp_spline(..., bc_type='periodic')",
 )
-"""Why some calls of FITPACK are not followed, and what to do."""
+"""Why some calls of FITPACK are not supported, and what to do."""
 
 LIMIT: Final = 20
 """The steps that FITPACK makes."""

@@ -90,8 +90,8 @@ class Factored:
             return getattr(self._made, name)
         raise refused(
             f"{self._name}(A).{name} of traced elements",
-            "only solve() is followed",
-            "call it outside of the traced function",
+            "only solve() is supported",
+            "call it outside the traced function",
         )
 
 
@@ -100,7 +100,7 @@ _FACTORS: Final[dict[int, str]] = {}
 
 
 def _solve_factored(self: Any, rhs: Any, trans: str = "N") -> Any:
-    """Return the solution with a factorisation, or an incomplete one, that was made outside of the trace."""
+    """Return the solution with a factorisation, or an incomplete one, that was made outside the trace."""
     if trans not in ("N", "T", "H"):
         raise ValueError("trans must be N, T, or H")
     if trans == "H":
@@ -228,7 +228,7 @@ def _iterative(method: str) -> Callable[[Any, Any, Any], Any]:
                 raise refused(
                     f"{method}(M=) with traced arrays",
                     "the preconditioner has no derivative",
-                    "make M of numbers, outside of the traced function",
+                    "make M of numbers, outside the traced function",
                 )
             if any(isinstance(option, Handle) for option in options.values()):
                 raise refused(
@@ -298,7 +298,7 @@ def _frozen(name: str, options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
             raise refused(
                 f"{name}({option}={given!r}) with traced arrays",
                 "options of compiled functions are numbers, strings and arrays",
-                f"leave {option} out, or call {name} outside of the traced function",
+                f"leave {option} out, or call {name} outside the traced function",
             )
     return tuple(pairs)
 
@@ -395,7 +395,7 @@ def _least_squares(method: str) -> Callable[[Any, Any, Any], Any]:
             if isinstance(damp, Handle):
                 raise refused(
                     f"{method}(damp=) of a traced number",
-                    "its derivative is not followed",
+                    "its derivative is not supported",
                     "append damp * identity to A, and zeros to b: vstack([A, damp * eye_array(n)])",
                 )
             matrix = _matrix_given(A, method)
@@ -485,7 +485,7 @@ SOLVERS[HOME + "expm"] = _refused(
 SOLVERS[HOME + "spilu"] = _refused(
     "spilu",
     "an incomplete factorisation is a preconditioner, which has no derivative",
-    "make it of numbers, outside of the traced function, and pass M=",
+    "make it of numbers, outside the traced function, and pass M=",
 )
 SOLVERS[HOME + "spsolve_triangular"] = _triangular
 SOLVERS[HOME + "eigsh"] = _eigsh

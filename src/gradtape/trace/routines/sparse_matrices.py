@@ -246,7 +246,7 @@ def _known(index: Any) -> NDArray:
         raise refused(
             "a sparse matrix with a traced pattern",
             "which elements it has is known only when the compiled function runs",
-            "make indices and indptr outside of the compiled function; only data may be traced",
+            "make indices and indptr outside the compiled function; only data may be traced",
         )
     return data
 

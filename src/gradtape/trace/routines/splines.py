@@ -264,7 +264,7 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
 
 @stands_for("scipy.interpolate._fitpack_impl.splint")
 def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
-    """Follow `scipy.interpolate.splint`: the spline is zero outside of its knots."""
+    """Follow `scipy.interpolate.splint`: the spline is zero outside its knots."""
     t, c, k = tck
     if (several := _each(lambda part: splint(a, b, (t, part, k)), c)) is not None:
         return several

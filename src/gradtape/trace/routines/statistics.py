@@ -268,7 +268,7 @@ def _between(low: Any, high: Any) -> Any:
 
 
 def _inside_of_domain(name: str) -> None:
-    """Follow a method that SciPy wraps to replace arguments outside of its domain by NaN, and then the results, where there are any.
+    """Follow a method that SciPy wraps to replace arguments outside its domain by NaN, and then the results, where there are any.
 
     To ask whether there are would be a branch on numbers, which makes another trace, and which functions that a solver calls cannot have.
     """

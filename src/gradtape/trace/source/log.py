@@ -44,7 +44,7 @@ WALK: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The conversion of a followed value to a number or an ndarray.
+    """The conversion of a traced value to a number or an ndarray.
 
     Attributes
     ----------

@@ -197,7 +197,7 @@ def _captured_value(thing: Any) -> Value:
 
 
 TRANSLATIONS: Final[LRU[Any, tuple[Translation, ProcedureReference]]] = LRU(lambda: 256)
-"""Translations of functions outside of traces, and of Numba's; a trace, which makes a copy of the function, has its own."""
+"""Translations of functions outside traces, and of Numba's; a trace, which makes a copy of the function, has its own."""
 
 MUTABLE: Final = (list, dict, set, bytearray)
 """What code reads from outside and takes for constant, although its contents may change: Numba does so, Python does not."""

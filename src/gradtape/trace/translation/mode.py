@@ -96,7 +96,7 @@ def inner_codes(error: BaseException) -> list[CodeType]:
     if isinstance(error, TranslationWanted):
         frames = list(_frames_up(error.frame))[::-1]
     else:
-        frames = [frame for frame, _ in walk_tb(error.__traceback__)]  # begins inside of the trace
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]  # begins inside the trace
     begin = max((k for k, frame in enumerate(frames) if frame.f_code is run_function.__code__), default=-1)
     codes = [frame.f_code for frame in frames[begin + 1 :] if is_program_file(frame.f_code.co_filename)]
     unknown = error if isinstance(error, ConcretizationError) else error.__cause__
@@ -127,11 +127,11 @@ def _plainly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 _long_running: Final[WeakKeyDictionary[CodeType, str]] = WeakKeyDictionary()
-"""Functions that are translated outside of traces, by their code, with the reason."""
+"""Functions that are translated outside traces, by their code, with the reason."""
 
 
 def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function outside of jitted functions; translate it if it needs numbers that its arguments do not have, or goes on for long."""
+    """Call a function outside jitted functions; translate it if it needs numbers that its arguments do not have, or goes on for long."""
     reason = _long_running.get(function.__code__)
     if reason is not None:
         try:

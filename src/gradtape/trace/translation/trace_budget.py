@@ -188,7 +188,7 @@ def watch_branch(found: Sequence[bool], site: Any) -> None:
 
 
 def _loops_around() -> Iterator[FrameType]:
-    """Yield the frames of user code inside of the watch that execute loops, the innermost first."""
+    """Yield the frames of user code inside the watch that execute loops, the innermost first."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code is not _state.base:
         if is_program_file(frame.f_code.co_filename) and is_in_loop(frame):
@@ -197,7 +197,7 @@ def _loops_around() -> Iterator[FrameType]:
 
 
 def _loop_around(has_run_long: Callable[[FrameType], bool] = lambda _: True) -> FrameType | None:
-    """Return the innermost frame of user code inside of the watch that executes a loop, of those that have run for long."""
+    """Return the innermost frame of user code inside the watch that executes a loop, of those that have run for long."""
     return next(filter(has_run_long, _loops_around()), None)
 
 

@@ -1,4 +1,4 @@
-"""The content of a variable, outside of traces and inside of each, and the values that were read of it."""
+"""The content of a variable, outside traces and inside each, and the values that were read of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _LastRead(NamedTuple):
 
 
 class Content:
-    """The current value of a variable, outside of traces or inside of one.
+    """The current value of a variable, outside traces or inside one.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ class VariableSnapshot(Watcher):
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Restore these contents until the end of the block; assignments inside of the block are undone then.
+        """Restore these contents until the end of the block; assignments inside the block are undone then.
 
         A read in the body of a loop stands for many values, and is not restored here.
         """

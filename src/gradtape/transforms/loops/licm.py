@@ -25,7 +25,7 @@ SMALL_INVARIANT: Final = 16
 def selection_operands(draft: Draft, masked: Collection[Value]) -> set[Value]:
     """Return the values of the body from which a selection, or a value that is `masked` by one, is computed by elementwise nodes alone.
 
-    Paths through loop-carried values count. Inside of the loop the mask of the selection reaches the cotangents of these values. Outside,
+    Paths through loop-carried values count. Inside the loop the mask of the selection reaches the cotangents of these values. Outside,
     they would get a plain zero, and an infinite slope would make NaN of it.
     """
     found = set(masked)

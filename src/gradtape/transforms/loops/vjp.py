@@ -58,10 +58,10 @@ class _BodyVjp:
     cotangents : dict of Value to Value
         The cotangents of the body's inputs.
     carry_masks : dict of Value to Carry
-        By inner carry: the mask outside of which its cotangent is zero by selection, carried from iteration to iteration. Without it an
+        By inner carry: the mask outside which its cotangent is zero by selection, carried from iteration to iteration. Without it an
         infinite slope would make NaN of such a zero.
     contribution_masks : dict of Value to Value
-        By inner const or element: the mask outside of which the iteration's contribution to its cotangent is zero by selection.
+        By inner const or element: the mask outside which the iteration's contribution to its cotangent is zero by selection.
     """
 
     carries: dict[Value, Value]

@@ -147,7 +147,7 @@ class Adjoint:
         self._masked = outer_masked
 
     def _leave(self, block: Block, found: Cotangents) -> None:
-        """Append the sums of the cotangents of values that are known outside of a block."""
+        """Append the sums of the cotangents of values that are known outside a block."""
         for value, cotangent in found.items():
             place = self._tree.place_of(value)
             assert place is not None
@@ -338,7 +338,7 @@ class Adjoint:
         )
 
     def _all_steps(self, block: Block) -> Iterator[Statement]:
-        """Yield the statements of the reverse of a block and of those inside of it."""
+        """Yield the statements of the reverse of a block and of those inside it."""
         for steps in self.steps[block].values():
             yield from walk(steps)
         for inner in block.inner.values():

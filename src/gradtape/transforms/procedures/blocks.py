@@ -85,7 +85,7 @@ class BlockTree:
     root : Block
         The outermost block.
     blocks : list of Block
-        All, each before those inside of it.
+        All, each before those inside it.
     places : dict of Content to Place
         Where values and pointers are first known; parameters and numbers of iterations at the beginning of their block.
     counted : dict of Value to Value
@@ -211,7 +211,7 @@ class BlockTree:
         self._aliases[shadow] = location
 
     def changed(self, statement: Statement) -> set[Location]:
-        """Return the locations to which a statement, or one inside of it, may write."""
+        """Return the locations to which a statement, or one inside it, may write."""
         found = self._changed.get(statement)
         if found is None:
             found = set()

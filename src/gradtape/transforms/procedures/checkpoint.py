@@ -233,7 +233,7 @@ def record_bytes(loop: Block, tree: BlockTree, records: Mapping[Block, Sequence[
 
 
 def _outer_leaves(contents: Sequence[Content], inside: Sequence[Statement]) -> list[Content]:
-    """Return the leaves of contents that are not defined inside of a loop."""
+    """Return the leaves of contents that are not defined inside a loop."""
     own = {x for s in inside for x in s.defines()}
     _, leaves = extract([x for x in contents if isinstance(x, Value)], stop=lambda x: not x.is_made)
     found: list[Content] = [

@@ -280,7 +280,7 @@ class _Fact(NamedTuple):
 
 
 def position_in(block: Block, place: Place) -> int:
-    """Return the position in a block of a place in it, or in a block inside of it."""
+    """Return the position in a block of a place in it, or in a block inside it."""
     position = place.position
     for inner in place.block.around():
         if inner is block:
@@ -306,7 +306,7 @@ def _differ(first: Affine, second: Affine, order: Sequence[_Range]) -> bool:
 
 
 def _rows_and_columns(form: Affine, extent: int, order: Sequence[_Range]) -> tuple[Affine, Affine] | None:
-    """Return the row and the column of a flat index; None if the column may be outside of its extent."""
+    """Return the row and the column of a flat index; None if the column may be outside its extent."""
     rows = {symbol: (2 * factor + extent) // (2 * extent) for symbol, factor in form.factors.items()}
     columns = {symbol: factor - extent * rows[symbol] for symbol, factor in form.factors.items()}
     for row in (form.constant // extent, form.constant // extent + 1):

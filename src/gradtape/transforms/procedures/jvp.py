@@ -228,7 +228,7 @@ class _ForwardMode:
         return where(by_arithmetic, scaled(partial, tangent), masked_product(partial, tangent))
 
     def _selected(self, value: Value) -> Value | None:
-        """Return the mask outside of which a tangent is zero by selection, if zeros from memory are; None if there are none."""
+        """Return the mask outside which a tangent is zero by selection, if zeros from memory are; None if there are none."""
         nodes, _ = extract([value], self._masked, stop=lambda value: value not in self._active.values)
         for node in nodes:
             for operand in node.inputs:

@@ -746,7 +746,7 @@ def _element(build: ProcedureBuilder, held: Held, index: Where) -> Value:
 def _reader(
     build: ProcedureBuilder, held: Held, extent: int, axis: int
 ) -> Callable[[tuple[Any, ...]], Position | int]:
-    """Return a function that reads an index array: negative indices count from the end, others outside of the extent are errors."""
+    """Return a function that reads an index array: negative indices count from the end, others outside the extent are errors."""
 
     def read(position: tuple[Any, ...]) -> Position | int:
         number = integer(_element(build, held, _values(position)))

@@ -220,7 +220,7 @@ class LoopBuilder:
         return chain.registers[distance]
 
     def body_value(self, operand: IterationOperand) -> Value:
-        """Return the value of an operand inside of the body."""
+        """Return the value of an operand inside the body."""
         if isinstance(operand, BodyValue):
             return operand.value
         if isinstance(operand, PerIteration):
@@ -274,7 +274,7 @@ class LoopBuilder:
                 return None
             stack = stacked_slices(x.value, starts, params["shape"], params["strides"])
             return None if stack is None else [PerIteration(stack)]
-        # Outside of the loop no mask of a selection would reach its cotangent, and an infinite slope would make NaN of a zero.
+        # Outside the loop no mask of a selection would reach its cotangent, and an infinite slope would make NaN of a zero.
         stays = self._selects and isinstance(op, Elementwise)
         if not stays and all(isinstance(operand, Invariant) for operand in operands):
             copy = node.copy(tuple([operand.value for operand in operands]))

@@ -156,7 +156,7 @@ class Recording:
         shifted = ~outside & (after == before + period) & same_output
         enters = outside & (after >= start) & (after < start + period)
         stays = outside & (after < start)
-        # A value that one iteration computes and all later ones read comes from outside of these.
+        # A value that one iteration computes and all later ones read comes from outside these.
         fixed = ~outside & (after == before) & same_output
         broken = np.flatnonzero(~(shifted | enters | stays | fixed)) // max(step, 1)
         made = (before[fixed] - start) // period

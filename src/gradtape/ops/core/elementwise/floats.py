@@ -115,7 +115,7 @@ scale_by_power = elementwise(
 
 
 def _ldexp_body(x: Value, exponent: Value) -> Value:
-    """Exponents beyond 32 bits are far outside of the range of every float: clipping them changes nothing."""
+    """Exponents beyond 32 bits are far outside the range of every float: clipping them changes nothing."""
     if exponent.dtype.itemsize > 4:
         far = 2**31 - 1
         low = where(less(exponent, -far), -far, exponent)

@@ -354,7 +354,7 @@ def _polar(a: NDArray) -> NDArray:
 
 
 def _polar_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
-    """With A = U P, the rotation X of dU = U X solves P X + X P = U.H dA - dA.H U; what is outside of the columns is divided by P."""
+    """With A = U P, the rotation X of dU = U X solves P X + X P = U.H dA - dA.H U; what is outside the columns is divided by P."""
     (unitary,), (a,) = outs, inputs
 
     def push(tangents: Tangents) -> Value | None:

@@ -119,7 +119,7 @@ def pad_(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> V
     x = as_array(array)
     if callable(mode):
         raise UnsupportedFunctionError(
-            "np.pad with a function as mode is not followed",
+            "np.pad with a function as mode is not supported",
             where=here.site,
             remedy="write into np.pad(x, ...)'s parts by index",
         )

@@ -128,7 +128,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         raise ValueError(f"Unrecognized mode '{mode}'")
     if mode == "raw":
         raise UnsupportedFunctionError(
-            "np.linalg.qr with mode='raw' is not followed",
+            "np.linalg.qr with mode='raw' is not supported",
             where=here.site,
             why="the vectors of reflections are LAPACK's way to store the factors",
             remedy="pass mode='reduced' or mode='complete'",

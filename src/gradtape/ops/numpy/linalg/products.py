@@ -225,7 +225,7 @@ def generalised(
     ) -> Value:
         if any(value is not None and value is not True and value != "K" for value in rest.values()):
             raise UnsupportedFunctionError(
-                f"np.{name} with {', '.join(rest)} is not followed",
+                f"np.{name} with {', '.join(rest)} is not supported",
                 where=here.site,
                 remedy="leave these arguments out",
             )

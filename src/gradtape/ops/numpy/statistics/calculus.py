@@ -289,7 +289,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 SHORT = 64
-"""Length of kernels up to which products with what is outside of an array are left out, so that infinite weights count only inside."""
+"""Length of kernels up to which products with what is outside an array are left out, so that infinite weights count only inside."""
 
 
 def sliding_products(a: Value, w: Value, mode: str) -> Value:

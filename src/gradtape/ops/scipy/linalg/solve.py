@@ -43,7 +43,7 @@ from gradtape.ops.numpy.statistics.reductions import max_
 
 
 def refuse(what: str, remedy: str) -> UnsupportedFunctionError:
-    return UnsupportedFunctionError(f"{what} is not followed", where=here.site, remedy=remedy)
+    return UnsupportedFunctionError(f"{what} is not supported", where=here.site, remedy=remedy)
 
 
 def column(b: Value) -> tuple[Value, bool]:

@@ -1,4 +1,4 @@
-"""Functions of `scipy.linalg` that are not followed, and why."""
+"""Functions of `scipy.linalg` that are not supported, and why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REASONS: Final = {
     "cossin": (_GAUGE, "use np.linalg.svd of the blocks"),
     "clarkson_woodruff_transform": (
         "it is random",
-        "compute the sketch of np.eye(n) outside of the traced code, and multiply by it",
+        "compute the sketch of np.eye(n) outside the traced code, and multiply by it",
     ),
 }
 """By name: the reason, and what to do instead."""
@@ -36,7 +36,7 @@ def _refusal(name: str) -> Callable[..., Any]:
 
     def refused(*args: Any, **kwargs: Any) -> Any:
         raise UnsupportedFunctionError(
-            f"scipy.linalg.{name} is not followed", where=here.site, why=why, remedy=remedy
+            f"scipy.linalg.{name} is not supported", where=here.site, why=why, remedy=remedy
         )
 
     return refused

@@ -109,7 +109,7 @@ def generic_filter(
 def generic_filter1d(*args: Any) -> Value:
     """Refuse `scipy.ndimage.generic_filter1d`."""
     raise UnsupportedFunctionError(
-        "scipy.ndimage.generic_filter1d is not followed by gradtape",
+        "scipy.ndimage.generic_filter1d is not supported by gradtape",
         where=here.site,
         why="it has the function write each line into memory of its own",
         remedy="use scipy.ndimage.vectorized_filter, or apply the function to slices of the padded array",

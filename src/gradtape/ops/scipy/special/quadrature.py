@@ -1,4 +1,4 @@
-"""Quadrature inside of derivatives: integrals over a half line, a period or an interval by fixed nodes, as arrays with one more axis.
+"""Quadrature inside derivatives: integrals over a half line, a period or an interval by fixed nodes, as arrays with one more axis.
 
 Derivatives in the parameters of distribution functions and in orders are integrals of smooth functions. The sum over the nodes is
 an ordinary reduction, which kernels fuse with the integrand; its own derivatives are those of the integrand.

@@ -116,7 +116,7 @@ def _parabolic(name: str) -> None:
         whole = int(top)
         if whole < 0:
             raise UnsupportedFunctionError(
-                f"scipy.special.{name}_seq of negative orders is not followed",
+                f"scipy.special.{name}_seq of negative orders is not supported",
                 where=here.site,
                 why="the order of its results differs",
             )
@@ -134,7 +134,7 @@ def pbdn_seq(n: Any, z: Any) -> tuple[Value, Value]:
     x, top = _scalar(z, "z"), int(_known(n, "pbdn_seq", "n"))
     if top < 0:
         raise UnsupportedFunctionError(
-            "scipy.special.pbdn_seq of negative orders is not followed",
+            "scipy.special.pbdn_seq of negative orders is not supported",
             where=here.site,
             why="the recurrence is not stable there",
         )
@@ -164,7 +164,7 @@ def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Value:
     """Return ``gamma(n + 1)``, and 0 for negative numbers unless `extend` is "complex", as `scipy.special.factorial`."""
     if exact:
         raise UnsupportedFunctionError(
-            "scipy.special.factorial of traced numbers with exact=True is not followed",
+            "scipy.special.factorial of traced numbers with exact=True is not supported",
             where=here.site,
             why="its results are Python's integers of any size",
             remedy="leave exact=True away",
@@ -205,7 +205,7 @@ def diric(x: Any, n: Any) -> Value:
 
 
 def _refuse(names: str, why: str) -> None:
-    """Enter functions that are not followed, with the reason."""
+    """Enter functions that are not supported, with the reason."""
     for name in names.split():
         borrows(f"scipy.special.{name}")(_refusal(name, why))
 
@@ -213,7 +213,7 @@ def _refuse(names: str, why: str) -> None:
 def _refusal(name: str, why: str) -> Callable[..., Value]:
     def rule(*args: Any, **kwargs: Any) -> Value:
         raise UnsupportedFunctionError(
-            f"scipy.special.{name} of traced numbers is not followed",
+            f"scipy.special.{name} of traced numbers is not supported",
             where=here.site,
             why=why,
             remedy="call it with numbers that are not traced",

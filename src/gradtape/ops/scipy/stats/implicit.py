@@ -1,4 +1,4 @@
-"""Probabilities and quantiles whose derivatives follow from the density, where SciPy's own formula is not followed.
+"""Probabilities and quantiles whose derivatives follow from the density, where SciPy's own formula is not supported.
 
 The value is SciPy's. The derivative of a probability is an integral of the derivative of the density; that of a quantile follows from the
 implicit function theorem, as that of Newton's iteration at its fixed point.
@@ -130,7 +130,7 @@ def _called(rows: Sequence[Callback], distribution: Any, method: str, operands: 
     known: Any = getattr(sys.modules["scipy.stats"], str(distribution.name), None)
     if known is not distribution:
         raise UnsupportedFunctionError(
-            f"{type(distribution).__name__}.{method} is not followed by gradtape",
+            f"{type(distribution).__name__}.{method} is not supported by gradtape",
             where=here.site,
             why="the distribution is not one of scipy.stats, whose values a compiled function could ask for",
             remedy=f"write {method} with functions that have rules",

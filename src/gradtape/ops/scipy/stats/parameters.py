@@ -1,4 +1,4 @@
-"""The arguments of the methods of distributions, standardised, and masks for those outside of the domain.
+"""The arguments of the methods of distributions, standardised, and masks for those outside the domain.
 
 The methods of `scipy.stats` select the arguments in the domain, and write results of private methods, such as ``_logpdf``, to their places.
 The rules here compute the private methods, which are SciPy's, for all arguments, and select among the results.
@@ -33,7 +33,7 @@ class Parameters(NamedTuple):
         The shape parameters: values, and arrays or numbers that are not traced.
     loc, scale : Value
     invalid : Value or bool
-        Where a parameter is outside of its domain.
+        Where a parameter is outside its domain.
     low, high : Value or array
         The ends of the support of the standard distribution.
     """

@@ -161,7 +161,7 @@ def rank_of(*operands: Any) -> int:
 
 
 SUPPORTS: Final[dict[str, Callable[..., tuple[Any, Any]]]] = {}
-"""Supports, as functions of the shapes, of distributions whose ``_get_support`` is larger: a density jumps inside of it."""
+"""Supports, as functions of the shapes, of distributions whose ``_get_support`` is larger: a density jumps inside it."""
 
 
 BREAKS: Final[dict[str, Callable[..., Any]]] = {}

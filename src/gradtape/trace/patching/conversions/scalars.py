@@ -84,7 +84,7 @@ SCALARS: Final = (
 
 
 def _python_number(x: Any) -> Any:
-    """Return the argument of ``float(x)`` itself where a followed package converts it: it takes a number to be a number of Python's."""
+    """Return the argument of ``float(x)`` itself where a traced package converts it: it takes a number to be a number of Python's."""
     caller = sys._getframe(2).f_code.co_filename
     if find_followed(x) is None or np.ndim(x) or is_user_file(caller) or not is_traced_file(caller):
         return NotImplemented

@@ -92,7 +92,7 @@ def whole_number(x: Any, function: str, argument: str) -> NDArray:
     known = HOOKS.numbers(x) if isinstance(x, Value) else np.asarray(x)
     if known is None:
         raise UnsupportedFunctionError(
-            f"scipy.special.{function} with a traced {argument} is not followed",
+            f"scipy.special.{function} with a traced {argument} is not supported",
             where=here.site,
             why="the formula depends on it",
             remedy="pass a number or an array of numbers that is not traced",
@@ -104,7 +104,7 @@ def _orders(function: str, n: Any, m: Any) -> tuple[NDArray, NDArray]:
     degrees, orders = whole_number(n, function, "n"), whole_number(m, function, "m")
     if np.any(degrees < 0):
         raise UnsupportedFunctionError(
-            f"scipy.special.{function} of negative degrees is not followed",
+            f"scipy.special.{function} of negative degrees is not supported",
             where=here.site,
             why="SciPy's documentation excludes them",
         )
@@ -201,7 +201,7 @@ def _count(diff_n: Any, function: str) -> int:
 def _check_branch(branch_cut: Any, function: str) -> None:
     if np.any(whole_number(branch_cut, function, "branch_cut") != 2):
         raise UnsupportedFunctionError(
-            f"scipy.special.{function} with branch_cut=3 is not followed",
+            f"scipy.special.{function} with branch_cut=3 is not supported",
             where=here.site,
             why="the formula is the one for -1 < z < 1",
         )
