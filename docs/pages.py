@@ -16,6 +16,8 @@ from typing import Any
 import nbformat
 from mkdocs.structure.files import File, Files
 
+from gradtape.manual import whole_text
+
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s#]*\.\w+|[^)\s#]*/)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
@@ -127,7 +129,24 @@ def on_files(files: Files, config: Any) -> Files:
                 text = f"# {path.stem.capitalize()}\n\n{text}"
         files.append(File.generated(config, page, content=text))
     files.append(File.generated(config, "gallery/index.md", content=gallery_page(cards)))
+    files.append(File.generated(config, "llms.txt", content=outline_for_language_models()))
+    files.append(File.generated(config, "llms-full.txt", content=whole_text(ROOT)))
     return files
+
+
+def outline_for_language_models() -> str:
+    """Return the list of pages that language models look for at the root of a site (https://llmstxt.org)."""
+    home = (ROOT / "docs" / "index.md").read_text()
+    lists = home[home.index("## Tutorials") :]
+    here = re.sub(r"\]\((?:\.\./)?([^)\s]*?)\.(?:md|ipynb|py)\)", r"](\1.html)", lists).replace(
+        "](notebooks/", "](gallery/"
+    )
+    return (
+        "# gradtape\n\n> gradtape differentiates NumPy code: functions under gt.jit and gt.grad, or code under a tape, are traced, "
+        "differentiated, and compiled to machine code for the CPU. `import numpy as np, gradtape as gt; gt.grad(f)(x)`.\n\n"
+        "The whole manual is in [llms-full.txt](llms-full.txt), and `python -m gradtape manual` prints it.\n\n"
+        + here
+    )
 
 
 def notebook_page(path: Path) -> tuple[str, dict[str, bytes], str]:

@@ -23,6 +23,7 @@ LAYERS = {
     "costs": 0,
     "locks": 0,
     "habits": 0,
+    "manual": 0,
     "lru": 0,
     "trees": 0,
     "progress": 0,
@@ -206,7 +207,7 @@ list loader lock lookup main method minimize mixed more name namespace naming ne
 picture plan
 problem product progress read reader reason recording report result routine script select set sign solution solver special split
 statement switch step table text thread tracing tuple type undo unsupported use user walk write writer
-clipping
+clipping manual
 
 api argument building callable caller compile function functional html import interpret log logic memory module
 line optimise standalone svg

@@ -75,7 +75,7 @@ def test_the_wheel_is_complete_and_works(tmp_path: Path) -> None:
         names = archive.namelist()
         metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
         archive.extractall(tmp_path / "site")
-    assert {"gradtape/py.typed", "gradtape/error_pages/ArgumentError.md"} <= {*names}
+    assert {"gradtape/py.typed", "gradtape/error_pages/ArgumentError.md", "gradtape/manual.txt"} <= {*names}
     assert "Project-URL: Repository" in metadata and "Author: The gradtape developers" in metadata
     readme = metadata.partition("\n# gradtape")[2]
     relative = re.findall(r"\]\((?!https://|#)[^)]*\)", readme)

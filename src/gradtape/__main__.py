@@ -25,6 +25,7 @@ from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.errors import ArgumentError, GradtapeError, counted
 from gradtape.habits import nearest
 from gradtape.lower.c.module import function_name
+from gradtape.manual import installed_text, pages, search
 from gradtape.progress import progress
 from gradtape.runtime.compile.cache import cache_clear, cache_info, cache_path, disk
 
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Look at gradtape's installation and its cache of compiled programs, profile and inspect scripts, export functions.",
     )
     commands = parser.add_subparsers(
-        title="commands", metavar="{info,explain,cache,profile,inspect,export}", required=True
+        title="commands", metavar="{info,explain,manual,cache,profile,inspect,export}", required=True
     )
     commands.add_parser(
         "info", help="versions, CPU, libraries, settings, and a test of this installation"
@@ -51,6 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "name", nargs="?", help="the class, NumericsError for one; without it, all are listed"
     )
     explain.set_defaults(run=_explain)
+    manual = commands.add_parser(
+        "manual", help="the manual: its topics, one of them, or pages with these words"
+    )
+    manual.add_argument(
+        "topic",
+        nargs="*",
+        help='"loops", "gt.grad", words to look for, or "all"; without it, topics are listed',
+    )
+    manual.set_defaults(run=_manual)
     cache = commands.add_parser("cache", help="the compiled programs on disk")
     actions = cache.add_subparsers(title="actions", metavar="{list,info,clear,verify,path}", required=True)
     actions.add_parser("list", help="each program: when it was used last, its size, its key").set_defaults(
@@ -293,6 +303,31 @@ def _explain(given: argparse.Namespace) -> int:
         print(f"there is no page of {given.name!r}: {hint}", file=sys.stderr)
         return 2
     print(pages[name].read_text(encoding="utf-8"), end="")
+    return 0
+
+
+def _manual(given: argparse.Namespace) -> int:
+    text = installed_text()
+    if not text:
+        print("the manual is not installed with this package", file=sys.stderr)
+        return 1
+    words = " ".join(given.topic)
+    if words == "all":
+        print(text)
+        return 0
+    if not words:
+        for page in pages(text):
+            print(f"{page.topic:32} {page.title}")
+        return 0
+    matching = search(text, words)
+    if not matching:
+        near = nearest(words, [page.topic for page in pages(text)])
+        hint = f"did you mean {near}?" if near else "python -m gradtape manual lists the topics"
+        print(f"no page of the manual contains {words!r}: {hint}", file=sys.stderr)
+        return 2
+    print(matching[0].text, end="")
+    if len(matching) > 1:
+        print(f"\nMore: {', '.join(page.topic for page in matching[1:8])}")
     return 0
 
 
