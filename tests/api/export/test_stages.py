@@ -104,7 +104,7 @@ def test_tapes_cannot_look_into_compiled_code() -> None:
     with_state = gt.jit(lambda x: x * state).lower(gt.spec(3)).compile()
     with gt.GradientTape(), pytest.raises(ArgumentError, match="x is recorded by a tape"):
         compiled(x * 2.0)
-    with gt.GradientTape(), pytest.raises(ArgumentError, match="a variable that it reads is followed"):
+    with gt.GradientTape(), pytest.raises(ArgumentError, match="a variable that it reads is recorded"):
         with_state(np.ones(3))
     with pytest.raises(ArgumentError, match="x is recorded by a tape"):
         gt.grad(lambda x: compiled(x) + 0.0)(np.ones(3))
