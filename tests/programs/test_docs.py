@@ -49,6 +49,11 @@ LINKING = [
     *sorted((ROOT / "notebooks").glob("*.ipynb")),
 ]
 MODULES = ["gradtape", *sorted(module.name for module in pkgutil.walk_packages(gt.__path__, "gradtape."))]
+OPTIONAL = {
+    "gradtape.api.guests.torch_function": "torch",
+    "gradtape.api.guests.jax_primitive": "jax",
+}
+"""Modules that work with packages which need not be installed."""
 PUBLIC = [
     name
     for name, member in vars(gt).items()
@@ -234,6 +239,8 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str) -> None:
+    if name in OPTIONAL:
+        pytest.importorskip(OPTIONAL[name], reason=f"pip install {OPTIONAL[name]}")
     module = importlib.import_module(name)
     for test in doctest.DocTestFinder().find(module, name):
         if test.examples:

@@ -1,0 +1,65 @@
+"""`torch` and `jax`: NumPy code as a function of other frameworks' arrays."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.api.transforms.callables import check_callable
+
+
+def torch(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of PyTorch's tensors that is evaluated and differentiated by gradtape.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `function` with tensors in place of arrays, in any containers; other objects stay what they are. It returns
+        its results as tensors. ``backward``, `torch.autograd.grad` of any order, forward mode, and `torch.func` go through it.
+        Tensors on the CPU are read without copies.
+
+    Raises
+    ------
+    ImportError
+        If PyTorch is not installed.
+    ArgumentError, DtypeError
+        At a call, for tensors that NumPy cannot read: on other devices, sparse, or of dtypes that NumPy does not have.
+
+    Notes
+    -----
+    Integer tensors are constants. A result that is an integer array is a tensor without derivative. A backward pass computes
+    the function again, together with its derivative in what requires one.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def energy(x):
+    ...     return np.sum(np.sin(x) ** 2)
+    >>> import torch  # doctest: +SKIP
+    >>> x = torch.ones(3, dtype=torch.float64, requires_grad=True)  # doctest: +SKIP
+    >>> gt.torch(energy)(x).backward()  # doctest: +SKIP
+    >>> x.grad  # doctest: +SKIP
+    tensor([0.9093, 0.9093, 0.9093], dtype=torch.float64)
+    """
+    return _wrapped(function, "torch", "PyTorch", "torch_function")
+
+
+def _wrapped(function: Callable[..., Any], caller: str, package: str, module: str) -> Callable[..., Any]:
+    """Return what the module for a framework makes of a function; it imports the framework, which need not be installed."""
+    check_callable(function, caller)
+    try:
+        framework = importlib.import_module(f"gradtape.api.guests.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != caller:
+            raise
+        raise ImportError(
+            f"gt.{caller} works with {package}, which is not installed: pip install 'gradtape[{caller}]'"
+        ) from error
+    wrapped: Callable[..., Any] = framework.wrapped(function)
+    return wrapped
