@@ -184,3 +184,13 @@ def test_errors_are_those_of_one_gradient() -> None:
 
 def test_other_arguments_and_options_are_nested_as_before() -> None:
     assert gt.grad(gt.grad(gt.grad(lambda x, y: y * x**4)))(0.5, 2.0) == pytest.approx(24.0)
+
+
+@pytest.mark.parametrize("transform", [gt.grad, gt.value_and_grad])
+@pytest.mark.parametrize("make", [gt.vmap, gt.checkpoint, lambda f: gt.jit(gt.vmap(f))])
+def test_gradients_of_transformed_functions_are_made(transform: Any, make: Any) -> None:
+    """The bodies of other transforms are objects that take no weak references."""
+    made = make(np.sin)
+    transform(made)
+    slope = transform(lambda x: np.sum(made(x)))(np.array([1.0, 2.0]))
+    np.testing.assert_allclose(slope[1] if transform is gt.value_and_grad else slope, np.cos([1.0, 2.0]))

@@ -62,7 +62,7 @@ class Call:
         return unflatten(self.spec, results)
 
 
-class Applied(torch.autograd.Function):
+class Applied(torch.autograd.Function):  # type: ignore[misc, unused-ignore] # Any where PyTorch is not installed
     """A call whose first argument is a `Call`."""
 
     @staticmethod
@@ -142,7 +142,7 @@ def saved(ctx: Any) -> list[Any]:
 
 
 def has_derivative(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
+    return bool(tensor.is_floating_point() or tensor.is_complex())
 
 
 def array_of(operand: Any) -> Any:

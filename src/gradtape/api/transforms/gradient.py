@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, overload
 from weakref import WeakKeyDictionary
 
@@ -393,7 +394,10 @@ def value_and_gradient(
     selection = selection_of(function, argnums, argnames, caller)
     bilinear = holomorphic or convention == "jax"
     is_plain = argnums is None and argnames is None and not (has_aux or holomorphic)
-    inner = _nestings.get(function.site.function) if is_plain and isinstance(function, Jitted) else None
+    compiled = function.site.function if is_plain and isinstance(function, Jitted) else None
+    inner = (
+        _nestings.get(compiled) if isinstance(compiled, FunctionType) else None
+    )  # others may take no weak references
     order = 1 if inner is None else inner.order + 1
 
     def both(*args: Any, **kwargs: Any) -> Any:
