@@ -211,6 +211,10 @@ def qr_factors(m):
     return np.sum(q[0] ** 2) + np.sum(np.abs(r))
 
 
+def pseudoinverse(m):
+    return np.sum(np.linalg.pinv(m))
+
+
 def recurrent(x, a):
     h = x
     for _ in range(40):
@@ -346,6 +350,7 @@ CASES: Final[list[tuple[Any, tuple[Any, ...]]]] = [
     (eigenvalues, (A,)),
     (singular_values, (M,)),
     (qr_factors, (M,)),
+    (pseudoinverse, (M + np.eye(3, 4),)),
     (recurrent, (B, A / 3)),
     (scanned, (0.3,)),
     (growing, (2.3,)),

@@ -204,3 +204,39 @@ def test_variables_are_refused() -> None:
     v = gt.Variable(np.ones(4))
     with pytest.raises(gt.errors.ArgumentError, match="variables"):
         gt.source(gt.grad(lambda x: np.sum(x * v)), X)
+
+
+def cubic(x: Any) -> Any:
+    return 3 * x**3 - 2 * x**2 + x - 7
+
+
+def power(speed: Any, area: Any) -> Any:
+    drag = area * speed**2 * np.exp(-speed / 50)
+    heat = np.sqrt(drag)
+    return drag * speed + heat
+
+
+def wave(x: Any, alpha: Any) -> Any:
+    phase = alpha * x
+    return np.where(x > 0, np.sin(phase), -np.tanh(phase) / x)
+
+
+def test_formulas_of_numbers() -> None:
+    assert str(gt.source(gt.grad(cubic), 1.0).latex()) == (
+        "\\begin{aligned}\n"
+        r"\frac{\partial \mathit{cubic}}{\partial x} &= 1 - 4 \, x + 9 \, x^{2}"
+        "\n\\end{aligned}\n"
+    )
+    assert r"\mathit{drag} &= " in gt.source(gt.value_and_grad(power), 20.0, 0.5).latex()
+    for case in (gt.grad(wave), wave, gt.value_and_grad(wave)):
+        text = gt.source(case, 0.3, 2.0).latex()
+        assert r"\mathit{phase} &= \alpha \, x" in text
+        assert r"\begin{cases}" in text
+        assert text.count("{") == text.count("}")
+        assert text.count(r"\left(") == text.count(r"\right)")
+
+
+@pytest.mark.parametrize(("function", "arguments"), [(drag_and_lift, (X, X)), (scanned, (0.3,))])
+def test_arrays_and_loops_have_no_formula(function: Any, arguments: Any) -> None:
+    with pytest.raises(gt.errors.LoweringError, match="no formula"):
+        gt.source(gt.grad(function), *arguments).latex()

@@ -30,7 +30,16 @@ from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.fourier import complex_fourier, half_fourier
 from gradtape.ops.core.indexing import gather_row
-from gradtape.ops.core.matrices import cholesky, eigh, log_det, lu_solve, qr, svd, triangular_solve
+from gradtape.ops.core.matrices import (
+    cholesky,
+    eigh,
+    log_det,
+    lu_solve,
+    pseudoinverse,
+    qr,
+    svd,
+    triangular_solve,
+)
 from gradtape.ops.core.reductions import (
     argmax,
     argmin,
@@ -663,6 +672,7 @@ SPECIAL: Final[dict[Op, Callable[[Node, Read], Piece]]] = {
     lu_solve: _lu_solve,
     triangular_solve: _triangular_solve,
     cholesky: _of_matrix("np.linalg.cholesky({})"),
+    pseudoinverse: lambda node, read: read(node.inputs[1]),
     determinant: _of_matrix("np.linalg.det({})"),
     log_det: _of_matrix("np.linalg.slogdet({}).logabsdet"),
     correlate_row: _correlate,

@@ -12,6 +12,7 @@ import numpy as np
 from gradtape.api.export.closed import TracedCall, argument_places, closed_graph, trace_call
 from gradtape.api.inspect.views import Text
 from gradtape.api.source.expressions import ATOM, Piece, has_function, literal_piece
+from gradtape.api.source.formulas import formulas, symbol
 from gradtape.api.source.names import Origins, capture_name, counts_of_uses
 from gradtape.api.source.writer import Writer, wrapped
 from gradtape.api.transforms.jit import Jitted, jit
@@ -43,7 +44,7 @@ WITH_VALUE: Final = ("value_and_grad",)
 
 
 class Source(Text):
-    """The code of a function, which shows itself as it is.
+    """The code of a function, which shows itself as it is; its method `latex` returns formulas.
 
     Attributes
     ----------
@@ -54,6 +55,8 @@ class Source(Text):
     """
 
     __slots__ = ("__dict__",)
+
+    _program: _Program
 
     @cached_property
     def namespace(self) -> dict[str, Any]:
@@ -70,6 +73,25 @@ class Source(Text):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
         return self.function(*args, **kwargs)
+
+    def latex(self) -> Text:
+        """Return the function as formulas, in an ``aligned`` block of LaTeX, if it computes with numbers alone.
+
+        Raises
+        ------
+        LoweringError
+            For arrays, loops, and functions of several numbers that have no notation.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> print(gt.source(gt.grad(lambda x: 3 * x**3 - np.sin(x)), 1.0).latex())
+        \\begin{aligned}
+        \\frac{\\partial f}{\\partial x} &= 9 \\, x^{2} - \\cos\\left(x\\right)
+        \\end{aligned}
+        <BLANKLINE>
+        """
+        return Text(self._program.formulas())
 
 
 def source(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Source:
@@ -124,9 +146,10 @@ def source(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Source:
     )
     traced = trace_call(compiled, args, kwargs)
     graph = prepared(closed_graph(traced))
-    return Source(
-        _Program(traced, graph, transform, inner, Origins(_own_graph(inner, transform, args, kwargs))).text()
-    )
+    program = _Program(traced, graph, transform, inner, Origins(_own_graph(inner, transform, args, kwargs)))
+    code = Source(program.text())
+    code._program = program
+    return code
 
 
 def _own_graph(inner: Any, transform: str, args: Any, kwargs: Any) -> Graph | None:
@@ -245,6 +268,17 @@ class _Program:
         code = "\n".join([f"def {identifier(traced.name)}({', '.join(parameters)}):", *body])
         imports = [f"import {name}" for name in ("scipy.linalg", "scipy.special") if name + "." in code]
         return "\n".join(["import numpy as np", *imports, "", "", code]) + "\n"
+
+    def formulas(self) -> str:
+        """Return the function as formulas."""
+        _, places = self._parameters()
+        names = [place if place.isidentifier() else _leaf_name(place) for place in places]
+        wanted = self._wanted(names)
+        name = getattr(self._inner, "__name__", "")
+        function = name if name.isidentifier() else "f"
+        results = [symbol(wanted.get(value, function), function) for value in self._graph.outputs]
+        names += [f"c_{place}" for place in range(1, len(self._graph.inputs) - len(places) + 1)]
+        return formulas(self._graph, names, self._origins, function, results)
 
     def _parameters(self) -> tuple[list[str], list[str]]:
         """Return the parameters, and what each traced leaf of the arguments is in terms of them."""
