@@ -22,7 +22,7 @@ from gradtape.ops.core.shape import expand_row, reshape_row
 
 ATOM: Final = 13
 LONGEST: Final = 120
-"""The length of a formula up to which it is written inside of another one."""
+"""The length of a formula up to which it is written inside another one."""
 
 GREEK: Final = frozenset(
     (
