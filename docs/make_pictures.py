@@ -241,7 +241,7 @@ def badges() -> dict[str, tuple[str, str, str]]:
     )
     return {
         "python": ("Python", " | ".join(versions), "#0072B2"),
-        "numpy": ("NumPy", numpy.removeprefix("numpy").replace(">=", "\u2265 "), "#0072B2"),
+        "numpy": ("NumPy", numpy.removeprefix("numpy").partition(",")[0].replace(">=", "\u2265 "), "#0072B2"),
         "coverage": ("functions with derivatives", f"{followed:,.0f} of {have:,.0f}", "#00704f"),
         "licence": ("licence", project["license"], "#555555"),
     }
