@@ -1,4 +1,4 @@
-"""`torch` and `jax`: NumPy code as a function of other frameworks' arrays."""
+"""`torch`: NumPy code as a function of another framework's arrays."""
 
 from __future__ import annotations
 
