@@ -81,9 +81,9 @@ def search(text: str, words: str) -> list[Page]:
 
     Examples
     --------
-    >>> text = "<!-- page: docs/how-to/loops.md -->\\n# Loops\\nscan and scan\\n<!-- page: docs/how-to/x.md -->\\n# X\\nscan"
+    >>> text = "<!-- page: docs/how-to/loops.md -->\\n# Loops\\nscan and scan\\n<!-- page: docs/how-to/lengths.md -->\\n# Lengths\\nscan"
     >>> [page.topic for page in search(text, "loops")], [page.topic for page in search(text, "scan")]
-    (['loops'], ['loops', 'x'])
+    (['loops'], ['loops', 'lengths'])
     """
     every = list(pages(text))
     wanted = words.lower()
