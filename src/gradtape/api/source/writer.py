@@ -368,7 +368,10 @@ class _Block:
         statement = statement_of(node)
         where = "" if statement is None else f": {statement.text}"
         self._line(f"if {test}:")
-        self._line(f"    raise ValueError({f'this code is for arguments that take another branch{where}'!r})")
+        message = f"this code is for arguments that take another branch{where}"
+        room = WIDTH - len(self._indent) - len("    raise ValueError('')")
+        message = message if len(repr(message)) - 2 <= room else f"{message[: room - 10]} ..."
+        self._line(f"    raise ValueError({message!r})")
 
     def _branches(self, node: Node) -> None:
         index, *operands = node.inputs
@@ -543,11 +546,11 @@ def wrapped(line: str) -> list[str]:
     ['    x = f(aaa...,', '        bbb...)']
     """
     indent = line[: len(line) - len(line.lstrip())]
-    if len(line) <= WIDTH or line.lstrip().startswith("#"):
+    if len(line) <= WIDTH or line.lstrip().startswith(("#", "raise ")):
         return [line]
     places = _places_to_break(line)
     if not any(20 < place <= WIDTH for place in places):
-        head, sign, tail = line.partition(" = ") if " = " in line else line.partition("return ")
+        head, sign, tail = line.partition("return " if line.lstrip().startswith("return ") else " = ")
         if not sign or tail.startswith("("):
             return [line]
         line = f"{head}{sign}({tail})"
