@@ -94,9 +94,8 @@ def on_config(config: Any) -> Any:
     ]
     for section, places in SECTIONS.items():
         found = [page for place in places for page in pages if page.startswith(place)]
-        found.sort(
-            key=lambda page: home.find(f"({page})") % (len(home) + 1)
-        )  # pages that it does not link to come last
+        # Pages that the home page does not link to come last.
+        found.sort(key=lambda page: home.find(f"({page})") % (len(home) + 1))
         groups: dict[str, list[str]] = {}
         for page in found:
             groups.setdefault(group_of(page, places), []).append(page)

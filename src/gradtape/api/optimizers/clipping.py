@@ -36,11 +36,8 @@ def global_norm(gradients: Any) -> Any:
     """
     total: Any = 0.0
     for leaf in flatten_to(IndexedSlices, gradients, none_is_leaf=False)[0]:
-        if isinstance(leaf, IndexedSlices):
-            array = leaf.combined().values
-        else:
-            array = leaf if isinstance(leaf, Handle) else np.asarray(leaf)
-        total = total + np.sum(squared(array))
+        square = squared(leaf if isinstance(leaf, Handle | IndexedSlices) else np.asarray(leaf))
+        total = total + np.sum(square.values if isinstance(square, IndexedSlices) else square)
     return np.sqrt(total)
 
 

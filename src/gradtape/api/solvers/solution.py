@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -42,21 +43,24 @@ METHODS: Final = {
 """The methods of SciPy's solvers, as its documentation spells them."""
 
 
-def no_such_method(caller: str, solver: str, given: Any) -> ArgumentError:
-    """Return the error for a method that a solver does not have, with the one that was probably meant."""
+def check_method(caller: str, solver: str, given: Any) -> None:
+    """Raise ArgumentError for the name of a method that a solver does not have, with the one that was probably meant.
+
+    SciPy's own description of its solvers decides about names that are not in `METHODS`. Other objects are left to SciPy.
+    """
     known = METHODS.get(solver, "").split()
-    near = difflib.get_close_matches(str(given), known, n=1)
-    return ArgumentError(
+    if not isinstance(given, str) or given.lower() in [name.lower() for name in known]:
+        return
+    optimize: Any = importlib.import_module("scipy.optimize")
+    with suppress(ValueError):
+        optimize.show_options(solver, given, disp=False)
+        return
+    near = difflib.get_close_matches(given, known, n=1)
+    raise ArgumentError(
         f"{caller} has no method {given!r}",
         where=user_site(),
         remedy=f"did you mean {near[0]!r}?" if near else f"choose {', '.join(repr(name) for name in known)}",
     )
-
-
-def check_method(caller: str, solver: str, given: Any) -> None:
-    """Raise ArgumentError for the name of a method that a solver does not have; other objects, and no name, are left to SciPy."""
-    if isinstance(given, str) and given.lower() not in METHODS[solver].lower().split():
-        raise no_such_method(caller, solver, given)
 
 
 class SolverCall:
@@ -130,12 +134,7 @@ class SolverCall:
         given = self.given["method"]
         if given is None:
             return ""
-        optimize: Any = importlib.import_module("scipy.optimize")
-        solver = self.name.rpartition(".")[2]
-        try:
-            optimize.show_options(solver, given, disp=False)
-        except ValueError:
-            raise no_such_method(self.name, solver, given) from None
+        check_method(self.name, self.name.rpartition(".")[2], given)
         return str(given).lower()
 
     def check(self, name: str, known: Sequence[Any]) -> None:
