@@ -240,3 +240,47 @@ def test_formulas_of_numbers() -> None:
 def test_arrays_and_loops_have_no_formula(function: Any, arguments: Any) -> None:
     with pytest.raises(gt.errors.LoweringError, match="no formula"):
         gt.source(gt.grad(function), *arguments).latex()
+
+
+def doubled_twice(x: Any) -> Any:
+    x = x * 2
+    x = np.sin(x) * x
+    return x * np.exp(x)
+
+
+def signed(x: Any) -> Any:
+    if x > 1:
+        return x**3
+    return -x
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "lines"),
+    [
+        (lambda x, y: x * (-x - y), (1.0, 2.0), [r"f &= x \, \left(-x - y\right)"]),
+        (
+            lambda x, y: (-x - y) * (y - x) / (-x - 3),
+            (1.0, 2.0),
+            [r"f &= \frac{\left(-x - y\right) \, \left(y - x\right)}{-x - 3}"],
+        ),
+        (lambda d_max, x: d_max * x, (1.0, 2.0), [r"f &= \mathit{d\_max} \, x"]),
+        (lambda x: 1e-5 * x + 2.0 * 3**x, (1.0,), [r"f &= 10^{-5} \, x + 2 \cdot 3^{x}"]),
+        (
+            doubled_twice,
+            (1.0,),
+            [
+                r"x_{2} &= 2 \, x \\",
+                r"x_{3} &= \sin\left(x_{2}\right) \, x_{2} \\",
+                r"\mathit{doubled\_twice} &= x_{3} \, \exp\left(x_{3}\right)",
+            ],
+        ),
+        (signed, (2.0,), [r"\mathit{signed} &= x^{3} \\", r"& \text{if } x > 1"]),
+        (
+            signed,
+            (0.5,),
+            [r"\mathit{signed} &= -x \\", r"& \text{if } \lnot \left(x > 1\right)"],
+        ),
+    ],
+)
+def test_formulas_have_one_meaning(function: Any, arguments: Any, lines: list[str]) -> None:
+    assert gt.source(function, *arguments).latex().splitlines()[1:-1] == lines

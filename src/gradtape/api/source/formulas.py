@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from itertools import chain, count
+from typing import Any, Final, NamedTuple
 
 from gradtape.api.source.names import Origins, counts_of_uses
 from gradtape.errors import LoweringError
@@ -74,16 +76,25 @@ class Formula(NamedTuple):
 Read = Callable[[Value], Formula]
 
 
-def symbol(name: str, function: str = "f") -> str:
-    """Return a name as a symbol; a derivative is that of `function`.
+def derivative(function: str, name: str) -> str:
+    """Return the symbol of the derivative of a function with respect to a name.
 
     Examples
     --------
-    >>> symbol("x"), symbol("theta"), symbol("speed"), symbol("d_speed"), symbol("x_2")
-    ('x', '\\\\theta', '\\\\mathit{speed}', '\\\\frac{\\\\partial f}{\\\\partial \\\\mathit{speed}}', 'x_{2}')
+    >>> print(derivative("f", "x"))
+    \\frac{\\partial f}{\\partial x}
     """
-    if name.startswith("d_"):
-        return rf"\frac{{\partial {symbol(function)}}}{{\partial {symbol(name[2:])}}}"
+    return rf"\frac{{\partial {symbol(function)}}}{{\partial {symbol(name)}}}"
+
+
+def symbol(name: str) -> str:
+    """Return a name as a symbol.
+
+    Examples
+    --------
+    >>> symbol("x"), symbol("theta"), symbol("speed"), symbol("x_2")
+    ('x', '\\\\theta', '\\\\mathit{speed}', 'x_{2}')
+    """
     head, _, index = name.rpartition("_")
     if head and index.isdigit():
         return f"{symbol(head)}_{{{index}}}"
@@ -118,16 +129,14 @@ def formulas(
     formulas: dict[Value, Formula] = {
         value: Formula(symbol(name)) for value, name in zip(graph.inputs, names, strict=True)
     }
-    known, _ = origins.named(graph, is_outermost=True, spread=False)
-    uses = counts_of_uses(graph)
+    names_of, own = origins.named(graph, is_outermost=True, spread=False)
+    uses = counts_of_uses(graph, [value for value, _ in graph.guards])
     lines: list[str] = []
-    taken: dict[str, int] = {}
+    taken = {*results, *(formula.text for formula in formulas.values())}
 
     def read(value: Value) -> Formula:
         if isinstance(value, Literal):
-            number = number_of(value)
-            text = repr(int(number)) if isinstance(number, float) and number.is_integer() else repr(number)
-            return Formula(text, UNARY if text.startswith("-") else ATOM)
+            return _number(number_of(value))
         return formulas[value]
 
     for node in graph.nodes:
@@ -139,16 +148,22 @@ def formulas(
             raise _refusal(node, "it computes with arrays or repeats steps, and formulas are of numbers")
         out = node.out
         formula = _formula(node, read)
-        name = known.get(out, "")
+        name = names_of.get(out, "")
         is_part = out not in graph.outputs
         if is_part and (name or (uses[out] > 1 and len(formula.text) > 12) or len(formula.text) > LONGEST):
-            name = name or "t"
-            taken[name] = taken.get(name, 0) + 1
-            shown = symbol(name if taken[name] == 1 and name != "t" else f"{name}_{taken[name]}", function)
+            is_derivative = name.startswith("d_") and out not in own
+            own_symbols = [derivative(function, name[2:]) if is_derivative else symbol(name)] if name else []
+            base, first = (name, 2) if name and not is_derivative else ("t", 1)
+            numbered = (symbol(f"{base}_{number}") for number in count(first))
+            shown = next(text for text in chain(own_symbols, numbered) if text not in taken)
+            taken.add(shown)
             lines.append(f"{shown} &= {formula.text}")
             formula = Formula(shown)
         formulas[out] = formula
     lines += [f"{left} &= {read(value).text}" for left, value in zip(results, graph.outputs, strict=True)]
+    if graph.guards:
+        branch = r" \land ".join(_taken(read(value), value, expected) for value, expected in graph.guards)
+        lines.append(rf"& \text{{if }} {branch}")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}\n"
 
 
@@ -157,8 +172,39 @@ def _refusal(node: Node, why: str) -> LoweringError:
         f"gt.source has no formula for {node.op.name}",
         where=node.site,
         why=why,
-        remedy='leave out format="latex", which gives NumPy code',
+        remedy="print what gt.source returned: it is NumPy code",
     )
+
+
+def _taken(condition: Formula, value: Value, expected: int) -> str:
+    """Return the condition under which Python takes the branch that was traced."""
+    if value.dtype.kind != "b":
+        return f"{condition.text} = {expected}"
+    return condition.within(COMPARISON) if expected else _not(condition).text
+
+
+def _number(number: Any) -> Formula:
+    """Return a number.
+
+    Examples
+    --------
+    >>> print(*(_number(number).text for number in (2.0, -0.5, 1e-5, -2.5e20, float("inf"), 1 - 2j)))
+    2 -0.5 10^{-5} -2.5 \\cdot 10^{20} \\infty 1 - 2 \\, \\mathrm{i}
+    """
+    if isinstance(number, complex):
+        return _sum(_number(number.real), _product(_number(number.imag), Formula(r"\mathrm{i}")))
+    if number < 0:
+        return Formula(f"-{_number(-number).text}", UNARY)
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            return Formula(r"\infty" if number > 0 else r"\mathrm{nan}")
+        if number.is_integer() and number < 1e15:
+            number = int(number)
+    digits, _, exponent = repr(number).partition("e")
+    if not exponent:
+        return Formula(digits)
+    power = f"10^{{{int(exponent)}}}"
+    return Formula(power) if digits == "1" else Formula(rf"{digits} \cdot {power}", PRODUCT)
 
 
 def _formula(node: Node, read: Read) -> Formula:
@@ -184,33 +230,43 @@ def _formula(node: Node, read: Read) -> Formula:
     raise _refusal(node, "no notation is known for it")
 
 
+def _without_sign(x: Formula) -> Formula | None:
+    """Return a formula without the minus in front of it; None if it has none, or if that belongs to its first term."""
+    return Formula(x.text[1:], PRODUCT) if x.text.startswith("-") and x.level != SUM else None
+
+
 def _sum(x: Formula, y: Formula) -> Formula:
     if "0" in (x.text, y.text):
         return y if x.text == "0" else x
     if y.text.startswith("-"):
         return Formula(f"{x.within(SUM)} - {y.text[1:]}", SUM)
-    if x.text.startswith("-") and x.level != SUM:
-        return Formula(f"{y.within(SUM)} - {x.text[1:]}", SUM)
+    if (first := _without_sign(x)) is not None:
+        return Formula(f"{y.within(SUM)} - {first.text}", SUM)
     return Formula(f"{x.within(SUM)} + {y.within(SUM)}", SUM)
 
 
 def _difference(x: Formula, y: Formula) -> Formula:
-    if y.text.startswith("-") and y.level != SUM:
-        return _sum(x, Formula(y.text[1:], PRODUCT))
+    if (second := _without_sign(y)) is not None:
+        return _sum(x, second)
     return x if y.text == "0" else Formula(f"{x.within(SUM)} - {y.within(PRODUCT)}", SUM)
 
 
 def _product(x: Formula, y: Formula) -> Formula:
     if "1" in (x.text, y.text):
         return y if x.text == "1" else x
-    if y.text.startswith("-"):
-        return _minus(_product(x, Formula(y.text[1:], PRODUCT)))
-    if x.text.startswith("-"):
-        return _minus(_product(Formula(x.text[1:], PRODUCT), y))
-    first, one = _split(x)
-    second, other = _split(y)
-    number = f"{first * second:.16g}" if first * second != 1 or not (one or other) else ""
-    return Formula(r" \, ".join(part for part in (number, one, other) if part), PRODUCT)
+    if (second := _without_sign(y)) is not None:
+        return _minus(_product(x, second))
+    if (first := _without_sign(x)) is not None:
+        return _minus(_product(first, y))
+    one, head = _split(x)
+    other, tail = _split(y)
+    number = float(f"{one * other:.16g}")
+    factors = [_number(number).text] if number != 1 or not (head or tail) else []
+    factors += [part for part in (head, tail) if part]
+    text = factors[0]
+    for part in factors[1:]:
+        text += rf" \cdot {part}" if part[0].isdigit() else rf" \, {part}"
+    return Formula(text, PRODUCT)
 
 
 def _split(x: Formula) -> tuple[float, str]:
@@ -221,18 +277,14 @@ def _split(x: Formula) -> tuple[float, str]:
 
 
 def _minus(x: Formula) -> Formula:
-    return (
-        Formula(x.text[1:], PRODUCT)
-        if x.text.startswith("-") and x.level != SUM
-        else Formula(f"-{x.within(PRODUCT)}", PRODUCT)
-    )
+    return _without_sign(x) or Formula(f"-{x.within(PRODUCT)}", PRODUCT)
 
 
 def _quotient(x: Formula, y: Formula) -> Formula:
     if y.text == "1":
         return x
-    if x.text.startswith("-") and x.level != SUM:
-        return _minus(_quotient(Formula(x.text[1:], PRODUCT), y))
+    if (first := _without_sign(x)) is not None:
+        return _minus(_quotient(first, y))
     return Formula(rf"\frac{{{x.text}}}{{{y.text}}}")
 
 
@@ -249,8 +301,13 @@ def _power(x: Formula, y: Formula) -> Formula:
 
 def _choice(condition: Formula, x: Formula, y: Formula) -> Formula:
     return Formula(
-        rf"\begin{{cases}}{x.text} & \text{{if }} {condition.text} \\ {y.text} & \text{{otherwise}}\end{{cases}}"
+        rf"\begin{{cases}}{x.text} & \text{{if }} {condition.text} \\ {y.text} & \text{{otherwise}}\end{{cases}}",
+        COMPARISON,
     )
+
+
+def _not(x: Formula) -> Formula:
+    return Formula(rf"\lnot {x.within(UNARY)}", UNARY)
 
 
 SPECIAL: Final[dict[Op, Callable[..., Formula]]] = {
@@ -261,7 +318,7 @@ SPECIAL: Final[dict[Op, Callable[..., Formula]]] = {
     negative: _minus,
     power: _power,
     where: _choice,
-    **dict.fromkeys((logical_not, invert), lambda x: Formula(rf"\lnot {x.within(UNARY)}", UNARY)),
+    **dict.fromkeys((logical_not, invert), _not),
     sech_squared: lambda x: Formula(rf"\frac{{1}}{{\cosh^2\left({x.text}\right)}}"),
 }
 """The rows that are not written as a function of one argument."""

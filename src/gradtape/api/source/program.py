@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.api.export.closed import TracedCall, argument_places, closed_graph, trace_call
 from gradtape.api.inspect.views import Text
 from gradtape.api.source.expressions import ATOM, Piece, has_function, literal_piece
-from gradtape.api.source.formulas import formulas, symbol
+from gradtape.api.source.formulas import derivative, formulas, symbol
 from gradtape.api.source.names import Origins, capture_name, counts_of_uses
 from gradtape.api.source.writer import Writer, wrapped
 from gradtape.api.transforms.jit import Jitted, jit
@@ -276,7 +276,10 @@ class _Program:
         wanted = self._wanted(names)
         name = getattr(self._inner, "__name__", "")
         function = name if name.isidentifier() else "f"
-        results = [symbol(wanted.get(value, function), function) for value in self._graph.outputs]
+        results = [
+            derivative(function, wanted[value].removeprefix("d_")) if value in wanted else symbol(function)
+            for value in self._graph.outputs
+        ]
         names += [f"c_{place}" for place in range(1, len(self._graph.inputs) - len(places) + 1)]
         return formulas(self._graph, names, self._origins, function, results)
 
