@@ -20,7 +20,7 @@
     │   └── CastError (TypeError)               the result does not fit the dtype of the target
     ├── NotDifferentiableError (LookupError)    an op that has no derivative
     ├── SingularJacobianError (ArithmeticError)    the solution of a solver that has no derivative
-    ├── MemoryBudgetError (MemoryError)         a gradient that does not fit in gt.config.memory
+    ├── MemoryBudgetError (MemoryError)         a loop whose gradient exceeds gt.config.memory
     ├── UnknownGradientError (LookupError)      a debugger has no gradient of this value
     ├── NumericsError (FloatingPointError)      check_numerics found a NaN or an infinity
     ├── TapeError (RuntimeError)                a tape used out of order

@@ -149,7 +149,7 @@ def planned_policy(
     """Return the policy with which the tape of a procedure fits in so many bytes: None where it fits without.
 
     The other parameters are those of `vjp_procedure`. Where a trip count or the size of an array is an operand, chunks bound the memory by
-    the square root of the trip count.
+    the square root of the trip count. A loop that cannot run again keeps its whole record, whatever the budget is.
     """
     procedure, counts = normal_form(procedure)
     keep_residuals(procedure)
