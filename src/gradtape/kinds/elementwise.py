@@ -27,7 +27,7 @@ from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import UFUNCS, register
 
 MOST_PLANS = 1024
-"""Plans that a row keeps; a program whose shapes _never repeat would otherwise fill the memory with them."""
+"""Plans that a row keeps; a program whose shapes never repeat would otherwise fill the memory with them."""
 
 Rule = Callable[..., Value]
 Rules = tuple[Rule | None, ...]

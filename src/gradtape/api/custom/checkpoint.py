@@ -81,7 +81,7 @@ def recompute_grad(function: Callable[Q, V]) -> Wrapper[Q, V]:
             return result
         values = [traceable_operand(leaf, f"a result of {name}") for leaf in leaves]
         read = operands.read_by(values)
-        # Which of these are supported is decided now: a tape may have ended when the gradient is taken.
+        # Which of these are recorded is decided now: a tape may have ended when the gradient is taken.
         captured = [place for place, value in enumerate(read) if any(m.recording for m in value.tags)]
         inputs = (*operands.values, *[read[place] for place in captured])
         if not any(trace_of(value) for value in (*inputs, *values)):

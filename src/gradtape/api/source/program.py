@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -296,7 +297,7 @@ class _Program:
         try:
             known = inspect.signature(traced.function).parameters
         except (TypeError, ValueError):
-            known = {}  # type: ignore[assignment]
+            known = MappingProxyType({})
         shown = [
             f"*{name}" if name in known and known[name].kind is inspect.Parameter.VAR_POSITIONAL else name
             for name in parameters

@@ -97,7 +97,7 @@ def region_of(ends: Sequence[Value], tag: TraceTag | None) -> Region | None:
 
 
 def begins(value: Value, tag: TraceTag) -> bool:
-    """Return whether a record goes back to a value but not beyond: it is not supported, or was watched and made of nothing that is."""
+    """Return whether a record goes back to a value but not beyond: it is not recorded, or was watched and computed from nothing that is."""
     return tag not in value.tags or not value.is_made or all(tag not in each.tags for each in value._inputs)
 
 

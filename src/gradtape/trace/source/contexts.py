@@ -23,7 +23,7 @@ class Watcher(ABC):
 
     @abstractmethod
     def tag_for(self, variable: Any) -> TraceTag | None:
-        """Return the tag for a read of a variable now; None if it is not supported."""
+        """Return the tag for a read of a variable now; None if it is not recorded."""
 
     @abstractmethod
     def note(self, variable: Any, value: Value) -> None:
