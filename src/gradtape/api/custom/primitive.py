@@ -116,6 +116,11 @@ class Primitive:
         """Set the rule of forward mode. It serves reverse mode too, where there is none for that and it is linear in the tangents."""
         self._jvp = recordable_body(rule)
 
+    @property
+    def _functions_called(self) -> tuple[str, ...]:
+        """The functions that are traced with a function that calls this one: the rules; the body if there are none."""
+        return ("_vjp", "_jvp") if self._vjp or self._jvp else ("_vjp", "_jvp", "fun")
+
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
