@@ -8,8 +8,10 @@ import pytest
 
 import gradtape.autograd
 import gradtape.autograd.numpy as np
+from gradtape import jit
 from gradtape.autograd import checkpoint, deriv, grad, hessian, isinstance, jacobian, make_jvp, make_vjp, type
 from gradtape.autograd.extend import (
+    JVPNode,
     defjvp,
     defjvp_argnums,
     defvjp,
@@ -17,6 +19,7 @@ from gradtape.autograd.extend import (
     defvjp_argnums,
     notrace_primitive,
     primitive,
+    register_notrace,
     vspace,
 )
 from gradtape.autograd.misc import flatten
@@ -143,10 +146,52 @@ def test_an_argument_without_a_rule():
 
     defvjp(scaled, lambda result, x, y: lambda g: g * y)
     assert grad(scaled)(3.0, 2.0) == 2.0
-    with pytest.raises(NotImplementedError, match="argnum 1"):
+    with pytest.raises(NotImplementedError, match=r"argnum 1.*pass defvjp a rule"):
         grad(scaled, 1)(3.0, 2.0)
-    with pytest.raises(TypeError, match="is not a primitive"):
+    with pytest.raises(TypeError, match=r"is not a primitive.*own = primitive\(sin\)"):
         defvjp(numpy.sin, lambda result, x: lambda g: g)
+    own = primitive(numpy.sin)
+    defvjp(own, lambda result, x: lambda g: 5.0 * g)
+    assert grad(own)(1.0) == 5.0
+    assert grad(np.sin)(1.0) == numpy.cos(1.0)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jit])
+def test_rules_that_are_set_again(transform):
+    """A rule that replaces another one, or the derivative of the body, counts in functions that were compiled before."""
+
+    @primitive
+    def identity(x):
+        return factor["body"] * x
+
+    factor = {"body": 2.0, "rule": 3.0}
+    slope = transform(grad(lambda x: np.sum(identity(x))))
+    assert repeated(slope, X).tolist() == [2.0] * 3
+    factor["body"] = 1.0
+    assert repeated(slope, X).tolist() == [1.0] * 3
+    defvjp(identity, lambda result, x: lambda g: factor["rule"] * g)
+    assert repeated(slope, X).tolist() == [3.0] * 3
+    factor["rule"] = 4.0
+    assert repeated(slope, X).tolist() == [4.0] * 3
+    defvjp(identity, lambda result, x: lambda g: 5.0 * g)
+    assert repeated(slope, X).tolist() == [5.0] * 3
+    tangent = transform(lambda x: make_jvp(identity)(x)(X)[1])
+    assert repeated(tangent, X).tolist() == (5.0 * X).tolist()
+    defjvp(identity, lambda g, result, x: 6.0 * g)
+    assert repeated(tangent, X).tolist() == (6.0 * X).tolist()
+
+
+def test_rules_of_one_mode():
+    """What has no derivative in one mode keeps that of the other one."""
+
+    @primitive
+    def square(x):
+        return x * x
+
+    defvjp(square, lambda result, x: lambda g: 2.0 * x * g)
+    register_notrace(JVPNode, square)
+    assert repeated(grad(square), 3.0) == 6.0
+    assert repeated(deriv(square), 3.0) == 0.0
 
 
 def test_no_derivative():
@@ -226,7 +271,7 @@ def test_scipy_and_checkpoints():
     assert numpy.allclose(grad(checkpoint(lambda x: np.sum(x**2)))(X), 2 * X)
 
 
-@pytest.mark.parametrize("mode", ["full", "valid"])
+@pytest.mark.parametrize("mode", ["full", "valid", "same"])
 def test_convolve(mode):
     from scipy.signal import convolve
 
@@ -241,3 +286,41 @@ def test_convolve(mode):
     ]
     assert numpy.allclose(result, expected)
     assert numpy.allclose(grad(lambda x: np.sum(signal.convolve(x, b)))(a), numpy.sum(b))
+    with pytest.raises(ValueError, match="choose 'full', 'valid' or 'same'"):
+        signal.convolve(a, b, mode="fulll")
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2)])
+@pytest.mark.parametrize("offset", [-2, 0, 1])
+def test_diagonals(offset, axes):
+    for values in (X, numpy.outer([1.0, 2.0], X)):
+        whole = np.make_diagonal(values, offset, *axes)
+        assert numpy.array_equal(numpy.diagonal(whole, offset, *axes), values)
+        assert numpy.sum(whole) == numpy.sum(values)
+    assert numpy.allclose(
+        jacobian(lambda x: np.make_diagonal(x, offset, *axes).diagonal(offset, *axes))(X), numpy.eye(3)
+    )
+
+
+@pytest.mark.parametrize("uplo", ["L", "U"])
+@pytest.mark.parametrize("unit", [1.0, 1.0j])
+def test_eigenvalues_depend_on_one_triangle(uplo, unit):
+    """As autograd's, and as differences in single elements say."""
+    rng = numpy.random.default_rng(0)
+    a = rng.standard_normal((2, 3, 3)) + unit * rng.standard_normal((2, 3, 3))
+
+    def loss(a):
+        values, vectors = np.linalg.eigh(a, uplo)
+        return (
+            np.sum(np.sin(values)) + np.sum(np.abs(vectors) ** 4) + np.sum(np.linalg.eigvalsh(a, uplo) ** 3)
+        )
+
+    values, vectors = np.linalg.eigh(a, uplo)
+    expected, directions = numpy.linalg.eigh(a, uplo)
+    assert numpy.allclose(values, expected)
+    assert numpy.allclose(abs(vectors), abs(directions))
+    check_grads(loss, modes=["rev"], order=1)(a)
+    gradient = grad(loss)(a)
+    assert not numpy.any(numpy.triu(gradient, 1) if uplo == "L" else numpy.tril(gradient, -1))
+    with pytest.raises(ValueError, match="UPLO"):
+        np.linalg.eigh(a, "X")

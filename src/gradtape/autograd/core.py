@@ -178,14 +178,18 @@ def _primitive(fun: Any) -> Primitive:
     if isinstance(fun, Primitive):
         return fun
     raise TypeError(
-        f"{get_name(fun)} is not a primitive: functions of NumPy and SciPy have their derivatives, "
-        "other functions get rules when they are decorated by @primitive"
+        f"{get_name(fun)} is not a primitive, so that it takes no rules; functions of NumPy and SciPy have gradtape's derivatives. "
+        f"For other ones call it through a primitive: own = primitive({get_name(fun)})"
     )
 
 
 def _rule_of(rules: dict[int, Any], fun: Any, argnum: int, kind: str) -> Any:
     if argnum not in rules:
-        raise NotImplementedError(f"{kind} of {get_name(fun)} wrt argnum {argnum} not defined")
+        define = f"def{kind.lower()}"
+        raise NotImplementedError(  # the class of autograd's error
+            f"{kind} of {get_name(fun)} wrt argnum {argnum} not defined: pass {define} a rule for this argument, "
+            "or None if the result does not depend on it"
+        )
     rule = rules[argnum]
     if rule is None or rule == "same" or callable(rule):
         return rule

@@ -77,10 +77,11 @@ def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """Return square matrices with the last axis of an array as their diagonals."""
-    if not (offset == 0 and axis1 == -1 and axis2 == -2):
-        raise NotImplementedError("Currently make_diagonal only supports offset=0, axis1=-1, axis2=-2")
-    return D[..., None] * np.eye(D.shape[-1])
+    """Return square matrices with the last axis of an array as a diagonal, the one that `numpy.diagonal` returns for these arguments."""
+    above, below = max(offset, 0), max(-offset, 0)
+    rows = D[..., None] * np.eye(D.shape[-1], D.shape[-1] + above + below, above)
+    square = np.pad(rows, [(0, 0)] * (D.ndim - 1) + [(below, above), (0, 0)])
+    return np.moveaxis(square, (-2, -1), (axis1, axis2))
 
 
 def metadata(A: Any) -> tuple[Any, int, Any, bool]:

@@ -23,8 +23,8 @@ def convolve(A: Any, B: Any, axes: Any = None, dot_axes: Any = None, mode: str =
         The axes of `A` and of `B` to convolve along, by default all.
     dot_axes : pair of sequences of int, optional
         The axes of `A` and of `B` to sum over.
-    mode : {"full", "valid"}, default "full"
-        Whether overlaps are partial or whole.
+    mode : {"full", "valid", "same"}, default "full"
+        Whether overlaps are partial or whole; "same" is the part of "full" at its centre that has the lengths of `A`.
 
     Returns
     -------
@@ -32,8 +32,8 @@ def convolve(A: Any, B: Any, axes: Any = None, dot_axes: Any = None, mode: str =
         Its axes are the others of `A`, the others of `B`, and those of the convolution.
     """
     A, B = np.asarray(A), np.asarray(B)
-    if mode not in ("full", "valid"):
-        raise NotImplementedError(f"convolve with mode {mode!r} is not implemented")
+    if mode not in ("full", "valid", "same"):
+        raise ValueError(f"convolve: mode is {mode!r}; choose 'full', 'valid' or 'same'")
     if axes is None:
         if A.ndim != B.ndim:
             raise ValueError("A.ndim must equal B.ndim if axes not specified")
@@ -52,7 +52,11 @@ def convolve(A: Any, B: Any, axes: Any = None, dot_axes: Any = None, mode: str =
             )
     else:
         A = np.pad(A, [(0, 0)] * first + [(length - 1, length - 1) for length in lengths_b])
-    return _sum_of_shifts(A, B, first, len(dots_a), count)
+    whole = _sum_of_shifts(A, B, first, len(dots_a), count)
+    if mode != "same":
+        return whole
+    centre = tuple(slice((b - 1) // 2, (b - 1) // 2 + a) for a, b in zip(lengths_a, lengths_b, strict=True))
+    return whole[(..., *centre)]
 
 
 def _with_last(array: Any, axes: Any, dot_axes: Any) -> tuple[Any, list[int], list[int]]:
