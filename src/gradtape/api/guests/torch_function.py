@@ -93,13 +93,7 @@ class Applied(torch.autograd.Function):  # type: ignore[misc, unused-ignore] # A
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         operands = saved(ctx)
-        wanted = tuple(
-            [
-                position
-                for position in ctx.positions
-                if ctx.needs_input_grad[position + 1] and has_derivative(operands[position])
-            ]
-        )
+        wanted = active(ctx, operands, ctx.needs_input_grad)
         given = [cotangent for cotangent, inexact in zip(cotangents, ctx.inexact, strict=True) if inexact]
         pullback = ctx.call.operator.pullback(wanted, len(operands))
         gradients = [None] * (len(operands) + 1)
@@ -110,13 +104,7 @@ class Applied(torch.autograd.Function):  # type: ignore[misc, unused-ignore] # A
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         operands = saved(ctx)
-        moving = tuple(
-            [
-                position
-                for position in ctx.positions
-                if tangents[position + 1] is not None and has_derivative(operands[position])
-            ]
-        )
+        moving = active(ctx, operands, [tangent is not None for tangent in tangents])
         pushforward = ctx.call.operator.pushforward(moving, len(operands))
         given = [tangents[position + 1] for position in moving]
         pushed = iter(Call(pushforward).applied([*operands, *given]))
@@ -139,6 +127,17 @@ def saved(ctx: Any) -> list[Any]:
     for position, tensor in zip(ctx.positions, ctx.saved_tensors, strict=True):
         operands[position] = tensor
     return operands
+
+
+def active(ctx: Any, operands: Sequence[Any], chosen: Sequence[bool]) -> tuple[int, ...]:
+    """Return the positions of operands with derivatives among the arguments that are chosen: the `Call` is the first of these."""
+    return tuple(
+        [
+            position
+            for position in ctx.positions
+            if chosen[position + 1] and has_derivative(operands[position])
+        ]
+    )
 
 
 def has_derivative(tensor: Tensor) -> bool:
