@@ -574,3 +574,47 @@ def test_what_is_zero_by_arithmetic_is_multiplied_in_procedures_as_in_graphs(nam
             with gt.config.override(loops="compile"):
                 compiled = derivative(x)
             np.testing.assert_allclose(compiled, traced, rtol=1e-9, atol=1e-12, err_msg=way)
+
+
+@pytest.mark.parametrize("name", ZERO_BY_ARITHMETIC)
+@pytest.mark.parametrize("size", [2, 30])
+def test_second_derivatives_of_procedures_have_zeros_beside_the_diagonal(name, size):
+    element = ZERO_BY_ARITHMETIC[name]
+
+    def total(x):
+        y = np.zeros(x.shape[0])
+        for i in range(x.shape[0]):
+            y[i] = element(x[i])
+        return np.sum(y)
+
+    x = np.resize([0.0, 2.0, -1.0], size)
+    wanted, actual = [], []
+    with np.errstate(all="ignore"):
+        for loops, results in (("trace", wanted), ("compile", actual)):
+            with gt.config.override(loops=loops):
+                results.append(gt.jacfwd(gt.jacfwd(total))(x))
+    np.testing.assert_allclose(actual, wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["exponential of a reciprocal", "product with a root", "root of a square"])
+def test_second_derivatives_of_procedures_are_linear_in_directions_that_are_zero(name):
+    element = ZERO_BY_ARITHMETIC[name]
+
+    def each(x):
+        y = np.zeros(x.shape[0])
+        for i in range(x.shape[0]):
+            y[i] = element(x[i])
+        return y
+
+    def second(v, w):
+        def first(x):
+            return gt.jvp(each, (x,), (v,))[1]
+
+        return gt.jvp(first, (np.array([0.5, 2.0, 0.7]),), (w,))[1]
+
+    v, w = np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])
+    for argument in (0, 1):
+        with gt.config.override(loops="trace"):
+            wanted = gt.jacfwd(second, argument)(v, w)
+        with gt.config.override(loops="compile"):
+            np.testing.assert_allclose(gt.jacfwd(second, argument)(v, w), wanted, rtol=1e-9, atol=1e-12)

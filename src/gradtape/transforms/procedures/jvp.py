@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import Aval, is_inexact
-from gradtape.kinds.cotangent import Tangent
+from gradtape.kinds.cotangent import Tangent, summed
 from gradtape.kinds.elementwise import Elementwise, Rule, scaled, smooth_square
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import masked_product
 from gradtape.ops.core.elementwise.cast import zeros_like
-from gradtape.ops.core.elementwise.logic import bitwise_and, equal, not_equal
+from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import (
@@ -199,6 +199,9 @@ class _ForwardMode:
 
         if isinstance(op, Elementwise) and op.partials is not None:
             return [push_partials(node, op.partials, incoming, product)]
+        row: object = masked_product  # which is an op, though its type is that of a function
+        if op is row and incoming[0] is not None:
+            return [self._push_masked_product(node, incoming[0], incoming[1])]
         is_real = all(value.dtype.kind != "c" for value in (node.out, *node.inputs))  # others conjugate
         if (
             isinstance(op, Elementwise)
@@ -226,6 +229,20 @@ class _ForwardMode:
         # would have no derivative in a tangent that is 0 for once.
         by_arithmetic = bitwise_and(selected, equal(tangent, 0))
         return where(by_arithmetic, scaled(partial, tangent), masked_product(partial, tangent))
+
+    def _push_masked_product(self, node: Node, of_slope: Tangent, of_factor: Tangent | None) -> Tangent:
+        """Return the tangent of a slope times another tangent: it is 0 where that of the slope is zero by selection, too."""
+        slope, factor = node.inputs
+        moved = of_slope.applied()
+        is_masked = equal(factor, 0)
+        selected = None if slope.node is None else self._selected(slope)
+        if selected is not None:
+            is_masked = bitwise_or(is_masked, bitwise_and(selected, equal(moved, 0)))
+        # Each product has the derivative in the factor that it tests for zeros, also where that is 0 for once.
+        total = Tangent(where(is_masked, masked_product(moved, factor), masked_product(factor, moved)))
+        if of_factor is None:
+            return total
+        return summed(total, Tangent(masked_product(slope, of_factor.value), of_factor.mask))
 
     def _selected(self, value: Value) -> Value | None:
         """Return the mask outside which a tangent is zero by selection, if zeros from memory are; None if there are none."""
