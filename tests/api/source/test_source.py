@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import optree
 import pytest
@@ -163,6 +164,23 @@ def with_callback(x: Any) -> Any:
     return np.sum(y)
 
 
+def with_differences(x: Any) -> Any:
+    y = gt.callback(lambda a: np.sin(a), x, x, derivative="differences")
+    return np.sum(y)
+
+
+@numba.njit
+def compiled_loop(x: Any) -> Any:
+    total = 0.0
+    for k in range(len(x)):
+        total += x[k] ** 2 if x[k] > 0 else x[k]
+    return total
+
+
+def with_compiled_loop(x: Any) -> Any:
+    return compiled_loop(x * 2)
+
+
 def with_eigenvalues(x: Any) -> Any:
     y = np.linalg.eig(x)[0]
     return np.sum(np.abs(y))
@@ -172,6 +190,15 @@ def with_eigenvalues(x: Any) -> Any:
     ("function", "arguments", "error", "message"),
     [
         (with_callback, (X,), gt.errors.LoweringError, "in with_callback"),
+        (gt.grad(with_differences), (X,), gt.errors.LoweringError, "in with_differences"),
+        (gt.hessian(with_differences), (X,), gt.errors.LoweringError, "in with_differences"),
+        (
+            gt.jit(with_compiled_loop),
+            (X,),
+            gt.errors.LoweringError,
+            "compiled from their code\\n.* in compiled_loop",
+        ),
+        (gt.hessian(with_compiled_loop), (X,), gt.errors.LoweringError, "in compiled_loop"),
         (
             gt.grad(with_eigenvalues),
             (np.array([[1.0, 2.0], [3.0, 4.0]]),),

@@ -13,7 +13,7 @@ from gradtape.api.custom.differences import METHODS, Differences, Method
 from gradtape.api.custom.rules import custom_jvp
 from gradtape.api.transforms.callables import check_callable
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, GradtapeWarning, ShapeError, warn
-from gradtape.ir.builder import here
+from gradtape.ir.builder import at, here
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
@@ -121,7 +121,7 @@ def callback(
         )
     if isinstance(sparsity, Handle):  # a captured array
         sparsity = array_of(sparsity.value, "the sparsity of a Jacobian, which is the content")
-    host = _HostFunction(function, args, result_like)
+    host = _HostFunction(function, args, result_like, here.site)
     if derivative is None:
         return host.returned(host.results(*host.operands.values))
     return _differentiable(host, derivative, sparsity)
@@ -138,6 +138,8 @@ class _HostFunction:
         What it is called with.
     result_like : nest of array_like or None
         Arrays with the shapes and dtypes of its results. None: they are learned by a call.
+    site : Site
+        The user's line that calls it: a rule for its derivative runs when that line is over.
 
     Attributes
     ----------
@@ -147,8 +149,11 @@ class _HostFunction:
         Arrays like the results.
     """
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], result_like: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], result_like: Any, site: Any
+    ) -> None:
         self.function, self.name = function, getattr(function, "__name__", type(function).__name__)
+        self.site = site
         self.operands = NumericLeaves(args, "args")
         if result_like is None:
             arrays = [self._number(value) for value in self.operands.values]
@@ -187,7 +192,8 @@ class _HostFunction:
 
     def results(self, *inputs: Value) -> tuple[Value, ...]:
         """Return the results as values that a kernel computes."""
-        return call_host(enter_function(self.call), self.types, inputs)
+        with at(self.site):
+            return call_host(enter_function(self.call), self.types, inputs)
 
     def returned(self, values: Sequence[Value]) -> Any:
         """Return results in their containers, as the caller works."""
@@ -240,13 +246,13 @@ def _differentiable(host: _HostFunction, method: Method, sparsity: Any, order: i
             warn(
                 GradtapeWarning,
                 f"callback: derivatives of {host.name} are computed by differences",
-                where=here.site,
+                where=host.site,
                 why=f"about 11 calls for each of the {sum(sizes)} numbers of its arguments, and fewer digits than a rule gives",
                 remedy='give it a rule by gt.custom_vjp, or derivative="complex-step" if it computes with complex numbers; else ignore '
                 "this with warnings.filterwarnings",
             )
         shape = np.zeros((sum(counts), sum(sizes)))
-        slopes = _differentiable(_HostFunction(jacobian, primals, shape), method, None, order + 1)
+        slopes = _differentiable(_HostFunction(jacobian, primals, shape, host.site), method, None, order + 1)
         moved = slopes @ np.concatenate([np.ravel(tangents[k]) for k in moving])
         ends = np.cumsum(counts)
         parts = [

@@ -19,6 +19,7 @@ from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise, SciPy
 from gradtape.kinds.join import Join
 from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.routines.callback import calls_locally
 from gradtape.ops.core.correlation import correlate_row
 from gradtape.ops.core.cumulative import cummax, cummin, cumprod, cumsum
 from gradtape.ops.core.determinants import determinant
@@ -52,7 +53,9 @@ from gradtape.ops.core.reductions import (
 )
 from gradtape.ops.core.shape import expand_row, permute_row, reshape_row, slice_row, windows_row
 from gradtape.ops.core.sorting import argsort, searchsorted
+from gradtape.procedures.traversal import site_of, walk
 from gradtape.records import value_record
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 POWER: Final = 12
 """How tightly ``**`` binds, among the levels of `gradtape.ir.expressions`."""
@@ -89,6 +92,15 @@ class Piece:
         return Piece(f"np.broadcast_to({self.text}, {shape})", ATOM, shape)
 
 
+PYTHON_TYPES: Final = {"float64": "float", "int64": "int", "bool": "bool", "complex128": "complex"}
+"""The types of Python that NumPy takes for these dtypes."""
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """Return a dtype as an argument of NumPy's functions."""
+    return PYTHON_TYPES.get(dtype.name, f"np.{dtype.name}")
+
+
 def number_text(value: Literal, *, plain: bool) -> str:
     """Return a number; one that stands beside a float in arithmetic may be `plain`, without its decimal point."""
     assert value.data is not None
@@ -101,13 +113,7 @@ def number_text(value: Literal, *, plain: bool) -> str:
         if plain and number.is_integer() and abs(number) < 1e15 and (number or not np.signbit(number)):
             return repr(int(number))
     text = repr(number)
-    usual = value.aval.weak or value.dtype in (
-        np.dtype(float),
-        np.dtype(np.int64),
-        np.dtype(bool),
-        np.dtype(complex),
-    )
-    return text if usual else f"np.{value.dtype.name}({text})"
+    return text if value.aval.weak or value.dtype.name in PYTHON_TYPES else f"np.{value.dtype.name}({text})"
 
 
 def literal_piece(value: Literal, *, plain: bool = False) -> Piece:
@@ -150,10 +156,26 @@ def expression(node: Node, read: Read) -> Piece:
 
 def refusal(node: Node) -> LoweringError:
     """Return the error about an op that has no readable form."""
+    if isinstance(node.op, ProcedureOp):
+        procedure = node.params["procedure"].procedure
+        sites = [site for part in walk(procedure.body) if (site := site_of(part)) is not None]
+        return LoweringError(
+            "gt.source has no NumPy code for loops that are compiled from their code",
+            where=sites[0] if sites else node.site,
+            why="it prints what is traced, and such loops are not traced",
+            remedy='use gt.scan, gt.fori_loop or gt.while_loop; gt.config.loops = "trace" traces loops outside Numba functions',
+        )
+    if calls_locally(node):
+        return LoweringError(
+            "gt.source has no NumPy code for a function that is called through Python",
+            where=node.site,
+            why="the function belongs to this process",
+            remedy="call it outside, and pass its result as an argument",
+        )
     return LoweringError(
         f"gt.source has no NumPy code for {node.op.name}",
         where=node.site,
-        why="NumPy and SciPy have no public function that computes it",
+        why="it is not written as a call of a public function of NumPy or SciPy",
         remedy="differentiate a function without this line, or look at gt.inspect.graph",
     )
 
@@ -336,9 +358,7 @@ def _convert(node: Node, read: Read) -> Piece:
     text = piece.text
     if x.dtype.kind == "c" and dtype.kind in "iuf":
         text = f"np.real({text})"
-    name = {"float64": "float", "int64": "int", "bool": "bool", "complex128": "complex"}.get(
-        dtype.name, f"np.{dtype.name}"
-    )
+    name = dtype_text(dtype)
     return Piece(
         f"np.asarray({text}, {name})" if x.dtype.kind != "c" else f"np.asarray({text}).astype({name})",
         ATOM,

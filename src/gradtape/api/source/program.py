@@ -12,14 +12,14 @@ import numpy as np
 
 from gradtape.api.export.closed import TracedCall, argument_places, closed_graph, trace_call
 from gradtape.api.inspect.views import Text
-from gradtape.api.source.expressions import ATOM, Piece, has_function, literal_piece
+from gradtape.api.source.expressions import ATOM, PYTHON_TYPES, Piece, dtype_text, has_function, literal_piece
 from gradtape.api.source.formulas import derivative, formulas, symbol
 from gradtape.api.source.names import Origins, capture_name, counts_of_uses
 from gradtape.api.source.writer import Writer, wrapped
 from gradtape.api.transforms.jit import Jitted, jit
 from gradtape.errors import ArgumentError, GradtapeError, kind_of
 from gradtape.ir.body import Body
-from gradtape.ir.graph import Graph, Literal, Node, Value, extract
+from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.ir.printer import identifier
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.ops.core.elementwise.cast import convert_row
@@ -343,19 +343,15 @@ class _Program:
                 remedy="pass the array as an argument",
             )
         if array.ndim == 0:
-            return Piece(repr(array.item()), ATOM if array.item() >= 0 else 11, ())
+            return literal_piece(literal(array))
         key = array.tobytes(), array.dtype, array.shape
         if key in self._constants:
             return self._constants[key]
         name = writer.unique(capture_name(array, self._inner) or "constant")
-        kind = (
-            ""
-            if array.dtype in (np.dtype(float), np.dtype(np.int64), np.dtype(bool), np.dtype(complex))
-            else f", np.{array.dtype.name}"
-        )
+        kind = "" if array.dtype.name in PYTHON_TYPES else f", {dtype_text(array.dtype)}"
         text = repr(array.tolist()).replace("inf", "np.inf").replace("nan", "np.nan")
         if array.size == 0:
-            text = f"np.empty({array.shape}{kind or ', ' + repr(array.dtype.name)})"
+            text = f"np.empty({array.shape}, {dtype_text(array.dtype)})"
             writer.lines.append(f"    {name} = {text}")
         else:
             writer.lines.append(f"    {name} = np.array({text}{kind})")

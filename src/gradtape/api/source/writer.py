@@ -15,6 +15,7 @@ from gradtape.api.source.expressions import (
     ATOM,
     SEVERAL,
     Piece,
+    dtype_text,
     expression,
     index_text,
     literal_piece,
@@ -238,7 +239,7 @@ class _Block:
     def _zeros(self, node: Node) -> str:
         shape, dtype = node.out.shape, node.out.dtype
         size = shape[0] if len(shape) == 1 else shape
-        kind = "" if dtype == np.dtype(float) else f", {_dtype_text(dtype)}"
+        kind = "" if dtype == np.dtype(float) else f", {dtype_text(dtype)}"
         return self._start(node, f"np.zeros({size}{kind})")
 
     def _padded(self, node: Node) -> None:
@@ -449,7 +450,7 @@ class _Block:
         for out, element in zip(records, body.outputs[carries:], strict=True):
             name = self._writer.unique(self._names.get(out, "record"))
             stacks.append(name)
-            kind = "" if element.dtype == np.dtype(float) else f", {_dtype_text(element.dtype)}"
+            kind = "" if element.dtype == np.dtype(float) else f", {dtype_text(element.dtype)}"
             if "length" in params:
                 shape = (params["length"], *element.shape)
                 text = f"np.empty({shape[0] if len(shape) == 1 else shape}{kind})"
@@ -598,9 +599,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _dtype_text(dtype: np.dtype[Any]) -> str:
-    return {"float64": "float", "int64": "int", "bool": "bool", "complex128": "complex"}.get(
-        dtype.name, f"np.{dtype.name}"
-    )
