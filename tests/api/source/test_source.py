@@ -150,6 +150,15 @@ def test_arrays_from_outside_are_written_into_the_code() -> None:
     np.testing.assert_array_equal(code(X), X + OFFSETS)
 
 
+@pytest.mark.parametrize("number", [np.nan, -np.inf, -2.5, 1 - 2j, np.float32(0.1), -3], ids=repr)
+def test_numbers_from_outside_are_written_into_the_code(number: Any) -> None:
+    captured = np.array(number)
+    compiled = gt.jit(lambda x: x * captured**2)
+    actual, expected = gt.source(compiled, X)(X), compiled(X)
+    assert actual.dtype == expected.dtype
+    np.testing.assert_array_equal(actual, expected)
+
+
 def test_source_leaves_no_trace_and_changes_no_graph() -> None:
     compiled = gt.grad(drag_and_lift)
     compiled(X, X)
@@ -206,6 +215,7 @@ def with_eigenvalues(x: Any) -> Any:
             "in with_eigenvalues",
         ),
         (3, (), gt.errors.ArgumentError, "not callable"),
+        (gt.jit(lambda np: np + 1), (2.0,), gt.errors.ArgumentError, "parameter with the name np"),
         (
             gt.jit(lambda x: x[0] + LARGE),
             (X,),

@@ -229,6 +229,14 @@ class _Program:
     def text(self) -> str:
         traced, graph = self._traced, self._graph
         parameters, places = self._parameters()
+        modules = [name for name in parameters if name.lstrip("*") in ("np", "scipy")]
+        if modules:
+            raise ArgumentError(
+                f"gt.source: {traced.name} has a parameter with the name {modules[0]}",
+                where=user_site(),
+                why="the code calls the functions of a module with this name",
+                remedy="rename the parameter",
+            )
         spread = self._transform not in ("grad", "value_and_grad")
         writer = Writer(
             self._origins,
