@@ -1,6 +1,7 @@
 """Derivatives of expectations are unbiased: within four standard errors of the exact ones, over independent estimates."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -178,10 +179,71 @@ def test_no_warning_inside_and_a_warning_outside_which_names_the_remedy():
         gt.grad(gain)(0.3, rng)
 
 
-def test_what_cannot_be_solved_for_a_random_number_gives_the_warning():
-    mean = gt.expectation(lambda p, rng: np.where(np.sin(9.0 * rng.normal()) < p, 1.0, 0.0), 100, rng=0)
-    with pytest.warns(GradtapeWarning, match="compared with a watched value"):
-        gt.grad(mean)(0.3)
+UNSEEN = {
+    "sine": lambda p, rng: np.where(np.sin(9.0 * rng.normal()) < p, 1.0, 0.0),
+    "one of two": lambda p, rng: np.where((rng.random() < p) & (np.sin(9.0 * rng.normal()) < p), 1.0, 0.0),
+    "gamma": lambda p, rng: 1.0 * (rng.gamma(p) > 1.0),
+    "floor": lambda p, rng: np.floor(rng.random() + p),
+    "integer": lambda p, rng: (rng.random() + p).astype(int) * 1.0,
+    "sign": lambda p, rng: np.sign(rng.random() - p),
+    "step": lambda p, rng: np.heaviside(rng.random() - p, 0.5),
+    "remainder": lambda p, rng: (rng.random() + p) % 1.0,
+    "largest": lambda p, rng: np.argmax(np.stack([rng.random(), p])) * 1.0,
+    "order": lambda p, rng: np.argsort(np.stack([rng.random(), p]))[0] * 1.0,
+    "loop": lambda p, rng: gt.scan(
+        lambda c, u: (c + np.where(u < p, 1.0, 0.0), None), 0.0 * p, rng.random(3)
+    )[0],
+    "carried": lambda p, rng: gt.scan(
+        lambda c, u: (c * p + u + np.where(c > 1.0, 1.0, 0.0), None), 0.0 * p, rng.random(3)
+    )[0],
+    "multinomial": lambda p, rng: rng.multinomial(5, np.stack([p, 1.0 - p]))[0] * 1.0,
+    "hypergeometric": lambda p, rng: rng.hypergeometric(10.0 * p, 3, 2) * 1.0,
+    "zipf": lambda p, rng: rng.zipf(p + 4.0) * 1.0,
+    "logseries": lambda p, rng: rng.logseries(p) * 1.0,
+    "negative binomial": lambda p, rng: rng.negative_binomial(3, p) * 1.0,
+    "integers": lambda p, rng: rng.integers(0, 10.0 * p) * 1.0,
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_derivative_that_would_lack_a_decision_is_an_error(name):
+    function = UNSEEN[name]
+    mean = gt.expectation(function, 50, rng=0)
+    assert np.isfinite(mean(0.3))  # values are means as everywhere
+    line = f"{function.__code__.co_firstlineno}"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(NotDifferentiableError, match=r"gt\.expectation cannot differentiate") as info:
+            gt.grad(mean)(0.3)
+        with pytest.raises(NotDifferentiableError, match=r"gt\.expectation cannot differentiate"):
+            gt.jvp(mean, (0.3,), (1.0,))
+    assert not caught
+    assert "test_expectation.py" in str(info.value) and (
+        name in ("loop", "carried") or line in str(info.value)
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (lambda p, rng: np.sort(np.stack([rng.random(), p]))[0], 0.7),
+        (lambda p, rng: np.median(p * rng.random(3)), 0.5),
+        (lambda p, rng: np.interp(p * rng.random() ** 2, [0.0, 0.5, 1.0], [0.0, 2.0, 3.0]), 4.0 / 3.0),
+        (lambda p, rng: np.where(rng.poisson(2.0) > p, 3.0, 1.0) * p, 3.0 - 2.0 * math.exp(-2.0)),
+        (lambda p, rng: p * np.floor(3.0 * rng.random()), 1.0),
+        (lambda p, rng: np.floor(rng.random() + gt.stop_gradient(p)) + p, 1.0),
+        (
+            lambda p, rng: gt.scan(
+                lambda c, u: (c + np.where(u < 0.5, p, 0.0), None), 0.0 * p, rng.random(3)
+            )[0],
+            1.5,
+        ),
+        (lambda p, rng: rng.choice(np.stack([p, 2.0 * p, 3.0 * p])), 2.0),
+        (lambda p, rng: rng.permutation(np.stack([p, 2.0 * p, 3.0 * p]))[0], 2.0),
+    ],
+)
+def test_what_does_not_jump_with_a_parameter_is_differentiated_along_the_path(function, slope):
+    assert np.isclose(gt.grad(gt.expectation(function, 20_000, rng=0))(0.3), slope, atol=0.04)
 
 
 def test_errors():

@@ -116,7 +116,7 @@ def vmap(
     axes_in = _axes("in_axes", tuple(in_axes) if isinstance(in_axes, list) else in_axes)
     here.site = user_site()
     size = chunk_limit(chunk_size, None, "vmap", "elements").chunk_size
-    mapped = _Mapping(function, axes_in, _axes("out_axes", out_axes), "vmap", size)
+    mapped = Mapping(function, axes_in, _axes("out_axes", out_axes), "vmap", size)
     return jit_of(mapped, named("vmap", function), EVERYTHING_TRACED)
 
 
@@ -164,7 +164,7 @@ def vectorized_map(fn: Callable[[Any], Any], elems: Any) -> Any:
     array([3., 6.])
     """
     check_callable(fn, "vectorized_map")
-    results = _Mapping(fn, 0, 0, "vectorized_map")(elems)
+    results = Mapping(fn, 0, 0, "vectorized_map")(elems)
     if any(isinstance(leaf, Handle) for leaf in flatten(elems)[0]):
         return results
     leaves, spec = flatten(results)
@@ -172,7 +172,7 @@ def vectorized_map(fn: Callable[[Any], Any], elems: Any) -> Any:
     return unflatten(spec, [array.copy() if array.ndim else array[()] for array in arrays])
 
 
-class _Mapping:
+class Mapping:
     """A function with the axes along which it is mapped; works on arrays in a recording."""
 
     holds_functions = True

@@ -14,25 +14,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from gradtape.ir.body import bodies_of
 from gradtape.ir.builder import keep_names
 from gradtape.ir.graph import Literal, Node, TraceTag, Value, merge_tags
 from gradtape.ir.op import Op
 from gradtape.ir.types import is_inexact
+from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
 from gradtape.ops.core.elementwise.cast import convert_row, stop_gradient
 from gradtape.ops.core.elementwise.exponential import exp
+from gradtape.ops.core.elementwise.floats import isfinite, isinf, isnan
+from gradtape.ops.core.elementwise.integer import fmod, remainder
 from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import greater, greater_equal, less, less_equal
+from gradtape.ops.core.elementwise.signs import heaviside, sign
 from gradtape.ops.core.shape import expand_row, reshape_row, slice_row
-from gradtape.ops.core.sorting import searchsorted
+from gradtape.ops.core.sorting import argsort, searchsorted
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.random.comparisons import ROUNDING
 from gradtape.trace.random.draws import is_differentiated
 from gradtape.trace.random.lanes import Drawn, Lanes
 
@@ -42,8 +49,42 @@ COMPARISONS: Final[dict[Op, bool]] = {less: True, less_equal: True, greater: Fal
 SHAPES: Final = frozenset({reshape_row, expand_row, convert_row})
 """Ops that keep the elements and their order, if the size is the same."""
 
+SMOOTH: Final = frozenset({stop_gradient, isnan, isinf, isfinite})
+"""Ops without derivatives whose results do not jump, except where probability is zero."""
+
+JUMPING: Final = ROUNDING | {sign, heaviside, remainder, fmod}
+"""Ops with real results that jump."""
+
+CONTINUOUS: Final = frozenset({"np.interp"})
+"""Functions of NumPy that compare their operands, and whose results do not jump."""
+
 MOST_SLICES: Final = 1 << 16
 """Positions of slices of one draw that are compared, to see whether they overlap."""
+
+
+class Unseen(NamedTuple):
+    """A decision by chance that has no part in the derivative.
+
+    Attributes
+    ----------
+    node : Node or None
+        What decides, or the loop or branch in which that is; None for a draw.
+    outs : sequence of Value
+        What depends on it.
+    parameters : sequence of Value
+        Those that change how often an outcome occurs.
+    message, why : str
+        For the error.
+    site : object
+        The line.
+    """
+
+    node: Node | None
+    outs: Sequence[Value]
+    parameters: Sequence[Value]
+    message: str
+    why: str
+    site: Any
 
 
 class Decision(NamedTuple):
@@ -187,6 +228,117 @@ def found_in(
             decisions.append(made)
             compared.add(node)
     return decisions, compared
+
+
+def unseen_in(nodes: Sequence[Node], compared: set[Node], lanes: Lanes) -> list[Unseen]:
+    """Return the decisions of recorded nodes of which no difference can be computed."""
+    moving: dict[Value, bool] = {}
+    random = {draw.value for draw in lanes.drawn_numbers if is_inexact(draw.value.dtype)}
+
+    def may_move(value: Value) -> bool:
+        return moving.get(value, lanes.tag not in value.tags and _may_move(value))
+
+    found = []
+    for node, inner in _jumps(nodes, compared, may_move, moving, random):
+        found.append(
+            Unseen(
+                node,
+                node.outs,
+                [value for value in node.inputs if may_move(value)],
+                "gt.expectation cannot differentiate a decision by chance",
+                "a result jumps where numbers that depend on chance and on a parameter cross a threshold, "
+                + (
+                    "and in the body of a loop or branch no difference of both sides is computed"
+                    if bodies_of(node)
+                    else "and it cannot be solved for one random number"
+                ),
+                inner.site,
+            )
+        )
+    return found + [
+        Unseen(
+            None,
+            [each.value],
+            each.parameters,
+            f"gt.expectation cannot differentiate with respect to parameters of {each.name}",
+            "the numbers are constants in derivatives, and how often each of them is drawn depends on the parameters",
+            each.site,
+        )
+        for each in lanes.constants
+    ]
+
+
+def _jumps(
+    nodes: Sequence[Node],
+    compared: set[Node],
+    may_move: Callable[[Value], bool],
+    moving: dict[Value, bool],
+    random: set[Value],
+) -> Iterator[tuple[Node, Node]]:
+    """Yield the nodes whose outputs jump where chance and parameters decide, and the node in a body, or itself; `moving` and `random`
+    become what depends on parameters and on chance. Of what has finitely many values, another comparison jumps with probability zero."""
+    readers: dict[Value, list[Node]] = {}
+    for node in nodes:
+        for value in node.inputs:
+            readers.setdefault(value, []).append(node)
+    for node in nodes:
+        moves = [may_move(value) for value in node.inputs]
+        chances = [value in random for value in node.inputs]
+        if any(moves) and any(chances) and node not in compared:
+            if _is_jump(node) and not _sorts(node, readers):
+                yield node, node
+            for body in bodies_of(node):
+                for _, inner in _jumps_in_body(node, body, moves, chances):
+                    yield node, inner
+        for out in node.outs:
+            moving[out] = any(moves) and is_inexact(out.dtype) and node.op is not stop_gradient
+        if any(chances):
+            random.update(out for out in node.outs if is_inexact(out.dtype))
+
+
+def _sorts(node: Node, readers: dict[Value, list[Node]]) -> bool:
+    """Return whether the order is used to sort the same numbers, which is continuous."""
+    reading = readers.get(node.outs[0], [])
+    return bool(
+        node.op is argsort
+        and reading
+        and all(len(each.inputs) == 2 and each.inputs[0] is node.inputs[0] for each in reading)
+    )
+
+
+def _at(moving: dict[Value, bool], value: Value) -> bool:
+    return moving.get(value, False)
+
+
+def _jumps_in_body(
+    node: Node, body: Any, moves: Sequence[bool], chances: Sequence[bool]
+) -> list[tuple[Node, Node]]:
+    """Return the jumps in a body, whose last inputs are the operands; what a loop carries is what it becomes in any iteration."""
+    operands = list(zip(reversed(body.inputs), reversed(moves), reversed(chances), strict=False))
+    started = {value: flag and is_inexact(value.dtype) for value, flag, _ in operands}
+    drawn = {value for value, _, flag in operands if flag and is_inexact(value.dtype)}
+    carries = node.params.get("carries", 0)
+    first = len(body.inputs) - len(moves) + node.params.get("consts", 0)
+    while True:
+        moving, random = dict(started), set(drawn)
+        jumps = list(_jumps(body.nodes, set(), partial(_at, moving), moving, random))
+        before = sum(started.values()), len(drawn)
+        if node.params.get("body") is body:
+            for value, out in zip(body.inputs[first : first + carries], body.outputs, strict=False):
+                started[value] = started.get(value, False) or moving.get(out, False)
+                if out in random:
+                    drawn.add(value)
+        if (sum(started.values()), len(drawn)) == before:
+            return jumps
+
+
+def _is_jump(node: Node) -> bool:
+    """Return whether outputs jump where inputs cross a threshold."""
+    if node.op in SMOOTH or bodies_of(node) or getattr(node.site, "via", "") in CONTINUOUS:
+        return False
+    if node.op in JUMPING or not any(is_inexact(out.dtype) for out in node.outs):
+        return True
+    return isinstance(node.op, Elementwise) and not node.op.differentiable
 
 
 def _compared(graph: _Graph, node: Node) -> Decision | None:

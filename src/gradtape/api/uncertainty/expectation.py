@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -12,17 +12,17 @@ from gradtape.api.custom.rules import custom_jvp
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import named, recordable_body
-from gradtape.api.transforms.vmap import _Mapping
-from gradtape.api.uncertainty.decisions import Decision, found_in, replayed, still
+from gradtape.api.transforms.vmap import Mapping
+from gradtape.api.uncertainty.decisions import Decision, Unseen, found_in, replayed, still, unseen_in
 from gradtape.api.uncertainty.discrete import RULES
 from gradtape.config import config
 from gradtape.errors import ArgumentError, NotDifferentiableError, UnsupportedFunctionError
-from gradtape.ir.graph import Value, extract
+from gradtape.ir.graph import Node, Value, extract
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
-from gradtape.trace.random.generators import _trace_around as trace_around
+from gradtape.trace.random.generators import trace_around
 from gradtape.trace.random.lanes import LaneGenerator, Lanes, refuse_draws
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
@@ -57,7 +57,8 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
     UnsupportedFunctionError
         At a call, if `function` draws from a generator that is not an argument, or in the body of a loop of `gt.scan`.
     NotDifferentiableError
-        For second derivatives, if chance decides in `function`.
+        For second derivatives, if chance decides in `function`; and for derivatives, if a decision by chance is not among those in
+        Notes: ``np.sin(z) < p``, ``np.floor(u + p)``, ``rng.multinomial(n, p)``, comparisons in bodies of loops.
 
     See Also
     --------
@@ -122,6 +123,7 @@ class _Expectation:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         trace, size = trace_around(), self._samples
         specs: list[Any] = []
+        unseen: list[list[tuple[int, Unseen]]] = []
 
         if self._rng is not None:
             kwargs["rng"] = self._rng
@@ -134,17 +136,22 @@ class _Expectation:
             leaves, spec = flatten(result)
             specs.append(spec)
             values = [x.value if isinstance(x, Handle) else as_value(x, "a result") for x in leaves]
-            return _with_alternatives(values, lanes)
+            alternatives = _with_alternatives(values, lanes)
+            refused = _unseen(values, lanes, alternatives.compared)
+            unseen.append(refused)
+            return *alternatives[:3], [_moving(each.parameters) for _, each in refused]
 
         sample.__name__ = getattr(self._function, "__name__", "a function")
         # The mean is rolled up around; in a sample, what samples share would become elements of what they do not.
         with config.override(reroll=False):
-            results, weight, changes = _Mapping(sample, 0, 0, "gt.expectation")(np.arange(size))
+            results, weight, changes, moving = Mapping(sample, 0, 0, "gt.expectation")(np.arange(size))
         if weight is not None:
             results = [
                 _attached(result, np.reshape(weight, (size, *[1] * (result.ndim - 1))), change)
                 for result, change in zip(results, changes, strict=True)
             ]
+        for (number, each), parameter in zip(unseen[-1], moving, strict=True):
+            results[number] = _refused(results[number], parameter, each)
         return unflatten(specs[-1], [np.mean(result, axis=0) for result in results])
 
 
@@ -165,23 +172,90 @@ def _refusal() -> UnsupportedFunctionError:
     )
 
 
-def _with_alternatives(values: list[Value], lanes: Lanes) -> tuple[list[Any], Any, list[Any]]:
-    """Return the results of a sample; the weight of the decision that is chosen, and by what the results change with it, or None."""
+class _Alternatives(NamedTuple):
+    """The results of a sample, and how they change with a decision.
+
+    Attributes
+    ----------
+    results : list of Array
+        As they are.
+    weight : Array or None
+        Of the decision that is chosen, if there are any.
+    changes : list of Array
+        By what the results change with it.
+    compared : set of Node
+        The comparisons among the decisions.
+    """
+
+    results: list[Any]
+    weight: Any
+    changes: list[Any]
+    compared: set[Node]
+
+
+def _nodes(values: list[Value], lanes: Lanes) -> list[Node]:
+    """Return what computes values of a sample."""
     tag = lanes.tag
+    return extract(values, (), lambda value: tag not in value.tags or not value.is_made)[0]
 
-    def stop(value: Value) -> bool:
-        return tag not in value.tags or not value.is_made
 
-    nodes, _ = extract(values, (), stop)
+def _unseen(values: list[Value], lanes: Lanes, compared: set[Node]) -> list[tuple[int, Unseen]]:
+    """Return the results, by number, that depend on decisions whose part in the derivative is not computed, each with one of them."""
+    nodes = _nodes(values, lanes)
+    reasons: dict[Value, list[Unseen]] = {}
+    at: dict[Node, list[Unseen]] = {}
+    for each in unseen_in(nodes, compared, lanes):
+        if each.node is None:
+            reasons[each.outs[0]] = [each]
+        else:
+            at.setdefault(each.node, []).append(each)
+    for node in nodes:
+        every = [each for value in node.inputs for each in reasons.get(value, ())] + at.get(node, [])
+        if every:
+            distinct = list({id(each): each for each in every}.values())
+            reasons.update((out, distinct) for out in node.outs)
+    return [(number, each) for number, value in enumerate(values) for each in reasons.get(value, ())]
+
+
+def _moving(parameters: Sequence[Value]) -> Any:
+    """Return one number that depends on parameters."""
+    return sum(np.sum(np.real(Array(value))) for value in parameters)
+
+
+def _refused(result: Any, parameter: Any, unseen: Unseen) -> Any:
+    """Return a result whose derivative with respect to a parameter is an error."""
+
+    @custom_jvp
+    def moved(x: Any) -> Any:
+        return x * 1.0
+
+    @moved.defjvp
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise NotDifferentiableError(
+            unseen.message,
+            where=unseen.site,
+            why=unseen.why,
+            remedy="compare rng.random() or rng.normal() with the parameter, outside gt.scan, gt.fori_loop and gt.while_loop; "
+            "draw from rng.choice(p=...), rng.binomial or rng.poisson; use gt.score_function; "
+            "gt.stop_gradient(x) says that the derivative is meant to be without this part",
+        )
+
+    weight = np.reshape(moved(parameter), (-1, *[1] * (result.ndim - 1)))
+    return _attached(result, weight, np.zeros(result.shape))
+
+
+def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
+    """Return the results of a sample, and how they change with the decision that is chosen."""
+    nodes = _nodes(values, lanes)
     kept = [node.outs for node in nodes]  # a node holds its outputs weakly
     present = {out for outs in kept for out in outs}
     drawn = [each for each in lanes.decisions if each.outcome in present]
     further = [part for each in drawn for part in (each.weight, each.importance)]
     ends = [*values, *[part.value for part in further if isinstance(part, Handle)]]
-    every, _ = extract(ends, (), stop)
+    every = _nodes(ends, lanes)
     compared, still_at = found_in(nodes, values, lanes, {})
     if not compared and not drawn:
-        return list(map(Array, values)), None, []
+        return _Alternatives(list(map(Array, values)), None, [], still_at)
     # Weights are computed of what is recorded again: comparisons have no derivatives there.
     ends, becomes = replayed(every, ends, still_at, {})
     now = list(map(Array, ends[: len(values)]))
@@ -216,7 +290,7 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> tuple[list[Any], An
         for low, high in zip(below, above, strict=True)
     ]
     del kept
-    return now, weight, changes
+    return _Alternatives(now, weight, changes, still_at)
 
 
 def _again(x: Any, becomes: dict[Value, Value]) -> Any:

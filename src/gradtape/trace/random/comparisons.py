@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import numpy as np
 
@@ -33,6 +33,9 @@ LOOKS: Final = 8
 
 FEW: Final = 64
 """Nodes behind a truth value that are looked at."""
+
+of_samples: Final[WeakSet[Value]] = WeakSet()
+"""Draws for the samples of `gt.expectation`, which raises an error where its derivative would lack a decision."""
 
 _recent: Final[LRU[Any, bool]] = LRU(lambda: 1024)
 """The numbers that were drawn on tapes, by shape and sample: there a draw is an ndarray or a number, as NumPy returns it."""
@@ -62,7 +65,7 @@ def _draws_of_traces() -> set[Value]:
     found: set[Value] = set()
     for context in contexts.stack:
         if isinstance(context, Trace) and context.draws is not None:
-            found.update(draw.value for draw in context.draws.calls)
+            found.update(draw.value for draw in context.draws.calls if draw.value not in of_samples)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Final
 
@@ -79,7 +79,7 @@ def _hook(method: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
-    trace = _trace_around()
+    trace = trace_around()
     is_any_traced = find_followed((rest, list(kwargs.values()))) is not None
     if not is_any_traced and (trace is None or _has_made(trace, generator)):
         with own_calls():
@@ -93,8 +93,8 @@ def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
     if not is_any_traced:
         return call.constant(rest, kwargs)
     elements = {0, "a", "x"} if call.method in CHOOSING else ()
-    given = [_parameter(x, place not in elements) for place, x in enumerate(rest)]
-    named = {name: _parameter(x, name not in elements) for name, x in kwargs.items()}
+    given = [parameter_of(x, place not in elements) for place, x in enumerate(rest)]
+    named = {name: parameter_of(x, name not in elements) for name, x in kwargs.items()}
     if call.method in DISCRETE:
         return discrete(call, method, given, named)
     rule = REPARAMETERISED.get(call.method) or SAMPLED.get(call.method)
@@ -105,7 +105,7 @@ def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
 
 def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Refuse raw numbers in a trace: they would be constants of the compiled function."""
-    if is_own_call() or not contexts.stack or _trace_around() is None:
+    if is_own_call() or not contexts.stack or trace_around() is None:
         return NotImplemented
     raise UnsupportedFunctionError(
         "BitGenerator.random_raw is not supported by gradtape",
@@ -117,7 +117,7 @@ def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _default_rng(function: Any, seed: Any = None) -> Any:
     """Let a traced function make a generator: with a seed it draws the same numbers in each call, without one new ones."""
-    trace = _trace_around() if contexts.stack and not is_own_call() else None
+    trace = trace_around() if contexts.stack and not is_own_call() else None
     if isinstance(trace, InBody) and issubclass(type(seed), int):
         with own_calls():
             generator = without_hook(function)(seed)
@@ -146,7 +146,7 @@ def _default_rng(function: Any, seed: Any = None) -> Any:
 
 def loop_draws() -> LoopDraws | None:
     """Return where the draws in the body of a loop are entered that the user calls here; None where they are refused."""
-    trace = _trace_around()
+    trace = trace_around()
     if trace is None:
         return LoopDraws(None, None)
     return LoopDraws(trace.draws, trace) if isinstance(trace.draws, Draws | LoopDraws) else None
@@ -156,7 +156,7 @@ def branch_draws(index: Value) -> BranchDraws | None:
     """Return where the draws in a function of a choice are entered; None where they are refused: whether they draw must be known before."""
     if abstract_of(index) is not None:
         return None
-    trace = _trace_around()
+    trace = trace_around()
     if trace is None:
         return BranchDraws(None, None)
     return BranchDraws(trace.draws, trace) if isinstance(trace.draws, Draws | LoopDraws) else None
@@ -167,7 +167,7 @@ def _has_made(trace: Trace, generator: Any) -> bool:
     return isinstance(trace.draws, Seeded) and trace.draws.knows(generator)
 
 
-def _trace_around() -> Trace | None:
+def trace_around() -> Trace | None:
     """Return the trace of the jitted function, or the body of a loop or branch, in which this thread runs; None in an import there."""
     for context in reversed(contexts.stack):
         if isinstance(context, Trace) and not isinstance(context, Mapped):
@@ -184,7 +184,7 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _parameter(x: Any, is_double: bool) -> Any:
+def parameter_of(x: Any, is_double: bool) -> Any:
     """Return a parameter as an array where it is traced: in double precision for formulas, as NumPy's C code has it."""
     if isinstance(x, list | tuple):
         found: Any = find_followed(x)
@@ -295,7 +295,7 @@ class Call:
         tags = [tag for value in parameters if (tag := abstract_of(value)) is not None]
         if tags:
             return self._drawn_for_each(max(tags, key=_depth), sampler, parameters)
-        warning = warn_of_constant(self.name, self.site) if self.method in DISCRETE and parameters else None
+        warning = self._warning(parameters)
         if warning is not None and any(map(is_differentiated, parameters)):
             warning()
         if self.trace is None:
@@ -313,6 +313,9 @@ class Call:
                 "draw positions: k = rng.integers(len(items))",
             )
         return Array(value)
+
+    def _warning(self, parameters: Sequence[Value]) -> Callable[[], None] | None:
+        return warn_of_constant(self.name, self.site) if self.method in DISCRETE and parameters else None
 
     def _drawn_for_each(self, tag: Any, sampler: Sampler, parameters: Sequence[Value]) -> Any:
         """Draw with the parameters of all elements of the innermost mapped axis, and return what stands for the numbers of each."""

@@ -16,15 +16,17 @@ import numpy as np
 
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.graph import Value
+from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import Mapped, abstract_of
 from gradtape.trace.patching.conversions.sequences import find_followed
 from gradtape.trace.patching.interpose import without_hook
+from gradtape.trace.random.comparisons import of_samples
 from gradtape.trace.random.distributions import REPARAMETERISED, as_shape
-from gradtape.trace.random.generators import Call, _parameter
-from gradtape.trace.random.generators import _trace_around as trace_around
+from gradtape.trace.random.draws import Sampler
+from gradtape.trace.random.generators import Call, parameter_of, trace_around
 from gradtape.trace.random.observation import Record
 from gradtape.trace.random.samplers import CHOOSING, DISCRETE, SAMPLED, discrete
 from gradtape.trace.source.sites import user_site
@@ -90,6 +92,27 @@ class Drawn(NamedTuple):
     draw: Callable[..., Any]
 
 
+class Constant(NamedTuple):
+    """Numbers of a discrete distribution whose parameters have no part in derivatives.
+
+    Attributes
+    ----------
+    value : Value
+        The numbers of a sample.
+    parameters : sequence of Value
+        The parameters that are traced real numbers.
+    name : str
+        The method, as users write it.
+    site : object
+        The call.
+    """
+
+    value: Value
+    parameters: Sequence[Value]
+    name: str
+    site: Any
+
+
 class Lanes:
     """The samples of a function that is mapped over them.
 
@@ -108,11 +131,13 @@ class Lanes:
     ----------
     decisions : list
         For the rules: the decisions that they have made.
+    constants : list of Constant
+        The draws whose derivatives are refused.
     drawn_numbers : list of Drawn
         What the function has drawn.
     """
 
-    __slots__ = ("decisions", "drawn_numbers", "rules", "size", "tag", "trace")
+    __slots__ = ("constants", "decisions", "drawn_numbers", "rules", "size", "tag", "trace")
 
     def __init__(self, size: int, tag: Mapped, trace: Any, rules: dict[str, Callable[..., Any]]) -> None:
         self.size = size
@@ -120,6 +145,7 @@ class Lanes:
         self.trace = trace
         self.rules = rules
         self.decisions: list[Any] = []
+        self.constants: list[Constant] = []
         self.drawn_numbers: list[Drawn] = []
 
     def drawn(
@@ -265,7 +291,7 @@ class CallInLanes(Call):
         def draw_uniform(size: Any = None) -> Any:
             return self("random", size=size)
 
-        return self.lanes.drawn(
+        made = self.lanes.drawn(
             partial(super().__call__, method),
             METHODS[method],
             method,
@@ -274,6 +300,20 @@ class CallInLanes(Call):
             parameters,
             named,
         )
+        moving = [x.value for x in (*parameters, *named.values()) if isinstance(x, Handle)]
+        moving = [value for value in moving if is_inexact(value.dtype)]
+        if method in DISCRETE and moving:
+            self.lanes.constants.append(Constant(made.value, moving, self.name, self.site))
+        return made
+
+    def _drawn(self, sampler: Sampler, parameters: Sequence[Value]) -> Any:
+        made = super()._drawn(sampler, parameters)
+        if isinstance(made, Handle):
+            of_samples.add(made.value)
+        return made
+
+    def _warning(self, parameters: Sequence[Value]) -> None:
+        """Return nothing: derivatives are an error."""
 
 
 METHODS: Final[dict[str, Any]] = {
@@ -307,8 +347,8 @@ class LaneGenerator(np.random.Generator):
         if find_followed((args, list(kwargs.values()))) is None:
             return call.constant(args, kwargs)
         elements = {0, "a", "x"} if name in CHOOSING else ()
-        given = [_parameter(x, place not in elements) for place, x in enumerate(args)]
-        named = {key: _parameter(x, key not in elements) for key, x in kwargs.items()}
+        given = [parameter_of(x, place not in elements) for place, x in enumerate(args)]
+        named = {key: parameter_of(x, key not in elements) for key, x in kwargs.items()}
         if name in lanes.rules:
             return lanes.rules[name](lanes, call, *given, **named)
         if name in DISCRETE:
