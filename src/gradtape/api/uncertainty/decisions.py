@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.ir.body import bodies_of
+from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.builder import keep_names
 from gradtape.ir.graph import Literal, Node, TraceTag, Value, merge_tags
 from gradtape.ir.op import Op
@@ -311,7 +311,7 @@ def _at(moving: dict[Value, bool], value: Value) -> bool:
 
 
 def _jumps_in_body(
-    node: Node, body: Any, moves: Sequence[bool], chances: Sequence[bool]
+    node: Node, body: Body, moves: Sequence[bool], chances: Sequence[bool]
 ) -> list[tuple[Node, Node]]:
     """Return the jumps in a body, whose last inputs are the operands; what a loop carries is what it becomes in any iteration."""
     operands = list(zip(reversed(body.inputs), reversed(moves), reversed(chances), strict=False))
