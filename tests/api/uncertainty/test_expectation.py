@@ -188,6 +188,7 @@ UNSEEN = {
     "sign": lambda p, rng: np.sign(rng.random() - p),
     "step": lambda p, rng: np.heaviside(rng.random() - p, 0.5),
     "remainder": lambda p, rng: (rng.random() + p) % 1.0,
+    "quotient": lambda p, rng: (rng.random() + p) // 0.5,
     "largest": lambda p, rng: np.argmax(np.stack([rng.random(), p])) * 1.0,
     "order": lambda p, rng: np.argsort(np.stack([rng.random(), p]))[0] * 1.0,
     "loop": lambda p, rng: gt.scan(

@@ -30,7 +30,7 @@ from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, nega
 from gradtape.ops.core.elementwise.cast import convert_row, stop_gradient
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.floats import isfinite, isinf, isnan
-from gradtape.ops.core.elementwise.integer import fmod, remainder
+from gradtape.ops.core.elementwise.integer import floor_divide, fmod, remainder
 from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.core.elementwise.logic import greater, greater_equal, less, less_equal
 from gradtape.ops.core.elementwise.signs import heaviside, sign
@@ -52,7 +52,7 @@ SHAPES: Final = frozenset({reshape_row, expand_row, convert_row})
 SMOOTH: Final = frozenset({stop_gradient, isnan, isinf, isfinite})
 """Ops without derivatives whose results do not jump, except where probability is zero."""
 
-JUMPING: Final = ROUNDING | {sign, heaviside, remainder, fmod}
+JUMPING: Final = ROUNDING | {sign, heaviside, floor_divide, remainder, fmod}
 """Ops with real results that jump."""
 
 CONTINUOUS: Final = frozenset({"np.interp"})
