@@ -11,6 +11,16 @@ from gradtape.autograd.namespaces import names_of
 __getattr__, __dir__ = names_of("numpy.linalg")
 
 
+def T(x: Any) -> Any:
+    """Return the transposes of matrices."""
+    return np.swapaxes(x, -1, -2)
+
+
+def _dot(a: Any, b: Any) -> Any:
+    """Return products of matrices; autograd's tests call it."""
+    return np.einsum("...ij,...jk->...ik", a, b)
+
+
 def eigh(a: Any, UPLO: Any = "L") -> Any:
     """Return eigenvalues and eigenvectors, as `numpy.linalg.eigh`."""
     return np.linalg.eigh(_hermitian(a, UPLO), UPLO)
