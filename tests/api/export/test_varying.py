@@ -327,3 +327,22 @@ def test_floors() -> None:
     assert fitter.fit([k // 9 for k in lengths]) is None
     for few in ((0, 1, 2, 3, 4, 5, 6, 7), (0, 8, 16, 400)):  # several slopes would do, or several shifts
         assert Fitter([(k,) for k in few]).fit([3 * k // 8 + k // 11 for k in few]) is None
+
+
+def test_traces_beside_exports_have_nodes_of_their_own(tmp_path):
+    """NumPy's functions append other nodes where lengths vary, and the op cache keeps nodes by types alone."""
+
+    def mean(x):
+        return np.mean(x) ** 2
+
+    x = np.arange(4.0)
+    before = str(gt.inspect.graph(gt.jit(mean), x))
+    gt.export(gt.grad(mean), gt.spec((gt.Dim("n"),)), path=tmp_path / "mean.gradtape")
+    again = gt.jit(lambda x: mean(x))
+    again(x)
+    again(np.arange(5.0))
+    assert "length" not in before and "length" not in str(gt.inspect.graph(gt.jit(mean), x))
+    for n in (2, 4, 5, 100):
+        np.testing.assert_allclose(
+            gt.load(tmp_path / "mean.gradtape")(np.arange(n, dtype=float)), (n - 1) / n
+        )

@@ -36,6 +36,7 @@ from gradtape.records import record
 from gradtape.runtime.interpret import interpret
 from gradtape.trace.array.lengths import Questions, asking_lengths, length_of
 from gradtape.trace.array.lengths import plain as plain_number
+from gradtape.trace.dispatch.op_cache import own_calls
 from gradtape.trace.jit.dims import Dim
 from gradtape.trace.jit.signature import CallArguments
 from gradtape.trace.patching.creation import with_arrays_of_lengths
@@ -73,7 +74,8 @@ class VaryingCall:
     def at(self, point: Point, *, plain: bool = False) -> TracedCall:
         """Trace the function for lengths; unless `plain`, they record what Python asks of them."""
         lengths = dict(zip([dim.name for dim in self.dims], point, strict=True))
-        with varying_lengths(), np.errstate(all="ignore"):
+        # Rules read whether lengths vary: their nodes are not those of other traces.
+        with varying_lengths(), own_calls(), np.errstate(all="ignore"):
             if plain:
                 return trace_call(self.function, with_lengths(self.specs, lengths), {})
             with asking_lengths() as self.questions, replaced_len(length_of), with_arrays_of_lengths():

@@ -8,6 +8,7 @@ template. A rule that reads data fails with placeholders, and runs in full each 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -61,6 +62,16 @@ KEYWORDS: Final = object()
 SEEN_ONCE: Final = CachedCall(None, None, None, True)
 NOT_CACHED: Final = CachedCall(None, None, None, False)
 _calls: Final[dict[Any, CachedCall]] = {}
+
+
+@contextmanager
+def own_calls() -> Iterator[None]:
+    """Start with an empty cache inside this context, and leave an empty one: rules depend on more than types there."""
+    _calls.clear()
+    try:
+        yield
+    finally:
+        _calls.clear()
 
 
 def run(rule: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
