@@ -211,6 +211,9 @@ def test_log_callback_and_limits(solver: Any) -> None:
     assert "solved by" in repr(found) and "violation" in repr(found)
     with pytest.warns(GradtapeWarning, match="stopped by the callback"):
         assert not rectangle(4.0, solver, callback=lambda row: True).success
+    with pytest.warns(GradtapeWarning, match="stopped by the callback"):
+        stopped = rectangle(4.0, solver, callback=lambda row: row["iteration"] >= 1)
+    assert len(stopped.log) < len(found.log)
     with pytest.warns(GradtapeWarning, match="not found a solution"):
         assert not rectangle(4.0, solver, max_iterations=2).success
     with pytest.warns(GradtapeWarning, match="out of time"):
@@ -266,9 +269,28 @@ def test_a_limit_without_a_push_is_said(solver: Any) -> None:
         gt.jacobian(solution)(np.array([0.0, 1.0]))
 
 
+def test_derivatives_are_taken_without_a_warning(solver: Any) -> None:
+    def closest(p: Any) -> Any:
+        line = {"type": "eq", "fun": lambda x: np.sum(x) - 1.0}
+        return gt.nlp(lambda x: np.sum((x - p) ** 2), np.zeros(2), constraints=line, solver=solver).x[0]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        point, push = np.array([1.0, 2.0]), np.array([1.0, 0.0])
+        np.testing.assert_allclose(gt.jvp(closest, (point,), (push,))[1], 0.5, rtol=1e-5)
+        np.testing.assert_allclose(gt.grad(closest)(point), [0.5, -0.5], rtol=1e-5)
+
+
+@pytest.mark.parametrize("pairs", [[(0, 1)], [(0, 1)] * 3, [(0, 1, 2)] * 2, [0, 1]])
+def test_pairs_that_are_not_one_for_each_unknown(pairs: Any, solver: Any) -> None:
+    with pytest.raises(ShapeError, match="one pair for each of 2 unknowns"):
+        gt.nlp(lambda x: np.sum(x**2), np.ones(2), bounds=pairs, solver=solver)
+
+
 @pytest.mark.parametrize(
     "arguments, error, match",
     [
+        ({"warm_start": np.ones(2)}, ArgumentError, "warm_start is an ndarray"),
         ({"constraints": 3}, ArgumentError, "a constraint is an int"),
         ({"solver": "simplex"}, ArgumentError, "solver is 'simplex'"),
         ({"bounds": (2.0, 1.0)}, ArgumentError, "lower bound of unknown 0"),

@@ -20,7 +20,7 @@ from gradtape.kinds.routines.host import call_host, enter_function
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.concretize import abstracting_trace
 from gradtape.trace.array.handle import unwrap
-from gradtape.trace.patching.opaque import as_numbers, paused
+from gradtape.trace.patching.opaque import paused
 from gradtape.trace.source.sites import user_site
 
 SMALL: Final = 1e-2
@@ -88,9 +88,8 @@ def traced_solution(
         constants = [as_value(unwrap(stop_gradient(Array(one)))) for one in (*inputs, *closed.captured)]
         outs: Any = list(map(Array, call_host(enter_function(call), types, constants)))
     else:
-        plain = [as_numbers(number) for number in numbers]
-        captured = [as_numbers(Array(value)) for value in closed.captured]
-        outs = paused("gt.nlp", solve, (plain, captured), {}, list(values))
+        captured = list(map(Array, closed.captured))
+        outs = paused("gt.nlp", solve, (numbers, captured), {}, [*values, *closed.captured])
     best = Optimum(*outs[:4])
     success, status, violation = outs[4:]
 

@@ -32,7 +32,7 @@ MESSAGES: Final = {
     6: "a feasible point of a square problem",
     -1: "out of iterations",
     -2: "the restoration of feasibility has failed",
-    -3: "a step could not be computed",
+    -3: "no search direction could be computed: the objective may have no lower bound, or derivatives grow without limit, near this point",
     -4: "out of time",
     -5: "out of time",
     -10: "there are fewer unknowns than equality constraints",

@@ -186,7 +186,8 @@ def nlp(
         def report(*row: Any) -> bool:
             log.append(np.array(row, LOG)[()])
             late = time_limit is not None and time.perf_counter() - beginning > time_limit
-            return not late and not (callback is not None and callback(log[-1]) is True)
+            answer = None if callback is None else callback(log[-1])
+            return not late and not (isinstance(answer, bool | np.bool_) and answer)
 
         more = _options(name, tol, max_iterations, time_limit, warm_start is not None) | (options or {})
         with np.errstate(all="ignore"), counting("solving", "iteration", lambda: len(log)):
@@ -200,7 +201,7 @@ def nlp(
                 f"gt.nlp has not found a solution: {found.message}",
                 where=user_site(),
                 why=f"{name} ended with status {found.status} after {len(log)} iterations",
-                remedy="start nearer to a solution, or check the constraint that the message names",
+                remedy="start nearer to a solution, check the constraint that the message names, or bound the unknowns",
             )
         return found
 
@@ -323,6 +324,12 @@ def _start(vector: Any, limits: Limits, warm: Solution | None) -> Found:
     n, m = vector.size, int(np.size(limits.lower))
     if warm is None:
         return Found(vector, np.zeros(m), np.zeros(n), np.zeros(n))
+    if not isinstance(warm, Solution):
+        raise ArgumentError(
+            f"gt.nlp: warm_start is {kind_of(warm)}",
+            where=user_site(),
+            remedy="pass what gt.nlp returned, and its x as x0",
+        )
     duals = np.concatenate([np.ravel(each) for each in warm.duals]) if warm.duals else np.zeros(0)
     low, high = [vector_of(each) for each in warm.bound_duals]
     if np.size(duals) != m or np.size(low) != n:

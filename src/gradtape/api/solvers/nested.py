@@ -86,6 +86,14 @@ class Unknowns:
         if given is None:
             return np.full(self.vector.size, -np.inf), np.full(self.vector.size, np.inf)
         if isinstance(given, list) and len(self.shapes) == 1:
+            if len(given) != self.vector.size or any(
+                not np.iterable(pair) or len(pair) != 2 for pair in given
+            ):
+                raise ShapeError(
+                    f"{caller}: bounds are a list of {len(given)} elements that are not one pair for each of {self.vector.size} unknowns",
+                    where=user_site(),
+                    remedy="pass a pair (lower, upper) for each unknown, or two arrays, or two numbers in a tuple: bounds=(0.0, 1.0)",
+                )
             infinite = -np.inf, np.inf
             pairs = [
                 [end if one is None else one for one, end in zip(pair, infinite, strict=True)]
