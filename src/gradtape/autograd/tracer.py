@@ -54,7 +54,6 @@ def notrace_primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
     def f_wrapped(*args: Any, **kwargs: Any) -> Any:
         return f_raw(*map(getval, args), **kwargs)
 
-    f_wrapped._is_primitive = True  # type: ignore[attr-defined]
     return f_wrapped
 
 

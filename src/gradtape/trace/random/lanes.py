@@ -197,8 +197,10 @@ class Lanes:
             if name in OF_VECTORS
             else np.broadcast_shapes(*map(np.shape, arrays))
         )
+        whole_of = self.tag.whole
+        assert whole_of is not None  # vmap sets it while one element is traced
         for key, item in mapped.items():
-            whole = Array(self.tag.whole(item.value))  # type: ignore[misc]
+            whole = Array(whole_of(item.value))
             given[key] = np.reshape(whole, (self.size, *[1] * (len(shape) - item.ndim), *item.shape))
         made = draw(size=(self.size, *shape), **given)
         given = {key: item for key, item in given.items() if key not in OPTIONS}
@@ -219,7 +221,9 @@ class Lanes:
         is_plain: bool,
     ) -> Any:
         value = made.value if isinstance(made, Handle) else as_value(made)
-        single: Value = self.tag.element(value, is_plain)  # type: ignore[misc]
+        element_of = self.tag.element
+        assert element_of is not None  # as `whole`
+        single: Value = element_of(value, is_plain)
         standard = SAME.get(name, name)
         parameters = [*args, *given.values()] if name not in ("rand", "randn") else []
         is_standard = not parameters or (
