@@ -87,7 +87,7 @@ class Unknowns:
             return np.full(self.vector.size, -np.inf), np.full(self.vector.size, np.inf)
         if isinstance(given, list) and len(self.shapes) == 1:
             if len(given) != self.vector.size or any(
-                not np.iterable(pair) or len(pair) != 2 for pair in given
+                not np.iterable(pair) or len([*pair]) != 2 for pair in given
             ):
                 raise ShapeError(
                     f"{caller}: bounds are a list of {len(given)} elements that are not one pair for each of {self.vector.size} unknowns",
