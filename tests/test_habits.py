@@ -203,6 +203,12 @@ def test_keywords_of_other_libraries(call: Any, answer: str) -> None:
             "its options are primals, tangents, holomorphic",
         ),
         (lambda: gt.while_loop(bool, abs, 1, max_iteration=3), "did you mean max_iterations?"),
+        (
+            lambda: gt.optimizers.SGD(lr=0.1),
+            "SGD() got an unexpected keyword argument 'lr': did you mean learning_rate?",
+        ),
+        (lambda: gt.optimizers.Adam(0.1, betas=(0.9, 0.99)), "beta_1 and beta_2"),
+        (lambda: gt.optimizers.RMSprop(alpha=0.9), "did you mean rho?"),
     ],
 )
 def test_unknown_options_of_transforms(call: Any, answer: str) -> None:
@@ -231,6 +237,12 @@ def test_unknown_methods_of_solvers(call: Any, answer: str) -> None:
 
 def test_exports_without_descriptions_name_them() -> None:
     expect(gt.errors.ArgumentError, lambda: gt.export(lambda x: x, path="f.c"), "'x'", "gt.spec((3, 4))")
+    expect(
+        gt.errors.ArgumentError,
+        lambda: gt.source(gt.grad(lambda x: x)),
+        "'x'",
+        "gt.source(f, gt.spec((3, 4)))",
+    )
 
 
 def test_floats_are_not_indices() -> None:

@@ -283,7 +283,12 @@ dtype_ type: dtype
 """Keyword arguments of other libraries, with NumPy's."""
 
 
-TRANSFORM_KEYWORDS: Final = _entries("""
+FUNCTION_KEYWORDS: Final = _entries("""
+lr: learning_rate
+eps: epsilon
+alpha decay smoothing_constant: rho
+betas: beta_1 and beta_2
+weight_decay: leave it out: add the penalty to the loss, 0.5 * decay * np.sum(w**2)
 wrt arg args argument: argnums
 names argname: argnames
 aux with_aux has_auxiliary: has_aux
@@ -303,7 +308,7 @@ vectorize: leave it out: Jacobians are always vectorised; chunk_size limits the 
 axis_name axis_size spmd_axis_name: leave it out: gt.vmap maps over axes by their numbers
 reduce_axes: leave it out; sum over the axes in the function
 """)
-"""Keyword arguments of transforms in other libraries, with ours, or with a remedy where there is none."""
+"""Keyword arguments of transforms and optimisers in other libraries, with ours, or with a remedy where there is none."""
 
 
 class Missing:
@@ -412,7 +417,7 @@ def keyword(error: TypeError, name: str) -> TypeError | None:
     )
 
 
-def unknown_keyword(error: TypeError, function: str, known: list[str]) -> TypeError | None:
+def unknown_keyword(error: TypeError, function: str, shown: str, known: list[str]) -> TypeError | None:
     """Return the error for a keyword argument that a function of gradtape's does not have, from Python's; None for other errors.
 
     Parameters
@@ -420,7 +425,9 @@ def unknown_keyword(error: TypeError, function: str, known: list[str]) -> TypeEr
     error : TypeError
         The error that the call raised.
     function : str
-        The name of the function.
+        The name of the function in Python's error.
+    shown : str
+        Its name as users write it.
     known : list of str
         Its keyword arguments.
     """
@@ -428,9 +435,9 @@ def unknown_keyword(error: TypeError, function: str, known: list[str]) -> TypeEr
     if not found or called.rpartition(".")[2] != function:
         return None
     given = rest.split("'")[1]
-    meant = TRANSFORM_KEYWORDS.get(given) or nearest(given, known)
+    meant = FUNCTION_KEYWORDS.get(given) or nearest(given, known)
     options = f"did you mean {meant}?" if meant in known else meant or f"its options are {', '.join(known)}"
-    return TypeError(f"gt.{function}() got an unexpected keyword argument {given!r}: {options}")
+    return TypeError(f"{shown}() got an unexpected keyword argument {given!r}: {options}")
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import ArgumentError, GradtapeWarning, NotDifferentiableError, UnsupportedFunctionError
+from tests.support.ways import expect
 
 ROUNDS, SAMPLES = 12, 2000
 
@@ -257,3 +258,10 @@ def test_errors():
         gt.grad(gt.grad(mean))(0.3)
     with pytest.raises(UnsupportedFunctionError, match="not its argument"):
         gt.expectation(lambda p: rng.random() * p, 100)(0.3)
+
+
+def test_old_generators_are_refused_by_name() -> None:
+    draw = gt.expectation(lambda p, rng: p * rng.normal(), 10)
+    expect(
+        UnsupportedFunctionError, lambda: draw(0.3, np.random.RandomState(0)), "RandomState", "default_rng"
+    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from gradtape.api.export.closed import (
     trace_call,
 )
 from gradtape.api.export.labels import result_places
-from gradtape.api.export.specs import dims_of
+from gradtape.api.export.specs import check_described, dims_of
 from gradtape.api.export.toolchain import TARGETS, build
 from gradtape.api.export.varying import VaryingCall, varying_c_files, varying_numba_module
 from gradtape.api.export.varying_archive import pack_varying
@@ -140,7 +139,14 @@ def export(
             f"export: there is no folder {str(file.parent)!r}", where=user_site(), remedy="make it first"
         )
     check_callable(function, "export")
-    _check_specs(function, specs)
+    check_described(
+        function,
+        specs,
+        {},
+        "export",
+        why="a file has code for arguments of one dtype and one shape each, and their descriptions follow the function",
+        call="gt.export(f{}, path=...)",
+    )
     jitted = function if isinstance(function, Jitted) else jit(function)
     name = name or function_name(identifier(jitted.site.name))
     header = file.with_suffix(".h")
@@ -168,29 +174,6 @@ def export(
         _replace(file, pack_function(traced, traced.name, own_version()))
         return (file,)
     return _c_written(file, header, kind, name, c_files(traced, name, header.name, blas), target, compiler)
-
-
-def _check_specs(function: Callable[..., Any], specs: Sequence[Any]) -> None:
-    """Raise ArgumentError unless the descriptions are arguments with which the function can be called."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a function of C that does not have one
-        return
-    try:
-        signature.bind(*specs)
-    except TypeError as error:
-        names = [
-            parameter.name
-            for parameter in signature.parameters.values()
-            if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
-        ]
-        example = ", gt.spec((3, 4))" * len(names)
-        raise ArgumentError(
-            f"export: {error}",
-            where=user_site(),
-            why="a file has code for arguments of one dtype and one shape each, and their descriptions follow the function",
-            remedy=f"gt.export(f{example}, path=...), with the shape of each argument; gt.spec(()) is a number",
-        ) from None
 
 
 def _c_written(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -233,3 +234,47 @@ def _unreadable(text: str, at: int) -> ArgumentError:
         why="each is a dtype with the extents in brackets, numbers or names of lengths that vary, or a type of Python's numbers",
         remedy='"f8[100,3],f8[],i8[5],float", "f8[n,3],f8[n]", "f8[n>=1<=1000]"',
     )
+
+
+def check_described(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    caller: str,
+    *,
+    why: str,
+    call: str,
+) -> None:
+    """Raise ArgumentError unless a function can be called with these examples or descriptions of its arguments.
+
+    Parameters
+    ----------
+    function : callable
+    args, kwargs
+        The examples and descriptions.
+    caller : str
+        The public function that got them.
+    why : str
+        Why it needs them.
+    call : str
+        How it is called, with ``{}`` for the descriptions.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function of C that does not have one
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        required = [
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.default is parameter.empty
+            and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        raise ArgumentError(
+            f"{caller}: {error}",
+            where=user_site(),
+            why=why,
+            remedy=f"{call.format(', gt.spec((3, 4))' * len(required))}, with the shape of each argument; gt.spec(()) is a number",
+        ) from None

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradtape.api.optimizers.optimizer import Optimizer, as_factor, fraction, number
+from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.trace.array.indexed_slices import IndexedSlices
 
 
@@ -29,6 +30,7 @@ class GradientDescent(Optimizer):
     Variable([0.5, 1. ])
     """
 
+    @suggests_keywords
     def __init__(self, learning_rate: Any = 0.01) -> None:
         super().__init__(learning_rate)
 
@@ -60,9 +62,10 @@ class Momentum(Optimizer):
     slots: tuple[str, ...] = ("velocity",)
     settings: ClassVar[tuple[str, ...]] = ("momentum", "nesterov")
 
+    @suggests_keywords
     def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, nesterov: bool = False) -> None:
         super().__init__(learning_rate)
-        self._momentum = fraction(momentum, "momentum", "Momentum")
+        self._momentum = fraction(momentum, "momentum", type(self).__name__)
         self._nesterov = bool(nesterov)
 
     def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
@@ -91,6 +94,7 @@ class SGD(Momentum):
     Variable([0.5, 1. ])
     """
 
+    @suggests_keywords
     def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.0, nesterov: bool = False) -> None:
         super().__init__(learning_rate, momentum, nesterov)
         self.slots = Momentum.slots if self._momentum else ()
@@ -128,6 +132,7 @@ class RMSprop(Optimizer):
     slots: tuple[str, ...] = ("square",)
     settings: ClassVar[tuple[str, ...]] = ("rho", "epsilon")
 
+    @suggests_keywords
     def __init__(self, learning_rate: Any = 0.001, rho: float = 0.9, epsilon: float = 1e-8) -> None:
         super().__init__(learning_rate)
         self._rho = fraction(rho, "rho", "RMSprop")
@@ -171,6 +176,7 @@ class Adam(Optimizer):
     slots: tuple[str, ...] = ("mean", "square")
     settings: ClassVar[tuple[str, ...]] = ("beta_1", "beta_2", "epsilon")
 
+    @suggests_keywords
     def __init__(
         self, learning_rate: Any = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-8
     ) -> None:

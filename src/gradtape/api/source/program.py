@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.export.closed import TracedCall, argument_places, closed_graph, trace_call
+from gradtape.api.export.specs import check_described
 from gradtape.api.inspect.views import Text
 from gradtape.api.source.expressions import ATOM, PYTHON_TYPES, Piece, dtype_text, has_function, literal_piece
 from gradtape.api.source.formulas import derivative, formulas, symbol
@@ -139,6 +140,14 @@ def source(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Source:
             where=user_site(),
             remedy="gt.source(gt.grad(f), x)",
         )
+    check_described(
+        function,
+        args,
+        kwargs,
+        "source",
+        why="the code is for arguments of these shapes and dtypes",
+        call="gt.source(f{})",
+    )
     compiled: Any = function if isinstance(function, Jitted) else jit(function)
     made_by = getattr(compiled, "made_by", None)
     transform = "" if made_by is None else made_by.transform.__name__

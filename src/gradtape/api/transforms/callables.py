@@ -41,7 +41,12 @@ def _unknown_keyword(error: TypeError, function: Callable[..., Any]) -> TypeErro
         for name, parameter in list(inspect.signature(function).parameters.items())[1:]
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    return unknown_keyword(error, function.__name__, options)
+    return unknown_keyword(error, function.__name__, _public_name(function), options)
+
+
+def _public_name(function: Callable[..., Any]) -> str:
+    name = function.__qualname__.removesuffix(".__init__")
+    return name if name != function.__qualname__ else f"gt.{name}"
 
 
 def check_callable(function: Any, caller: str) -> None:

@@ -158,6 +158,13 @@ class _Expectation:
 def _with_lanes(arguments: Any, lanes: Lanes) -> Any:
     """Return arguments whose generators draw for each sample."""
     leaves, spec = flatten_with_none(arguments)
+    if any(isinstance(leaf, np.random.RandomState) for leaf in leaves):
+        raise UnsupportedFunctionError(
+            "gt.expectation got a RandomState",
+            where=user_site(),
+            why="samples are drawn by numpy.random.Generator, which replaces it in NumPy",
+            remedy="pass np.random.default_rng(seed)",
+        )
     return unflatten(
         spec, [LaneGenerator(x, lanes) if isinstance(x, np.random.Generator) else x for x in leaves]
     )
