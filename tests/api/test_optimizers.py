@@ -162,7 +162,8 @@ def test_the_ways_to_give_a_loss() -> None:
 def test_missing_gradients_leave_variables_alone() -> None:
     w, b = gt.Variable(1.0), gt.Variable(2.0)
     optimizer = gt.optimizers.Adam(0.5)
-    optimizer.minimize(lambda: w * w, [w, b])
+    with pytest.warns(errors.GradtapeWarning, match="1 variable of 2 .* None: number 1, of shape \\(\\)"):
+        optimizer.minimize(lambda: w * w, [w, b])
     assert float(b) == 2.0 and len(optimizer.variables) == 3
     new, _ = optimizer.update(
         {"a": None, "b": 2.0}, optimizer.init({"a": 1.0, "b": 1.0}), {"a": 1.0, "b": 1.0}
@@ -170,6 +171,21 @@ def test_missing_gradients_leave_variables_alone() -> None:
     assert new["a"] == 1.0 and abs(new["b"] - 0.5) < 1e-7
     expect(errors.ArgumentError, lambda: optimizer.minimize(lambda: w * w, [b]), "None")
     expect(errors.ArgumentError, lambda: optimizer.apply_gradients([]), "no gradients")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_missing_gradient_is_warned_of_with_the_name_and_the_line(compiled: bool) -> None:
+    w, b = gt.Variable([1.0, 2.0]), gt.Variable([1.0, 2.0], name="bias")
+    optimizer = gt.optimizers.GradientDescent(0.5)
+
+    def step() -> None:
+        optimizer.apply_gradients([(np.ones(2), w), (None, b)])
+
+    with pytest.warns(errors.GradtapeWarning, match="'bias'") as caught:
+        (gt.jit(step) if compiled else step)()
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(w.numpy(), [0.5, 1.5])
+    np.testing.assert_array_equal(b.numpy(), [1.0, 2.0])
 
 
 def test_learning_rates_that_change() -> None:

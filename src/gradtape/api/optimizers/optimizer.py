@@ -17,7 +17,7 @@ import numpy as np
 
 from gradtape.api.tape.gradients import gradients
 from gradtape.api.tape.tape import GradientTape
-from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
+from gradtape.errors import ArgumentError, DtypeError, GradtapeWarning, ShapeError, counted, kind_of, warn
 from gradtape.ir.builder import here
 from gradtape.ir.types import is_inexact
 from gradtape.trace.array.handle import Handle
@@ -133,7 +133,7 @@ class Optimizer(ABC):
         Parameters
         ----------
         grads_and_vars : iterable of (gradient, Variable)
-            Gradients are arrays or `IndexedSlices`. Variables whose gradient is None stay as they are.
+            Gradients are arrays or `IndexedSlices`. Variables whose gradient is None stay as they are, with a warning.
 
         Raises
         ------
@@ -143,6 +143,11 @@ class Optimizer(ABC):
             For what are no pairs of a gradient and a variable of floats.
         ShapeError
             For a gradient of another shape than its variable.
+
+        Warns
+        -----
+        GradtapeWarning
+            Names the variables whose gradient is None, if there are others.
 
         Examples
         --------
@@ -451,12 +456,27 @@ def _pairs(given: Any) -> list[tuple[Any, Variable]]:
             remedy="add its gradients up, and give it once",
         )
     found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+    why = "no differentiable path leads from the variables to the loss"
     if not found:
         raise ArgumentError(
             "apply_gradients got no gradients" + (": all of them are None" if pairs else ""),
             where=here.site,
-            why="no differentiable path leads from the variables to the loss" if pairs else "",
+            why=why if pairs else "",
             remedy="compute the loss from the variables, inside the tape's with block",
+        )
+    if len(found) < len(pairs):
+        missing = [
+            repr(variable.name) if variable.name else f"number {place}, of shape {variable.shape}"
+            for place, (gradient, variable) in enumerate(pairs)
+            if gradient is None
+        ]
+        warn(
+            GradtapeWarning,
+            f"apply_gradients leaves {counted(len(missing), 'variable')} of {len(pairs)} unchanged, as their gradient is None: "
+            + ", ".join(missing),
+            where=here.site,
+            why=why.replace("the variables", "them"),
+            remedy="compute the loss from them, inside the tape's with block, or omit them",
         )
     return [(_fitting(gradient, variable.shape, "apply_gradients"), variable) for gradient, variable in found]
 
