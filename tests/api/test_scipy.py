@@ -43,6 +43,38 @@ def test_bounds() -> None:
     np.testing.assert_array_equal(found.x, np.full(3, 0.5))
 
 
+@pytest.mark.parametrize("solve", [gt.scipy.minimize, gt.nlp])
+def test_a_bound_of_none_is_no_bound(solve: Any) -> None:
+    def distance(x: Any) -> Any:
+        return (x["a"] - 2) ** 2 + np.sum((x["b"] + 1) ** 2)
+
+    start = {"a": 1.0, "b": np.zeros(2)}
+    mixed = {"a": None, "b": np.array([None, -0.5], object)}
+    for bounds, expected in (
+        ((0.0, None), (2, 0, 0)),
+        ((None, 1.0), (1, -1, -1)),
+        ((None, None), (2, -1, -1)),
+        ((mixed, {"a": 1.5, "b": None}), (1.5, -1, -0.5)),
+    ):
+        found = solve(distance, start, bounds=bounds).x
+        np.testing.assert_allclose([found["a"], *found["b"]], expected, atol=1e-6)
+    fit = gt.scipy.minimize(lambda x: np.sum((x - 1) ** 2), np.zeros(2), bounds=(0.1, None))
+    assert np.all(gt.scipy.uncertainty(fit).standard_error > 0)  # neither is at a bound
+    with pytest.raises(gt.errors.ArgumentError, match="upper bounds have a NaN"):
+        solve(distance, start, bounds=(0.0, {"a": 1.0, "b": np.array([1.0, np.nan])}))
+
+
+def test_a_run_that_ends_at_nan_names_the_place_and_the_op() -> None:
+    def of_log(x: Any) -> Any:
+        return 1e-3 * x["far"] ** 2 - np.log(x["scale"]) + 100 * x["scale"]
+
+    with np.errstate(all="ignore"), pytest.warns(gt.errors.GradtapeWarning) as caught:
+        gt.scipy.minimize(of_log, {"scale": 1.0, "far": 1e3}, method="BFGS")
+    text = str(caught[0].message)
+    assert "function is nan: x = {'scale': -" in text and "log" in text and "bounds=" in text, text
+    assert caught[0].filename == __file__
+
+
 @pytest.mark.parametrize("method", ["SLSQP", "trust-constr"])
 def test_constraints(method: str) -> None:
     equal = {"type": "eq", "fun": lambda x: x["a"][0] - x["b"]}

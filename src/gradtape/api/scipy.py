@@ -31,6 +31,7 @@ from gradtape.api.solvers.roots import WITH_JACOBIAN
 from gradtape.api.solvers.solution import check_method
 from gradtape.api.sparsity.transform import sparse_hessian
 from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import jit
 from gradtape.api.uncertainty.estimates import Fit, remember, uncertainty
 from gradtape.errors import ArgumentError, GradtapeError, GradtapeWarning, ShapeError, kind_of, warn
@@ -93,7 +94,7 @@ def minimize(
         A method of `scipy.optimize.minimize`; by default the same as there. Those that take them get compiled gradients, and Hessians
         ("dogleg", "trust-exact") or products of these with vectors ("Newton-CG", "trust-ncg", "trust-krylov", "trust-constr").
     bounds : pair, scipy.optimize.Bounds or list, optional
-        Lower and upper bounds: each a number, or containers like `x0` or the outer ones of these; for a single array a list of pairs too.
+        Lower and upper bounds: each None, a number, or containers like `x0` or its outer ones; for a single array a list of pairs too.
     constraints : dict, constraint of scipy.optimize, or list of these
         Their functions get nested unknowns; derivatives are compiled.
     sparse : {"auto", True, False}
@@ -167,10 +168,33 @@ def minimize(
     function = value if known in WITH_GRADIENT else lambda x, *args: float(plain(x, *args))
     with counting("minimising", "evaluation", lambda: program.calls):
         found = optimize.minimize(function, start, bounds=ends, **more)
-    if not found.success and found.status != OUT_OF_ITERATIONS:
+    if not np.isfinite(found.fun):
+        _warn_of_nan(fun, unknowns.nested(found.x), args, found.fun)
+    elif not found.success and found.status != OUT_OF_ITERATIONS:
         _warn_of_kink(fun, unknowns.nested(found.x), args)
     fit = Fit(fun, unknowns, args, _number, ends, "constraints" if several else "")
     return remember(_with_nested(found, unknowns), fit)
+
+
+def _warn_of_nan(fun: Function, x: Any, args: tuple[Any, ...], value: Any) -> None:
+    """Warn of a run that has ended where the function is not finite, with the op that made the number if it can be found."""
+    numerics: Any = importlib.import_module("gradtape.api.debug.numerics")
+    why = "a step has left the domain of the function, or the function has no minimum"
+    try:
+        with numerics.check_numerics(), np.errstate(all="ignore"):
+            value_and_grad(lambda x: fun(x, *args))(x)
+    except GradtapeError as cause:
+        why += f"; {str(cause).splitlines()[0]}"
+    with np.printoptions(precision=4, threshold=8, legacy="1.25"):
+        place = str(x)
+    warn(
+        GradtapeWarning,
+        f"gt.scipy.minimize has ended where the function is {float(value)}: x = {place}",
+        where=user_site(),
+        why=why,
+        remedy="keep the unknowns in the domain by bounds=, write positive unknowns as np.exp(x), or start nearer to the minimum, with "
+        "unknowns of similar magnitude",
+    )
 
 
 def _warn_of_kink(fun: Function, x: Any, args: tuple[Any, ...]) -> None:

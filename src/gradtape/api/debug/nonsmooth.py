@@ -358,6 +358,8 @@ class _Side(NamedTuple):
 
 def _examined(point: _Point, candidate: _Candidate) -> Kink | None:
     """Return the kink at a switch; None if the function is smooth there."""
+    if not np.isfinite(candidate.margin):
+        return None
     steepness = float(np.linalg.norm(candidate.gradient))
     if np.isfinite(steepness) and steepness > 0:
         direction = candidate.gradient / steepness

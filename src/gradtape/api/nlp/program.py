@@ -100,7 +100,7 @@ def nlp(
         ``NonlinearConstraint(f, lower, upper)`` or ``LinearConstraint(matrix, lower, upper)``. Functions get nested unknowns, and return
         arrays or nested arrays; the matrix, dense or sparse, is multiplied by the vector of the unknowns.
     bounds : pair, scipy.optimize.Bounds or list, optional
-        Lower and upper bounds: each a number, or containers like `x0` or the outer ones of these; for a single array a list of pairs too.
+        Lower and upper bounds: each None, a number, or containers like `x0` or its outer ones; for a single array a list of pairs too.
     warm_start : Solution, optional
         The solution of a program like this one: its multipliers are where those of this program start. Pass its `x` as `x0`.
     solver : {"auto", "ipopt", "trust-constr"}

@@ -104,19 +104,26 @@ class Unknowns:
         low, high = (given.lb, given.ub) if hasattr(given, "lb") else _pair(given, caller)
         whole = unflatten(self.spec, list(range(len(self.shapes))))
         ends = []
-        for name, end in (("lower", low), ("upper", high)):
+        for name, end, none in (("lower", low, -np.inf), ("upper", high, np.inf)):
+            end = none if end is None else end
             if len(self.shapes) == 1 and not isinstance(end, dict):
                 leaves = flatten(end)[0] if np.ndim(end) == 0 else [end]
             else:
                 leaves = spread_prefix(end, whole, f"the {name} bounds", "x0", user_site())
             parts = []
             for leaf, shape in zip(leaves, self.shapes, strict=True):
-                part = (leaf if isinstance(leaf, Handle) else np.asarray(leaf, float)) + np.zeros(shape)
+                part = (leaf if isinstance(leaf, Handle) else _numbers(leaf, none)) + np.zeros(shape)
                 if np.shape(part) != shape:
                     raise ShapeError(
                         f"{caller}: the {name} bounds have an array of shape {np.shape(leaf)} for unknowns of shape {shape}",
                         where=user_site(),
                         remedy="pass one bound for each number, or one for all; a list x0 is a container of numbers, an array is one leaf",
+                    )
+                if not isinstance(part, Handle) and np.isnan(part).any():
+                    raise ArgumentError(
+                        f"{caller}: the {name} bounds have a NaN",
+                        where=user_site(),
+                        remedy=f"pass None or {none} where there is no bound",
                     )
                 parts.append(np.reshape(part, -1))
             ends.append(np.concatenate(parts))
@@ -131,6 +138,12 @@ def nested(vector: Any, shapes: Sequence[tuple[int, ...]], spec: TreeSpec) -> An
         parts.append(np.reshape(vector[first:last], shape) if shape else vector[first])
         first = last
     return unflatten(spec, parts)
+
+
+def _numbers(given: Any, none: float) -> Any:
+    """Return bounds as floats, with `none` where there is None."""
+    objects: Any = np.asarray(given, object)
+    return np.where(objects == None, none, objects).astype(float)  # noqa: E711 - element by element
 
 
 def _pair(given: Any, caller: str) -> Any:
