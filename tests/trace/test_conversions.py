@@ -18,6 +18,7 @@ import pytest
 from scipy import special
 
 import gradtape as gt
+import gradtape.autograd
 from gradtape.kinds.registry import TRIALS, WRITERS
 from tests.support.differences import gradient_by_differences
 from tests.support.numpy_calls import Call, theirs, title
@@ -356,3 +357,48 @@ def test_numpys_code_may_multiply_its_own_arrays_in_place_by_traced_ones() -> No
     np.testing.assert_allclose(slopes, gradient_by_differences(of_weights, weights), rtol=1e-6)
     np.testing.assert_allclose(gt.grad(of_weights)(weights), slopes, rtol=1e-9)
     np.testing.assert_allclose(gt.jit(gt.grad(of_weights))(weights), slopes, rtol=1e-9)
+
+
+def on_a_tape(function: Function, x: Any) -> Any:
+    with gt.GradientTape() as tape:
+        watched = gt.Variable(x)
+        result = function(watched)
+    return tape.gradient(result, watched).numpy()
+
+
+WAYS: dict[str, Callable[[Function, Any], Any]] = {
+    "grad": lambda function, x: gt.grad(function)(x),
+    "jit of grad": lambda function, x: gt.jit(gt.grad(function))(x),
+    "vjp": lambda function, x: gt.vjp(function, x)[1](1.0)[0],
+    "jvp": lambda function, x: np.stack([gt.jvp(function, (x,), (e,))[1] for e in np.eye(x.size)]),
+    "a tape": on_a_tape,
+    "autograd": lambda function, x: gt.autograd.grad(function)(x),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_from_dlpack_has_the_derivative_of_a_view(way: str) -> None:
+    found = WAYS[way](lambda x: np.sum(np.from_dlpack(x) ** 2 * np.from_dlpack(x, copy=True)), X)
+    np.testing.assert_allclose(found, 3 * X**2)
+
+
+TAKES_MEMORY: dict[str, Function] = {
+    "memoryview": lambda x: np.sum(np.asarray(memoryview(x))),
+    "data": lambda x: np.sum(np.frombuffer(x.data)),
+    "frombuffer": lambda x: np.sum(np.frombuffer(x)),
+    "tobytes": lambda x: np.sum(np.frombuffer(x.tobytes())),
+    "ctypes": lambda x: x.ctypes.data + np.sum(x),
+    "as_ctypes": lambda x: np.ctypeslib.as_ctypes(x)[0] + np.sum(x),
+    "array interface": lambda x: x.__array_interface__["data"][0] + np.sum(x),
+    "array struct": lambda x: x.__array_struct__ and np.sum(x),
+    "dumps": lambda x: np.sum(pickle.loads(x.dumps())),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", TAKES_MEMORY)
+def test_memory_of_traced_arrays_is_refused_by_name(case: str, way: str) -> None:
+    function = TAKES_MEMORY[case]
+    function(X)
+    with pytest.raises((AttributeError, TypeError), match=r"no memory of its own|not '(Array|Variable)'"):
+        WAYS[way](function, X)

@@ -73,6 +73,8 @@ EXTRA = [
     extra("asarray-dtype", lambda x: np.asarray(x, dtype=float), 2, 3),
     extra("ascontiguousarray", lambda x: np.ascontiguousarray(x), 2, 3),
     extra("asfortranarray", lambda x: np.asfortranarray(x), 2, 3),
+    extra("from-dlpack", lambda x: np.from_dlpack(x), 2, 3),
+    extra("from-dlpack-copy", lambda x: np.from_dlpack(x, copy=True), 2, 3),
     extra("array-no-copy", lambda x: np.array(x, copy=None), 2, 3),
     extra("array", lambda x: np.array(x), 2, 3),
     extra("conj", lambda x: x.conj(), 2, 3),

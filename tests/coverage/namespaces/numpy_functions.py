@@ -70,7 +70,9 @@ CASES = {
         A,
     ),
     **each(
-        lambda f: f, "asarray asanyarray ascontiguousarray asfortranarray array require asarray_chkfinite", X
+        lambda f: f,
+        "asarray asanyarray ascontiguousarray asfortranarray array require asarray_chkfinite from_dlpack",
+        X,
     ),
     **each(
         lambda f: lambda x, y: f([x, y]),
@@ -208,7 +210,7 @@ OTHERS = because(
     "bitwise_xor gcd invert lcm left_shift right_shift packbits unpackbits base_repr binary_repr",
     of_dates="busday_count busday_offset datetime_as_string datetime_data is_busday isnat",
     of_types="can_cast common_type isdtype issubdtype min_scalar_type mintypecode promote_types result_type typename",
-    reads_writes_or_prints="array2string array_repr array_str format_float_positional format_float_scientific from_dlpack "
+    reads_writes_or_prints="array2string array_repr array_str format_float_positional format_float_scientific "
     "frombuffer fromfile fromregex fromstring genfromtxt load loadtxt save savetxt savez savez_compressed",
     a_setting_or_information="get_include get_printoptions getbufsize geterr geterrcall info printoptions set_printoptions "
     "setbufsize seterr seterrcall show_config show_runtime einsum_path",

@@ -590,7 +590,7 @@ Missing.teach(
     {
         name: f"it is a value, which has no memory of its own; x.numpy().{name} is that of an ndarray with the same numbers"
         for name in dir(np.ndarray)
-        if not name.startswith("__")
+        if not name.startswith("__") or name in ("__array_interface__", "__array_struct__")
     }
     | ARRAY_HABITS,
 )

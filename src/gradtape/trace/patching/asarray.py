@@ -108,6 +108,16 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     return _traced_call(asked[0], function, args, kwargs) if asked else made
 
 
+def _shared_or_traced(function: Any, source: Any = None, /, **kwargs: Any) -> Any:
+    """Call `numpy.from_dlpack`, which is a view of a traced array: the protocol would hand over numbers."""
+    if not isinstance(source, Handle) or kwargs.get("device") not in (None, "cpu"):
+        return NotImplemented
+    if not _is_followed_copy(source, _frame(1), function):
+        return NotImplemented
+    whole: Any = source
+    return whole.copy() if kwargs.get("copy") else whole[...]
+
+
 def _taken_apart(source: Any, wanted: Any) -> Any:
     """Return what an object converts itself to, or the elements of an array of objects, where these are traced."""
     if type(source) is np.ndarray:
@@ -245,3 +255,4 @@ CONVERTING: Final = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, 
 """Functions that convert anything to an array."""
 
 before_recording(lambda: interpose(_array_or_traced, When.NO_ARRAY, CONVERTING))
+before_recording(lambda: interpose(_shared_or_traced, When.NO_ARRAY, {np.from_dlpack}))
