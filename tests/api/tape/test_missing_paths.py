@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import array
+import importlib
+import os
+import pickle
+import struct
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +17,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import GradtapeWarning
+from tests.support.differences import gradient_by_differences
 
 X = np.array([0.3, 0.7])
 OUTSIDE = np.zeros(2)
@@ -184,3 +191,153 @@ def test_numbers_that_only_steer_python_are_no_lost_paths():
 
     with gt.config.override(jit=False):
         np.testing.assert_array_equal(gt.grad(steered)(z), [0.0, 2.0])
+
+
+def slope_of(x: Any) -> float:
+    return float(np.sum(x * X)) / float(np.sum(x * x))
+
+
+def ratio_of(x: Any) -> float:
+    return 0.5 + slope_of(x)
+
+
+def scaled(x: Any, factor: Any, *, power: Any = 1) -> Any:
+    return np.sum(x * factor) ** power
+
+
+class Model:
+    scale = 1.0
+
+    def fit(self, x: Any) -> Model:
+        self.scale = 2.0 * float(np.max(x))
+        return self
+
+    def predict(self, x: Any) -> Any:
+        return np.sum(x / self.scale)
+
+
+def in_a_loop(x: Any) -> Any:
+    total, weight = 0.0, 1.0
+    for k in range(3):
+        total = total + weight * x[k % 2]
+        weight = 0.5 * weight + float(x[0])
+    return total
+
+
+def in_a_container(x: Any) -> Any:
+    found = {}
+    found["scale"] = 3.0 * float(x[1])
+    history: list[float] = []
+    history.append(x[0].item() + found["scale"])
+    return np.sum(x * np.mean(history))
+
+
+def unpacked(x: Any) -> Any:
+    (first, second), third = (1.0, -float(x[0])), 2.0
+    return np.sum(x * (first + second) * third)
+
+
+def with_a_closure(x: Any) -> Any:
+    scale = 1.0 / float(np.sum(x))
+
+    def inner(y: Any) -> Any:
+        return np.sum(y * scale)
+
+    return inner(x)
+
+
+def by_compiled_code(x: Any) -> Any:
+    (first,) = struct.unpack("d", struct.pack("d", x[0]))
+    return np.sum(x * (first + 1.0))
+
+
+COMPUTED: dict[str, Function] = {
+    "a multiple": lambda x: np.sum(x * (0.5 * float(x[0]))),
+    "a quotient of two": lambda x: np.sum(x) * (float(x[0]) / float(x[1])),
+    "returned": lambda x: np.sum(x) * slope_of(x),
+    "returned twice": lambda x: np.sum(x) * ratio_of(x),
+    "a sum of a list": lambda x: sum(v * v for v in x.tolist()) + np.sum(x),
+    "a comprehension": lambda x: np.sum(x * [2 * v for v in x.tolist()]),
+    "an argument": lambda x: scaled(x, 2 * float(x[0])),
+    "a keyword": lambda x: scaled(x, 2.0, power=1 + float(x[0])),
+    "an assigned expression": lambda x: np.sum(x * ((k := float(x[0])) + k)),
+    "an attribute": lambda x: Model().fit(x).predict(x),
+    "one of two": lambda x: np.sum(x * (2 * float(x[0]) if x[1] > 0 else 1.0)),
+    "a bytes object": lambda x: np.sum(pickle.loads(pickle.dumps(x)) ** 2) + np.sum(x),
+    "text": lambda x: np.sum(x) * (1 + float("%.17g" % x[0])),  # noqa: UP031 - one of the ways
+    "an array of Python's": lambda x: sum(v * v for v in array.array("d", x)) + np.sum(x),
+    "map": lambda x: sum(v * v for v in map(float, x)) + np.sum(x),
+    "compiled code": by_compiled_code,
+    "a loop": in_a_loop,
+    "containers": in_a_container,
+    "unpacked": unpacked,
+    "a closure": with_a_closure,
+}
+
+
+@pytest.mark.parametrize("case", COMPUTED)
+def test_what_is_computed_of_a_number_that_left_is_recognised(case: str) -> None:
+    function = COMPUTED[case]
+    gradient, messages = warned(function, X)
+    assert not np.allclose(
+        gradient.numpy(), gradient_by_differences(function, X)
+    )  # it is wrong, and said to be
+    assert messages and "comes back as a constant" in messages[0]
+    assert __file__ in messages[0].splitlines()[1]
+
+
+def test_complex_numbers_that_left_are_recognised() -> None:
+    z = np.array([1.5 + 0.5j, 2.0 - 1.0j])
+    for function in (
+        lambda z: (z[0].item() * z[1]).real,
+        lambda z: ((1 + z[0].item()) * z[1]).real,
+        lambda z: np.sum(z * z.numpy()).real,
+        lambda z: (z[1] * abs(z.tolist()[0])).real,
+    ):
+        _, messages = warned(function, z)
+        assert len(messages) == 1 and "comes back as a constant" in messages[0]
+
+
+def test_numbers_that_are_logged_and_compared_are_not_taken_for_factors() -> None:
+    running, best, history, rate = 0.0, np.inf, [], 0.1
+
+    def step(x: Any) -> Any:
+        nonlocal running, best, rate
+        loss = np.mean((x - 0.25) ** 2) * 3.5
+        running = 0.9 * running + 0.1 * float(loss)
+        history.append({"loss": float(loss), "norm": 2 * np.linalg.norm(x).item()})
+        if float(loss) < 0.5 * best:
+            best = min(best, float(loss))
+        rate = 0.25 if running > 0.375 else rate
+        print(f"{float(loss):.3f}", "%.2f" % loss, end="")  # noqa: UP031 - one of the ways
+        length = 1 + int(float(x[0]))
+        tolerance = 1e-3 * float(np.max(np.abs(x)))
+        return rate * loss + 0.75 * np.sum(x[:length]) + np.sum(np.where(x > tolerance, x, 1.25)) / 7.0
+
+    gradient, messages = warned(step, X)
+    assert not messages
+    np.testing.assert_allclose(gradient.numpy(), 0.35 * (X - 0.25) + [1 / 7.0 + 0.75, 1 / 7.0])
+
+
+def test_code_without_source_is_passed_over() -> None:
+    namespace: dict[str, Any] = {"np": np}
+    exec("def function(x):\n    return np.sum(x * (0.5 * float(x[0])))", namespace)
+    assert not warned(namespace["function"], X)[1]
+
+
+def test_functions_of_packages_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "lib" / "site-packages"
+    (place / "takes_numbers").mkdir(parents=True)
+    (place / "takes_numbers" / "__init__.py").write_text(
+        "def beta(x, y):\n"
+        "    variance = list(map(float, [sum(x * x), 1]))[0]\n"
+        "    covariance = '%.17g' % sum(x * y)\n"
+        "    return float(covariance) / variance\n"
+    )
+    monkeypatch.syspath_prepend(os.fspath(place))
+    beta = importlib.import_module("takes_numbers").beta
+    gradient, messages = warned(lambda x: np.sum(x * X) - beta(x, X) * np.sum(x), X)
+    assert not np.allclose(
+        gradient.numpy(), gradient_by_differences(lambda x: np.sum(x * X) - beta(x, X) * np.sum(x), X)
+    )
+    assert len(messages) == 1 and "lacks a path" in messages[0] and __file__ in messages[0].splitlines()[1]

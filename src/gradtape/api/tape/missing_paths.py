@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gradtape.api.tape.number_flow import reached
 from gradtape.errors import GradtapeWarning, warn
 from gradtape.ir.graph import Node, TraceTag, Value, extract
+from gradtape.ir.types import is_inexact
 from gradtape.trace.patching.bytecode import constants_of
 from gradtape.trace.source.log import Exit, log_of, sample_of
 from gradtape.trace.source.sites import Site
@@ -18,7 +20,8 @@ class Cuts:
     """The conversions to numbers on the way from sources to targets.
 
     A number has no history. A cut is known by what it leaves behind: a constant in the target's record that is, bit by bit, the number
-    that left; a source that has no path at all though something computed from it has left; and a conversion that nobody asked for.
+    that left, or that the code computes from it; a source that has no path at all though something computed from it has left; and a
+    conversion that nobody asked for.
 
     Parameters
     ----------
@@ -30,7 +33,7 @@ class Cuts:
         In what: the values of each source.
     """
 
-    __slots__ = ("_exits", "_reused", "_sources")
+    __slots__ = ("_computed", "_exits", "_reused", "_sources")
 
     def __init__(self, tag: TraceTag, targets: Sequence[Value], sources: Sequence[Sequence[Value]]) -> None:
         self._sources = sources
@@ -40,11 +43,19 @@ class Cuts:
         ]
         nodes = extract(targets, (), stop=lambda value: tag not in value.tags)[0] if self._exits else []
         self._reused = list(_reused(self._exits, nodes, tag))
+        told = {(exit_.site.code, exit_.site.instruction) for exit_, _ in self._reused}
+        others = [exit_ for exit_ in self._exits if (exit_.site.code, exit_.site.instruction) not in told]
+        self._computed = list(_computed(others, nodes, tag)) if others else []
 
     def found(self) -> Iterator[tuple[Exit, str]]:
         """Yield the conversions that took a path away, with what became of the numbers."""
         for exit_, node in self._reused:
             yield exit_, f"a value was taken out by {exit_.what}, and comes back as a constant at {node.site}"
+        for exit_, node in self._computed:
+            yield (
+                exit_,
+                f"a value was taken out by {exit_.what}, and what is computed of it is a constant at {node.site}",
+            )
         for exit_ in self._exits:
             if not exit_.meant:
                 yield (
@@ -57,6 +68,8 @@ class Cuts:
         told: set[tuple[object, int]] = set()
         for exit_, node in self._reused:
             _warn(exit_, f"it comes back as a constant at {node.site}", told)
+        for exit_, node in self._computed:
+            _warn(exit_, f"what is computed of it comes back as a constant at {node.site}", told)
         missing = [source for source, gone in zip(self._sources, lacking, strict=True) if gone]
         for exit_ in self._exits:
             if not exit_.meant:
@@ -92,12 +105,30 @@ def _reused(exits: Sequence[Exit], nodes: Sequence[Node], tag: TraceTag) -> Iter
     """Yield what left, with the nodes that take it as a constant."""
     for node in nodes:
         for operand in node.inputs:
-            if tag in operand.tags or operand.data is None or operand.dtype.kind != "f":
+            if tag in operand.tags or operand.data is None or operand.dtype.kind not in "fc":
                 continue
             numbers = sample_of(operand.data)
             for exit_ in exits:
                 if _is_same(exit_, operand, numbers, node.site):
                     yield exit_, node
+
+
+def _computed(exits: Sequence[Exit], nodes: Sequence[Node], tag: TraceTag) -> Iterator[tuple[Exit, Node]]:
+    """Yield what left, with the first node that takes as a constant what the code computes from it."""
+    taking = {
+        (node.site.code, node.site.instruction): node
+        for node in reversed(nodes)
+        if isinstance(node.site, Site) and any(_is_constant(operand, tag) for operand in node.inputs)
+    }
+    uses = list(taking)[::-1]
+    for chain, exit_ in {exit_.chain: exit_ for exit_ in exits}.items():
+        places = reached(chain, uses)
+        if places:
+            yield exit_, taking[uses[min(places)]]
+
+
+def _is_constant(operand: Value, tag: TraceTag) -> bool:
+    return tag not in operand.tags and is_inexact(operand.dtype)
 
 
 def _is_same(exit_: Exit, operand: Value, numbers: tuple[float, ...], site: object) -> bool:

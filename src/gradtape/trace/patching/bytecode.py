@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from inspect import CO_GENERATOR
-from itertools import pairwise
+from itertools import islice, pairwise
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -70,6 +70,16 @@ def _line_table(code: CodeType) -> tuple[list[int], list[int | None]]:
 
 _line_tables: Final[LRU[int, tuple[CodeType, list[int], list[int | None]]]] = LRU(lambda: 64)
 """To go through a long function for each of its operations would take quadratic time."""
+
+
+def position_at(code: CodeType, offset: int) -> tuple[int, int, int, int] | None:
+    """Return where the expression of an instruction stands in the source: its first and last line, its first column and the one after it,
+    in bytes; None if it is not known."""
+    first = _instruction_span(code.co_code, offset)[0]
+    line, last, column, end = next(islice(code.co_positions(), first // 2, None))
+    if line is None or last is None or column is None or end is None:
+        return None
+    return line, last, column, end
 
 
 def callee_names(frame: FrameType, offset: int | None = None) -> tuple[str, ...]:

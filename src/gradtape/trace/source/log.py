@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from dataclasses import dataclass
+from types import CodeType, FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from gradtape.errors import GradtapeWarning, TapeError, warn
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
-from gradtape.trace.source.sites import CLOCK, Site, user_site
+from gradtape.trace.source.sites import CLOCK, Site, nearest_frame, user_site
 
 REMEMBERED = 64
 
@@ -42,6 +43,10 @@ WALK: Final = 64
 """The number of values that are visited to find the roots of a value that leaves."""
 
 
+CALLS: Final = 8
+"""The number of calls through which a number is followed that a function takes out and returns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """The conversion of a traced value to a number or an ndarray.
@@ -64,6 +69,8 @@ class Exit:
         Whether the conversion is explicit (``float(x)``), rather than made by another function.
     roots : tuple of weakref.ref to Value, or None
         The leaves of the record that it was computed from; None if the search was too long.
+    chain : tuple of (CodeType, int)
+        The place in the code, of whatever package, and the calls that led there: code objects with the offsets of instructions.
     """
 
     value: weakref.ref[Value]
@@ -74,6 +81,7 @@ class Exit:
     meant: bool = True
     in_list: bool = False
     roots: tuple[weakref.ref[Value], ...] | None = ()
+    chain: tuple[tuple[CodeType, int], ...] = ()
 
     def comes_from(self, source: Value) -> bool:
         """Return whether the value that left may depend on another."""
@@ -137,11 +145,12 @@ def note_watch(value: Value, tag: TraceTag, site: Site) -> None:
 
 
 def sample_of(data: NDArray) -> tuple[float, ...]:
-    """Return a sample of an array of floats, by which it is recognised: all elements of a small one."""
-    if data.dtype.kind != "f":
+    """Return a sample of an array of floats, by which it is recognised: all elements of a small one, and both parts of complex ones."""
+    if data.dtype.kind not in "fc":
         return ()
     flat = data.reshape(-1)
-    return tuple(flat[:: max(1, flat.size // SAMPLE)][:SAMPLE].tolist())
+    some = flat[:: max(1, flat.size // SAMPLE)][:SAMPLE].tolist()
+    return tuple(some if data.dtype.kind == "f" else [part for one in some for part in (one.real, one.imag)])
 
 
 def _roots_of(value: Value) -> tuple[weakref.ref[Value], ...] | None:
@@ -159,6 +168,15 @@ def _roots_of(value: Value) -> tuple[weakref.ref[Value], ...] | None:
         if len(seen) > WALK:
             return None
     return tuple([weakref.ref(root) for root in roots])
+
+
+def _calls_from(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
+    """Return the places of a frame and of those that called it."""
+    chain: list[tuple[CodeType, int]] = []
+    while frame is not None and len(chain) < CALLS:
+        chain.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(chain)
 
 
 def note_exit(
@@ -184,7 +202,10 @@ def note_exit(
             )
         numbers = () if data is None else sample_of(np.asarray(data))
         roots = _roots_of(value) if numbers else ()
-        exit_ = Exit(weakref.ref(value), what, user_site(), numbers, value.shape, meant, in_list, roots)
+        chain = _calls_from(nearest_frame(2)) if numbers else ()
+        exit_ = Exit(
+            weakref.ref(value), what, user_site(), numbers, value.shape, meant, in_list, roots, chain
+        )
         for tag in recording:
             exits = log_of(tag).exits
             exits.append(exit_)

@@ -1,0 +1,311 @@
+"""Where numbers that left a tape go: the expressions of the source that are computed from them.
+
+A number has no history, but the code that computes with it is known. The search begins at the expression that took the number out, and
+follows names, attributes, items of containers, returned values and arguments through the functions on the way, whatever the order in
+which their statements run.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from types import CodeType
+from typing import Any, Final
+
+from gradtape.lru import LRU
+from gradtape.trace.patching.bytecode import position_at
+
+Place = tuple[CodeType, int]
+"""A code object, and the offset of an instruction in it."""
+
+COUNTS: Final = frozenset(
+    {"argmax", "argmin", "bool", "ceil", "fix", "floor", "format", "hash", "id", "int", "isfinite", "isinf"}
+    | {"isinstance", "isnan", "len", "print", "range", "repr", "rint", "round", "sign", "str", "type"}
+)
+"""Functions whose results do not change with a small change of a number."""
+
+FIXED: Final = frozenset({"dtype", "ndim", "shape", "size"})
+"""Attributes that do not change with the numbers of an array."""
+
+ADDS: Final = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefault", "update"})
+"""Methods that put their arguments into a container."""
+
+FOLLOWED: Final = (
+    ast.Assign,
+    ast.AugAssign,
+    ast.NamedExpr,
+    ast.AnnAssign,
+    ast.For,
+    ast.comprehension,
+    ast.withitem,
+    ast.Return,
+    ast.Lambda,
+    ast.Call,
+)
+"""The parts of the syntax through which a number goes on."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class _File:
+    """The syntax tree of a file.
+
+    Attributes
+    ----------
+    tree : ast.Module
+        The whole.
+    scopes : dict
+        The function, or the module, that each expression and statement belongs to.
+    """
+
+    __slots__ = ("_by_end", "_parents", "scopes", "tree")
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.scopes: dict[ast.AST, Any] = {}
+        self._by_end: dict[tuple[int, int], list[ast.expr]] = defaultdict(list)
+        pending: list[tuple[ast.AST, Any]] = [(tree, tree)]
+        while pending:
+            node, scope = pending.pop()
+            self.scopes[node] = scope
+            if isinstance(node, ast.expr):
+                self._by_end[node.end_lineno or 0, node.end_col_offset or 0].append(node)
+            inner = node if isinstance(node, Function) else scope
+            pending += [(child, inner) for child in ast.iter_child_nodes(node)]
+
+    def expression(self, position: tuple[int, int, int, int]) -> ast.expr | None:
+        """Return the expression at a position: the smallest that ends there and begins not after it."""
+        line, end_line, column, end_column = position
+        found = [
+            node
+            for node in self._by_end.get((end_line, end_column), ())
+            if (node.lineno, node.col_offset) <= (line, column)
+        ]
+        return max(found, key=lambda node: (node.lineno, node.col_offset), default=None)
+
+
+@lru_cache(maxsize=32)
+def _parsed(source: str) -> _File | None:
+    try:
+        return _File(ast.parse(source))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _file_of(code: CodeType) -> _File | None:
+    return _parsed("".join(linecache.getlines(code.co_filename)))
+
+
+def _expression_at(place: Place) -> tuple[_File, ast.expr] | None:
+    position, file = position_at(*place), _file_of(place[0])
+    node = None if position is None or file is None else file.expression(position)
+    return None if node is None or file is None else (file, node)
+
+
+class _Flow:
+    """The expressions that are computed from a number.
+
+    Parameters
+    ----------
+    chain : sequence of Place
+        Where the number was taken out, and the calls that led there, the innermost first.
+    uses : iterable of Place
+        Where operations were recorded.
+    """
+
+    __slots__ = ("_attributes", "_bound", "_chain", "_files", "_marked", "_names", "_scopes")
+
+    def __init__(self, chain: Sequence[Place], uses: Iterable[Place]) -> None:
+        found = [_expression_at(place) for place in chain]
+        self._marked: set[ast.AST] = set()
+        self._names: set[tuple[ast.AST, str]] = set()
+        self._attributes: set[str] = set()
+        self._chain = [None if one is None else (one[0].scopes[one[1]], one[1]) for one in found]
+        self._files: dict[ast.AST, _File] = {}
+        self._scopes: dict[str, Any] = {}
+        self._bound: dict[ast.AST, frozenset[str]] = {}
+        for known in [*found, *map(_expression_at, uses)]:
+            if known is not None:
+                file, node = known
+                scope = file.scopes[node]
+                self._files[scope] = file
+                if isinstance(scope, ast.FunctionDef):
+                    self._scopes[scope.name] = scope
+        if self._chain and self._chain[0] is not None:
+            self._marked.add(self._chain[0][1])
+            self._spread()
+
+    def reaches(self, place: Place) -> bool:
+        """Return whether the expression at a place is computed from the number."""
+        found = _expression_at(place)
+        return found is not None and self._is_computed(found[1], found[0])
+
+    def _size(self) -> int:
+        return len(self._marked) + len(self._names) + len(self._attributes)
+
+    def _spread(self) -> None:
+        size = 0
+        parts = [
+            (file, [node for node in _inside(scope) if isinstance(node, FOLLOWED)])
+            for scope, file in self._files.items()
+        ]
+        while size != self._size():
+            size = self._size()
+            for file, nodes in parts:
+                for node in nodes:
+                    self._visit(node, file)
+
+    def _visit(self, node: ast.AST, file: _File) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._assign(target, value, file)
+            case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
+                self._assign(target, value, file)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assign(target, value, file)
+            case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+                if self._is_computed(value, file):
+                    self._bind(target, file)
+            case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
+                self._assign(target, value, file)
+            case ast.Return(value=ast.expr() as value):
+                self._return(value, file.scopes[node], file)
+            case ast.Lambda(body=value):
+                self._return(value, node, file)
+            case ast.Call():
+                self._call(node, file)
+
+    def _assign(self, target: ast.expr, value: ast.expr, file: _File) -> None:
+        if (
+            isinstance(target, ast.Tuple | ast.List)
+            and isinstance(value, ast.Tuple | ast.List)
+            and len(target.elts) == len(value.elts)
+        ):
+            for one, given in zip(target.elts, value.elts, strict=True):
+                self._assign(one, given, file)
+        elif self._is_computed(value, file):
+            self._bind(target, file)
+
+    def _bind(self, target: ast.expr, file: _File) -> None:
+        match target:
+            case ast.Name(id=name):
+                self._names.add((file.scopes[target], name))
+            case ast.Attribute(attr=name):
+                self._attributes.add(name)
+            case ast.Subscript(value=value) | ast.Starred(value=value):
+                self._bind(value, file)
+            case ast.Tuple(elts=elts) | ast.List(elts=elts):
+                for one in elts:
+                    self._bind(one, file)
+
+    def _return(self, value: ast.expr, scope: ast.AST, file: _File) -> None:
+        """Go on at the call of a function in which the number was taken out, if it returns what is computed from it."""
+        places = [k for k, place in enumerate(self._chain[:-1]) if place is not None and place[0] is scope]
+        if places and self._is_computed(value, file):
+            self._marked.update(place[1] for k in places if (place := self._chain[k + 1]) is not None)
+
+    def _call(self, call: ast.Call, file: _File) -> None:
+        """Go on in a function that gets what is computed from the number, and in a container that gets it."""
+        given = [argument for argument in call.args if self._is_computed(argument, file)]
+        named = [keyword.arg for keyword in call.keywords if self._is_computed(keyword.value, file)]
+        if not given and not named:
+            return
+        name = _name_of(call.func)
+        if isinstance(call.func, ast.Attribute) and name in ADDS:
+            self._bind(call.func.value, file)
+        scope = self._scopes.get(name)
+        if scope is None:
+            return
+        parameters = [argument.arg for argument in (*scope.args.posonlyargs, *scope.args.args)]
+        if isinstance(call.func, ast.Attribute) and parameters[:1] in (["self"], ["cls"]):
+            del parameters[0]
+        places = [k for k, argument in enumerate(call.args) if argument in given and k < len(parameters)]
+        for parameter in [*[parameters[k] for k in places], *named]:
+            if parameter is not None:
+                self._names.add((scope, parameter))
+
+    def _is_computed(self, node: ast.AST, file: _File) -> bool:
+        """Return whether an expression is computed from the number, and may change with a small change of it."""
+        if node in self._marked:
+            return True
+        match node:
+            case ast.Compare() | ast.JoinedStr() | ast.Lambda():
+                return False
+            case ast.Name(id=name):
+                return self._is_name(name, file.scopes[node], file)
+            case ast.Attribute(value=value, attr=name):
+                return name in self._attributes or (name not in FIXED and self._is_computed(value, file))
+            case ast.IfExp(body=body, orelse=other):
+                parts: Iterable[ast.AST] = (body, other)
+            case ast.Subscript(value=value):
+                parts = (value,)
+            case ast.Call(func=function) if _name_of(function) in COUNTS:
+                return False
+            case _:
+                parts = ast.iter_child_nodes(node)
+        return any(self._is_computed(part, file) for part in parts)
+
+    def _is_name(self, name: str, scope: ast.AST, file: _File) -> bool:
+        while (scope, name) not in self._names:
+            outer = file.scopes[scope]
+            if outer is scope:
+                return False
+            if scope not in self._bound:
+                self._bound[scope] = _bound(scope)
+            if name in self._bound[scope]:
+                return False
+            scope = outer
+        return True
+
+
+def _inside(scope: Any) -> Iterator[ast.AST]:
+    """Yield the statements and expressions of a function, without those of functions inside it but with these themselves."""
+    pending: list[ast.AST] = [scope]
+    while pending:
+        node = pending.pop()
+        yield node
+        if node is scope or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            pending += ast.iter_child_nodes(node)
+
+
+def _bound(scope: ast.AST) -> frozenset[str]:
+    """Return the names that belong to a function: its parameters, and what it assigns."""
+    nodes = list(_inside(scope))
+    names = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return frozenset(names).union(
+        [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    )
+
+
+def _name_of(function: ast.expr) -> str:
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+_flows: Final[LRU[tuple[Any, ...], tuple[Any, frozenset[int]]]] = LRU(lambda: 256)
+"""What was found, with the places, which keep their code alive: a loop of training asks for the same in each step."""
+
+
+def reached(chain: Sequence[Place], uses: Sequence[Place]) -> frozenset[int]:
+    """Return which of some places compute from a number that was taken out, by their positions in the sequence.
+
+    Parameters
+    ----------
+    chain : sequence of Place
+        Where the number was taken out, and the calls that led there, the innermost first.
+    uses : sequence of Place
+        Where operations were recorded.
+    """
+    key = tuple([(id(code), offset) for code, offset in (*chain, *uses)])
+    known = _flows.get(key)
+    if known is None:
+        flow = _Flow(chain, uses)
+        found = frozenset([k for k, place in enumerate(uses) if flow.reaches(place)])
+        known = _flows[key] = (chain, uses), found
+    return known[1]
