@@ -19,6 +19,7 @@ from gradtape.api.debug.doctor import doctor
 from gradtape.api.export.files import export
 from gradtape.api.export.specs import parse_specs
 from gradtape.api.export.toolchain import TARGETS
+from gradtape.api.inspect.check import run_checked
 from gradtape.api.inspect.page.command import run_inspected
 from gradtape.api.inspect.script import ORDERS, run_profiled
 from gradtape.api.transforms.gradient import value_and_grad
@@ -37,10 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m gradtape",
-        description="Look at gradtape's installation and its cache of compiled programs, profile and inspect scripts, export functions.",
+        description="Look at gradtape's installation and its cache of compiled programs; check, profile and inspect scripts; "
+        "export functions.",
     )
     commands = parser.add_subparsers(
-        title="commands", metavar="{info,explain,manual,cache,profile,inspect,export}", required=True
+        title="commands", metavar="{info,explain,manual,cache,check,profile,inspect,export}", required=True
     )
     commands.add_parser(
         "info", help="versions, CPU, libraries, settings, and a test of this installation"
@@ -76,6 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     actions.add_parser("clear", help="remove them all").set_defaults(run=_cache_clear)
     actions.add_parser("path", help="the folder that they are in").set_defaults(run=_cache_path)
+    _add_check(
+        commands.add_parser(
+            "check",
+            help="run a script, and say what is not compiled, compiled again, not differentiated or not exact, with lines and remedies",
+        )
+    )
     _add_profile(
         commands.add_parser(
             "profile", help="run a script, and show where its compiled functions spend their time"
@@ -114,6 +122,26 @@ def _reader_has_left() -> bool:
             return False
     os.dup2(os.open(os.devnull, os.O_WRONLY), output)  # Python flushes it once more at its end
     return True
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run a script as Python would, and print one page of what its compiled functions and tapes lose: derivatives that lack a path, "
+        "kinks, digits, what is not compiled or compiled again, calls of Python. The exit status is that of the script, "
+        "or 1 if it ended well and something was found."
+    )
+    parser.add_argument("-m", dest="as_module", action="store_true", help="run a module, as python -m does")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the page to a file")
+    parser.add_argument("script", help="the script, or with -m the module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    parser.set_defaults(run=_check)
+
+
+def _check(given: argparse.Namespace) -> int:
+    return run_checked(
+        given.script, given.arguments, as_module=given.as_module, as_json=given.json, output=given.output
+    )
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:

@@ -106,7 +106,9 @@ def warn(
     category: type[GradtapeWarning], what: str, *, where: Any = None, why: str = "", remedy: str = ""
 ) -> None:
     """Warn at the user's line; the parameters are those of `GradtapeError`."""
-    warnings.warn(_page(category, what, where, why, remedy), category, stacklevel=user_level())
+    warning = category(_page(category, what, where, why, remedy))
+    warning.what, warning.where, warning.why, warning.remedy = what, where, why, remedy
+    warnings.warn(warning, stacklevel=user_level())
 
 
 def kind_of(thing: Any) -> str:
@@ -329,7 +331,12 @@ def is_defect(error: Exception) -> bool:
 
 
 class GradtapeWarning(UserWarning):
-    """The root of what gradtape warns of."""
+    """The root of what gradtape warns of; what it says is in the attributes of `GradtapeError`."""
+
+    what: str = ""
+    where: Any = None
+    why: str = ""
+    remedy: str = ""
 
 
 class TraceLimitWarning(GradtapeWarning):

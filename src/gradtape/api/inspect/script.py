@@ -62,13 +62,13 @@ def run_profiled(
         wait_for_threads()
     text = json.dumps(profile.to_dict(), indent=2) if as_json else profile.text(order)
     if output is None:
-        _print(text)
+        print_text(text)
     else:
         Path(output).write_text(text + "\n", encoding="utf-8")
     return status
 
 
-def _print(text: str) -> None:
+def print_text(text: str) -> None:
     """Print what a terminal can show of a text; nobody may be reading any more (``| head``)."""
     encoding = sys.stdout.encoding or "utf-8"
     try:

@@ -177,7 +177,9 @@ class CallSite(Tracer):
         except IntegerTooLarge:
             captures.op_by_op = True
             self.explain.note(
-                "limit", "it assigns integers that are too large for a program: its calls run op by op"
+                "limit",
+                "it assigns integers that are too large for a program: its calls run op by op",
+                remedy="assign floats, or integers below 2**63",
             )
             return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
         finally:
@@ -215,7 +217,11 @@ class CallSite(Tracer):
         captures = CaptureSet(self.capture(call))
         if config.effects == "run" and captures.spec is not None and captures.spec.has_effects:
             captures.op_by_op = True
-            self.explain.note("limit", "it has effects beyond what it computes: its calls run op by op")
+            self.explain.note(
+                "limit",
+                "it has effects beyond what it computes: its calls run op by op",
+                remedy='do them outside the function, or set gt.config.effects = "trace"',
+            )
         sets.insert(0, captures)
         values = captures.read(call)
         assert values is not None
@@ -250,7 +256,9 @@ class CallSite(Tracer):
             if not error.op_by_op:
                 raise
             captures.op_by_op = True
-            self.explain.note("limit", f"{error.what}: its calls run op by op", site=error.where)
+            self.explain.note(
+                "limit", f"{error.what}: its calls run op by op", site=error.where, remedy=error.remedy
+            )
             return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
         except LeakedValueError:
             if not contexts.rules:

@@ -43,6 +43,8 @@ class Event(NamedTuple):
         How long it took.
     site : Site or None
         The user's line.
+    remedy : str
+        What to do, for a limit.
     """
 
     at: float
@@ -50,6 +52,7 @@ class Event(NamedTuple):
     text: str
     seconds: float = 0.0
     site: Any = None
+    remedy: str = ""
 
 
 class Explain:
@@ -67,9 +70,9 @@ class Explain:
         self._has_warned_of_changes = False
         self._effects: set[str] = set()
 
-    def note(self, kind: str, text: str, seconds: float = 0.0, site: Any = None) -> None:
+    def note(self, kind: str, text: str, seconds: float = 0.0, site: Any = None, remedy: str = "") -> None:
         """Add an event."""
-        self.events.append(Event(time.time(), kind, text, seconds, site))
+        self.events.append(Event(time.time(), kind, text, seconds, site, remedy))
 
     def note_guard(self, missed: Miss) -> None:
         """Add the event of a guard that did not hold."""
@@ -89,11 +92,8 @@ class Explain:
         if tree.warned:
             return
         tree.warned = True
-        self.note(
-            "limit", f"there are {tree.count} traces already: calls that need another run on the interpreter"
-        )
-        warn(
-            TraceLimitWarning,
+        self._limit(
+            f"there are {tree.count} traces already: calls that need another run on the interpreter",
             f"{self.name} has {tree.count} traces for one signature; calls that need another run on the interpreter",
             where=None if missed is None else missed.specialisation.guards[missed.guard].site,
             why="what Python sees there differs from call to call, and each way on is traced and compiled",
@@ -102,8 +102,8 @@ class Explain:
 
     def warn_of_disagreement(self, own: Miss) -> None:
         """Warn of a number that Python looks at and that the kernel rounds otherwise than NumPy."""
-        warn(
-            TraceLimitWarning,
+        self._limit(
+            "it looks at a number that its kernel rounds otherwise than NumPy: calls in which this decides run on the interpreter",
             f"{self.name} looks at a number that its kernel rounds otherwise than NumPy; calls in which this decides run on the "
             "interpreter",
             where=own.specialisation.guards[own.guard].site,
@@ -117,8 +117,8 @@ class Explain:
             return
         self._has_warned_of_changes = True
         what = "what it reads from outside" if changed is None else changed.name
-        warn(
-            TraceLimitWarning,
+        self._limit(
+            f"it was traced {config.trace_limit} times, because {what} changes: other calls run on the interpreter",
             f"{self.name} was traced {config.trace_limit} times for one signature, because {what} changes; calls that find it "
             "changed once more run on the interpreter",
             why="it steers Python, or could not be traced, and each value is traced and compiled",
@@ -127,13 +127,17 @@ class Explain:
 
     def warn_of_useless_traces(self, why: str, count: int) -> None:
         """Warn of traces that no later call can use."""
-        self.note("limit", f"{count} traces can be of no use again: {why}")
-        warn(
-            TraceLimitWarning,
+        self._limit(
+            f"{count} traces can be of no use again: {why}",
             f"{self.name} was traced {count} times for calls that do not come again: {why}",
             why="a trace is used again only if what it has read from outside is the same",
             remedy="make the object once, outside the calls, or pass as an argument what differs; keep a count in a gt.Variable",
         )
+
+    def _limit(self, event: str, what: str, *, where: Any = None, why: str, remedy: str) -> None:
+        """Add the event of a limit, and warn of it."""
+        self.note("limit", event, site=where, remedy=remedy)
+        warn(TraceLimitWarning, what, where=where, why=why, remedy=remedy)
 
     def warn_of_effects(self, spec: CaptureSpec, states: list[tuple[Any, bytes]]) -> None:
         """Warn once of each side effect that the compiled function does not repeat; `states` are those of generators before the trace."""
