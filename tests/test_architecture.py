@@ -212,7 +212,7 @@ clipping guest manual torch
 api argument building callable caller compile function functional html import interpret log logic memory module
 line optimise standalone svg
 
-airy arithmetic array asarray axes axis bessel bivariate calculus central comparison complex convolution design distance
+airy arithmetic array asarray axes axis bessel bivariate bottleneck calculus central comparison complex convolution design distance
 distribution elliptic entropy equation estimate expectation exponential extension extrema fft filter flip float fourier gamma grad grid
 hierarchy histogram hypergeometric incomplete indexing integer inverse label legendre linalg logistic math moment morphology nan
 multivariate ndimage noncentral nonsmooth norm normal numeric numpy orthogonal pad piecewise polynomial power precision quantile registry

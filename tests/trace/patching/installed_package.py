@@ -113,6 +113,30 @@ def converts_numbers(x: Any) -> Any:
     return a * b + x
 
 
+@call
+def asks_for_items(x: Any) -> Any:
+    a, (b, c) = np.sum(x).item(), [x.item(0), x.reshape(3, 1).item((2, 0))]
+    text = f"{a:.3f} %d" % (len(x),)
+    if not isinstance(a, float) or isinstance(a, np.ndarray) or not text:
+        raise TypeError("no number of Python's")
+    return a * b * x + c
+
+
+@call
+def multiplies_single_precision(x: Any) -> Any:
+    ones = np.ones(3, np.float32)
+    scaled = [ones * x[0].item(), ones * float(x[1])]
+    if any(part.dtype != np.float32 for part in scaled):
+        raise TypeError("numbers of Python's take the precision of arrays")
+    return x
+
+
+@call
+def asks_for_lists(x: Any) -> Any:
+    (a, b), (c, d) = np.outer(x, x)[:2, :2].tolist()
+    return np.array([a * b, c, d] + x.tolist())
+
+
 def validated(data: Any) -> Any:
     """Return data as an array of floats, as a helper of a package does."""
     if not isinstance(data, np.ndarray):
@@ -403,3 +427,10 @@ def asks_for_types(x: Any) -> Any:
         for part in (x[0], np.sum(x), x)
     ]
     return np.concatenate(parts)
+
+
+def refuses_types(x: Any) -> Any:
+    """Refuse what is no array by its type, as packages do that were written for ndarrays alone."""
+    if type(x) is not np.ndarray:
+        raise ValueError("x must be a numpy array")
+    return x * 2.0

@@ -20,8 +20,11 @@ from tests.trace.patching import installed_package
 X = np.array([0.7, 1.3, 2.1])
 KINDS = ("own", "installed")
 
-LEAVES_TAPES = {("converts_numbers", "own")}
-"""In the user's own code ``float(x)`` says that a number is meant to leave a tape."""
+LEAVES = {"asks_for_items", "asks_for_lists", "multiplies_single_precision"}
+"""In the user's own code ``x.item()`` says that a number is meant to leave, which is an error in a jitted function."""
+
+LEAVES_TAPES = {"converts_numbers"}
+"""So does ``float(x)`` on a tape."""
 
 FAILS_IN_BATCHES = {"attempts"}
 """All rows of a batch are factorised in one operation, whose error is that of the batch."""
@@ -50,6 +53,10 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Modu
 @pytest.mark.parametrize("name", installed_package.CALLS)
 def test_what_packages_do_is_traced(modules: dict[str, ModuleType], name: str, kind: str) -> None:
     function = modules[kind].CALLS[name]
+    if kind == "own" and name in LEAVES:
+        with pytest.raises(gt.errors.ConcretizationError):
+            gt.jit(function)(X)
+        return
     weights = np.arange(1.0, 1.0 + np.size(function(X))).reshape(np.shape(function(X)))
 
     def total(x: Any) -> Any:
@@ -63,9 +70,30 @@ def test_what_packages_do_is_traced(modules: dict[str, ModuleType], name: str, k
     with gt.GradientTape() as tape:
         x = tape.watch(X)
         y = total(x)
-    if (name, kind) not in LEAVES_TAPES:
+    if kind == "installed" or name not in LEAVES_TAPES:
         np.testing.assert_allclose(tape.gradient(y, x), slope, rtol=1e-5, atol=1e-7)
     if name in FAILS_IN_BATCHES:
         return
     batch = np.stack([X, 1.1 * X])
     np.testing.assert_allclose(gt.vmap(function)(batch), [function(row) for row in batch], rtol=1e-12)
+
+
+def test_packages_that_refuse_the_type_of_an_array_have_a_remedy(modules: dict[str, ModuleType]) -> None:
+    function = modules["installed"].refuses_types
+
+    def on_a_tape() -> Any:
+        with gt.GradientTape() as tape:
+            return function(tape.watch(X))
+
+    for call in (
+        lambda: gt.jit(lambda x: function(x))(X),
+        lambda: gt.grad(lambda x: function(x).sum())(X),
+        on_a_tape,
+    ):
+        with pytest.raises(ValueError, match="must be a numpy array") as caught:
+            call()
+        (note,) = caught.value.__notes__
+        assert "installed_package/__init__.py:" in note and "gt.callback" in note and f"{__file__}:" in note
+    with pytest.raises(ValueError) as caught:
+        gt.jit(lambda x: function([1.0]) + x)(X)
+    assert not getattr(caught.value, "__notes__", [])

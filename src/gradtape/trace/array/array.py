@@ -6,6 +6,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -17,10 +18,10 @@ from gradtape.habits import Missing
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value, constant, merge_tags
 from gradtape.ir.op import NDArray
-from gradtape.ir.types import Shape
+from gradtape.ir.types import Shape, aval, is_inexact
 from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.kinds.registry import HOOKS
-from gradtape.ops.core.elementwise.cast import identity
+from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.ops.core.indexing import Basic, getitem, parse_index, setitem, truth_index
 from gradtape.trace.array import concretize
 from gradtape.trace.array.attributes import Attributes
@@ -72,7 +73,7 @@ from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.patching.bytecode import callee_names
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts, scopes
-from gradtape.trace.source.sites import is_program_file, is_traced_file, user_site
+from gradtape.trace.source.sites import is_program_file, is_traced_file, is_user_file, user_site
 from gradtape.trace.translation.trace_budget import watch_store
 
 _CLASSES: Final = {np.dtype(kind).kind: kind for kind in (int, float, complex)}
@@ -249,15 +250,34 @@ class Array(Operators, Methods, Attributes, Handle):
         return np.array(concretize.array_of(self.value, "x.numpy()"))
 
     def item(self, *index: Any) -> Any:
-        """Return one element as a Python number, which no tape follows."""
+        """Return one element as a Python number, which no tape follows; an installed package gets the traced number."""
+        if self._stays_traced(_frame(1)):
+            (key,) = index if len(index) == 1 else (index or None,)
+            if key is None and self.size != 1:
+                raise ValueError("can only convert an array of size 1 to a Python scalar")
+            return as_python_number(
+                self[key] if isinstance(key, tuple) else self.reshape(-1)[0 if key is None else key]
+            )
         if index and self.value.tags:  # the element leaves, not the array
             (key,) = index if len(index) == 1 else (index,)
             element = self[key] if isinstance(key, tuple) else self.reshape(-1)[key]
             return concretize.array_of(element.value, "x.item()").item()
         return concretize.array_of(self.value, "x.item()").item(*index)
 
+    def _stays_traced(self, asking: FrameType) -> bool:
+        """Return whether code of a traced package asks for numbers: it takes what it gets for a number of Python's."""
+        filename = asking.f_code.co_filename
+        if not self.value.tags or is_user_file(filename) or not is_traced_file(filename):
+            return False
+        value = self.value
+        if concretize.abstracting_trace(value) is not None:
+            return True
+        return is_inexact(value.dtype) and any(tag.recording for tag in value.tags)
+
     def tolist(self) -> Any:
-        """Return the values as nested lists."""
+        """Return the values as nested lists, whose numbers no tape follows; an installed package gets traced numbers."""
+        if self._stays_traced(_frame(1)):
+            return as_python_number(self) if not self.ndim else [_listed(part) for part in self]
         return concretize.array_of(self.value, "x.tolist()", as_list=True).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
@@ -594,6 +614,29 @@ Missing.teach(
     }
     | ARRAY_HABITS,
 )
+
+
+_PYTHON: Final = {
+    "f": np.dtype(float),
+    "c": np.dtype(complex),
+    "i": np.dtype(np.int64),
+    "u": np.dtype(np.int64),
+}
+"""The dtypes of Python's numbers, by the kind of an array's dtype."""
+
+
+def as_python_number(number: Array, kind: type | None = None) -> Any:
+    """Return a traced number as one of Python's, which takes the dtype of arrays that it meets."""
+    wanted = _PYTHON.get(number.dtype.kind) if kind is None else np.dtype(kind)
+    if wanted is None:
+        return number
+    value = emit(identity, [convert(number.value, wanted)])
+    value.aval = aval((), wanted, True)
+    return wrap_value(value)
+
+
+def _listed(part: Array) -> Any:
+    return [_listed(item) for item in part] if part.ndim else as_python_number(part)
 
 
 def _unpickle(data: NDArray, name: str | None) -> Array:

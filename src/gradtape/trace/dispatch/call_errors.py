@@ -19,7 +19,7 @@ from gradtape.trace.array.concretize import ARRAY_LIBRARIES, IN_PACKAGES, INSTEA
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import is_extension_code, local_names
 from gradtape.trace.patching.callers import callee_of, extension_module_of, library_of
-from gradtape.trace.source.sites import Site, package_of, path_in_package, user_site
+from gradtape.trace.source.sites import Site, is_program_file, package_of, path_in_package, user_site
 
 _USED_AS_ARRAY: Final = re.compile(
     r"'(list|tuple)'"
@@ -133,7 +133,8 @@ def note_package(error: Exception, doing: str) -> None:
     ]
     if not in_python or said:
         return
-    why, remedy = _about_package(steps) or _about_library(steps) or _about_extension(error, steps) or ("", "")
+    about = _about_package(steps) or _about_library(steps) or _about_extension(error, steps)
+    why, remedy = about or _about_type(error, steps) or ("", "")
     if not remedy:
         return
     frame, line = (users or in_python)[-1]
@@ -183,6 +184,31 @@ def _about_library(steps: _Steps) -> tuple[str, str] | None:
             f"np.{name}(...)" if has_numpy else INSTEAD_OF_EXTENSION,
         )
     return None
+
+
+_TYPES: Final = re.compile(
+    r"\b(type|types|instance|ndarray|array|scalar|number|numbers|float|floats|int|list|understood)\b|Array\("
+)
+"""What packages say where they refuse the type of an argument."""
+
+
+def _about_type(error: Exception, steps: _Steps) -> tuple[str, str] | None:
+    """Return why code in Python of a package has refused a traced array, and what to do instead; None for other errors."""
+    frame, line, _ = steps[-1]
+    inside = path_in_package(frame.f_code.co_filename)
+    if not inside or not is_program_file(frame.f_code.co_filename):
+        return None
+    texts = " ".join(part for part in error.args if isinstance(part, str))
+    given = [item for item in list(frame.f_locals.values()) if isinstance(item, Handle)]
+    if not given or not (isinstance(error, TypeError | AssertionError) or _TYPES.search(texts)):
+        return None
+    package = package_of(frame.f_code.co_filename)
+    return (
+        f"{inside}:{line} refuses an argument, and has a traced array: an ndarray for isinstance(x, np.ndarray), but for type(x) "
+        f"a gt.Array, as a number of Python's is",
+        f"if that is the reason, call the function of {package} outside, or by gt.callback(f, result_like, x), with a derivative "
+        "by gt.custom_vjp",
+    )
 
 
 def _about_extension(error: Exception, steps: _Steps) -> tuple[str, str] | None:

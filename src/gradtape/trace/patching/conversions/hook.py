@@ -15,6 +15,7 @@ from gradtape.trace.array.lengths import Length, has_lengths, of_lengths
 from gradtape.trace.array.preallocated import Preallocated
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.callers import calls
+from gradtape.trace.patching.conversions import bottleneck as _bottleneck  # noqa: F401 - hooks its functions as well
 from gradtape.trace.patching.conversions import classes as _classes  # noqa: F401 - hooks classes as well
 from gradtape.trace.patching.conversions.math_functions import MATHEMATICAL
 from gradtape.trace.patching.conversions.scalars import CONVERSIONS

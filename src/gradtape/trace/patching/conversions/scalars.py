@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.ops.core.elementwise.cast import convert_number
-from gradtape.trace.array.array import wrap
+from gradtape.trace.array.array import as_python_number, wrap
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching.conversions.sequences import Function, as_array, find_followed
@@ -88,7 +88,7 @@ def _python_number(x: Any) -> Any:
     caller = sys._getframe(2).f_code.co_filename
     if find_followed(x) is None or np.ndim(x) or is_user_file(caller) or not is_traced_file(caller):
         return NotImplemented
-    return x.astype(np.float64)
+    return NotImplemented if x.dtype.kind == "c" else as_python_number(x, float)
 
 
 def _iterator(cls: type, *args: Any, **kwargs: Any) -> Any:
