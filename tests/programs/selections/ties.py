@@ -28,6 +28,8 @@ ELEMENTS = (
     "np.maximum(a, 0.0)",
     "a + a[::-1]",
     "np.clip(a, -1.0, 1.0)",
+    "np.clip(a, 0.0, None)",
+    "a.clip(max=1.0)",
     "np.where(a > 0.0, a, -a)",
     "np.minimum(a, a[::-1]) * 3.0",
     "np.fmax(a, 1.0)",

@@ -167,6 +167,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "quantile": lambda x: np.quantile(x, 0.3),
     "partition": lambda x: np.partition(x, len(x) // 2)[len(x) // 2],
     "clip": lambda x: np.clip(x, 0.0, 2.0),
+    "clip from below": lambda x: np.clip(x, 0.0, None),
+    "clip from above": lambda x: x.clip(max=2.0),
     "clip to itself": lambda x: np.clip(x, x[::-1], 3.0),
     "maximum of itself": lambda x: np.maximum(x, x),
     "maximum of reversed": lambda x: np.maximum(x, x[::-1]),

@@ -60,11 +60,7 @@ def clip(
 ) -> Any:
     low = a_min if min is None else min
     high = a_max if max is None else max
-    if low is None and high is None:
-        return apply(build, np.positive, a)
-    if low is None:
-        return apply(build, np.minimum, a, high)
-    return apply(build, np.maximum, a, low) if high is None else apply(build, np.clip, a, low, high)
+    return apply(build, np.clip, a, low, high)
 
 
 @implements(np.where)
