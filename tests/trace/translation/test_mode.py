@@ -1,5 +1,6 @@
 """gt.config.loops: when functions are traced, and when their code is compiled."""
 
+import functools
 import math
 import random
 
@@ -377,3 +378,79 @@ def test_arguments_without_an_implementation_are_no_defect():
     with gt.config.override(loops="compile"):
         for function in (pairs, quotient):
             np.testing.assert_array_equal(gt.jit(function)(x), function(x))
+
+
+class Pendulum:
+    """An object whose methods have long loops."""
+
+    def __init__(self, damping):
+        self.damping = damping
+        self.calls = 0
+
+    def swing(self, angle, steps=3000):
+        speed = 0.0 * angle
+        for _ in range(steps):
+            speed = speed - 0.01 * (self.damping * speed + 9.81 * np.sin(angle))
+            angle = angle + 0.01 * speed
+        return np.sum(angle)
+
+    def counted(self, angle):
+        self.calls += 1
+        return self.swing(angle)
+
+    def __call__(self, angle):
+        return self.swing(angle)
+
+
+class Heavier(Pendulum):
+    """Inherits `__call__`."""
+
+
+CALLABLES = {
+    "method": lambda pendulum: pendulum.swing,
+    "method that counts": lambda pendulum: pendulum.counted,
+    "object": lambda pendulum: pendulum,
+    "object of a subclass": lambda pendulum: Heavier(pendulum.damping),
+    "partial": lambda pendulum: functools.partial(pendulum.swing, steps=2000),
+    "partial of a partial": lambda pendulum: functools.partial(
+        functools.partial(pendulum.swing, steps=1), steps=2000
+    ),
+    "partial of a function": lambda pendulum: functools.partial(Pendulum.swing, pendulum),
+}
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+@pytest.mark.parametrize("angle", [1.0, np.array([1.0, 0.5])], ids=["number", "array"])
+def test_long_loops_of_methods_partials_and_objects_are_compiled_from_their_code(name, angle):
+    pendulum = Pendulum(0.1)
+    function = gt.value_and_grad(CALLABLES[name](pendulum))
+    function(angle)
+    assert "compiled from its code" in str(gt.inspect.explain(function))
+    for damping in (0.1, 0.3):
+        pendulum = Pendulum(damping)
+        function = CALLABLES[name](pendulum)
+        value, slope = gt.value_and_grad(function)(angle)
+        plain = CALLABLES[name](Pendulum(damping))
+        np.testing.assert_allclose(value, plain(angle), rtol=1e-12)
+        h = 1e-6 * np.ones_like(angle)
+        np.testing.assert_allclose(
+            np.sum(slope), (plain(angle + h) - plain(angle - h)) / 2e-6, rtol=1e-6, atol=1e-8
+        )
+    if name == "method that counts":
+        assert pendulum.calls == 1
+
+
+def test_attributes_that_change_between_calls_are_seen_in_compiled_loops_of_methods():
+    pendulum = Pendulum(np.array([0.1, 0.2]))
+    slope = gt.grad(pendulum.swing)
+    angle = np.array([1.0, 2.0])
+    slope(angle)
+    pendulum.damping[0] = 0.7
+    np.testing.assert_allclose(slope(angle), gt.grad(Pendulum(np.array([0.7, 0.2])).swing)(angle), rtol=1e-12)
+    pendulum.damping = np.array([0.3, 0.1])
+    np.testing.assert_allclose(slope(angle), gt.grad(Pendulum(np.array([0.3, 0.1])).swing)(angle), rtol=1e-12)
+
+
+def test_keywords_of_a_call_outdo_those_of_a_partial():
+    partial = functools.partial(Pendulum(0.1).swing, steps=2500)
+    np.testing.assert_allclose(gt.jit(partial)(1.0, steps=2000), Pendulum(0.1).swing(1.0, 2000), rtol=1e-12)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from traceback import walk_tb
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -37,6 +38,7 @@ from gradtape.trees import flatten
 
 def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function of the user's, or translate it."""
+    function, args, kwargs = _plain_call(function, args, kwargs)
     if is_dispatcher(function):
         return call_dispatcher(function, args, kwargs)
     trace = trace_around()
@@ -54,6 +56,21 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         if trace is not None:
             trace.ways.append(Way(function.__name__, False, _said(refusal)))
         return _run_instead(function, args, kwargs, refusal)
+
+
+def _plain_call(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return a call of a partial, of a method or of an object as the call of the function of the user's that it makes."""
+    while True:
+        if type(function) is partial:
+            function, args, kwargs = function.func, (*function.args, *args), function.keywords | kwargs
+        elif type(function) is MethodType:
+            function, args = function.__func__, (function.__self__, *args)
+        elif type(method := getattr(type(function), "__call__", None)) is FunctionType:
+            function, args = method, (function, *args)
+        else:
+            return function, args, kwargs
 
 
 def _run_instead(
