@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import works
+from processes import environment
 from report import machine
 
 WAYS = ("trace", "compile")
@@ -176,12 +177,11 @@ def steady(name: str, seconds: float) -> dict[str, float]:
 
 def run(name: str, seconds: float) -> dict[str, float]:
     measured: dict[str, float] = {}
-    environment = {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     for mode in (*WAYS, "steady"):
         with tempfile.TemporaryDirectory() as cache:
             done = subprocess.run(
                 [sys.executable, "-W", "ignore", __file__, "--one", name, mode, "--seconds", str(seconds)],
-                env=environment | {"GRADTAPE_CACHE_DIR": cache},
+                env=environment(GRADTAPE_CACHE_DIR=cache),
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT,

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from processes import environment
+
 HERE = Path(__file__).resolve().parent
 CALLS = 10
 COLUMNS = ("work", "import", "first", "second", "tenth", "all ten", "autograd first", "ratio", "NumPy value")
@@ -225,11 +227,11 @@ def measure(work: str, tool: str) -> dict[str, Any]:
 def in_process(work: str, tool: str, python: str) -> dict[str, Any] | None:
     """Measure one work in a process of its own; None where it fails."""
     with tempfile.TemporaryDirectory() as empty:
-        environment = dict(os.environ, GRADTAPE_CACHE_DIR=empty)
-        environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+        own = environment(GRADTAPE_CACHE_DIR=empty, PYTHONPATH=path)
         command = [python, "-W", "ignore", __file__, "--child", work, tool]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+            done = subprocess.run(command, capture_output=True, text=True, env=own, timeout=120)
         except subprocess.TimeoutExpired:
             return None
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from processes import environment
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -180,7 +181,6 @@ def by_hand(name: str, arguments: tuple[Any, ...]) -> tuple[Callable[[], float],
 
 def run(name: str, plain: bool, timeout: float, threads: int = 1) -> dict[str, Any]:
     """Measure in processes of their own: times, then memory."""
-    environment = {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     measured: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
         for more in ([], ["--memory"]):
@@ -197,7 +197,7 @@ def run(name: str, plain: bool, timeout: float, threads: int = 1) -> dict[str, A
             try:
                 done = subprocess.run(
                     [*command, *more],
-                    env=environment | {"GRADTAPE_CACHE_DIR": cache},
+                    env=environment(GRADTAPE_CACHE_DIR=cache),
                     capture_output=True,
                     text=True,
                     timeout=timeout,

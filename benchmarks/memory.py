@@ -7,7 +7,6 @@ process of its own. ``explain`` says what was chosen.
 
 from __future__ import annotations
 
-import os
 import re
 import resource
 import subprocess
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+from processes import environment
 
 import gradtape as gt
 
@@ -134,11 +134,11 @@ def report(name: str, memory: str) -> None:
     print(f"{increase:.1f}|{min(times):.1f}|{total:.12g}|{plans[0] if plans else ''}")
 
 
-def measured(name: str, memory: str, environment: dict[str, str]) -> list[str]:
+def measured(name: str, memory: str, own: dict[str, str]) -> list[str]:
     """Return what `report` prints in a process that finds the machine code on disk."""
     command = [sys.executable, __file__, "--one", name, memory]
     for _ in range(2):
-        done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
+        done = subprocess.run(command, check=True, env=own, capture_output=True, text=True)
     return done.stdout.strip().split("|")
 
 
@@ -149,13 +149,13 @@ def main() -> None:
         return
     print(f"{'program':10} {'budget':>9} {'MB':>7} {'ms':>8} {'times':>6}  plan")
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "GRADTAPE_CACHE_DIR": folder, "GRADTAPE_PROGRESS": "0"}
+        own = environment(GRADTAPE_CACHE_DIR=folder, GRADTAPE_PROGRESS="0")
         for name in sys.argv[1:] or PROGRAMS:
-            whole, time_without, expected, _ = measured(name, "1000 GB", environment)
+            whole, time_without, expected, _ = measured(name, "1000 GB", own)
             print(f"{name:10} {'':>9} {whole:>7} {time_without:>8} {1:6.2f}", flush=True)
             for part in (4, 16):
                 budget = f"{float(whole) / part:.2f} MB"
-                memory, ms, total, plan = measured(name, budget, environment)
+                memory, ms, total, plan = measured(name, budget, own)
                 np.testing.assert_allclose(float(total), float(expected), rtol=1e-6)
                 ratio = float(ms) / float(time_without)
                 print(f"{'':10} {budget:>9} {memory:>7} {ms:>8} {ratio:6.2f}  {plan}", flush=True)

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from processes import environment
 
 TOOLS = ("numpy", "gradtape", "jax")
 SAMPLE_SECONDS = 0.3
@@ -252,13 +253,12 @@ def run(checkout: Path, name: str, tool: str, preset: str, timeout: float) -> di
         "--preset",
         preset,
     ]
-    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
     with tempfile.TemporaryDirectory() as cache:
         try:
             done = subprocess.run(
                 command,
-                env=environment | threads | {"GRADTAPE_CACHE_DIR": cache},
+                env=environment(**threads, GRADTAPE_CACHE_DIR=cache),
                 capture_output=True,
                 text=True,
                 timeout=timeout,

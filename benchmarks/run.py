@@ -16,6 +16,7 @@ from typing import Any
 import native
 import report
 import startup
+from processes import environment
 from tools import TOOLS, Tool
 from works import LOOPS, QUICK_SIZES, SIZES, work
 
@@ -157,9 +158,9 @@ def measure_one(
 
 def measure_part(command: list[str], timeout: float) -> Row:
     with tempfile.TemporaryDirectory() as cache:
-        environment = os.environ | THREADS | {"GRADTAPE_CACHE_DIR": cache}
+        own = environment(**THREADS, GRADTAPE_CACHE_DIR=cache)
         try:
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout)
+            done = subprocess.run(command, capture_output=True, text=True, env=own, timeout=timeout)
         except subprocess.TimeoutExpired:
             raise MeasureError(f"it takes more than {timeout:g} s.") from None
     if done.returncode:

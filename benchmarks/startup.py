@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import statistics
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 import report
+from processes import environment
 
 CHILD = Path(__file__).resolve().parent / "first_gradient.py"
 TOOLS = ("gradtape", "jax")
@@ -48,15 +48,13 @@ def once(tool: str, core: int | None, *, warm: bool) -> float:
 
 def start_to_gradient(tool: str, core: int | None, cache: str | None) -> float:
     """Seconds of the system's monotonic clock, which all processes share."""
-    environment = dict(os.environ, JAX_PLATFORMS="cpu")
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, str(CHILD), tool]
     if core is not None:
         command.append(str(core))
     with tempfile.TemporaryDirectory() as empty:
-        environment["GRADTAPE_CACHE_DIR"] = empty if cache is None else cache
+        kept = environment(JAX_PLATFORMS="cpu", GRADTAPE_CACHE_DIR=empty if cache is None else cache)
         started = time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, env=kept)
     if done.returncode:
         sys.exit(f"{tool} failed to compute a gradient:\n{done.stderr}")
     return float(done.stdout) - started

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from processes import environment
 from report import machine, table
 from run import THREADS
 
@@ -289,7 +289,7 @@ def main() -> None:
         cells = [tool]
         for name in ("mlp", "small"):
             command = [sys.executable, __file__, "--seconds", str(options.seconds), "--one", tool, name]
-            done = subprocess.run(command, capture_output=True, text=True, env=os.environ | THREADS)
+            done = subprocess.run(command, capture_output=True, text=True, env=environment(**THREADS))
             if done.returncode:
                 sys.exit(f"{tool} failed on {name}:\n{done.stderr}")
             cells.append(f"{json.loads(done.stdout)['us']:.4g}")

@@ -7,7 +7,6 @@ the resident memory, in a process of its own with an empty cache.
 from __future__ import annotations
 
 import ctypes
-import os
 import resource
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from processes import environment
 
 import gradtape as gt
 
@@ -132,10 +132,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         library = str(Path(folder) / "strips.so")
         subprocess.run([compiler, *FLAGS, str(HERE / "strips.c"), "-o", library, "-lmvec", "-lm"], check=True)
-        environment = {**os.environ, "GRADTAPE_CACHE_DIR": folder}
+        own = environment(GRADTAPE_CACHE_DIR=folder)
         for name in ("sines", "heston", "garch"):
             for tool in ("C", "gradtape"):
-                subprocess.run([sys.executable, __file__, name, tool, library], check=True, env=environment)
+                subprocess.run([sys.executable, __file__, name, tool, library], check=True, env=own)
 
 
 if __name__ == "__main__":
