@@ -67,7 +67,7 @@ def _plain_call(
             function, args, kwargs = function.func, (*function.args, *args), function.keywords | kwargs
         elif type(function) is MethodType:
             function, args = function.__func__, (function.__self__, *args)
-        elif type(method := getattr(type(function), "__call__", None)) is FunctionType:
+        elif type(method := type(function).__call__) is FunctionType:
             function, args = method, (function, *args)
         else:
             return function, args, kwargs
