@@ -19,10 +19,12 @@ from mkdocs.structure.files import File, Files
 from gradtape.manual import whole_text
 
 ROOT = Path(__file__).resolve().parents[1]
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]*pictures/[^)\s]*)\.svg\)")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s#]*\.\w+|[^)\s#]*/)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 SECTIONS = {
     "How-to guides": ("how-to/",),
+    "Cookbook": ("cookbook/",),
     "Gallery": ("gallery/", "examples/"),
     "Reference": ("reference/", "coverage.md", "packages.md"),
     "Explanation": ("explanation/", "anatomy.md", "glossary.md", "CONTRIBUTING.md"),
@@ -127,10 +129,19 @@ def on_files(files: Files, config: Any) -> Files:
             if not text.startswith("# "):
                 text = f"# {path.stem.capitalize()}\n\n{text}"
         files.append(File.generated(config, page, content=text))
+    for path in sorted((ROOT / "docs" / "pictures").rglob("*.svg")):
+        place = path.with_name(f"{path.stem}-dark.svg").relative_to(ROOT / "docs").as_posix()
+        files.append(File.generated(config, place, content=darkened(path.read_text())))
     files.append(File.generated(config, "gallery/index.md", content=gallery_page(cards)))
     files.append(File.generated(config, "llms.txt", content=outline_for_language_models()))
     files.append(File.generated(config, "llms-full.txt", content=whole_text(ROOT)))
     return files
+
+
+def darkened(picture: str) -> str:
+    """Return a picture for dark pages: ink that is black is light, and the ground shows through."""
+    changes = {"#ffffff": "none", "#000000": "#e0e0e0", "<svg ": '<svg fill="#e0e0e0" '}
+    return re.sub("|".join(changes), lambda found: changes[found[0]], picture)
 
 
 def outline_for_language_models() -> str:
@@ -197,6 +208,7 @@ def gallery_page(cards: dict[str, str]) -> str:
 
 SEARCH_WEIGHTS = {
     "how-to/": 3.0,
+    "cookbook/": 3.0,
     "tutorials/": 3.0,
     "reference/api/": 2.0,
     "adr/": 0.1,
@@ -235,6 +247,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return text
         return f"{picture}[{text}]({posixpath.relpath(place, posixpath.dirname(here) or '.')}{anchor})"
 
-    return "".join(
-        part if part.startswith("```") else LINK.sub(turned, part) for part in FENCE.split(markdown)
-    )
+    def both(part: str) -> str:
+        """Name the light and the dark form of each picture."""
+        return PICTURE.sub(r"![\1](\2.svg#only-light)![\1](\2-dark.svg#only-dark)", LINK.sub(turned, part))
+
+    return "".join(part if part.startswith("```") else both(part) for part in FENCE.split(markdown))

@@ -16,6 +16,7 @@ ORDER: Final = (
     "docs/install.md",
     "docs/tutorials/*.md",
     "docs/how-to/*.md",
+    "docs/cookbook/*.md",
     "docs/reference/*.md",
     "docs/explanation/*.md",
     "docs/reference/api/*.md",
