@@ -143,22 +143,28 @@ def measure_all(options: argparse.Namespace, core: int | None) -> tuple[list[Row
 
 
 def measure_one(
-    tool: Tool, name: str, size: str, wording: str, options: argparse.Namespace, core: int | None
+    tool: Tool,
+    name: str,
+    size: str,
+    wording: str,
+    options: argparse.Namespace,
+    core: int | None,
+    **variables: str,
 ) -> Row:
-    """Times and memory, each in a fresh process with empty caches."""
+    """Times and memory, each in a fresh process with empty caches and these environment variables."""
     command = [sys.executable, str(HERE / "measure.py"), tool.name, name, size]
     command += ["--modules", ",".join(tool.modules), "--seconds", str(options.seconds)]
     if wording:
         command += ["--wording", wording]
     if core is not None:
         command += ["--core", str(core)]
-    times = measure_part(command, options.timeout)
-    return times | measure_part([*command, "--memory"], options.timeout)
+    times = measure_part(command, options.timeout, variables)
+    return times | measure_part([*command, "--memory"], options.timeout, variables)
 
 
-def measure_part(command: list[str], timeout: float) -> Row:
+def measure_part(command: list[str], timeout: float, variables: dict[str, str]) -> Row:
     with tempfile.TemporaryDirectory() as cache:
-        own = environment(**THREADS, GRADTAPE_CACHE_DIR=cache)
+        own = environment(**THREADS | variables, GRADTAPE_CACHE_DIR=cache)
         try:
             done = subprocess.run(command, capture_output=True, text=True, env=own, timeout=timeout)
         except subprocess.TimeoutExpired:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json
 import math
 import os
@@ -10,6 +12,7 @@ import subprocess
 import sys
 from itertools import dropwhile, takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +49,86 @@ CLAIMED = """
 | hmm | K16_T500 | loop | 78.3 | 92.8 |  |
 | bs | 1000000 |  | 6,800 | 6,997 | 85,553 |
 """
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("gate")
+
+
+def test_the_chance_of_ranks_is_that_of_all_orders(gate: Any) -> None:
+    orders = list(itertools.permutations([1.0, 2.0, 3.0]))
+    for rounds in ([(1.0, 2.0, 3.0)] * 3, [(1.0, 2.0, 3.0), (1.0, 3.0, 2.0), (2.0, 3.0, 1.0)]):
+        rank = sum(new for *_, new in rounds)
+        all_ways = list(itertools.product(orders, repeat=3))
+        share = np.mean([sum(new for *_, new in way) >= rank for way in all_ways])
+        np.testing.assert_allclose(gate.chance(rounds), share)
+    assert gate.chance([(2.0, 2.0, 2.0)] * 9) > 0.5  # ties, as of memory, are no evidence
+    assert gate.chance([(1.0, 1.0, 0.5)] * 9) == 1.0
+    for cells in (1, 10, 100):
+        count = gate.rounds_needed(cells, 0.01)
+        assert gate.chance([(1.0, 1.1, 2.0)] * (count - 2) + [(1.0, 2.0, 1.5)] * 2) <= 0.01 / cells
+
+
+def machine(gate: Any, rng: Any, factors: dict[Any, float]) -> Any:
+    """Return a measurement of made-up processes: noise of five percent, and one in ten takes up to three times as long."""
+
+    def measure(cell: Any) -> Any:
+        times = np.exp(0.05 * rng.normal(size=3)) * np.where(rng.random(3) < 0.1, rng.uniform(1, 3, 3), 1.0)
+        one, other, new = times * [1.0, 1.0, factors[cell]]
+        return one, other, new
+
+    return measure
+
+
+def test_the_gate_fails_rarely_without_a_change_and_mostly_with_one(gate: Any) -> None:
+    rng = np.random.default_rng(0)
+    cells = [("work", str(k), "", "value_s") for k in range(10)]
+    same = dict.fromkeys(cells, 1.0)
+    slower = same | {cells[3]: 1.3}
+    false, found = [], []
+    for _ in range(60):
+        false.append(gate.judge(cells, machine(gate, rng, same), 3, 0.03, 0.01)[1])
+        found.append(gate.judge(cells, machine(gate, rng, slower), 3, 0.03, 0.01)[1])
+    assert sum(map(bool, false)) <= 4  # 0.6 are expected at most
+    assert sum(cells[3] in worse for worse in found) >= 36
+    assert sum(worse not in ([], [cells[3]]) for worse in found) <= 4
+
+
+def test_the_gate_passes_over_slowdowns_within_the_tolerance_and_reports_ratios(gate: Any) -> None:
+    cell = ("work", "1", "", "gradient_s")
+    rounds, worse = gate.judge([cell], lambda cell: (1.0, 1.01, 1.02), 3, 0.03, 0.01)
+    assert worse == [] and len(rounds[cell]) == 3
+    rounds, worse = gate.judge([cell], lambda cell: (1.0, 1.01, 1.2), 3, 0.03, 0.01)
+    assert worse == [cell] and len(rounds[cell]) == gate.rounds_needed(1, 0.01)
+    np.testing.assert_allclose(
+        [gate.slowdown(rounds[cell]), gate.noise(rounds[cell])], [1.194, 1.01], rtol=1e-3
+    )
+    assert "| work | 1 |  | gradient, us | 1.005e+06 | 1.2e+06 | 1.194 | 1.0% |" in gate.table(rounds, worse)
+
+
+def test_the_gate_measures_two_trees_and_refuses_what_is_none(tmp_path: Path) -> None:
+    source = Path(gradtape.__file__).parents[1]
+    copy = tmp_path / "copy"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "gate.py"),
+        str(source),
+        str(copy),
+        "--quick",
+        "--works",
+        "rosen",
+    ]
+    options = ["--rounds", "1", "--seconds", "0.01", "--tolerance", "1000"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("| hesslr")]
+    assert len(lines) == 4 and all(quantity in done.stdout for quantity in ("first call, ms", "memory, MB"))
+    command[3] = str(tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 1 and "gradtape is not imported from" in done.stderr
 
 
 def test_the_check_of_the_readme_names_the_rows_that_are_slower_now(monkeypatch: pytest.MonkeyPatch) -> None:
