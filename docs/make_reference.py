@@ -43,6 +43,30 @@ TITLES_OF_NAMESPACES = {
 """The groups of the public modules."""
 ERRORS = Path(__file__).parent / "reference" / "errors"
 CODE = re.compile(r"(?<!`)`((?:gradtape\.|gt\.)?)([A-Za-z_][\w.]*)`(?!`)")
+INTERNAL = frozenset(
+    [
+        "change_rows",
+        "data_now",
+        "followed",
+        "is_scalar",
+        "mark",
+        "part_view",
+        "parts",
+        "read_for",
+        "read_only",
+        "reads",
+        "rearranged",
+        "rebind",
+        "restore",
+        "store",
+        "to_value",
+        "uncertain_view",
+        "unknown_layout_result",
+        "with_layout",
+        "write_result",
+    ]
+)
+"""Members of public classes that only gradtape's modules call."""
 OF_TYPES = ("Returns", "Yields", "Raises", "Warns")
 """Sections whose entries begin with a type."""
 
@@ -94,7 +118,7 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
     """Yield the public methods and properties of a class that it or a base in gradtape documents."""
     for name in sorted(dir(cls)):
         what = inspect.getattr_static(cls, name)
-        if name.startswith("_") or not inspect.getdoc(what):
+        if name.startswith("_") or name in INTERNAL or not inspect.getdoc(what):
             continue
         if isinstance(what, property) or inspect.isfunction(what):
             yield name, what

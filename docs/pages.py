@@ -220,6 +220,26 @@ SEARCH_WEIGHTS = {
 }
 """Factors of search results: functions and how-to guides come before decisions and benchmarks."""
 
+SEARCH_TERMS = {
+    "reference/api/check_grads.md": ("finite differences",),
+    "reference/api/checkpoint.md": ("checkpointing",),
+    "reference/api/hessian.md": ("Hessian",),
+    "reference/api/hvp.md": ("Hessian-vector product",),
+    "reference/api/jacobian.md": ("Jacobian",),
+    "reference/api/optimizers.clip_by_global_norm.md": ("gradient clipping", "clip by global norm"),
+    "reference/api/scipy.minimize.md": ("minimize",),
+    "reference/api/tree.map.md": ("pytree",),
+    "how-to/gotchas.md": ("log-sum-exp", "logsumexp"),
+    "how-to/loops.md": ("Kalman filter",),
+    "how-to/nonlinear-programs.md": ("constraints", "Lagrange multipliers"),
+    "how-to/odes-and-integrals.md": ("ODE sensitivity", "DAE", "differential-algebraic equations"),
+    "how-to/questions.md": ("GPU", "batch norm"),
+    "how-to/random-numbers.md": ("seed",),
+    "how-to/standard-errors.md": ("standard errors",),
+    "how-to/variables.md": ("minibatch", "learning rate"),
+}
+"""Terms for which search shows a page first, above titles; their words are in the page."""
+
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turn the links of a page from places in the repository to pages of the site; what has no page is named without a link."""
@@ -231,6 +251,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         page.meta["hide"] = ["toc"]
     weights = [weight for prefix, weight in SEARCH_WEIGHTS.items() if here.startswith(prefix)]
     page.meta.setdefault("search", {"boost": weights[0] if weights else 1.0})
+    if here in SEARCH_TERMS:
+        page.meta["tags"] = list(SEARCH_TERMS[here])
     source = {place: source for source, place in made.items()}.get(here, f"docs/{here}")
     folder = posixpath.dirname(source)
 

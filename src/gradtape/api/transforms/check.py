@@ -37,36 +37,37 @@ def check_grads(
     atol: float | None = None,
     seed: int = 0,
 ) -> None:
-    """Compare the derivatives of a function with central differences along random directions.
+    """Compare the derivatives of a function with central finite differences along random directions.
 
     Parameters
     ----------
     function : callable
-        NumPy code with floating results.
+        NumPy code that returns floats.
     args : sequence of array_like or nests of them
-        Where to differentiate; floats.
+        The point at which derivatives are checked; floats.
     order : int, default 2
-        Up to which order: the derivatives themselves are functions, and are checked as well.
+        The highest order that is checked.
     modes : {"fwd", "rev"} or sequence of them
-        Forward mode is compared with differences, and reverse mode with forward mode, or with differences where it is asked for
-        alone.
+        The modes that are checked. Forward mode is compared with finite differences. Reverse mode is compared with forward mode, or
+        with finite differences if it is the only mode.
     rtol, atol : float, optional
-        Tolerances, for numbers of the size of the largest one, or of 1. By default 1e-6 and 1e-8 in double precision, 1e-3 and 1e-5 in
-        single, 5e-2 and 1e-2 in half: differences lose accuracy. For well-scaled functions they have about 1e-9 in double precision.
+        Tolerances, relative to the largest number or to 1. The defaults are 1e-6 and 1e-8 in double precision, 1e-3 and 1e-5 in
+        single, 5e-2 and 1e-2 in half, because finite differences are inaccurate: for well-scaled functions their error is about
+        1e-9 in double precision.
     seed : int
-        For the random directions.
+        The seed of the random directions.
 
     Raises
     ------
     GradientCheckError
-        Where they disagree, or are not finite; it says the order, the mode and both numbers.
+        If they disagree or are not finite. The message has the order, the mode and both numbers.
     DtypeError
-        If the function returns no floats.
+        If `function` returns no floats.
 
     Warns
     -----
     GradtapeWarning
-        If `callback` computes a derivative by differences: the check compares these with others.
+        If `callback` computes a derivative by finite differences, since the check then compares finite differences with each other.
 
     Notes
     -----

@@ -387,27 +387,27 @@ def hvp(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
 ) -> Any:
-    """Return the product of the Hessian of `function` with a vector, without the Hessian.
+    """Return a Hessian-vector product: the Hessian of `function` times a vector, computed without forming the Hessian.
 
     Parameters
     ----------
     function : callable
-        NumPy code whose result is one real number. It must compute it from its arguments: for a function that was seen before, the
-        program is kept.
+        NumPy code that returns one real number. The result must depend on the arguments only, because the compiled program is kept
+        and used again for the same function.
     primals : sequence of array_like or nests of them
-        Its arguments.
+        The arguments of `function`.
     tangents : sequence
-        The vector: of the structure and shapes of `primals`.
+        The vector, with the structure and shapes of `primals`.
     holomorphic : bool, default False
-        Whether `function` is a holomorphic function of complex arguments with one complex number as its result: then derivatives are
-        complex ones, as for `grad`.
+        Whether `function` is a holomorphic function of complex arguments with one complex result. Derivatives are then complex
+        derivatives, as for `grad`.
     convention : {"tensorflow", "jax"}, default "tensorflow"
-        Products in complex arguments: the derivative of the gradient of `grad` in this convention.
+        For complex arguments: the convention of the gradient that is differentiated, as for `grad`.
 
     Returns
     -------
     nest of ndarray
-        In the structure of the argument; a tuple with one entry per argument if there are several.
+        The product, with the structure of the argument; a tuple with one entry per argument if there are several.
 
     Raises
     ------
