@@ -25,6 +25,7 @@ LAYERS = {
     "habits": 0,
     "manual": 0,
     "lru": 0,
+    "tables": 0,
     "trees": 0,
     "progress": 0,
     "records": 0,

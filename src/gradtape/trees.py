@@ -19,6 +19,7 @@ import numpy as np
 import optree
 
 from gradtape.errors import StructureError
+from gradtape.tables import Attribute, nodes_of
 
 TreeSpec = optree.PyTreeSpec
 
@@ -176,7 +177,14 @@ def _enter_containers(leaves: Sequence[Any]) -> bool:
     found = False
     for leaf in leaves:
         kind = type(leaf)
-        if kind in LEAVES or kind in _others or not isinstance(leaf, dict | list | tuple):
+        if kind in LEAVES or kind in _others:
+            continue
+        if kind not in _containers and (nodes := nodes_of(kind)) is not None:
+            for namespace in (NAMESPACE, ARGUMENTS, ORDERED):
+                optree.register_pytree_node(kind, *nodes, namespace=namespace)
+            _containers.add(kind)
+            found = True
+        if not isinstance(leaf, dict | list | tuple):
             continue
         if not _is_container_class(kind):
             _others.add(kind)
@@ -368,7 +376,7 @@ def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, wher
 def place_of_leaf(tree: Any, position: int, *, none_is_leaf: bool = False) -> str:
     """Return where a leaf stands in its containers, as one would write it: ``['weights'][0]``."""
     return "".join(
-        f"[{key!r}]"
+        f".{key}" if isinstance(key, Attribute) else f"[{key!r}]"
         for key in optree.tree_paths(tree, none_is_leaf=none_is_leaf, namespace=NAMESPACE)[position]
     )
 

@@ -57,6 +57,7 @@ from numpy import float32 as float32
 from numpy import float64 as float64
 from numpy import floor as floor
 from numpy import floor_divide as floor_divide
+from numpy import gradient as gradient  # not of the standard, as pad: xarray calls them
 from numpy import greater as greater
 from numpy import greater_equal as greater_equal
 from numpy import hypot as hypot
@@ -95,6 +96,7 @@ from numpy import negative as negative
 from numpy import newaxis as newaxis
 from numpy import nextafter as nextafter
 from numpy import not_equal as not_equal
+from numpy import pad as pad
 from numpy import permute_dims as permute_dims
 from numpy import pi as pi
 from numpy import positive as positive

@@ -1,4 +1,4 @@
-"""Objects of other libraries. Tables of pandas and xarray are taken by their values: series, data frames, indices and labelled arrays.
+"""Objects of other libraries. Tables are taken by their values where an array is wanted: series, data frames, indices, labelled arrays.
 What else is neither a number nor an array is refused, with what to pass instead.
 
 None of the libraries is imported: objects are known by the modules of their classes.

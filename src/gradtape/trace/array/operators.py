@@ -57,6 +57,8 @@ def _sequence(other: Any) -> Any:
     """
     if isinstance(other, SEQUENCES):
         return items_of(other)
+    if type(other).__module__.startswith("xarray."):
+        return NotImplemented  # xarray's own operators keep the labels
     if is_table(other) and (values := values_of(other)) is not None:
         return values
     if isinstance(other, Rational):  # fractions.Fraction, which NumPy's numbers take as a float
