@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -423,3 +425,22 @@ def test_xarray_is_as_before_outside_of_recordings() -> None:
     gt.grad(lambda a: (a**2).sum())(FIELD)
     assert not hasattr(FIELD, "__array_function__")
     assert type(np.dot(FIELD, np.ones(3))) is np.ndarray
+
+
+@pytest.mark.parametrize("number", [Fraction(1, 3), Decimal("0.5")])
+def test_fractions_and_decimals_are_converted_where_numpy_converts_them(number: Any) -> None:
+    def stored(x: Any) -> Any:
+        y = x.copy()
+        y[0] = number
+        y[1:] *= np.full(2, number, dtype=float)
+        return y
+
+    np.testing.assert_array_equal(gt.jit(stored)(X), stored(X))
+    np.testing.assert_array_equal(gt.jacobian(stored)(X), np.diag([0.0, float(number), float(number)]))
+    for call in (
+        lambda: gt.jit(lambda x: np.where(x > 1, x, number))(X),
+        lambda: gt.jit(lambda x: np.array([x[0], number]))(X),
+        lambda: gt.grad(lambda x: x * 2)(number),
+    ):
+        expect(errors.DtypeError, call, type(number).__name__, "float(")
+    expect(errors.DtypeError, lambda: gt.jit(lambda x: x * 2)(np.array([number])), "object", "astype(float)")

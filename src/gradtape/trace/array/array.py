@@ -489,6 +489,8 @@ class Array(Operators, Methods, Attributes, Handle):
             if written is not None:
                 return self.rebind(written)
             new = new.elements()
+        elif type(new).__name__ in ("Decimal", "Fraction"):
+            new = float(new)  # NumPy converts what it stores, in contrast to operands
         self.rebind(
             setitem(
                 self.value,
