@@ -266,3 +266,28 @@ def test_every_page_is_reached_from_the_index() -> None:
                 reached.add(file)
                 waiting.append(file)
     assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= reached
+
+
+def test_decisions_have_one_layout() -> None:
+    folder = ROOT / "docs" / "adr"
+    order = ["Context", "Decision", "Reasons", "Measured", "Alternatives", "Consequences"]
+    rows = dict(
+        re.findall(r"^\| \[\d+\]\((\S+)\) \| .* \| (.*) \|$", (folder / "index.md").read_text(), re.MULTILINE)
+    )
+    pages = sorted(folder.glob("0*.md"))
+    wrong = []
+    for page in pages:
+        text = page.read_text()
+        opening = re.match(
+            rf"# {int(page.name[:4])}\. .+\n\nStatus: ((?:accepted|superseded by \[).*)\n\n## ", text
+        )
+        sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        if (
+            opening is None
+            or "Decision" not in sections
+            or sections != [title for title in order if title in sections]
+            or rows.get(page.name) != opening[1]
+        ):
+            wrong.append(page.name)
+    assert not wrong, f"title, status (that of the index), sections among {order}, in this order: {wrong}"
+    assert list(rows) == [page.name for page in pages]

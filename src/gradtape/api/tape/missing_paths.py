@@ -50,7 +50,7 @@ class Cuts:
     def found(self) -> Iterator[tuple[Exit, str]]:
         """Yield the conversions that took a path away, with what became of the numbers."""
         for exit_, node in self._reused:
-            yield exit_, f"a value was taken out by {exit_.what}, and comes back as a constant at {node.site}"
+            yield exit_, f"a value was taken out by {exit_.what}, and re-enters as a constant at {node.site}"
         for exit_, node in self._computed:
             yield (
                 exit_,
@@ -67,9 +67,9 @@ class Cuts:
         """Warn of the cuts, each once; `lacking` says which sources have no gradient."""
         told: set[tuple[object, int]] = set()
         for exit_, node in self._reused:
-            _warn(exit_, f"it comes back as a constant at {node.site}", told)
+            _warn(exit_, f"the value re-enters as a constant at {node.site}", told)
         for exit_, node in self._computed:
-            _warn(exit_, f"what is computed of it comes back as a constant at {node.site}", told)
+            _warn(exit_, f"a result computed from it re-enters as a constant at {node.site}", told)
         missing = [source for source, gone in zip(self._sources, lacking, strict=True) if gone]
         for exit_ in self._exits:
             if not exit_.meant:
@@ -94,10 +94,10 @@ def _warn(exit_: Exit, why: str, told: set[tuple[object, int]]) -> None:
     told.add(place)
     warn(
         GradtapeWarning,
-        f"a gradient lacks a path: a value was taken out of the tape by {exit_.what}",
+        f"part of the gradient is missing: a value was taken out of the tape by {exit_.what}",
         where=exit_.site,
         why=why,
-        remedy="stay with Arrays there; gt.stop_gradient(x) in place of it says that this is meant",
+        remedy="keep traced arrays there; if the constant is intended, write gt.stop_gradient(x) instead",
     )
 
 

@@ -448,7 +448,7 @@ class GradientTape(Jacobians):
         if record.tag.missed is not None:
             warn(
                 GradtapeWarning,
-                "a gradient lacks a path: an operation on a watched array ran on another thread than the with block of the tape",
+                "part of the gradient is missing: an operation on a watched array ran on another thread than the with block of the tape",
                 where=record.tag.missed,
                 why="a tape records its own thread: what other threads compute counts as constant",
                 remedy="compute on the thread of the tape, or take a gradient in each thread, gt.grad(f)(x), and add them",

@@ -191,7 +191,7 @@ def note_exit(
                 where=user_site(),
                 why="no derivative passes through a number or an ndarray",
                 remedy="stay with Arrays, which NumPy's functions take; "
-                "with tape.stop_recording(): ... says that this is meant",
+                "if the constant is intended, use with tape.stop_recording(): ...",
             )
         if not opaque_call.tags.isdisjoint(recording):
             warn(
