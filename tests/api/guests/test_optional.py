@@ -10,7 +10,7 @@ import pytest
 import gradtape as gt
 
 
-@pytest.mark.parametrize(("name", "module"), [("torch", "torch_function")])
+@pytest.mark.parametrize(("name", "module"), [("torch", "torch_function"), ("jax", "jax_primitive")])
 def test_a_missing_framework_is_named(name: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, f"gradtape.api.guests.{module}", raising=False)

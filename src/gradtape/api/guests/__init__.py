@@ -1,1 +1,1 @@
-"""Functions of NumPy as operations of other frameworks: `gt.torch`."""
+"""Functions of NumPy as operations of other frameworks: `gt.torch`, `gt.jax`."""

@@ -50,6 +50,48 @@ def torch(function: Callable[..., Any]) -> Callable[..., Any]:
     return _wrapped(function, "torch", "PyTorch", "torch_function")
 
 
+def jax(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of JAX's arrays that is evaluated and differentiated by gradtape.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `function` with JAX's arrays in place of NumPy's, in any pytrees of JAX, and returns its results as JAX's
+        arrays. `jax.jit`, `jax.vmap`, `jax.grad`, `jax.jvp`, `jax.hessian` and other transforms go through it, in any order.
+
+    Raises
+    ------
+    ImportError
+        If JAX is not installed.
+    DtypeError
+        At a call, for arrays of dtypes that NumPy does not have.
+
+    Notes
+    -----
+    Arrays and floating-point numbers are operands; integers, texts and other objects are constants, each with programs of its own.
+    The function is traced for the shapes of the operands without their values. On the CPU it reads XLA's memory and writes the results to
+    it; arrays on other devices are brought to the CPU and back.
+
+    JAX has numbers of 32 bits only, unless ``jax.config.update("jax_enable_x64", True)`` was called: operands arrive with 32 bits, and
+    results of 64 are rounded.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def energy(x):
+    ...     return np.sum(np.sin(x) ** 2)
+    >>> import jax, jax.numpy as jnp  # doctest: +SKIP
+    >>> jax.jit(jax.grad(gt.jax(energy)))(jnp.ones(3))  # doctest: +SKIP
+    Array([0.9092974, 0.9092974, 0.9092974], dtype=float32)
+    """
+    return _wrapped(function, "jax", "JAX", "jax_primitive")
+
+
 def _wrapped(function: Callable[..., Any], caller: str, package: str, module: str) -> Callable[..., Any]:
     """Return what the module for a framework makes of a function; it imports the framework, which need not be installed."""
     check_callable(function, caller)

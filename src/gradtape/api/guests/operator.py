@@ -21,11 +21,18 @@ class Operator:
     framework differentiates any number of times, with one rule for each of its modes.
     """
 
-    def __init__(self, function: Callable[..., Any], convention: Convention) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        convention: Convention,
+        pushes: tuple[Operator, tuple[int, ...], int] | None = None,
+    ) -> None:
         self.function = function
         self.convention = convention
         self.program = jit(function)
         self._made: dict[Any, Operator] = {}
+        # What this is the pushforward of, and in which of how many operands: their tangents come after all operands.
+        self._pushes = pushes
 
     def pullback(self, positions: tuple[int, ...], count: int) -> Operator:
         """Return the operator of cotangents: from `count` operands and the cotangents of the inexact results to those of some operands."""
@@ -35,7 +42,7 @@ class Operator:
             _, pulled = vjp(of_chosen, *chosen, convention=self.convention)
             return pulled(operands[count:])
 
-        return self._kept(("pullback", positions, count), pull)
+        return self._kept(("pullback", positions, count), self._transposed(positions, count) or pull)
 
     def pushforward(self, positions: tuple[int, ...], count: int) -> Operator:
         """Return the operator of tangents: from `count` operands and the tangents of some of them to those of the inexact results."""
@@ -44,7 +51,7 @@ class Operator:
             of_chosen, chosen = self._of_chosen(operands[:count], positions)
             return jvp(of_chosen, tuple(chosen), operands[count:])[1]
 
-        return self._kept(("pushforward", positions, count), push)
+        return self._kept(("pushforward", positions, count), push, (self, positions, count))
 
     def mapped(self, axes: tuple[int | None, ...]) -> Operator:
         """Return the operator for all elements along an axis of each operand; the results have them along the first axis."""
@@ -53,11 +60,21 @@ class Operator:
             made = self._made[axes] = Operator(vmap(self.function, in_axes=axes), self.convention)
         return made
 
-    def _kept(self, key: Any, function: Callable[..., Any]) -> Operator:
+    def _kept(self, key: Any, function: Callable[..., Any], pushes: Any = None) -> Operator:
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = Operator(function, self.convention)
+            made = self._made[key] = Operator(function, self.convention, pushes)
         return made
+
+    def _transposed(self, positions: Sequence[int], count: int) -> Callable[..., Any] | None:
+        """Return the pullback of a pushforward in tangents alone, which is that of the operator below: it does not read the tangents."""
+        if self._pushes is None:
+            return None
+        operator, moving, below = self._pushes
+        if any(position < below for position in positions):
+            return None
+        pull = operator.pullback(tuple([moving[position - below] for position in positions]), below).function
+        return lambda *operands: pull(*operands[:below], *operands[count:])
 
     def _of_chosen(
         self, operands: Sequence[Any], positions: Sequence[int]

@@ -1,0 +1,216 @@
+"""An operator as a primitive of JAX: one primitive, for the function and for its derivatives of all orders."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import dtypes
+from jax.core import ShapedArray
+from jax.experimental.buffer_callback import buffer_callback
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from gradtape.api.export.specs import Spec, examples
+from gradtape.api.guests.operator import Operator, is_inexact
+from gradtape.errors import DtypeError
+from gradtape.trace.source.sites import user_site
+
+NUMPYS_KINDS = "biufc"
+
+
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of JAX's arrays for NumPy code."""
+    made: dict[Any, tuple[Flat, Operator]] = {}
+
+    @functools.wraps(function)
+    def of_arrays(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        positions = tuple([position for position, leaf in enumerate(leaves) if is_operand(leaf)])
+        constants = [leaf for leaf in leaves if not is_operand(leaf)]
+        key = structure, positions, dtypes.canonicalize_dtype(np.float64), tuple(map(key_of, constants))
+        if key not in made:
+            flat = Flat(function, structure, positions, constants)
+            made[key] = flat, Operator(flat, "jax")
+        flat, operator = made[key]
+        operands = [leaves[position] for position in positions]
+        results = primitive.bind(*operands, operator=operator)
+        return flat.nested(results, map(jax.typeof, operands))
+
+    return of_arrays
+
+
+class Flat:
+    """A function of operands, one after another, that returns the arrays among its results.
+
+    Attributes
+    ----------
+    results : dict
+        By the types of the operands: the structure of the results, and those that are no arrays, by position.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], structure: Any, positions: Sequence[int], constants: Sequence[Any]
+    ) -> None:
+        self.function = function
+        self.structure = structure
+        self.positions = positions
+        self.constants = constants
+        self.results: dict[Any, tuple[Any, dict[int, Any]]] = {}
+
+    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+        leaves = list(self.constants)
+        for position, operand in zip(self.positions, operands, strict=True):
+            leaves.insert(position, operand)
+        args, kwargs = jax.tree.unflatten(self.structure, leaves)
+        results, nesting = jax.tree.flatten(self.function(*args, **kwargs))
+        others = {position: result for position, result in enumerate(results) if not is_array(result)}
+        self.results[types_of(operands)] = nesting, others
+        return tuple([in_dtype_of_jax(result) for result in results if is_array(result)])
+
+    def nested(self, arrays: Sequence[Any], operands: Iterable[Any]) -> Any:
+        """Return arrays and what else the function has returned for operands like these, as it has nested them."""
+        nesting, others = self.results[types_of(operands)]
+        results = list(arrays)
+        for position, other in others.items():
+            results.insert(position, other)
+        return jax.tree.unflatten(nesting, results)
+
+
+class Same:
+    """An object as a key, by identity."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.thing is self.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+
+def key_of(constant: Any) -> Any:
+    """Return what tells a constant from others: its value and type, or the object itself where values are not compared."""
+    try:
+        hash(constant)
+    except TypeError:
+        return Same(constant)
+    return type(constant), constant
+
+
+def types_of(operands: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple([(tuple(operand.shape), np.dtype(operand.dtype)) for operand in operands])
+
+
+def is_operand(leaf: Any) -> bool:
+    """Return whether an argument is an operand of the primitive. Other objects are constants: what `range` takes, texts, options."""
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic | float | complex)
+
+
+def is_array(result: Any) -> bool:
+    return hasattr(result, "dtype") or isinstance(result, float | complex)
+
+
+def dtype_of(value: Any) -> np.dtype[Any]:
+    return np.dtype(getattr(value, "dtype", type(value)))
+
+
+def in_dtype_of_jax(result: Any) -> Any:
+    """Return a result with 32 bits where JAX has no numbers of 64."""
+    dtype = dtype_of(result)
+    wanted = dtypes.canonicalize_dtype(dtype)
+    if dtype == wanted:
+        return result
+    return result.astype(wanted) if hasattr(result, "astype") else wanted.type(result)
+
+
+@functools.lru_cache(4096)
+def types_of_results(operator: Operator, *operands: ShapedArray) -> tuple[ShapedArray, ...]:
+    """Return the types of an operator's results by tracing it. Where Python looks at values it takes the way that ones take."""
+    arrays, _ = examples(list(map(spec_of, operands)))
+    results = operator.program.lower(*arrays).out_specs
+    return tuple([ShapedArray(np.shape(r), dtypes.canonicalize_dtype(dtype_of(r))) for r in results])
+
+
+def spec_of(operand: ShapedArray) -> Spec:
+    dtype = operand.dtype
+    if not isinstance(dtype, np.dtype) or dtype.kind not in NUMPYS_KINDS:
+        raise DtypeError(
+            f"gt.jax: an array has the dtype {dtype}, which NumPy does not have",
+            where=user_site(),
+            remedy="f(x.astype(np.float32)), or f(jax.random.key_data(key)); gradients are converted back",
+        )
+    return Spec(operand.shape, dtype)
+
+
+def written(operator: Operator, context: Any, outs: Sequence[Any], *operands: Any) -> None:
+    """Compute the results of an operator into the memory that XLA has for them."""
+    results = operator.program(*map(np.asarray, operands))
+    for out, result in zip(outs, results, strict=True):
+        np.asarray(out)[...] = result
+
+
+def returned(operator: Operator, types: Sequence[Any], *operands: Any) -> tuple[Any, ...]:
+    """Return the results of an operator, from operands that were brought from another device."""
+    results = operator.program(*map(np.asarray, operands))
+    return tuple([np.asarray(result, known.dtype) for result, known in zip(results, types, strict=True)])
+
+
+def in_place(*operands: Any, operator: Operator) -> Any:
+    """Call an operator from a program of XLA on the CPU, which hands over its memory."""
+    types = types_of_results(operator, *map(jax.typeof, operands))
+    return buffer_callback(functools.partial(written, operator), types)(*operands)
+
+
+def from_device(*operands: Any, operator: Operator) -> Any:
+    """Call an operator from a program of XLA on any device."""
+    types = types_of_results(operator, *map(jax.typeof, operands))
+    return jax.pure_callback(functools.partial(returned, operator, types), types, *operands)
+
+
+def pushed(primals: Sequence[Any], tangents: Sequence[Any], *, operator: Operator) -> tuple[Any, Any]:
+    """Return the results and their tangents, which are linear: JAX transposes them."""
+    results = primitive.bind(*primals, operator=operator)
+    moving = [
+        position
+        for position, (primal, tangent) in enumerate(zip(primals, tangents, strict=True))
+        if is_inexact(primal) and not isinstance(tangent, ad.Zero)
+    ]
+    pushforward = operator.pushforward(tuple(moving), len(primals))
+    given = [tangents[position] for position in moving]
+    following = iter(primitive.bind(*primals, *given, operator=pushforward))
+    return results, [
+        next(following) if is_inexact(result) else ad.Zero(jax.typeof(result).to_tangent_aval())
+        for result in results
+    ]
+
+
+def transposed(cotangents: Sequence[Any], *operands: Any, operator: Operator) -> list[Any]:
+    """Return the cotangents of the operands in which the operator is linear: the same at every point, zeros for one."""
+    unknown = tuple([position for position, o in enumerate(operands) if ad.is_undefined_primal(o)])
+    known = [ad.zeros_like_aval(o.aval) if ad.is_undefined_primal(o) else o for o in operands]
+    given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
+    pullback = operator.pullback(unknown, len(operands))
+    pulled = iter(primitive.bind(*known, *filter(is_inexact, given), operator=pullback))
+    return [next(pulled) if ad.is_undefined_primal(o) else None for o in operands]
+
+
+def mapped(operands: Sequence[Any], axes: Sequence[int | None], *, operator: Operator) -> tuple[Any, Any]:
+    """Return the results for all elements along an axis."""
+    results = primitive.bind(*operands, operator=operator.mapped(tuple(axes)))
+    return results, [0] * len(results)
+
+
+primitive = Primitive("gradtape")
+primitive.multiple_results = True
+primitive.def_impl(jax.jit(primitive.bind, static_argnames="operator"))
+primitive.def_abstract_eval(lambda *operands, operator: types_of_results(operator, *operands))
+ad.primitive_jvps[primitive] = pushed
+ad.primitive_transposes[primitive] = transposed
+batching.primitive_batchers[primitive] = mapped
+mlir.register_lowering(primitive, mlir.lower_fun(from_device, multiple_results=True))
+mlir.register_lowering(primitive, mlir.lower_fun(in_place, multiple_results=True), platform="cpu")
