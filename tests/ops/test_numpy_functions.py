@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+import gradtape as gt
 from gradtape.errors import ConcretizationError, UnsupportedFunctionError
 from gradtape.ir.graph import Value, constant
 from gradtape.kinds.registry import FUNCTIONS, HOOKS, UFUNCS, find_method, out_place
@@ -404,3 +405,36 @@ def test_numbers_that_are_needed_are_asked_for() -> None:
 def test_where_out_stands() -> None:
     assert (out_place(np.sum), out_place(np.clip), out_place(np.dot)) == (3, 3, 2)
     assert out_place(np.einsum) is None and out_place(np.where) is None
+
+
+@pytest.mark.parametrize(
+    "function, words",
+    [
+        (lambda x: np.select([x > 0], [x, x]), "condlist has 1, choicelist 2"),
+        (lambda x: np.select([x], [x]), "entry 0 in condlist.*float64"),
+        (lambda x: np.select([x > 0, x[:2] > 0], [x, 2.0]), r"conditions of the shapes \[\(3,\), \(2,\)\]"),
+        (lambda x: np.linalg.multi_dot([np.outer(x, x)]), "at least two arrays, got 1"),
+    ],
+)
+def test_wrong_lists_of_arrays_are_refused_with_what_to_do(function: Any, words: str) -> None:
+    x = np.array([1.0, -2.0, 3.0])
+    with pytest.raises((TypeError, ValueError)):
+        function(x)
+    for way in (gt.jit(function), lambda x: gt.grad(lambda y: np.sum(function(y)))(x)):
+        with pytest.raises(gt.errors.GradtapeError, match=f"(?s){words}.*what to do"):
+            way(x)
+
+
+def test_factors_of_a_chain_that_are_no_matrices_are_named() -> None:
+    a = np.ones((2, 3))
+    with pytest.raises(np.linalg.LinAlgError, match=r"factor 1 of 3 has the shape \(3,\)"):
+        gt.grad(lambda a: np.sum(np.linalg.multi_dot([a, a[0], a.T])))(a)
+
+
+def test_arrays_stand_for_lists_of_their_items_in_select_and_multi_dot() -> None:
+    x, stack = np.array([1.0, -2.0, 3.0]), np.arange(12.0).reshape(3, 2, 2)
+    for compiled in ("compile", "trace"):
+        with gt.config.override(loops=compiled):
+            assert gt.jit(lambda x: np.select(x > 0, x))(x) == np.select(x > 0, x)
+            np.testing.assert_allclose(gt.jit(np.linalg.multi_dot)(stack), np.linalg.multi_dot(stack))
+            np.testing.assert_array_equal(gt.grad(lambda x: np.select(x < 0, x**2))(x), [0.0, -4.0, 0.0])

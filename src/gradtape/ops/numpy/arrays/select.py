@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.errors import ArgumentError, DtypeError, ShapeError
+from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INTP, Aval
 from gradtape.kinds.arguments import as_array, as_int, common_dtype, concrete, known_numbers, one_axis
@@ -106,22 +108,45 @@ def argwhere(a: Any) -> Any:
         sample([np.ones((2, 3))], [(2, 3)]),
         sample([MASK], [(2, 3), (2, 3)]),
         sample([], []),
+        sample(MASK, (2, 3)),
     ),
 )
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
-    """Follow `numpy.select`: the first condition that holds chooses."""
-    if len(condlist) != len(choicelist):
-        raise ValueError("list of cases must be same length as list of conditions")
-    if len(condlist) == 0:
-        raise ValueError("select with an empty condition list is not possible")
-    conditions = [as_array(condition) for condition in condlist]
+    """Follow `numpy.select`: the first condition that holds chooses. An array stands for the list of its items."""
+    conditions, cases = [as_array(condition) for condition in items_of(condlist)], items_of(choicelist)
+    if len(conditions) != len(cases):
+        raise ArgumentError(
+            f"list of cases must be same length as list of conditions: condlist has {len(conditions)}, choicelist {len(cases)}",
+            where=here.site,
+            remedy="give one choice for each condition, and default= for what no condition selects; "
+            "for one condition np.where(condition, x, y)",
+        )
+    if not conditions:
+        raise ArgumentError(
+            "select with an empty condition list is not possible",
+            where=here.site,
+            remedy="give at least one condition; np.full_like(x, value) is an array of one number",
+        )
     for place, condition in enumerate(conditions):
         if condition.dtype != BOOL:
-            raise TypeError(f"invalid entry {place} in condlist: should be boolean ndarray")
-    choices = [as_value(choice) for choice in (*choicelist, default)]
+            raise DtypeError(
+                f"invalid entry {place} in condlist: should be boolean ndarray, got {condition.dtype}",
+                where=here.site,
+                remedy="compare first: x > 0, or x != 0 for the truth of numbers",
+            )
+    choices = [as_value(choice) for choice in (*cases, default)]
     dtype = common_dtype(*choices)
     *picked, result = [convert(choice, dtype) for choice in choices]
-    shape = np.broadcast_shapes(*[value.shape for value in (*conditions, *picked, result)])
+    shapes = [value.shape for value in (*conditions, *picked, result)]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        count = len(conditions)
+        raise ShapeError(
+            f"np.select cannot broadcast conditions of the shapes {shapes[:count]} and choices of the shapes {shapes[count:-1]}",
+            where=here.site,
+            remedy="make the trailing extents equal or 1 (x[:, None] adds an axis)",
+        ) from None
     result = broadcast_to(result, shape)
     for condition, choice in zip(conditions[::-1], picked[::-1], strict=True):
         result = where(condition, choice, result)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import ShapeError
+from gradtape.errors import ArgumentError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import as_array, as_int, lookup, one_axis, promoted
@@ -19,6 +19,7 @@ from gradtape.ops.core.join import stack
 from gradtape.ops.core.lengths import MAIN, by_diagonals
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import diagonal_of, reshape
+from gradtape.ops.numpy.arrays.join import items_of
 from gradtape.ops.numpy.arrays.shape import moved
 from gradtape.ops.numpy.linalg.einsum import contract_all
 from gradtape.ops.numpy.linalg.products import check_inner, dot, matmul
@@ -33,20 +34,27 @@ from gradtape.ops.numpy.statistics.reductions import sum_dtype
         sample([(3,), (3, 4), (4,)]),
         sample([(2, 3), (3,)]),
         sample([(2, 3)]),
+        sample((3, 2, 2)),
     ),
 )
 def multi_dot(arrays: Any) -> Value:
-    """Follow `numpy.linalg.multi_dot`."""
-    operands = promoted(*arrays)
-    if len(operands) < 2:
-        raise ValueError("Expecting at least two arrays.")
+    """Follow `numpy.linalg.multi_dot`. An array stands for the list of its items."""
+    given = items_of(arrays)
+    if len(given) < 2:
+        raise ArgumentError(
+            f"Expecting at least two arrays, got {len(given)}.",
+            where=here.site,
+            remedy="pass the factors as one list: np.linalg.multi_dot([a, b, c])",
+        )
+    operands = promoted(*given)
     if len(operands) == 2:
         return dot(*operands)
     ends = (0, len(operands) - 1)
     for place, operand in enumerate(operands):
         if operand.ndim != 2 and not (operand.ndim == 1 and place in ends):
             raise np.linalg.LinAlgError(
-                f"{operand.ndim}-dimensional array given. Array must be two-dimensional"
+                f"{operand.ndim}-dimensional array given. Array must be two-dimensional (factor {place} of {len(operands)} has the shape "
+                f"{operand.shape}; only the first and the last may be vectors)"
             )
     terms: list[Subscripts] = []
     for place, operand in enumerate(operands):
