@@ -388,8 +388,8 @@ def test_short_steps_are_made_without_tasks(client: Client, monkeypatch: pytest.
     held = da.from_array(X, chunks=(7, 3)).persist()
     wait(held)
     expected, slope = both(w, held)
-    value, gradient = both(w, held)  # compiled now
     with monkeypatch.context() as patch:
+        patch.setattr(reduction, "SHORT_STEP", np.inf)  # whatever the machine does besides
         patch.setattr(Placement, "submit", None)
         value, gradient = both(w, held)
         assert value == expected
