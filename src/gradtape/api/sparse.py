@@ -78,7 +78,7 @@ def scatter_add(target: Any, slices: Any) -> Any:
     Parameters
     ----------
     target : Array, Variable or ndarray
-        What is changed. Only the rows are touched where nobody else holds the array; else it is copied first.
+        The array to change. Only the rows are written if there is no other reference to the array; otherwise it is copied first.
     slices : IndexedSlices
         The rows; equal indices add up.
 

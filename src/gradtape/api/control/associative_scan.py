@@ -48,7 +48,7 @@ def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, a
     Returns
     -------
     nest
-        Of the containers and shapes of `elems`: ndarrays, or Arrays where a recording is going on.
+        Of the containers and shapes of `elems`: ndarrays, or Arrays while a tape or trace is recording.
 
     Raises
     ------

@@ -51,30 +51,30 @@ if TYPE_CHECKING:
 def cond(pred: Any, true_fn: Callable[[*Xs], V], false_fn: Callable[[*Xs], V], *operands: *Xs) -> V:
     """Call one of two functions.
 
-    Both run once in Python, to be recorded; only the one that is chosen is computed, and nothing that the other one would compute, of
-    captured values neither, can fail, cost, or reach a derivative. Where `pred` is a plain bool, the other one is called only to compare
+    Both run once in Python, to be recorded; only the chosen one is computed. The other one costs nothing, cannot fail, and does not
+    influence a derivative, even if it uses captured values only. If `pred` is a plain bool, the other one is called only to compare
     types, and not if it captures plain numbers or ndarrays.
 
     Parameters
     ----------
     pred : bool or bool scalar
-        Which one; in a compiled function it may depend on the arguments.
+        Whether `true_fn` is called; in a compiled function it may depend on the arguments.
     true_fn, false_fn : callable
         NumPy code. Both return the same containers, shapes and dtypes.
     *operands : array_like, or nests of them
-        Their arguments. What else they read from outside is seen as well.
+        Their arguments. They may also capture values.
 
     Returns
     -------
     nest
-        What the chosen function returns: ndarrays, or Arrays where a recording is going on.
+        The result of the chosen function: ndarrays, or Arrays while a tape or trace is recording.
 
     Raises
     ------
     DtypeError
         If `pred` is not one bool.
     ShapeError, DtypeError, StructureError
-        Where the functions return different types.
+        If the functions return different structures, shapes or dtypes.
 
     See Also
     --------
@@ -105,21 +105,21 @@ def cond(pred: Any, true_fn: Callable[[*Xs], V], false_fn: Callable[[*Xs], V], *
 def switch(index: Any, branches: Sequence[Callable[[*Xs], V]], *operands: *Xs) -> V:
     """Call one of several functions.
 
-    All run once in Python, to be recorded; only the one that is chosen is computed (see `cond`).
+    All run once in Python, to be recorded; only the chosen one is computed (see `cond`).
 
     Parameters
     ----------
     index : int or integer scalar
-        Which one. What is less than 0 chooses the first, what is too large the last.
+        Which one. Negative integers choose the first, integers that are too large the last.
     branches : sequence of callable
         NumPy code. All return the same containers, shapes and dtypes.
     *operands : array_like, or nests of them
-        Their arguments. What else they read from outside is seen as well.
+        Their arguments. They may also capture values.
 
     Returns
     -------
     nest
-        What the chosen function returns: ndarrays, or Arrays where a recording is going on.
+        The result of the chosen function: ndarrays, or Arrays while a tape or trace is recording.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def switch(index: Any, branches: Sequence[Callable[[*Xs], V]], *operands: *Xs) -
     DtypeError
         If `index` is not one integer.
     ShapeError, DtypeError, StructureError
-        Where the functions return different types.
+        If the functions return different structures, shapes or dtypes.
 
     See Also
     --------

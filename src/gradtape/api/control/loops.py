@@ -98,16 +98,17 @@ def while_loop(
     Returns
     -------
     nest
-        The loop variables after the last iteration, in the containers of `loop_vars`: ndarrays, or Arrays where a recording is going on.
+        The loop variables after the last iteration, in the containers of `loop_vars`: ndarrays, or Arrays while a tape or trace is
+        recording.
 
     Raises
     ------
     ShapeError, DtypeError, StructureError
-        Where what `body` returns is not like what it got, or `cond` does not return one bool.
+        If `body` returns another structure, shape or dtype than it got, or if `cond` does not return one bool.
     ArgumentError
-        For arguments out of range, or a `checkpoint` that does not exist.
+        If an argument is out of range, or `checkpoint` is unknown.
     ConcretizationError
-        Where the functions ask for a number that differs between iterations: ``if x > 0``, ``float(x)``.
+        If a function needs a concrete value that differs between iterations: ``if x > 0``, ``float(x)``.
 
     See Also
     --------
@@ -186,16 +187,16 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, X], X], init: X, chec
     Returns
     -------
     nest
-        The last carry: ndarrays, or Arrays where a recording is going on.
+        The last carry: ndarrays, or Arrays while a tape or trace is recording.
 
     Raises
     ------
     ShapeError, DtypeError, StructureError
-        Where what `body` returns is not like the carry that it got, or a bound is no integer.
+        If `body` returns a carry of another structure, shape or dtype than it got, or if a bound is not an integer.
     ArgumentError
-        For a `checkpoint` that does not exist.
+        If `checkpoint` is unknown.
     ConcretizationError
-        Where `body` asks for a number that differs between iterations: ``if x > 0``, ``range(i)``.
+        If `body` needs a concrete value that differs between iterations: ``if x > 0``, ``range(i)``.
 
     See Also
     --------

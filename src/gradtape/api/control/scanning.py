@@ -65,30 +65,30 @@ def scan(
     xs : array_like or nest of them, optional
         One element along the first axis for each iteration; without it, `x` is None.
     length : int, optional
-        The number of iterations, needed where there is no `xs`.
+        The number of iterations; required without `xs`.
     reverse : bool, default False
         Whether to begin with the last element. Each `y` is stored at the position of its element.
     unroll : int, default 1
         The number of iterations that are unrolled into one iteration of the compiled loop.
     checkpoint : None, "all", "sqrt", int or ("treeverse", int), optional
-        Which carries are kept for the gradient: all of them, about the square root of their number, every k-th, or so many at a
-        time. What is not kept is computed again.
+        Which carries are stored for the gradient: all of them, about the square root of their number, every k-th, or at most this
+        number at a time (treeverse). The others are recomputed.
 
     Returns
     -------
     carry : nest
         The last carry.
     ys : nest
-        What `f` returned second, stacked along a new first axis. ndarrays, or Arrays where a recording is going on.
+        The second results of `f`, stacked along a new first axis. ndarrays, or Arrays while a tape or trace is recording.
 
     Raises
     ------
     ShapeError, DtypeError, StructureError
-        Where the carry that `f` returns is not like the one it got, or the arrays of `xs` differ in length.
+        If `f` returns a carry of another structure, shape or dtype than it got, or if the arrays of `xs` differ in length.
     ArgumentError
-        Where the length is not known, and for arguments out of range.
+        If the length is not known, or an argument is out of range.
     ConcretizationError
-        Where `f` asks for a number that differs between iterations: ``if x > 0``, ``float(x)``.
+        If `f` needs a concrete value that differs between iterations: ``if x > 0``, ``float(x)``.
 
     See Also
     --------
@@ -131,7 +131,7 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     Returns
     -------
     nest
-        What `f` returns, stacked along a new first axis: ndarrays, or Arrays where a recording is going on.
+        What `f` returns, stacked along a new first axis: ndarrays, or Arrays while a tape or trace is recording.
 
     Raises
     ------

@@ -53,15 +53,14 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Any:
     Parameters
     ----------
     function : callable
-        ``function(*args, **kwargs) -> (outputs, grad_fn)``. ``grad_fn(*upstream)`` gets the gradient of what follows in each output (one
-        per leaf, if `outputs` is a nest) and returns one gradient per positional argument: in the structure of the argument, or None
-        for zero. For one argument it may return the gradient alone.
+        ``function(*args, **kwargs) -> (outputs, grad_fn)``. ``grad_fn(*upstream)`` gets the upstream gradient of each output (one per
+        leaf, if `outputs` is a nest) and returns one gradient per positional argument: in the structure of the argument, or None for
+        zero. For one argument it may return the gradient alone.
 
     Returns
     -------
     callable
-        Returns the outputs alone. Whoever differentiates it, in reverse or forward mode, gets what `grad_fn` says: the body is not
-        differentiated.
+        Returns the outputs alone. Its derivative, in reverse and in forward mode, is that of `grad_fn`: the body is not differentiated.
 
     Raises
     ------
@@ -76,7 +75,7 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Any:
     Notes
     -----
     `grad_fn` runs while outer tapes record, so it is differentiated for higher orders; custom gradients inside it override these.
-    Keyword arguments are passed through and not differentiated in; an array that the body reads from outside is a constant.
+    Keyword arguments are passed through and are not differentiated; a captured array is a constant.
 
     If the body reads trainable variables, `grad_fn` must take ``variables=``, the list of them, and return
     ``(gradients, variable_gradients)`` with one gradient per variable.

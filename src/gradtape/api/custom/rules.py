@@ -149,14 +149,14 @@ def _positional(function: Callable[..., Any]) -> int:
 
 
 class custom_jvp(_WithRule[P, R_co]):
-    """A function with a forward-mode rule of its own. The rule serves reverse mode too: what is linear in it is transposed.
+    """A function with a custom forward-mode rule. Reverse mode transposes the part of the rule that is linear in the tangents.
 
     Parameters
     ----------
     function : callable
         NumPy code.
     nondiff_argnums : int or sequence of int, optional
-        Positions of arguments that are not differentiated in (functions, options): the rule gets them first.
+        Positions of non-differentiable arguments (functions, options): the rule gets them first.
 
     Notes
     -----
@@ -238,14 +238,14 @@ class custom_jvp(_WithRule[P, R_co]):
 
 
 class custom_vjp(_WithRule[P, R_co]):
-    """A function with a reverse-mode rule of its own. Forward mode transposes the rule where it is linear in the cotangent.
+    """A function with a custom reverse-mode rule. Forward mode transposes the rule, if it is linear in the cotangent.
 
     Parameters
     ----------
     function : callable
         NumPy code.
     nondiff_argnums : int or sequence of int, optional
-        Positions of arguments that are not differentiated in (functions, options): `bwd` gets them first.
+        Positions of non-differentiable arguments (functions, options): `bwd` gets them first.
 
     Notes
     -----

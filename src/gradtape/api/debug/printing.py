@@ -65,12 +65,12 @@ def print(
     Parameters
     ----------
     *args : object
-        What is printed: arrays, numbers, text and nested containers of these. If the first one is text and has fields in braces, and others
-        or names follow, it is a format of Python's for them; a format of a number holds for each element of an array.
+        The arrays, numbers, text and nested containers to print. If the first argument is text with fields in braces, and further
+        arguments or names follow, it is a format string for them; a number format applies to each element of an array.
     sep, end, file, flush
         As Python's `print` takes them.
     **named : object
-        What the format names.
+        Values for the named fields of the format.
 
     Raises
     ------

@@ -36,16 +36,17 @@ def callback(
     derivative: Method | None = None,
     sparsity: Any = None,
 ) -> Any:
-    """Call a Python function with ndarrays, also inside a compiled function, each time that it is called.
+    """Call a Python function with ndarrays at each call, also inside a compiled function.
 
     Parameters
     ----------
     function : callable
-        ``function(*args) -> results``. It gets ndarrays, and scalars for arrays of rank 0, and is not traced: it may use any library.
-        What it returns must depend on its arguments alone.
+        ``function(*args) -> results``. It gets ndarrays (scalars for arrays of rank 0) and is not traced, so it may use any library.
+        Its results must depend on its arguments alone.
     result_like : nest of array_like
-        Arrays with the shapes and dtypes of the results: ``np.zeros(3)``. Their numbers do not count. None: they are learned by a call
-        with the numbers of the arguments, which are known on tapes and where a function is compiled, but not in the bodies of loops.
+        Arrays with the shapes and dtypes of the results: ``np.zeros(3)``. Their values do not matter. If it is None, the function is
+        called once to find the shapes and dtypes; this needs the values of the arguments, which are known on tapes and when a jitted
+        function is traced, but not in the bodies of loops.
     *args : array_like, or nests of them
         Its arguments.
     derivative : {"differences", "complex-step"}, optional
@@ -53,8 +54,8 @@ def callback(
         about 11 calls for each number of the arguments, and 9 to 13 digits of a smooth function), or by complex steps (one call for
         each number, all digits; the function must compute with complex numbers). By default there is none.
     sparsity : sparse matrix or array_like of bool, optional
-        Which elements of the Jacobian may differ from zero: a row for each number of the results, a column for each floating number of
-        the arguments. Columns with no row in common are computed together.
+        The sparsity pattern of the Jacobian, with a row for each number of the results and a column for each floating-point number of
+        the arguments. Columns that share no row are computed together.
 
     Returns
     -------

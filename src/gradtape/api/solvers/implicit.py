@@ -137,27 +137,27 @@ def _chord(residual: Callable[[Any], Any], root: Any, elementwise: bool, sparse:
 
 @pickled_as_call
 def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> Wrapper[..., Any]:
-    """Return a solver with the derivatives that the equations give to their root.
+    """Return a solver that is differentiated implicitly, through the equations that its root satisfies.
 
     Parameters
     ----------
     optimality : callable
-        ``optimality(x, *args)``: NumPy code, zero at the root. It returns the containers and shapes of `x`. It may read other arrays from
-        outside, in which there are derivatives too.
+        ``optimality(x, *args)``: NumPy code, zero at the root. It returns the containers and shapes of `x`. Derivatives with respect to
+        captured arrays are supported too.
     solver : callable
-        ``solver(init, *args) -> x``. It gets ndarrays, and is not traced: it may use any library.
+        ``solver(init, *args) -> x``. It gets ndarrays and is not traced, so it may use any library.
 
     Returns
     -------
     callable
-        ``solve(init, *args) -> x``, on tapes and in compiled functions. Its derivatives in `args` are those of the implicit function
-        theorem, in forward and reverse mode, up to the third; there is none in `init`. The Jacobian of `optimality` in `x` must not be
-        singular at the root.
+        ``solve(init, *args) -> x``, on tapes and in compiled functions. Its derivatives with respect to `args` follow from the implicit
+        function theorem, in forward and reverse mode, up to the third order; the derivative with respect to `init` is zero. The
+        Jacobian of `optimality` with respect to `x` must not be singular at the root.
 
     Raises
     ------
     ArgumentError
-        If `solver` reads a traced array from outside, of which it would need the numbers.
+        If `solver` captures a traced array, whose concrete value it would need.
     ShapeError
         If what `optimality` returns does not have as many elements as `x`.
 
@@ -221,7 +221,7 @@ def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> W
 
 @pickled_as_call
 def custom_fixed_point(function: Callable[..., Any], solver: Callable[..., Any]) -> Wrapper[..., Any]:
-    """Return a solver with the derivatives that ``x = function(x, *args)`` gives to the fixed point.
+    """Return a solver that is differentiated implicitly, through the fixed-point equation ``x = function(x, *args)``.
 
     Parameters
     ----------

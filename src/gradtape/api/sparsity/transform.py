@@ -158,31 +158,31 @@ def sparse_jacobian(
 ) -> SparseTransform:
     """Return a function that computes the Jacobian of `function` as a sparse matrix.
 
-    Which elements may be different from zero is found in the graph of the function. Columns (or rows) without a common element
-    are computed by one product, and all products at once by one compiled program.
+    The sparsity pattern is found from the graph of the function. Columns that share no row (or rows that share no column) are computed
+    by one product, and one compiled program computes all products.
 
     Parameters
     ----------
     function : callable
-        NumPy code whose result is a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of that and
+        NumPy code that returns a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of this result and
         anything else).
     argnums : int or sequence of int, optional
-        Which positional arguments to differentiate in, by default the first. Each may be a number, an array, or nested containers of
-        these.
+        Positions of the arguments to differentiate with respect to, by default the first. Each argument may be a number, an array, or
+        nested containers of these.
     argnames : str or sequence of str, optional
-        In place of `argnums`: their names, as for `grad`.
+        Names of the arguments, instead of `argnums`, as for `grad`.
     has_aux : bool, default False
         Whether `function` returns ``(result, aux)``; then the result is ``(jacobian, aux)``.
     mode : {"auto", "fwd", "rev", "both"}, default "auto"
-        Forward mode computes sums of columns, reverse mode sums of rows, "both" some columns and some rows (for a matrix with a
-        few dense rows and a few dense columns); "auto" takes what needs the fewest products.
+        Forward mode computes sums of columns, reverse mode sums of rows, "both" some columns and some rows (for a matrix with a few
+        dense rows and a few dense columns); "auto" chooses the way with the fewest products.
     pattern : {"global", "local"}, sparse matrix or plan, default "global"
         A global pattern holds for all values of the arguments that are differentiated in. A local one is that of a call: what
         ``np.where`` does not select, what is multiplied by zero and what an index array does not read counts as zero; a call with
         another one is traced anew. Or the pattern itself, if it is known: elements outside it must be zero; or a plan (of the method
         ``plan`` of another transform, in another process too: it can be pickled), which has the colours as well.
     chunk_size, memory : int, optional
-        How many products are computed at once, as for `jacobian`.
+        The number of products that are computed at once, and its memory, as for `jacobian`.
 
     Returns
     -------
@@ -199,7 +199,7 @@ def sparse_jacobian(
     ShapeError
         At a call, if the shape of `pattern` is not that of the Jacobian.
     ArgumentError
-        For a mode that does not exist; at a call, if the pattern has too many elements to be called sparse.
+        If the mode is unknown; at a call, if the pattern has too many elements to be sparse.
 
     See Also
     --------
@@ -251,7 +251,7 @@ def sparse_hessian(
     Parameters
     ----------
     function : callable
-        NumPy code whose result is one real number (with ``has_aux``: a pair of it and anything else).
+        NumPy code that returns one real number (with ``has_aux``: a pair of this number and anything else).
     argnums, argnames, has_aux, pattern, chunk_size, memory
         As for `sparse_jacobian`. Several arguments have one Hessian together.
 

@@ -114,12 +114,12 @@ def stop_gradient(x: Variable) -> Array: ...
 @overload
 def stop_gradient(x: X) -> X: ...
 def stop_gradient(x: Any) -> Any:
-    """Return `x` as a constant of every derivative: no gradient flows back through it.
+    """Return `x` as a constant for differentiation: no gradient flows back through it.
 
     Parameters
     ----------
     x : array_like, Array, or nest of these
-        Anything; what is not an Array is a constant already.
+        Values that are not Arrays are constants already.
 
     Returns
     -------

@@ -82,29 +82,29 @@ def gradients(
     stop_gradients: Any = None,
     unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
 ) -> list[Any]:
-    """Return the gradient of the sum of `ys` in each of `xs`, inside a traced function.
+    """Return the gradients of the sum of `ys` with respect to each of `xs`, inside a traced function.
 
     Parameters
     ----------
     ys : Array or sequence of Arrays
-        What to differentiate; the elements of arrays are summed.
+        The targets; the elements of arrays are summed.
     xs : Array, Variable or sequence of them
-        What to differentiate in; nothing has to be watched.
+        The sources; they need not be watched.
     grad_ys : array_like or sequence of array_like or None, optional
         One weight per entry of `ys`, of its shape; None stands for ones.
     name : str, default "gradients"
-        What the names of the results begin with: that of the gradient in an array called "w" is ``"gradients/w"``, in one without a
-        name its position in `xs`, ``"gradients/0"``. A second call with the same name in one function uses ``"gradients_1"``.
+        The prefix of the names of the results: that of the gradient with respect to an array called "w" is ``"gradients/w"``, in one
+        without a name its position in `xs`, ``"gradients/0"``. A second call with the same name in one function uses ``"gradients_1"``.
     colocate_gradients_with_ops : bool, default False
-        Taken for TensorFlow's sake; it has no effect, since there is one device.
+        Accepted for compatibility with TensorFlow; it has no effect, since there is one device.
     gate_gradients : bool, default False
-        Taken for TensorFlow's sake; it has no effect, since results never depend on the order of evaluation.
+        Accepted for compatibility with TensorFlow; it has no effect, since results never depend on the order of evaluation.
     aggregation_method : AggregationMethod, optional
-        Taken for TensorFlow's sake; every method gives the same sums up to rounding.
+        Accepted for compatibility with TensorFlow; every method gives the same sums up to rounding.
     stop_gradients : Array or sequence of Arrays, optional
         Values that count as constants in this call. One that is also among `xs` still gets its own gradient.
     unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
-        What stands for an entry of `xs` without a differentiable path to `ys`.
+        What is returned for an entry of `xs` without a differentiable path to `ys`.
 
     Returns
     -------

@@ -79,22 +79,24 @@ class GradientTape(Jacobians):
     Parameters
     ----------
     persistent : bool, default False
-        Whether `gradient` may be called more than once. A one-shot tape stops recording when asked for a gradient.
+        Whether `gradient` may be called more than once. A tape that is not persistent stops recording when a gradient is taken.
     watch_accessed_variables : bool, default True
-        Whether trainable variables are watched when they are read; otherwise only what `watch` is told.
+        Whether trainable variables are watched when they are read; otherwise only arrays passed to `watch` are.
     strict : bool, default False
-        Whether it is an error, at the line, if a watched array is converted to a number or an ndarray while the tape records: ``float(x)``,
-        ``x.numpy()``, a function that computes with ndarrays. The derivative would lack what is computed of these.
+        Whether it is an error, at the line, if a watched array is converted to a number or an ndarray while the tape records:
+        ``float(x)``, ``x.numpy()``, a function that computes with ndarrays. Otherwise the results computed from these are constants,
+        and part of the derivative is missing.
     convention : {"tensorflow", "jax"}, default "tensorflow"
-        Gradients and rows of Jacobians in complex sources: df/dx + i df/dy, the direction of steepest ascent, or its conjugate. With
-        ``"jax"`` weights of complex targets are not conjugated either. Gradients in real sources of real targets are the same in both.
+        Gradients and rows of Jacobians with respect to complex sources: df/dx + i df/dy, the direction of steepest ascent, or its
+        conjugate. With ``"jax"`` weights of complex targets are not conjugated either. Gradients of real targets with respect to real
+        sources are the same in both.
 
     Notes
     -----
-    Operations are recorded while the tape is active and one of their inputs is watched; results are then watched as well. What runs on
-    another thread is not recorded, and `gradient` warns of it. Nothing is computed until somebody looks at a number. A gradient taken
-    while another tape records is recorded by that tape, so derivatives of any order need no more than nested tapes. Leaving the block and
-    entering it again continues the record. The interface is TensorFlow's (Abadi et al., OSDI 2016).
+    Operations are recorded while the tape is active and one of their inputs is watched; results are then watched as well. Operations on
+    another thread are not recorded, and `gradient` warns of them. Nothing is computed until a value is read. A gradient taken while
+    another tape records is recorded by that tape, so nested tapes give derivatives of any order. Leaving the block and entering it
+    again continues the record. The interface is TensorFlow's (Abadi et al., OSDI 2016).
 
     Examples
     --------

@@ -105,28 +105,28 @@ def jacobian(
     Parameters
     ----------
     function : callable
-        NumPy code whose result is a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of
-        that and anything else). The result of real arguments may be complex.
+        NumPy code that returns a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of this result and
+        anything else). The result of real arguments may be complex.
     argnums : int or sequence of int, optional
-        Which positional arguments to differentiate in, by default the first. Each may be a number, an array, or nested containers of
-        these.
+        Positions of the arguments to differentiate with respect to, by default the first. Each argument may be a number, an array, or
+        nested containers of these.
     argnames : str or sequence of str, optional
-        In place of `argnums`: their names, as for `grad`.
+        Names of the arguments, instead of `argnums`, as for `grad`.
     has_aux : bool, default False
         Whether `function` returns ``(result, aux)``; then the result is ``(jacobian, aux)``.
     mode : {"auto", "fwd", "rev"}, default "auto"
-        Forward mode computes the columns, reverse mode the rows; "auto" takes what is fewer. Complex arguments need reverse mode,
+        Forward mode computes columns, reverse mode rows; "auto" chooses the smaller number. Complex arguments need reverse mode,
         complex results forward mode.
     holomorphic : bool, default False
-        Whether `function` is a holomorphic function of complex arguments. Then its Jacobian is one of complex derivatives, in
-        either mode.
+        Whether `function` is a holomorphic function of complex arguments. Its Jacobian then consists of complex derivatives, in either
+        mode.
     convention : {"tensorflow", "jax"}, default "tensorflow"
-        The derivative of a real result in a complex argument, as for `grad`.
+        The derivative of a real result with respect to a complex argument, as for `grad`.
     chunk_size : int, optional
-        How many rows or columns are computed at once. By default as many as `memory` allows.
+        The number of rows or columns that are computed at once, by default as many as `memory` allows.
     memory : int, optional
-        The bytes that what is computed on the way to the rows or columns of a chunk may take, as far as can be told from shapes; by default
-        `gt.config.jacobian_memory`, which is a part of what is free. What does not fit at once is computed by a loop over chunks.
+        The limit in bytes for the intermediate values of one chunk of rows or columns, estimated from shapes; by default
+        `gt.config.jacobian_memory`, a fraction of the free memory. A Jacobian that does not fit is computed by a loop over chunks.
 
     Returns
     -------
@@ -137,9 +137,9 @@ def jacobian(
     Raises
     ------
     IntegerInputError
-        At a call, for an integer array to differentiate in.
+        At a call, if an argument to differentiate with respect to is an integer array.
     DtypeError
-        At a call, if a result is no float, or complex where it cannot be.
+        At a call, if a result is not a float, or is complex where that is not supported.
     NotDifferentiableError
         At a call with `holomorphic`, if the path to the result leads through a function that is not holomorphic, such as np.abs.
     ArgumentError
@@ -412,7 +412,7 @@ def hvp(
     Raises
     ------
     StructureError, ShapeError, IntegerInputError
-        Where primals and tangents do not match or are integers.
+        If primals and tangents do not match, or are integers.
     NonScalarOutputError
         If the result of `function` is not one number.
 

@@ -183,35 +183,37 @@ def grad(
     Parameters
     ----------
     function : callable
-        NumPy code whose result is one real number (with ``has_aux``: a pair of it and anything else).
+        NumPy code that returns one real number (with ``has_aux``: a pair of this number and anything else).
     argnums : int or sequence of int, optional
-        Which positional arguments to differentiate in, by default the first. Each may be a number, an array, or nested containers of
-        these.
+        Positions of the arguments to differentiate with respect to, by default the first. Each argument may be a number, an array, or
+        nested containers of these.
     argnames : str or sequence of str, optional
-        In place of `argnums`: their names. They may be passed by position or by keyword, or left out where they have a default.
+        Names of the arguments, instead of `argnums`. The arguments may be passed by position or by keyword, or omitted if they have a
+        default.
     has_aux : bool, default False
         Whether `function` returns ``(number, aux)``; then the result is ``(gradient, aux)``.
     holomorphic : bool, default False
-        Whether `function` is a holomorphic function of complex arguments. Its result is one complex number, and what is returned is the
+        Whether `function` is a holomorphic function of complex arguments. It must return one complex number; the result is then the
         complex derivative f'(z).
     convention : {"tensorflow", "jax"}, default "tensorflow"
-        The gradient of a real function in a complex argument x + iy: df/dx + i df/dy, as in TensorFlow and PyTorch, or its
+        The gradient of a real function with respect to a complex argument x + iy: df/dx + i df/dy, as in TensorFlow and PyTorch, or its
         conjugate, as in JAX.
 
     Returns
     -------
     Jitted
-        Takes the arguments of `function`. It returns the gradient in the structure of the argument (a tuple of gradients if `argnums` or
-        `argnames` is a sequence); each leaf has the shape and dtype of the argument's leaf. Arguments without influence get zeros.
+        Takes the arguments of `function`. It returns the gradient in the structure of the argument (a tuple of gradients if `argnums`
+        or `argnames` is a sequence); each leaf has the shape and dtype of the argument's leaf. The gradient is zero for arguments that
+        do not influence the result.
 
     Raises
     ------
     IntegerInputError
-        At a call, for an integer array to differentiate in. A Python int is taken as the float it equals.
+        At a call, if an argument to differentiate with respect to is an integer array. A Python int is converted to float.
     NonScalarOutputError
         At a call, if the result is not one real number (with `holomorphic`, one complex number).
     DtypeError
-        At a call with `holomorphic`, for a real argument to differentiate in.
+        At a call with `holomorphic`, if an argument to differentiate with respect to is real.
     NotDifferentiableError
         At a call with `holomorphic`, if the path to the result leads through a function that is not holomorphic, such as np.abs.
 
@@ -680,7 +682,7 @@ def jvp(
     primals : sequence of array_like or nests of them
         Its arguments.
     tangents : sequence
-        The direction: of the structure and shapes of `primals`.
+        The direction, with the structure and shapes of `primals`.
     has_aux : bool, default False
         Whether `function` returns ``(result, aux)``; then aux is returned as well.
 
@@ -696,7 +698,7 @@ def jvp(
     Raises
     ------
     StructureError, ShapeError, IntegerInputError
-        Where primals and tangents do not match or are integers.
+        If primals and tangents do not match, or are integers.
 
     Examples
     --------

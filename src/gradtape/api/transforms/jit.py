@@ -494,34 +494,33 @@ def jit(
 ) -> Any:
     """Compile a NumPy function.
 
-    The function runs once under a trace for each new combination of argument types (dtypes, shapes, Python types, nesting, static
-    values). Later calls run machine code. Branches on values are followed: each way through the function is traced when it is first
-    taken.
+    The function is traced once for each new combination of argument types (dtypes, shapes, Python types, nesting, static values). Later
+    calls run machine code. Branches on values are supported: each path through the function is traced when it is first taken.
 
     Parameters
     ----------
     function : callable
-        Ordinary NumPy code: ndarrays and numbers in nested containers in, the same out. What it reads from outside (globals, closure
-        variables, attributes, entries of containers, elements of arrays) is looked at in each call: arrays and floats are passed on, and
-        where something that steers Python has changed, the function is traced once more. What it writes to
-        attributes, globals, closure variables and containers outside is assigned at each call, after its results have been computed.
+        Ordinary NumPy code that takes and returns ndarrays, numbers and nested containers of them. Captured values (globals, closure
+        variables, attributes, entries of containers, elements of arrays) are read again at each call: arrays and floats are passed to
+        the program, and a change of a value that determines Python's control flow causes a new trace. Writes to attributes, globals,
+        closure variables and containers outside the function take place at each call, after its results have been computed.
     static_argnums : int or sequence of int, optional
-        Positions of arguments that are part of the program: each new value is traced anew. Strings, None, booleans and other objects
-        that are no numbers are static without being named.
+        Positions of arguments that are part of the program: each new value needs a new trace. Strings, None, booleans and other objects
+        that are not numbers are always static.
     static_argnames : str or sequence of str, optional
-        The same for arguments passed by keyword.
+        The same for arguments that are passed by keyword.
     shapes : {"exact", "symbolic", "auto"}, mapping or sequence, optional
-        Whether arrays of other lengths are compiled for anew (``"exact"``), or share machine code that reads the lengths when it is called
-        (``"symbolic"``): a new length is then traced, but not compiled. With ``"auto"`` three lengths have exact kernels, and from the
-        fourth on they share. The shapes of arguments, by name or by position, with `Dim` for lengths that vary, say the same as
-        ``"symbolic"`` and are checked in each call. By default as ``gt.config.shapes`` says, which is ``"auto"``.
+        Whether the function is compiled again for each array length (``"exact"``), or all lengths share one kernel that reads the
+        lengths at run time (``"symbolic"``): a new length is then traced, but not compiled. With ``"auto"`` the first three lengths
+        have exact kernels, and later ones share one. The shapes of arguments, by name or by position, with `Dim` for lengths that vary,
+        imply ``"symbolic"`` and are checked at each call. The default is that of ``gt.config.shapes``, ``"auto"``.
 
     Returns
     -------
     Jitted
-        A callable with the name, docstring and signature of `function`. Called with `Array`s it becomes a part of their recording, so
-        that tapes and other transforms see through it. ``f(x, out=array)`` writes the result into an ndarray of its shape (a nest of
-        them where there are several results) and returns that, unless `function` has a parameter `out` of its own.
+        A callable with the name, docstring and signature of `function`. A call with `Array`s is recorded, so tapes and other transforms
+        differentiate through it. ``f(x, out=array)`` writes the result into an ndarray of its shape (a nest of them where there are
+        several results) and returns that, unless `function` has a parameter `out` of its own.
 
     Raises
     ------

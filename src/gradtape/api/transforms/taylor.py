@@ -189,10 +189,10 @@ def hessian_diagonal(
     function : callable
         NumPy code whose result is one real number.
     argnums : int or sequence of int, optional
-        Which positional arguments to differentiate in, by default the first. Each may be a number, an array, or nested containers of
-        these.
+        Positions of the arguments to differentiate with respect to, by default the first. Each argument may be a number, an array, or
+        nested containers of these.
     argnames : str or sequence of str, optional
-        In place of `argnums`: their names, as for `grad`.
+        Names of the arguments, instead of `argnums`, as for `grad`.
     chunk_size : int, optional
         How many elements are computed at once. By default as many as `memory` allows.
     memory : int, optional
@@ -207,7 +207,7 @@ def hessian_diagonal(
     Raises
     ------
     IntegerInputError
-        At a call, for an integer array to differentiate in.
+        At a call, if an argument to differentiate with respect to is an integer array.
     NonScalarOutputError
         At a call, if the result is not one number.
     DtypeError

@@ -56,37 +56,37 @@ def vmap(
 ) -> Jitted[..., Any]:
     """Return a function that applies `function` to every element along an axis.
 
-    `function` is written for one element and runs once; what it records is done for all elements at once.
+    `function` is written for one element. It runs once, and its operations are vectorised over all elements.
 
     Parameters
     ----------
     function : callable
         NumPy code for one element.
     in_axes : int, None, or nests of them, default 0
-        Which axis of each argument is mapped; None for what all elements share. One entry for all arguments, or a tuple with
-        one entry per positional argument; an entry may have the containers of its argument. Negative axes count from the end.
-        Arguments passed by keyword are mapped along axis 0.
+        The axis of each argument that is mapped, or None for an argument that all elements share. One entry for all arguments, or a
+        tuple with one entry per positional argument; an entry may have the containers of its argument. Negative axes count from the
+        end. Arguments passed by keyword are mapped along axis 0.
     out_axes : int, None, or nests of them, default 0
-        Where the mapped axis stands in the results; None for a result that is the same for all elements.
+        The position of the mapped axis in the results, or None for a result that is the same for all elements.
     chunk_size : int, optional
-        How many elements are computed at once, by default all. A loop computes one chunk after another, so that the intermediate
-        values of one chunk are in memory at a time; derivatives compute them again. The results are the same.
+        The number of elements that are computed at once, by default all. A loop computes one chunk after another, so only the
+        intermediate values of one chunk are in memory at a time; derivatives recompute them. The results are the same.
 
     Returns
     -------
     Jitted
-        Takes the arguments with the mapped axis and returns the results with it. Called with `Array`s it becomes a part of
-        their recording, so that tapes, gradients and other maps go through it.
+        Takes the arguments with the mapped axis and returns the results with it. A call with `Array`s is recorded, so tapes, gradients
+        and other maps apply to it.
 
     Raises
     ------
     ShapeError
-        At a call, where an argument does not have the axis, or where the extents of mapped axes differ.
+        At a call, if an argument does not have the axis, or if the lengths of mapped axes differ.
     StructureError
-        At a call, where `in_axes` or `out_axes` does not match the arguments or the results.
+        At a call, if `in_axes` or `out_axes` does not match the arguments or the results.
     ConcretizationError
-        At a call, where the function asks for the number of a mapped value, ``if x > 0``, it cannot be compiled from its code, and the
-        elements do not agree.
+        At a call, if the function needs the concrete value of a mapped array (``if x > 0``), cannot be compiled from its code, and the
+        elements differ in that value.
 
     See Also
     --------

@@ -49,14 +49,14 @@ _CONTENT: Final = Handle(constant(np.zeros(0)))
 
 
 class Variable(Array):
-    """An array that keeps its identity while its content is assigned to.
+    """An array with an identity, whose content can be assigned.
 
     Parameters
     ----------
     initial_value : array_like, Array, or callable that returns one
         The content, which is copied. Shape and dtype stay as they are here.
     trainable : bool, default True
-        Whether tapes follow it without being asked (see `GradientTape`).
+        Whether tapes watch it automatically (see `GradientTape`).
     name : str, optional
         A name for people and for debugging.
     dtype : dtype_like, optional
@@ -64,7 +64,7 @@ class Variable(Array):
 
     Notes
     -----
-    Wherever an `Array` is taken, so is a variable: NumPy's functions, operators, methods, indexing. What is read is the content at that
+    Wherever an `Array` is taken, so is a variable: NumPy's functions, operators, methods, indexing. A read returns the content at that
     moment: ``v.value()``, ``v[:2]`` or ``v.T`` do not change when the variable is assigned to later. In-place syntax (``v += 1``,
     ``v[0] = 2``) assigns. An assignment is no step of a derivative: nothing flows back through it.
 
