@@ -51,9 +51,45 @@ The last column has one partial derivative per argument; those in whole numbers 
 """
 
 
+NAMES = {
+    "_binom_isf": "scipy.stats.binom.isf",
+    "_binom_ppf": "scipy.stats.binom.ppf",
+    "_nbinom_isf": "scipy.stats.nbinom.isf",
+    "_nbinom_ppf": "scipy.stats.nbinom.ppf",
+    "cummax": "np.maximum.accumulate",
+    "cummin": "np.minimum.accumulate",
+    "eig_pair": "np.linalg.eig",
+    "eigh_banded": "scipy.linalg.eig_banded",
+    "eigh_by": "scipy.linalg.eigh",
+    "eigh_pair": "np.linalg.eigh",
+    "eigh_tridiagonal": "scipy.linalg.eigh_tridiagonal",
+    "frexp_mantissa": "np.frexp",
+    "full_qr": "np.linalg.qr",
+    "full_svd": "np.linalg.svd",
+    "ldl": "scipy.linalg.ldl",
+    "modf_fraction": "np.modf",
+    "normal_factor": "np.random.Generator.multivariate_normal",
+    "packed_lu": "scipy.linalg.lu_factor",
+    "pseudoinverse": "np.linalg.pinv",
+    "qr_with_0": "scipy.linalg.qr",
+    "qr_with_1": "scipy.linalg.qr",
+    "qr_with_2": "scipy.linalg.qr",
+    "riccati": "scipy.linalg.solve_continuous_are",
+    "root": "np.linalg.norm",
+    "schur": "scipy.linalg.schur",
+    "schur_of_blocks": "scipy.linalg.schur",
+    "stop_gradient": "gt.stop_gradient",
+}
+"""The public functions of rows that have names of their own."""
+INTERNAL = {"below", "masked_product"}
+"""Rows for parts of functions, whose kinks no user meets."""
+
+
 def name_of(row: Any) -> str:
     """Return the name under which a user knows a row."""
     name = row.name.removeprefix("reduce_")
+    if name in NAMES:
+        return NAMES[name]
     if name in dir(np):
         return f"np.{name}"
     if name in dir(np.linalg):
@@ -73,9 +109,10 @@ def page() -> str:
         row
         for row in ROWS.values()
         if isinstance(row, Elementwise | Reduction | Cumulative | Matrix | Callback)
+        and row.name not in INTERNAL
     ]
     rows = sorted([row for row in known if row.kinks], key=name_of)
-    lines = [f"| `{name_of(row)}` | {row.kinks} |" for row in rows]
+    lines = list(dict.fromkeys(f"| `{name_of(row)}` | {row.kinks} |" for row in rows))
     points = [
         f"| `{name_of(row)}` | {', '.join(map(number, at))} | {', '.join(map(number, slopes))} |"
         for row in rows

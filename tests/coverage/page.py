@@ -13,12 +13,12 @@ Every public function of NumPy and SciPy is counted here, by typical calls: valu
 argument against differences, second derivatives, in `gt.jit` and on a tape. A test checks each of them (`tests/coverage/`), and
 `python -m tests.coverage scipy.signal` measures a namespace. This page is written by `python -m tests.coverage --write`.
 
-*Followed* functions have derivatives. *Constant* ones return integers, booleans or steps: they work in traced code, and their derivative is
+*Supported* functions have derivatives. *Constant* ones return integers, booleans or steps: they work in traced code with a derivative of
 zero. *Refused* ones raise an error that names the function and what to do instead; the reasons are below. What is left does not compute
 with numbers (files, types, settings); of `scipy.stats` it is also tests of tables of counts, random matrices and plots. The methods of its
 distributions have [a table of their own](#methods-of-the-distributions-of-scipystats).
 
-| namespace | functions | with derivatives | followed | of these | constant | refused |
+| namespace | functions | with derivatives | supported | of these | constant | refused |
 |---|---:|---:|---:|---:|---:|---:|
 """
 

@@ -16,8 +16,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "packages.md"
 
 HEAD = """# Installed packages
 
-Code that calls an installed package is differentiated as it is; the package does not know. This page says how far that goes, by {packages}
-packages that are chosen for their use, not because they pass, and {calls} calls as their documentation shows them.
+Code that calls installed packages is differentiated unchanged. This page measures how far that goes, with {calls} calls, as in their
+documentation, of {packages} packages, which were chosen because they are widely used, not because they pass.
 
 Each call is differentiated compiled (`gt.value_and_grad`) and on a `gt.GradientTape`. Its value is compared with that of the plain call,
 its derivatives with extrapolated central differences and the estimate of their error. `python -m tests.packages` installs the packages
@@ -28,8 +28,8 @@ those of the last runs, with {environment}.
 |---|---:|---:|
 {totals}
 
-*Refused* calls raise an error of gradtape that says why; *other errors* are those of Python or of the package. *Wrong with a warning* are
-derivatives that lack a part, as a warning says. A call counts by the way that fares worse. *Cost* is the median time of the compiled value
+*Refused* calls raise an error of gradtape that explains why; *other errors* come from Python or the package. *Wrong with a warning*: part
+of the derivative is missing, and a warning says so. The worse of the two ways counts. *Cost* is the median time of the compiled value
 and gradient in units of the time of the plain call, and *first* the median of the first calls in seconds, which trace and compile.
 {not_counted}
 

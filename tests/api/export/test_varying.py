@@ -255,7 +255,7 @@ def test_bounds_in_c(tmp_path: Path) -> None:
         (
             lambda x: x * 2.0 if np.arange(len(x))[-1] > 7 else x,
             (gt.spec(n),),
-            "Python looks at a value that a description does not have",
+            "Python branches on a value, but gt.spec only gives shape and dtype",
         ),
         (lambda x: x * repr(len(x)).count("7"), (gt.spec(n),), "Python needs the text of a length"),
         (

@@ -89,13 +89,13 @@ def trace_call(function: Traceable, args: Sequence[Any], kwargs: dict[str, Any])
     if described and specialisation.guards:
         guard = specialisation.guards[0]
         raise ArgumentError(
-            f"{site.name}: Python looks at a value that a description does not have",
+            f"{site.name}: Python branches on a value, but gt.spec only gives shape and dtype",
             where=guard.site,
-            why="the way on depends on it",
+            why="which branch to compile depends on the value",
             remedy="write np.where or gt.cond in place of the branch, compare lengths themselves (len(x) > 100), or export one file for "
             "each length"
             if ASKING.questions is not None
-            else "pass example arrays: the way that they take is compiled; or write np.where or gt.cond in place of the branch",
+            else "pass example arrays: the branch that they take is compiled; or write np.where or gt.cond in place of the branch",
         )
     return TracedCall(function, call, specialisation, [np.array(array) for array in hidden])
 
