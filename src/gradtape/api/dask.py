@@ -52,7 +52,7 @@ def value_and_grad(function: Function, *, reduce: Reduce = "sum") -> Distributed
         ``function(params, block, *args)``: NumPy code that returns the loss of one partition, a number. A block has the containers of the
         data, with NumPy arrays in them; a partition of a data frame arrives as a dict of its columns.
     reduce : {"sum", "mean"} or callable, default "sum"
-        How the losses of the partitions become one. "mean" weights each by its rows: `function` returns the mean over the rows of a
+        How the losses of the partitions are combined. "mean" weights each by its rows: `function` returns the mean over the rows of a
         block. A callable gets the array of all losses, in the order of the partitions, and is differentiated as well.
 
     Returns
@@ -123,7 +123,7 @@ def hvp(function: Function, *, reduce: Linear = "sum") -> Distributed:
     function : callable
         As for `value_and_grad`.
     reduce : {"sum", "mean"}, default "sum"
-        How the losses of the partitions become one.
+        How the losses of the partitions are combined.
 
     Returns
     -------
@@ -226,7 +226,7 @@ def minimize(
     callback: Function | None = None,
     options: dict[str, Any] | None = None,
 ) -> Any:
-    """Minimise a loss over data in partitions by `scipy.optimize.minimize`.
+    """Minimise a loss over partitioned data with `scipy.optimize.minimize`.
 
     The solver runs in this process; values, gradients and products with Hessians are computed where the partitions are.
 
@@ -235,7 +235,7 @@ def minimize(
     fun : callable
         ``fun(x, block, *args)``: as for `value_and_grad`.
     x0 : nest of array_like
-        Where to start. `x` has its containers and shapes.
+        The initial guess. `x` has its containers and shapes.
     data : dask.array, dask.dataframe, nest of these, or list of delayed partitions
         As for `value_and_grad`. It is read at each evaluation: ``data.persist()`` keeps it in memory.
     args : tuple
@@ -248,7 +248,7 @@ def minimize(
     bounds : pair, scipy.optimize.Bounds or list, optional
         As for `gradtape.scipy.minimize`.
     tol, callback, options
-        As `scipy.optimize.minimize` takes them; ``callback(x)`` gets nested unknowns.
+        As for `scipy.optimize.minimize`; ``callback(x)`` gets nested unknowns.
 
     Returns
     -------
@@ -260,7 +260,7 @@ def minimize(
     ArgumentError
         For a method that takes no gradient, or a whole Hessian.
     DtypeError
-        If `x0` has numbers that are not real.
+        If `x0` is not real.
 
     Examples
     --------

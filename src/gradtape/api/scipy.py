@@ -80,19 +80,20 @@ def minimize(
     callback: Function | None = None,
     options: dict[str, Any] | None = None,
 ) -> Any:
-    """Minimise a function of nested arrays by `scipy.optimize.minimize`, with the derivatives that the method takes.
+    """Minimise a function of nested arrays with `scipy.optimize.minimize`, and pass the derivatives that the method uses.
 
     Parameters
     ----------
     fun : callable
         ``fun(x, *args)``: NumPy code that returns a number.
     x0 : nest of array_like
-        Where to start. `x` has its containers and shapes.
+        The initial guess. `x` has its containers and shapes.
     args : tuple
         Further arguments.
     method : str, optional
-        A method of `scipy.optimize.minimize`; by default the same as there. Those that take them get compiled gradients, and Hessians
-        ("dogleg", "trust-exact") or products of these with vectors ("Newton-CG", "trust-ncg", "trust-krylov", "trust-constr").
+        A method of `scipy.optimize.minimize`; by default the same as there. Compiled derivatives are passed to methods that use them:
+        gradients, and Hessians ("dogleg", "trust-exact") or Hessian-vector products ("Newton-CG", "trust-ncg", "trust-krylov",
+        "trust-constr").
     bounds : pair, scipy.optimize.Bounds or list, optional
         Lower and upper bounds: each None, a number, or containers like `x0` or its outer ones; for a single array a list of pairs too.
     constraints : dict, constraint of scipy.optimize, or list of these
@@ -101,7 +102,7 @@ def minimize(
         Whether "trust-constr" gets the Hessian as a sparse matrix: by default where there are 500 unknowns or more, and at most a tenth
         of its elements differ from zero.
     tol, callback, options
-        As `scipy.optimize.minimize` takes them; ``callback(x)`` gets nested unknowns.
+        As for `scipy.optimize.minimize`; ``callback(x)`` gets nested unknowns.
 
     Returns
     -------
@@ -111,7 +112,7 @@ def minimize(
     Raises
     ------
     DtypeError
-        If `x0` has numbers that are not real.
+        If `x0` is not real.
     NonScalarOutputError
         If `fun` returns several numbers.
 
@@ -121,8 +122,8 @@ def minimize(
 
     Notes
     -----
-    Functions are compiled when they are seen for the first time. Work that takes longer than two seconds has a progress bar, unless
-    ``gt.config.progress`` is False. On tapes and in compiled functions the solution has derivatives, as that of SciPy's own function.
+    Functions are compiled at their first use. Runs that take longer than two seconds show a progress bar, unless ``gt.config.progress``
+    is False. On tapes and in compiled functions the solution has derivatives, like that of SciPy's own function.
 
     Examples
     --------
@@ -297,14 +298,14 @@ def least_squares(
     sparse: Sparse = "auto",
     **options: Any,
 ) -> Any:
-    """Minimise a sum of squares by `scipy.optimize.least_squares`, with a compiled Jacobian.
+    """Minimise a sum of squares with `scipy.optimize.least_squares` and a compiled Jacobian.
 
     Parameters
     ----------
     fun : callable
         ``fun(x, *args)``: NumPy code that returns the residuals, as an array or nested arrays.
     x0 : nest of array_like
-        Where to start. `x` has its containers and shapes.
+        The initial guess. `x` has its containers and shapes.
     args : tuple
         Further arguments.
     bounds : pair or scipy.optimize.Bounds, optional
@@ -325,7 +326,7 @@ def least_squares(
     Raises
     ------
     DtypeError
-        If `x0` has numbers that are not real.
+        If `x0` is not real.
 
     Examples
     --------
@@ -372,7 +373,7 @@ def root(
     fun : callable
         ``fun(x, *args)``: NumPy code that returns as many numbers as `x` has, as an array or nested arrays.
     x0 : nest of array_like
-        Where to start. `x` has its containers and shapes.
+        The initial guess. `x` has its containers and shapes.
     args : tuple
         Further arguments.
     method : str

@@ -26,15 +26,15 @@ PACKAGES: Final = ("gradtape", "numpy", "scipy", "numba", "llvmlite", "optree", 
 
 
 def doctor() -> bool:
-    """Print what this installation is, and whether it works: for a report of a problem.
+    """Print versions and settings, and check that the installation works. Include the output in bug reports.
 
-    Prints the versions of the packages, the processor and what gradtape makes of it, threads, the state of the disk cache, the settings,
-    and the results of a few programs whose derivatives are known.
+    The output has the versions of the packages, the processor and the features that gradtape uses, threads, the state of the disk
+    cache, the settings, and the results of a few programs with known derivatives.
 
     Returns
     -------
     bool
-        Whether all of these are right.
+        Whether all of them are correct.
 
     Examples
     --------

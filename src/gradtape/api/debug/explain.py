@@ -38,7 +38,7 @@ UNCONNECTED: Final = ("never watched", "not used", "left the graph", "another va
 
 
 def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanation:
-    """Say why the gradient of `target` in `source` is None, zero, or not finite.
+    """Explain why the gradient of `target` with respect to `source` is None, zero, or not finite.
 
     Parameters
     ----------

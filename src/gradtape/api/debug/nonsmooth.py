@@ -138,21 +138,20 @@ class Kinks(tuple[Kink, ...]):
 
 
 def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
-    """Return where a function stands at, or near, a kink or a jump, with the derivatives on each side.
+    """Return the kinks and jumps at or near a point, with the derivatives on each side.
 
-    What counts are selections (`np.where`, `np.select`, masks), branches of Python and of `cond`, `np.abs`, `np.maximum`, `np.max` and
+    Reported are selections (`np.where`, `np.select`, masks), branches of Python and of `cond`, `np.abs`, `np.maximum`, `np.max` and
     others where elements tie, norms and roots at 0, `np.sort`, `np.clip`, `np.sign`, `np.floor`, `np.round`, remainders,
-    `np.searchsorted` and `np.argmax`. What is smooth all the same, such as ``np.abs(x) ** 2`` or two branches that meet smoothly, is not
-    reported.
+    `np.searchsorted` and `np.argmax`. Smooth cases, such as ``np.abs(x) ** 2`` or two branches that meet smoothly, are not reported.
 
     Parameters
     ----------
     f : callable
-        NumPy code; its floating arguments are those of the derivative.
+        NumPy code. The derivative is with respect to its floating-point arguments.
     *args : array_like, or nests of them
-        Where it is evaluated.
+        Its arguments.
     near : float
-        How near counts: as a part of the numbers that are compared, or of 1.
+        The distance that counts as near, relative to the numbers that are compared, or to 1.
 
     Returns
     -------

@@ -69,14 +69,14 @@ _FOR_GOOD: Final = "enable_check_numerics"
 
 @contextmanager
 def check_numerics() -> Iterator[None]:
-    """Stop at the first NaN or infinity, forward or backward, for the length of a `with` block.
+    """Raise an error at the first NaN or infinity, forward or backward, inside a `with` block.
 
-    The check covers numbers that are printed or converted, results of jitted functions, targets and gradients, and at the end of the block
-    the remaining values. From a non-finite element it goes back to the op that computed it from finite operands. A non-finite number that
-    no result depends on (in the branch that `np.where` does not take) is not reported.
+    The check covers numbers that are printed or converted, results of jitted functions, targets and gradients, and at the end of the
+    block the remaining values. From a non-finite element it goes back to the op that computed it from finite operands. Non-finite
+    numbers that no result depends on (in the branch that `np.where` does not select) are not reported.
 
-    In the block everything, jitted functions included, runs op by op on NumPy, and every intermediate value is kept. This is for finding
-    a mistake, not for production.
+    Inside the block all code, including jitted functions, runs op by op with NumPy, and all intermediate values are kept: use it for
+    debugging, not in production.
 
     Raises
     ------

@@ -110,19 +110,19 @@ class Digits:
 
 
 def digits(f: Callable[..., Any], *args: Any) -> Digits:
-    """Return how many digits of a function's value and derivative are right, and where the others were lost.
+    """Return the number of correct digits of a function's value and derivative, and the lines where digits are lost.
 
     Parameters
     ----------
     f : callable
-        NumPy code; its floating arguments are those of the derivative.
+        NumPy code. The derivative is with respect to its floating-point arguments.
     *args : array_like, or nests of them
-        Where it is evaluated. They count as exact.
+        Its arguments, which count as exact.
 
     Returns
     -------
     Digits
-        With the lines at which digits were lost, and what to write instead where a remedy is known.
+        The lines at which digits were lost, and replacements where one is known.
 
     Raises
     ------
@@ -136,8 +136,8 @@ def digits(f: Callable[..., Any], *args: Any) -> Digits:
     Notes
     -----
     Value and gradient are computed op by op, with all loops unrolled, in double precision and twice in extended precision with random
-    rounding (J. Vignes, "A Stochastic Arithmetic for Reliable Scientific Computation", 1993). What the extended runs agree on is what
-    is right. Ops that NumPy has in double precision only, such as factorisations and most special functions, hand on the errors of
+    rounding (J. Vignes, "A Stochastic Arithmetic for Reliable Scientific Computation", 1993). Digits on which the extended runs agree
+    are correct. Ops that NumPy has in double precision only, such as factorisations and most special functions, hand on the errors of
     their operands by their derivatives. An op is blamed if the result has more right digits when its own result is replaced by the
     extended one.
 

@@ -233,11 +233,12 @@ class GradientStatistics(Observer):
 
 @contextmanager
 def gradient_statistics() -> Iterator[GradientStatistics]:
-    """Collect statistics of the gradients at all intermediate values, for the length of a `with` block.
+    """Collect statistics of the gradients at all intermediate values inside a `with` block.
 
     Every gradient that is taken, by a tape or by a jitted function, is a step. For each op the statistics have the norm of the gradient
     at its result, the mean of the absolute values, and the shares of zeros and of non-finite elements. Ops in a `gradtape.scan` or
-    another loop have a row for each iteration. In the block, jitted functions run op by op. Jacobians of more than one row are not seen.
+    another loop have a row for each iteration. Inside the block, jitted functions run op by op. Jacobians with more than one row are
+    not observed.
 
     Returns
     -------

@@ -317,8 +317,9 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     Parameters
     ----------
     path : path-like
-        The file. It holds the graph of the function as data, with a checksum: no Python code is needed or run, and the machine code is made
-        (or found in the disk cache) at the first call. The checksum finds damage; it does not say who made the file.
+        The file. It holds the graph of the function as data, with a checksum. No Python code is needed or run; the graph is compiled
+        (or its machine code is loaded from the disk cache) at the first call. The checksum detects damage; it does not authenticate the
+        file.
 
     Returns
     -------

@@ -55,15 +55,14 @@ def export(
     Parameters
     ----------
     function : callable
-        Any function that `gradtape.jit` compiles, and what `gradtape.grad`, `gradtape.value_and_grad` and the other transforms return.
-        What it reads from outside its arguments becomes a part of the file, as it is now.
+        Any function that `gradtape.jit` compiles, or the result of `gradtape.grad`, `gradtape.value_and_grad` or another transform. The
+        current content of captured values becomes part of the file.
     *specs
-        The arguments: example arrays and numbers, or descriptions (`gradtape.spec`, ``float``), in nested containers. Lengths that are a
-        `gradtape.Dim` vary from call to call: ``gt.spec((gt.Dim("n"), 3))``. Where the function
-        looks at values (``if x[0] > 0``) examples are needed: the way that they take is exported, and calls that would take another one
-        end with an error.
+        The arguments: example arrays and numbers, or descriptions (`gradtape.spec`, ``float``), in nested containers. Lengths that are
+        a `gradtape.Dim` vary from call to call: ``gt.spec((gt.Dim("n"), 3))``. If the function branches on values (``if x[0] > 0``),
+        pass example arrays: their branch is exported, and calls that would take another branch return an error.
     path : path-like
-        The file. Its suffix says what is written:
+        The file. Its suffix determines the format:
 
         ``.c``
             C source (C99) with a header of the same name beside it. It needs the C library alone.
@@ -75,12 +74,12 @@ def export(
             A file that `gradtape.load` calls, on any machine.
 
     format : {"c", "shared", "object", "static", "numba", "gradtape"}, optional
-        In place of the suffix.
+        The format, instead of that of the suffix.
     name : str, optional
-        Of the exported function, by default that of `function` (with an underscore if C has a function of this name).
+        The name of the exported function, by default that of `function` (with an underscore if C has a function of this name).
     blas : bool, default False
-        Whether exported C leaves products of large matrices to BLAS (``dgemm_``), and decompositions to LAPACK (``dsyevd_``), with which
-        it is linked then; the header says with what.
+        Whether exported C calls BLAS (``dgemm_``) for products of large matrices and LAPACK (``dsyevd_``) for decompositions. It must
+        then be linked with them; the header names them.
     target : {"generic", "native"}, default "generic"
         The CPU of libraries and object files: any of this architecture, or those like this machine's.
     compiler : str, optional
@@ -102,9 +101,9 @@ def export(
     Notes
     -----
     The exported C function takes the leaves of the arguments in their order: numbers by value, arrays by the address of their elements,
-    which are contiguous; then addresses for the leaves of the result, and the workspace. Their names are those of the parameters, with the
-    keys of containers: ``params['w']`` is ``params_w``. The results of `gradtape.value_and_grad` are ``value`` and ``grad_x``, others
-    ``result``. The header says all of it.
+    which are contiguous; then addresses for the leaves of the result, and the workspace. Their names are those of the parameters, with
+    the keys of containers: ``params['w']`` is ``params_w``. The results of `gradtape.value_and_grad` are ``value`` and ``grad_x``,
+    others ``result``. The header documents all of this.
 
     Lengths that vary are the first parameters in C, and a function of them returns the bytes of the workspace; elsewhere they are those of
     the arrays. Each call checks them. The function is traced for many lengths; its file has the programs of special ones (0, 1), and one

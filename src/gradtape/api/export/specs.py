@@ -50,9 +50,9 @@ def spec(shape: int | Dim | tuple[int | Dim, ...] | list[int | Dim], dtype: Any 
     Raises
     ------
     ArgumentError
-        For extents that are no natural numbers.
+        If a length is not a natural number.
     DtypeError
-        For dtypes that cannot be computed with.
+        If the dtype is not supported.
 
     Examples
     --------

@@ -166,14 +166,14 @@ class Report:
 
 
 def profile(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> Report:
-    """Show where the time of compiled functions goes: kernels and their loops, calls, traces, compiling.
+    """Measure the time of compiled functions: kernels and their loops, calls, tracing, compiling.
 
-    Without arguments it is a context manager, and what runs inside is profiled, in all threads. With a function it profiles one call.
+    Without arguments it is a context manager that profiles the block, in all threads. With a function it profiles one call.
 
     Parameters
     ----------
     function : callable, optional
-        What to run once.
+        The function to call once.
     *args, **kwargs
         Its arguments.
 
@@ -190,9 +190,9 @@ def profile(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs:
     Notes
     -----
     While a profile is taken, other machine code answers the calls of compiled functions: it reads the processor's clock around each
-    loop nest. It is compiled when a function is first called; what that takes is in `Report.profiling` and in no other figure.
-    Without a profile compiled functions run as ever. Times within a nest cannot be told apart; they are shared out among its lines by
-    what their ops cost.
+    loop nest. It is compiled when a function is first called; what that takes is in `Report.profiling` and in no other figure. Without
+    a profile, compiled functions are not affected. Times within a nest cannot be measured separately; they are divided among its lines
+    according to the cost of their ops.
 
     Examples
     --------

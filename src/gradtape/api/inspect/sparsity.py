@@ -104,12 +104,12 @@ class Sparsity:
 
 
 def sparsity(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Sparsity:
-    """Return the sparsity pattern of a Jacobian or Hessian, and the products by which it is computed, as a picture.
+    """Return the sparsity pattern of a Jacobian or Hessian, with the products that compute it, as a picture.
 
     Parameters
     ----------
     function : callable
-        What `sparse_jacobian` or `sparse_hessian` returned, or a function, which stands for its sparse Jacobian.
+        The result of `sparse_jacobian` or `sparse_hessian`, or a function, for its sparse Jacobian.
     *args, **kwargs
         The arguments of the function.
 

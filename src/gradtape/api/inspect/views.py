@@ -46,7 +46,7 @@ def graph(function: Jitted[..., Any], *args: Any, optimised: bool = False, **kwa
     function : Jitted
         Made by `gradtape.jit`, `gradtape.grad` or `gradtape.value_and_grad`.
     *args, **kwargs
-        Example arguments: they choose the trace, and make it where there is none. Without them, the trace made last.
+        Example arguments, which select the trace, or make it if there is none. Without them, the last trace is shown.
     optimised : bool, default False
         Whether to show the graph after the passes instead of as traced.
 
@@ -150,7 +150,7 @@ def asm(function: Jitted[..., Any], *args: Any, **kwargs: Any) -> Text:
 
 
 def explain(function: Jitted[..., Any]) -> Text:
-    """Return what was compiled for a function, when and why, and what it cost.
+    """Return a report of the traces and compilations of a function, with their reasons and costs.
 
     Parameters
     ----------
@@ -160,8 +160,8 @@ def explain(function: Jitted[..., Any]) -> Text:
     Returns
     -------
     str
-        Per signature: the traces, the guards that lead to them (with the line that looked at a value), where the machine code came
-        from (compiled, disk, or the interpreter and why), seconds, and what the scheduler fused and stored.
+        For each signature: the traces, the guards that select them (with the line that needed a value), the origin of the machine code
+        (compiled, disk, or the interpreter and why), seconds, and the loops that were fused and the arrays that were stored.
     """
     site = _site(function)
     kept, lent = len(site.specialisations()), len(site.lent)

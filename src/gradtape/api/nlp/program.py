@@ -92,7 +92,7 @@ def nlp(
     objective : callable
         ``objective(x, *args)``: NumPy code that returns a number.
     x0 : nest of array_like
-        Where to start. `x` has its containers and shapes.
+        The initial guess. `x` has its containers and shapes.
     args : tuple
         Further arguments.
     constraints : dict, constraint of scipy.optimize, or list of these
@@ -102,7 +102,7 @@ def nlp(
     bounds : pair, scipy.optimize.Bounds or list, optional
         Lower and upper bounds: each None, a number, or containers like `x0` or its outer ones; for a single array a list of pairs too.
     warm_start : Solution, optional
-        The solution of a program like this one: its multipliers are where those of this program start. Pass its `x` as `x0`.
+        The solution of a similar program, whose multipliers are the initial multipliers of this one. Pass its `x` as `x0`.
     solver : {"auto", "ipopt", "trust-constr"}
         By default IPOPT if it is installed.
     tol : float, optional
@@ -110,7 +110,7 @@ def nlp(
     max_iterations : int, optional
         By default 3000.
     time_limit : float, optional
-        How many seconds the solver may take.
+        The time limit of the solver in seconds.
     callback : callable, optional
         ``callback(row)``, called in each iteration with a row of the log; if it returns True the solver stops.
     options : dict, optional
@@ -119,16 +119,16 @@ def nlp(
     Returns
     -------
     Solution
-        With `x`, `fun`, `success`, `message`, the multipliers `duals` and `bound_duals`, and the `log` of the iterations. On tapes and in
-        compiled functions `x`, `fun`, `duals` and `bound_duals` have derivatives in what the functions, limits and bounds read from
-        outside, by the optimality conditions with the active set of the solution.
+        With `x`, `fun`, `success`, `message`, the multipliers `duals` and `bound_duals`, and the `log` of the iterations. On tapes and
+        in compiled functions `x`, `fun`, `duals` and `bound_duals` have derivatives with respect to the values that the functions,
+        limits and bounds capture; they follow from the optimality conditions with the active set of the solution.
 
     Raises
     ------
     NumericsError
         If a function is NaN or infinite at `x0`; names the op and the line.
     ArgumentError, ShapeError, DtypeError, NonScalarOutputError
-        For functions, limits and options that do not fit.
+        If functions, limits or options are invalid or do not fit together.
 
     See Also
     --------
@@ -136,8 +136,8 @@ def nlp(
 
     Notes
     -----
-    A solution that is not found makes a warning that names the constraint that is violated most. Where a constraint is active and its
-    multiplier zero, the solution has derivatives of one side only: a warning says so where derivatives are taken.
+    If no solution is found, a warning names the constraint that is violated most. If a constraint is active and its Lagrange multiplier
+    is zero, the solution has one-sided derivatives only; a warning is given when they are taken.
 
     Examples
     --------

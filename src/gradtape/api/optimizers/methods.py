@@ -113,7 +113,7 @@ class RMSprop(Optimizer):
     rho : float, default 0.9
         The share of the mean of squares that each step keeps.
     epsilon : float, default 1e-8
-        Is added to the root.
+        A small number that is added to the root.
 
     Notes
     -----
@@ -154,9 +154,9 @@ class Adam(Optimizer):
     learning_rate : float, Variable or callable, default 0.001
         As for `GradientDescent`.
     beta_1, beta_2 : float, default 0.9 and 0.999
-        What is left of the means after each step.
+        The decay rates of the two means.
     epsilon : float, default 1e-8
-        Is added to the root.
+        A small number that is added to the root.
 
     Notes
     -----

@@ -333,7 +333,7 @@ def hessian(
     chunk_size: int | None = None,
     memory: int | None = None,
 ) -> Jitted[..., Any]:
-    """Return a function that computes the second derivatives of `function`: forward mode over reverse mode.
+    """Return a function that computes the Hessian of `function`, by forward mode over reverse mode.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def linearize(
 ) -> tuple[V, Callable[[*Xs], V], A]: ...
 @suggests_keywords  # type: ignore[misc] # mypy: *primals
 def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Evaluate a function and return its derivative there: a linear map that is applied to tangents.
+    """Evaluate a function and return its derivative at that point, a linear map from tangents to tangents.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False
     y : nest of ndarray
         ``function(*primals)``.
     push : callable
-        ``push(*tangents)`` takes one tangent per primal, of its structure and shapes, and returns the derivative of `y` along them.
-        It can be called any number of times; what only depends on the primals is computed once.
+        ``push(*tangents)`` takes one tangent per primal, of its structure and shapes, and returns the derivative of `y` along them. It
+        can be called any number of times; values that only depend on the primals are computed once.
     aux : anything
         With ``has_aux`` only.
 

@@ -41,8 +41,8 @@ def taylor(function: Callable[[X], Any], x: X, v: X, order: int, *, higher: Sequ
     Parameters
     ----------
     function : callable
-        NumPy code of one argument, with one or more results in any nest. It must compute them from its argument: for a function that was
-        seen before, the program is kept.
+        NumPy code of one argument, with one or more results in any nest. The results must depend on the argument only, because the
+        compiled program is kept and used again for the same function.
     x : array_like or nest of them
         The argument.
     v : array_like or nest of them
@@ -182,7 +182,7 @@ def hessian_diagonal(
     chunk_size: int | None = None,
     memory: int | None = None,
 ) -> Jitted[..., Any]:
-    """Return a function that computes the diagonal of the Hessian of `function`, without the Hessian.
+    """Return a function that computes the diagonal of the Hessian of `function` without forming the Hessian.
 
     Parameters
     ----------
@@ -194,15 +194,15 @@ def hessian_diagonal(
     argnames : str or sequence of str, optional
         Names of the arguments, instead of `argnums`, as for `grad`.
     chunk_size : int, optional
-        How many elements are computed at once. By default as many as `memory` allows.
+        The number of elements that are computed at once, by default as many as `memory` allows.
     memory : int, optional
         The bytes that the intermediate values of a chunk may take, as for `jacobian`.
 
     Returns
     -------
     Jitted
-        Takes the arguments of `function`. It returns the second derivative in each element, in the structure and shapes of the argument (a
-        tuple if `argnums` or `argnames` is a sequence).
+        Takes the arguments of `function`. It returns the second derivative with respect to each element, in the structure and shapes of
+        the argument (a tuple if `argnums` or `argnames` is a sequence).
 
     Raises
     ------
@@ -236,7 +236,7 @@ def laplacian(
     chunk_size: int | None = None,
     memory: int | None = None,
 ) -> Jitted[..., Any]:
-    """Return a function that computes the Laplacian of `function`: the sum of the second derivatives in all elements of its argument.
+    """Return a function that computes the Laplacian of `function`: the trace of its Hessian.
 
     Parameters
     ----------

@@ -269,13 +269,13 @@ def uncertainty(
     Parameters
     ----------
     result : scipy.optimize.OptimizeResult, or pair (popt, pcov)
-        What `least_squares`, `minimize` or `curve_fit` of this module returned; of SciPy's own functions, `least_squares` and
-        `curve_fit`. `minimize` must have minimised a negative log likelihood, or a negative log posterior.
+        The result of `least_squares`, `minimize` or `curve_fit` of this module, or of SciPy's own `least_squares` or `curve_fit`.
+        `minimize` must have minimised a negative log likelihood, or a negative log posterior.
     level : float
         The coverage of the intervals.
     information : {"expected", "observed"}, optional
-        "expected": J'J with the Jacobian J of the residuals, the default for `least_squares`. "observed": the Hessian of what was
-        minimised at the estimate, computed by gradtape; the default, and the only choice, for `minimize`.
+        "expected": J'J with the Jacobian J of the residuals, the default for `least_squares`. "observed": the Hessian of the minimised
+        function at the estimate, computed by gradtape; the default, and the only choice, for `minimize`.
     absolute : bool
         Whether the residuals are divided by their known standard deviations. By default their variance is estimated: the sum of
         squares divided by the degrees of freedom.
@@ -289,7 +289,7 @@ def uncertainty(
     Raises
     ------
     SingularJacobianError
-        If the data do not determine all unknowns: the error names a combination that they leave open.
+        If the data do not determine all unknowns. The error names a combination that remains undetermined.
     ArgumentError
         If the result is not a minimum; for robust losses and constraints, which have other covariances.
 

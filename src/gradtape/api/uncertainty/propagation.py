@@ -142,11 +142,11 @@ def propagate(
     args : sequence
         Further arguments, which have no errors.
     order : {1, 2}
-        1: `f` is taken as linear, J C J'. 2: it is taken as a quadratic function of Gaussian inputs, which shifts the mean as well.
+        1: `f` is linearised, J C J'. 2: `f` is replaced by a quadratic function of Gaussian inputs, which shifts the mean as well.
     samples : int
-        How many Gaussian inputs are drawn, as a check. 0: none.
+        The number of Gaussian inputs that are drawn as a check. 0: none.
     rng : numpy.random.Generator or seed
-        Where they are drawn.
+        The generator of the samples, or its seed.
 
     Returns
     -------

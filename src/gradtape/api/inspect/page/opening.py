@@ -80,10 +80,10 @@ def open(  # it stands in gradtape.inspect
     show: bool = True,
     **kwargs: Any,
 ) -> Inspector:
-    """Call a compiled function, and show in the browser what it is made of and where its time goes.
+    """Call a compiled function, and show its source, graph, loops and machine code with their times in the browser.
 
-    The page has the lines of the function with the cost of each, the graph, the loop nests with what was fused into each and why not more,
-    the LLVM IR and the assembly, and what was traced and compiled when. What is chosen in one of them is marked in all.
+    The page has the lines of the function with the cost of each, the graph, the loop nests with what was fused into each and why not
+    more, the LLVM IR and the assembly, and what was traced and compiled when. A selection in one of them is highlighted in all.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def open(  # it stands in gradtape.inspect
     *args, **kwargs
         Its arguments. A function without side effects is called several times, so that the times are not those of a first run.
     path : str or path, optional
-        Where the page is written to: one file, which needs no other one. By default a file in a temporary folder.
+        The path of the page, a single self-contained file. By default a file in a temporary folder.
     serve : bool, default False
         Serve the page on this machine, where it changes with each `Inspector.refresh`, and write no file.
     show : bool, default True
