@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.ode.initial_value import solve_ivp as traced_solve_ivp
+from gradtape.api.ode.initial_value import solve_with_mass
 from gradtape.api.solvers.minimize import WITH_GRADIENT, WITH_HESSIAN, WITH_PRODUCTS
 from gradtape.api.solvers.nested import (
     Function,
@@ -28,7 +30,7 @@ from gradtape.api.solvers.nested import (
 )
 from gradtape.api.solvers.optimality import constraints_of
 from gradtape.api.solvers.roots import WITH_JACOBIAN
-from gradtape.api.solvers.solution import check_method
+from gradtape.api.solvers.solution import SolverCall, check_method
 from gradtape.api.sparsity.transform import sparse_hessian
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import value_and_grad
@@ -47,7 +49,7 @@ NEAR_KINK: Final = 1e-2
 OUT_OF_ITERATIONS: Final = 1
 """SciPy's status of a run that has reached its limit of iterations, at no place of its own."""
 
-__all__ = ["curve_fit", "least_squares", "minimize", "root", "uncertainty"]
+__all__ = ["curve_fit", "least_squares", "minimize", "root", "solve_ivp", "uncertainty"]
 
 
 def _number(function: Function, x: Any, *args: Any) -> Any:
@@ -421,6 +423,98 @@ def root(
     with counting("solving", "evaluation", lambda: program.calls):
         found = optimize.root(values, start, args=args, **slopes, **more)
     return _with_nested(found, unknowns)
+
+
+def solve_ivp(
+    fun: Function,
+    t_span: Any,
+    y0: Any,
+    method: str | None = None,
+    t_eval: Any = None,
+    dense_output: bool = False,
+    events: Any = None,
+    vectorized: bool = False,
+    args: Any = None,
+    *,
+    mass_matrix: Any = None,
+    **options: Any,
+) -> Any:
+    """Solve an initial value problem M y' = fun(t, y), where M may be singular: differential-algebraic equations of index 1.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(t, y, *args)``, of shape (n,).
+    t_span : pair of float
+        From when to when.
+    y0 : array_like, of shape (n,)
+        The initial values. M y is that of `y0`; algebraic unknowns are guesses, and Newton's method finds consistent ones.
+    method : {"Radau", "BDF"}, optional
+        By default "Radau" with a mass matrix, and SciPy's default "RK45" without.
+    t_eval, dense_output, events, vectorized, args
+        As `scipy.integrate.solve_ivp` takes them.
+    mass_matrix : array_like or sparse matrix of shape (n, n), optional
+        M, a constant. A row of zeros states an algebraic equation. None calls `scipy.integrate.solve_ivp`.
+    **options
+        ``rtol``, ``atol``, ``max_step``, ``first_step``, ``jac_sparsity``.
+
+    Returns
+    -------
+    scipy.integrate result
+        As that of `scipy.integrate.solve_ivp`, with consistent values in ``y[:, 0]``; `nfev`, `njev` and `nlu` are not counted (0). On
+        tapes and in compiled functions it has the derivatives of the steps, in the elements of M too.
+
+    Raises
+    ------
+    ArgumentError
+        For explicit methods, for equations of higher index, where there are no consistent values near `y0`, and for a matrix that is a
+        function. In a compiled function, where numbers are not known, the result is NaN and `success` is False instead.
+    ShapeError, DtypeError
+        If M has another shape, or is complex.
+
+    Warns
+    -----
+    GradtapeWarning
+        If `y0` is changed by more than the tolerances.
+
+    Notes
+    -----
+    E. Hairer, G. Wanner, "Solving Ordinary Differential Equations II", 2nd ed., 1996, sections IV.8 and VI.1, and L. F. Shampine, M. W.
+    Reichelt, "The MATLAB ODE Suite", 1997. Derivatives in elements of M are those for changes that keep its rank.
+
+    Examples
+    --------
+    The kinetics of Robertson, with the conservation of mass as an algebraic equation:
+
+    >>> import numpy as np, gradtape as gt
+    >>> def reactions(t, y, k):
+    ...     slow, fast = k * y[0] - 1e4 * y[1] * y[2], 3e7 * y[1] ** 2
+    ...     return [-slow, slow - fast, y[0] + y[1] + y[2] - 1.0]
+    >>> def left(k):
+    ...     found = gt.scipy.solve_ivp(
+    ...         reactions, (0.0, 40.0), [1.0, 0.0, 0.0], args=(k,), mass_matrix=np.diag([1.0, 1.0, 0.0]), rtol=1e-8, atol=1e-10
+    ...     )
+    ...     return found.y[0, -1]
+    >>> value, slope = gt.value_and_grad(left)(0.04)
+    >>> print(f"{value:.5f} {slope:.4f}")
+    0.71583 -4.2475
+    """
+    check_callable(fun, "gt.scipy.solve_ivp")
+    given = {
+        "t_eval": t_eval,
+        "dense_output": dense_output,
+        "events": events,
+        "vectorized": vectorized,
+        "args": args,
+        **options,
+    }
+    if mass_matrix is None:
+        integrate: Any = importlib.import_module("scipy.integrate")
+        return integrate.solve_ivp(fun, t_span, y0, method or "RK45", **given)
+    positions, given["mass_matrix"] = (fun, t_span, y0, method or "Radau"), mass_matrix
+    if any(True for _ in traced_parts((positions, given))):
+        return traced_solve_ivp(SolverCall("scipy.integrate.solve_ivp", solve_with_mass, positions, given))
+    return solve_with_mass(*positions, **given)
 
 
 def curve_fit(

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.api.control.branches import cond
-from gradtape.api.ode.factors import LinearSystems, systems_of
+from gradtape.api.ode.factors import systems_of
 from gradtape.api.ode.newton import Newton, newton_solution, newton_tolerance, with_derivatives
 from gradtape.api.ode.problem import (
     LARGEST_FACTOR,
@@ -119,17 +119,18 @@ class BDF:
 
     def start(self, problem: Problem) -> State:
         """Return the state at the beginning."""
-        closed, self._parameters, systems = systems_of(problem)
-        self._apply, self._evaluate = closed.apply, closed.evaluate
-        self._systems: LinearSystems = systems
+        self._equations = systems_of(problem)
+        self._apply, self._evaluate, self._parameters, systems, _ = self._equations
+        self._systems = systems
         self._change = with_derivatives(self._increments, self._step_matrix, systems)
-        slope = self._fun(problem.t0, problem.y0)
+        slope = problem.rate(problem.t0, problem.y0)
         size = first_step_size(problem, slope, 1)
         t, grid = problem.t0 + 0.0 * size, size * problem.direction
         zero, no = 0.0 * size, np.isinf(t)
         jacobian = 0.0 * stop_gradient(systems.jacobian(t, problem.y0, *self._parameters))
         factors, pivots = (
-            stop_gradient(array * 0) for array in systems.factors(self._matrix(jacobian, zero))
+            stop_gradient(array * 0)
+            for array in systems.factors(self._matrix(jacobian, zero, self._parameters))
         )
         empty = [0.0 * problem.y0] * (ROWS - 2)
         return State(
@@ -236,32 +237,37 @@ class BDF:
         is_current = now.jacobian_is_current | (now.jacobian_is_stale & now.is_retry)
         factored = cond(
             now.factors_are_stale | now.jacobian_is_stale | is_resized,
-            lambda: (c, *self._systems.factors(self._matrix(jacobian, c))),
+            lambda: (c, *self._systems.factors(self._matrix(jacobian, c, stop_gradient(self._parameters)))),
             lambda: (now.factored_c, now.factors, now.pivots),
         )
         return _System(jacobian, is_current, *factored)
 
     def _corrected(self, problem: Problem, system: _System, t: Any, y: Any, psi: Any, c: Any) -> Newton:
         """Solve ``c * f(t, y + d) = psi + d`` for the correction d of the predicted state y."""
-        matrix = self._matrix(system.jacobian, system.c)
+        parameters = stop_gradient(self._parameters)
+        matrix, mass = self._matrix(system.jacobian, system.c, parameters), self._equations.mass(parameters)
 
         def step(d: Any) -> Any:
-            residual = c * stop_gradient(self._fun(t, y + d)) - psi - d
+            residual = c * stop_gradient(self._fun(t, y + d)) - self._systems.times(mass, psi + d)
             return self._systems.solve(matrix, (system.factors, system.pivots), residual[None])[0]
 
         return newton_solution(step, 0.0 * y, problem.scale(y), newton_tolerance(problem), MOST_ITERATIONS)
 
-    def _matrix(self, jacobian: Any, c: Any) -> Any:
-        """Return the identity less a multiple of the Jacobian."""
-        return self._systems.matrix(np.ones((1, 1)), np.ones((1, 1)) * c, jacobian[None])
+    def _matrix(self, jacobian: Any, c: Any, parameters: Any) -> Any:
+        """Return the identity, or the mass matrix, less a multiple of the Jacobian."""
+        one, mass = np.ones((1, 1)), self._equations.mass(parameters)
+        return self._systems.matrix(one, one * c, jacobian[None], mass)
 
     def _increments(self, change: Any, t: Any, predicted: Any, psi: Any, c: Any, *parameters: Any) -> Any:
         """Return the new state less the predicted one, (1, n), as the formula gives it."""
-        return (c * self._apply(t, predicted + change[0], *parameters) - psi)[None]
+        value = c * self._apply(t, predicted + change[0], *parameters)
+        if not self._equations.has_mass:
+            return (value - psi)[None]
+        return self._equations.less_moved(value, psi + change[0], parameters)[None]
 
     def _step_matrix(self, change: Any, t: Any, predicted: Any, psi: Any, c: Any, *parameters: Any) -> Any:
         """Return the matrix of the equation of a step."""
-        return self._matrix(self._systems.jacobian(t, predicted + change[0], *parameters), c)
+        return self._matrix(self._systems.jacobian(t, predicted + change[0], *parameters), c, parameters)
 
     def interpolate(self, problem: Problem, state: State, t: Any) -> Any:
         """Return the solution at a time in the last step."""

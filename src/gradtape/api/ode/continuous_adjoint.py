@@ -71,7 +71,7 @@ def solved_at(problem: Problem, make: Callable[[], Method], times: Any) -> tuple
     has_come : bool
     """
     is_real = all(np.result_type(one).kind == "f" for one in (problem.y0, times))
-    if config.ode_adjoint == "discrete" or not is_real or not np.size(times):
+    if config.ode_adjoint == "discrete" or not is_real or not np.size(times) or problem.mass is not None:
         return solution_at(problem, make(), times)
     like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
     closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")

@@ -82,7 +82,7 @@ def settled_times(problem: Problem, event: Event, times: Any, states: Any, has_c
 
 def _flow(problem: Problem, t: Any, y: Any, size: Any) -> Any:
     """Return the solution after one step of the classical Runge-Kutta method."""
-    fun, half = problem.fun, 0.5 * size
+    fun, half = problem.rate, 0.5 * size
     first = fun(t, y)
     second = fun(t + half, y + half * first)
     third = fun(t + half, y + half * second)
@@ -112,7 +112,8 @@ def times_on_host(
     closed = [ClosedFunction(one, like, "a function given to scipy.integrate.solve_ivp") for one in functions]
     options = {name: getattr(problem, name) for name in ("rtol", "atol", "max_step", "first_step")}
     options = {name: option for name, option in options.items() if option is not None}
-    bounds = np.cumsum([3 + len(options), *[len(one.captured) for one in closed]])
+    masses = [] if problem.mass is None else [problem.mass.elements]
+    bounds = np.cumsum([3 + len(options) + len(masses), *[len(one.captured) for one in closed]])
 
     last: list[Any] = []
 
@@ -131,7 +132,18 @@ def times_on_host(
         ]
         fun, *found = compiled
         given = [with_attributes_of(event, one) for event, one in zip(events, found, strict=True)]
-        return solve(fun, (t0, t_bound), y0, events=given, **dict(zip(options, steering, strict=True)))
+        known = dict(zip(options, steering, strict=False))
+        if problem.mass is None:
+            return solve(fun, (t0, t_bound), y0, events=given, **known)
+        # The steps are compiled, with the right-hand side of the trace.
+        mass = problem.mass._replace(elements=steering[-1])
+        known |= {"mass_matrix": mass.dense(), "jac_sparsity": problem.jac_sparsity}
+        ignoring = [
+            with_attributes_of(event, lambda t, y, *_, of=one: of(t, y))
+            for event, one in zip(events, found, strict=True)
+        ]
+        extra = tuple(arrays[bounds[0] : bounds[1]])
+        return solve(closed[0].apply, (t0, t_bound), y0, events=ignoring, args=extra, **known)
 
     def count(*arrays: Any) -> tuple[Any, ...]:
         return (np.array([len(times) for times in solved(*arrays).t_events], np.intp),)
@@ -145,7 +157,7 @@ def times_on_host(
         return (*padded, np.asarray(found.t[-1]))
 
     reads = [Array(value) for one in closed for value in one.captured]
-    given = [problem.t0, problem.t_bound, problem.y0, *options.values(), *reads]
+    given = [problem.t0, problem.t_bound, problem.y0, *options.values(), *masses, *reads]
     operands = [as_value(unwrap(stop_gradient(one)) * 1.0) for one in given]
     counts = [terminal_count(event) for event in events]
     if 0 in counts:

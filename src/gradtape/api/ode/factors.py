@@ -1,18 +1,18 @@
 """The linear systems of implicit methods: Jacobians of right-hand sides, dense or in bands, and factors of matrices made of them.
 
-The matrices are ``D x 1 - C x J``: k by k blocks, each a multiple of the identity and of a Jacobian, one Jacobian for each column of
-blocks. A sparse Jacobian is computed by few products; its unknowns are put in an order in which the elements are near to the diagonal
+The matrices are ``D x M - C x J``: k by k blocks, each a multiple of the mass matrix (or the identity) and of a Jacobian, one Jacobian for
+each column of blocks. A sparse Jacobian is computed by few products; its unknowns are put in an order in which the elements are near to the diagonal
 (Cuthill and McKee), those of all blocks side by side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from gradtape.api.ode.problem import Problem
+from gradtape.api.ode.problem import MassMatrix, Problem
 from gradtape.api.solvers.closure import ClosedFunction
 from gradtape.api.sparsity.plan import Plan, jacobian_plan
 from gradtape.api.sparsity.transform import jacobian_pattern
@@ -41,14 +41,22 @@ class LinearSystems(Protocol):
     def jacobian(self, t: Any, y: Any, *parameters: Any) -> Any:
         """Return the elements of the Jacobian, in one array."""
 
-    def matrix(self, D: Any, C: Any, jacobians: Any) -> Any:
-        """Return ``D x 1 - C x J``.
+    def mass_elements(self, mass: MassMatrix) -> Any:
+        """Return the elements of the mass matrix as `matrix` and `times` take them."""
+
+    def times(self, mass: Any, y: Any) -> Any:
+        """Return ``M y`` for states along the last axis; y where `mass` is None."""
+
+    def matrix(self, D: Any, C: Any, jacobians: Any, mass: Any = None) -> Any:
+        """Return ``D x M - C x J``.
 
         Parameters
         ----------
         D, C : array of shape (k, k)
         jacobians : array of shape (k, ...)
             The elements of the Jacobian of each column of blocks.
+        mass : array or None
+            The elements of M; None for the identity.
         """
 
     def factors(self, matrix: Any) -> tuple[Any, Any]:
@@ -73,9 +81,15 @@ class DenseSystems:
     def jacobian(self, t: Any, y: Any, *parameters: Any) -> Any:
         return jacobian(lambda y: self._fun(t, y, *parameters))(y)
 
-    def matrix(self, D: Any, C: Any, jacobians: Any) -> Any:
+    def mass_elements(self, mass: MassMatrix) -> Any:
+        return mass.dense()
+
+    def times(self, mass: Any, y: Any) -> Any:
+        return y if mass is None else y @ mass.T
+
+    def matrix(self, D: Any, C: Any, jacobians: Any, mass: Any = None) -> Any:
         k, n = len(D), jacobians.shape[-1]
-        blocks = D[:, :, None, None] * np.eye(n) - C[:, :, None, None] * jacobians
+        blocks = D[:, :, None, None] * (np.eye(n) if mass is None else mass) - C[:, :, None, None] * jacobians
         return np.reshape(np.transpose(blocks, (0, 2, 1, 3)), (k * n, k * n))
 
     def factors(self, matrix: Any) -> tuple[Any, Any]:
@@ -99,13 +113,26 @@ class BandedSystems:
         How the Jacobian is computed by forward products.
     order : array of int, shape (n,)
         The unknowns in their new order.
+    mass : MassMatrix or None
     """
 
-    def __init__(self, fun: RightHandSide, plan: Plan, order: NDArray) -> None:
+    def __init__(
+        self, fun: RightHandSide, plan: Plan, order: NDArray, mass: MassMatrix | None = None
+    ) -> None:
         self._fun, self._plan, self._order = fun, plan, order
         self._rank = np.argsort(order)
         self._rows, self._columns = self._rank[plan.rows()], self._rank[plan.indices]
-        self.lower, self.upper = _bandwidths(self._rows, self._columns)
+        diagonal = np.arange(len(order))
+        self._mass_rows, self._mass_columns, self._slots = diagonal, diagonal, diagonal[:, None]
+        if mass is not None:
+            self._mass_rows, self._mass_columns = self._rank[mass.rows], self._rank[mass.columns]
+            self._slots = mass.slots()
+            self._factors_of_slots = np.append(mass.columns, 0)[self._slots]
+        widths = [
+            _bandwidths(self._rows, self._columns),
+            _bandwidths(self._mass_rows, self._mass_columns),
+        ]
+        self.lower, self.upper = np.max(widths, axis=0).tolist()
         colours = np.arange(plan.products[0])
         self._seeds = (plan.column_colours == colours[:, None]).astype(float)
 
@@ -115,11 +142,20 @@ class BandedSystems:
         weights = np.zeros(len(self._seeds)) * t
         return np.reshape(moved(weights).T, -1)[self._plan.positions]
 
+    def mass_elements(self, mass: MassMatrix) -> Any:
+        return mass.elements
+
+    def times(self, mass: Any, y: Any) -> Any:
+        if mass is None:
+            return y
+        rows = np.concatenate([mass, np.zeros(1)])[self._slots]
+        return np.sum(rows * y[..., self._factors_of_slots], axis=-1)
+
     def _widths(self, k: int) -> tuple[int, int]:
         """Return how many bands there are below and above the diagonal for k by k blocks."""
         return k * self.lower + k - 1, k * self.upper + k - 1
 
-    def matrix(self, D: Any, C: Any, jacobians: Any) -> Any:
+    def matrix(self, D: Any, C: Any, jacobians: Any, mass: Any = None) -> Any:
         k, n, count = len(D), len(self._order), self._plan.nnz
         lower, upper = self._widths(k)
         to, of = (block.reshape(-1, 1) for block in np.indices((k, k)))
@@ -133,11 +169,10 @@ class BandedSystems:
             return found
 
         zero = np.zeros(1)
-        diagonal = np.arange(n)
-        weights = np.reshape(np.broadcast_to(np.reshape(D, (-1, 1)), (k * k, n)), -1)
+        weights = np.reshape(np.reshape(D, (-1, 1)) * (np.ones(n) if mass is None else mass), -1)
         elements = np.reshape(np.reshape(C, (k, k, 1)) * np.reshape(jacobians, (1, k, count)), -1)
-        identity = np.concatenate([weights, zero])[places(diagonal, diagonal)]
-        return identity - np.concatenate([elements, zero])[places(self._rows, self._columns)]
+        first = np.concatenate([weights, zero])[places(self._mass_rows, self._mass_columns)]
+        return first - np.concatenate([elements, zero])[places(self._rows, self._columns)]
 
     def factors(self, matrix: Any) -> tuple[Any, Any]:
         lower, upper = self._widths(matrix.shape[1] // len(self._order))
@@ -163,7 +198,12 @@ class ComplexSystems:
 
     def __init__(self, parts: LinearSystems) -> None:
         self._parts = parts
-        self.matrix, self.factors = parts.matrix, parts.factors
+        self.matrix, self.factors, self.mass_elements, self.times = (
+            parts.matrix,
+            parts.factors,
+            parts.mass_elements,
+            parts.times,
+        )
 
     def jacobian(self, t: Any, y: Any, *parameters: Any) -> Any:
         return self._parts.jacobian(t, _parts(y), *parameters)
@@ -186,25 +226,70 @@ def _of_parts(fun: RightHandSide) -> RightHandSide:
     return lambda t, y, *parameters: _parts(fun(t, _whole(y), *parameters))
 
 
-def systems_of(problem: Problem) -> tuple[ClosedFunction, tuple[Any, ...], LinearSystems]:
-    """Return the right-hand side as a function of the arrays that it reads, too, these arrays, and the systems with its Jacobian.
+class Equations(NamedTuple):
+    """The equations of a problem, with the arrays that they read as parameters.
 
-    A pattern that is not given is found where there are enough unknowns.
+    Attributes
+    ----------
+    apply, evaluate : callable
+        ``apply(t, y, *parameters)``: the right-hand side, of which `ClosedFunction` tells the difference.
+    parameters : tuple of array
+        Those that the right-hand side reads, and the elements of the mass matrix, if there is one.
+    systems : LinearSystems
+        With the Jacobian of the right-hand side.
+    has_mass : bool
+    """
+
+    apply: RightHandSide
+    evaluate: RightHandSide
+    parameters: tuple[Any, ...]
+    systems: LinearSystems
+    has_mass: bool
+
+    def mass(self, parameters: tuple[Any, ...]) -> Any:
+        """Return the elements of the mass matrix among parameters; None if there is none."""
+        return parameters[-1] if self.has_mass else None
+
+    def less_moved(self, value: Any, y: Any, parameters: tuple[Any, ...]) -> Any:
+        """Return a value less ``M y``, where there is a mass matrix."""
+        return value - self.systems.times(parameters[-1], y) if self.has_mass else value
+
+
+def systems_of(problem: Problem) -> Equations:
+    """Return the equations of a problem.
+
+    A pattern of the Jacobian that is not given is found where there are enough unknowns.
     """
     like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0), np.result_type(problem.y0)))]
     closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")
     parameters = tuple(map(Array, closed.captured))
-    fun, pattern, count = closed.apply, problem.jac_sparsity, 1
+    read, mass = len(parameters), problem.mass
+    fun: RightHandSide = closed.apply
+    evaluate: RightHandSide = closed.evaluate
+    if mass is not None:
+
+        def fun(t: Any, y: Any, *parameters: Any) -> Any:
+            return closed.apply(t, y, *parameters[:read])
+
+        def evaluate(t: Any, y: Any, *parameters: Any) -> Any:
+            return closed.evaluate(t, y, *parameters[:read])
+
+    apply, pattern, count = fun, problem.jac_sparsity, 1
     if np.result_type(problem.y0).kind == "c":
         fun, count = _of_parts(fun), 2
     n = count * len(problem.y0)
     if pattern is None and n >= SMALLEST_SPARSE:
         pattern = jacobian_pattern(lambda y: fun(0.0, y, *parameters), np.zeros(n))
-    systems = linear_systems(fun, pattern, n, count if problem.jac_sparsity is not None else 1)
-    return closed, parameters, ComplexSystems(systems) if count == 2 else systems
+    systems = linear_systems(fun, pattern, n, count if problem.jac_sparsity is not None else 1, mass)
+    if mass is not None:
+        parameters = (*parameters, systems.mass_elements(mass))
+    both: LinearSystems = ComplexSystems(systems) if count == 2 else systems
+    return Equations(apply, evaluate, parameters, both, mass is not None)
 
 
-def linear_systems(fun: RightHandSide, pattern: Any, n: int, parts: int = 1) -> LinearSystems:
+def linear_systems(
+    fun: RightHandSide, pattern: Any, n: int, parts: int = 1, mass: MassMatrix | None = None
+) -> LinearSystems:
     """Return how systems with the Jacobian of a right-hand side are solved.
 
     Parameters
@@ -217,6 +302,7 @@ def linear_systems(fun: RightHandSide, pattern: Any, n: int, parts: int = 1) -> 
         The number of unknowns.
     parts : int
         How many of them are the parts of one unknown of the pattern.
+    mass : MassMatrix or None
     """
     if pattern is None:
         return DenseSystems(fun)
@@ -239,8 +325,11 @@ def linear_systems(fun: RightHandSide, pattern: Any, n: int, parts: int = 1) -> 
     known.sum_duplicates()
     plan = jacobian_plan(known, "fwd")
     both = known + known.T
+    if mass is not None:
+        ones = csr_array((np.ones(len(mass.rows), bool), (mass.rows, mass.columns)), known.shape)
+        both = both + ones + ones.T
     orders = [np.arange(n), reverse_cuthill_mckee(both.tocsr(), symmetric_mode=True)]
-    systems = [BandedSystems(fun, plan, np.asarray(order, np.intp)) for order in orders]
+    systems = [BandedSystems(fun, plan, np.asarray(order, np.intp), mass) for order in orders]
     best = min(systems, key=lambda system: system.lower + system.upper)
     return best if best.lower + best.upper + 1 <= BAND * n else DenseSystems(fun)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.api.control.branches import cond
-from gradtape.api.ode.factors import LinearSystems, systems_of
+from gradtape.api.ode.factors import systems_of
 from gradtape.api.ode.newton import newton_solution, newton_tolerance, with_derivatives
 from gradtape.api.ode.problem import (
     LARGEST_FACTOR,
@@ -96,11 +96,10 @@ class Radau:
 
     def start(self, problem: Problem) -> State:
         """Return the state at the beginning."""
-        closed, self._parameters, systems = systems_of(problem)
-        self._apply, self._evaluate = closed.apply, closed.evaluate
-        self._systems: LinearSystems = systems
+        self._equations = systems_of(problem)
+        self._apply, self._evaluate, self._parameters, self._systems, _ = self._equations
         self._stages = with_derivatives(self._increments, self._stage_matrix, self._systems)
-        size = first_step_size(problem, self._fun(problem.t0, problem.y0), 3)
+        size = first_step_size(problem, problem.rate(problem.t0, problem.y0), 3)
         t = problem.t0 + 0.0 * size
         zero, no = 0.0 * size, np.isinf(t)
         slopes = 0.0 * stop_gradient(self._systems.jacobian(t, problem.y0, *self._parameters))
@@ -178,9 +177,10 @@ class Radau:
             numbers.t == numbers.t_old, 0.0, np.stack([self._within(numbers, t + h * c) - y for c in table.C])
         )
         mu = table.MU_COMPLEX
+        mass = stop_gradient(self._equations.mass(self._parameters))
 
         def change_of(W: Any) -> Any:
-            Z = table.T @ W
+            Z, W = table.T @ W, self._systems.times(mass, W)
             F = np.stack([fun(t + h * c, y + Z[k]) for k, c in enumerate(table.C)])
             G = table.TI @ F
             right = [
@@ -195,7 +195,7 @@ class Radau:
             change_of, table.TI @ guess, problem.scale(y), newton_tolerance(problem), MOST_ITERATIONS
         )
         changes = stop_gradient(table.T @ newton.x)
-        start = (table.E @ changes) / h
+        start = self._systems.times(mass, table.E @ changes) / h
         scale = problem.scale(y, y + changes[2])
         error = by_real(fun(t, y) + start)
         size_of_error = norm(error / scale)
@@ -263,8 +263,11 @@ class Radau:
         """Return the matrices for the real eigenvalue of the coefficients, and for the complex pair, in real numbers."""
         mu = self.table.MU_COMPLEX
         turn = np.array([[mu.real, -mu.imag], [mu.imag, mu.real]])
-        real = self._systems.matrix(np.full((1, 1), self.table.MU_REAL) / h, np.ones((1, 1)), slopes[None])
-        return real, self._systems.matrix(turn / h, np.eye(2), np.stack([slopes] * 2))
+        mass = stop_gradient(self._equations.mass(self._parameters))
+        real = self._systems.matrix(
+            np.full((1, 1), self.table.MU_REAL) / h, np.ones((1, 1)), slopes[None], mass
+        )
+        return real, self._systems.matrix(turn / h, np.eye(2), np.stack([slopes] * 2), mass)
 
     def _factors(self, slopes: Any, h: Any) -> tuple[Any, Any, Any, Any]:
         """Return the factors and pivots of both matrices."""
@@ -275,13 +278,14 @@ class Radau:
         """Return the stages of a step less the state before, (3, n), as the equations give them."""
         nodes = enumerate(self.table.C)
         slopes = [self._apply(t + h * c, y + changes[k], *parameters) for k, c in nodes]
-        return h * (self._matrix @ np.stack(slopes))
+        return self._equations.less_moved(h * (self._matrix @ np.stack(slopes)), changes, parameters)
 
     def _stage_matrix(self, changes: Any, t: Any, y: Any, h: Any, *parameters: Any) -> Any:
         """Return the matrix of the equations of the stages."""
         nodes = enumerate(self.table.C)
         slopes = [self._systems.jacobian(t + h * c, y + changes[k], *parameters) for k, c in nodes]
-        return self._systems.matrix(np.eye(3), h * self._matrix, np.stack(slopes))
+        mass = self._equations.mass(parameters)
+        return self._systems.matrix(np.eye(3), h * self._matrix, np.stack(slopes), mass)
 
     def _within(self, state: State, t: Any) -> Any:
         h = state.t - state.t_old

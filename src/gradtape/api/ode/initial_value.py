@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,19 @@ from gradtape.api.ode.backward_differences import BDF
 from gradtape.api.ode.continuous_adjoint import solved_at
 from gradtape.api.ode.events import Event, as_events, settled_times, terminal_count, times_on_host
 from gradtape.api.ode.explicit import DormandPrince8, ExplicitMethod
+from gradtape.api.ode.host_steps import advancing, beginning, stepping_solver
 from gradtape.api.ode.implicit_method import Radau
+from gradtape.api.ode.mass_matrix import AlgebraicEquations, check_beginning, mass_matrix
 from gradtape.api.ode.problem import Problem
 from gradtape.api.ode.solution import EndsOnly, Method, Unknown
 from gradtape.api.solvers.leibniz import array_of, called
 from gradtape.api.solvers.solution import SolverCall, result_of, solver
 from gradtape.api.tape.create import stop_gradient
+from gradtape.api.transforms.functional import jacobian
+from gradtape.api.transforms.jit import jit
 from gradtape.errors import ArgumentError, DtypeError, GradtapeWarning, ShapeError, warn
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.patching.opaque import paused
+from gradtape.trace.patching.opaque import paused, reading_numbers
 from gradtape.trace.routines.registry import known_numbers, refused
 from gradtape.trace.source.sites import user_site
 
@@ -36,6 +41,9 @@ METHODS: dict[str, Callable[[], Method]] = {
 """LSODA switches between families of methods; Radau takes its place, with the same tolerances."""
 
 IMPLICIT = (Radau, BDF)
+
+WITH_MASS = ("Radau", "BDF")
+"""The methods that take a mass matrix."""
 
 UNKNOWN_STEPS = Unknown(
     "scipy.integrate.solve_ivp without t_eval in a compiled function", "steps", "pass t_eval="
@@ -58,6 +66,7 @@ class InitialValueCall:
     def __init__(self, call: SolverCall) -> None:
         self.call, given = call, call.given
         options = dict(OPTIONS) | given.get("options", {})
+        mass = options.pop("mass_matrix", None)
         self.extra = call.extra() if given["args"] is not None else ()
         self.t0, self.t_bound = (_floats(end) for end in given["t_span"])
         self.y0 = _state(given["y0"])
@@ -67,11 +76,14 @@ class InitialValueCall:
                 where=user_site(),
                 remedy="pass an array of one axis, and reshape it in the function",
             )
+        self.name = method_of(given["method"])
+        if mass is not None:
+            self._check_mass(call)
+        self.mass = mass_matrix(mass, len(self.y0))
         self.options = options
         for name in ("rtol", "atol", "max_step", "first_step"):
             if options[name] is not None:
                 options[name] = stop_gradient(options[name])
-        self.name = method_of(given["method"])
         known = (*OPTIONS, *(STIFF_OPTIONS if METHODS[self.name] in IMPLICIT else ()))
         without_effect = sorted(options.keys() - set(known))
         if without_effect:
@@ -87,6 +99,28 @@ class InitialValueCall:
                 where=user_site(),
                 remedy="use BDF, RK45 or DOP853, or the real and the imaginary part as two states",
             )
+        self._stated: Problem | None = None
+
+    def _check_mass(self, call: SolverCall) -> None:
+        """Raise an error where a mass matrix does not go with the call."""
+        if call.plain is not solve_with_mass:
+            raise ArgumentError(
+                "scipy.integrate.solve_ivp has no mass_matrix",
+                where=user_site(),
+                remedy="call gt.scipy.solve_ivp, which has one",
+            )
+        if self.name not in WITH_MASS:
+            raise ArgumentError(
+                f"gt.scipy.solve_ivp: method {self.name} does not take a mass_matrix",
+                where=user_site(),
+                remedy=f"use {' or '.join(WITH_MASS)}, which are implicit",
+            )
+        if np.result_type(self.y0).kind == "c":
+            raise DtypeError(
+                "gt.scipy.solve_ivp: a complex y0 and a mass_matrix do not go together",
+                where=user_site(),
+                remedy="state the real and the imaginary parts as unknowns",
+            )
 
     def fun(self, t: Any, y: Any) -> Any:
         """Return the right-hand side."""
@@ -101,14 +135,26 @@ class InitialValueCall:
         return np.reshape(slope, np.shape(y)).astype(np.result_type(slope, y))
 
     def problem(self) -> Problem:
-        """Return the problem."""
+        """Return the problem, with consistent initial values."""
+        if self._stated is None:
+            stated = self._problem()
+            if self.mass is not None:
+                equations = AlgebraicEquations(stated)
+                self.y0 = equations.consistent()
+                stated = stated._replace(y0=self.y0, slope=equations.rate)
+            self._stated = stated
+        return self._stated
+
+    def _problem(self) -> Problem:
         own = self.options
         rtol = own["rtol"]
         if not isinstance(rtol, Handle):
             rtol = np.maximum(rtol, 100 * np.finfo(float).eps)
         limits = own["max_step"], own["first_step"]
         sparsity = own.get("jac_sparsity")
-        return Problem(self.fun, self.t0, self.t_bound, self.y0, rtol, own["atol"], *limits, sparsity)
+        return Problem(
+            self.fun, self.t0, self.t_bound, self.y0, rtol, own["atol"], *limits, sparsity, self.mass
+        )
 
     def solve(self, times: Any) -> tuple[Any, Any]:
         """Return the states at times, of shape (n, m), and whether the integration has come that far."""
@@ -220,7 +266,8 @@ def _on_tape(initial: InitialValueCall) -> Any:
     """Return the result where numbers are known: SciPy says which steps it makes, and when events are."""
     call, times = initial.call, initial.call.given["t_eval"]
     events = call.given["events"]
-    steps: Any = None if times is not None and events is None else _steps(call)
+    needs_steps = times is None or events is not None or initial.mass is not None
+    steps: Any = _steps(call) if needs_steps else None
     if times is None:
         times, y, has_come = _at_steps(initial, steps.t)
     else:
@@ -245,7 +292,20 @@ def _steps(call: SolverCall) -> Any:
     """Return what SciPy returns: it runs with numbers while the tape pauses."""
     given = {**call.given, **call.given.get("options", {}), "dense_output": False}
     given.pop("options", None)
+    if call.plain is solve_with_mass:  # it compiles the caller's functions, and returns numbers itself
+        own = {name: given.pop(name) for name in ("fun", "events")}
+        solve = functools.partial(solve_with_mass, **_reading_numbers(own))
+        return paused(call.name, solve, (), given, call.values)
     return paused(call.name, call.plain, (), given, call.values)
+
+
+def _reading_numbers(functions: Any) -> Any:
+    """Return functions, in containers, that read numbers where they read arrays of a tape."""
+    if isinstance(functions, dict):
+        return {name: _reading_numbers(one) for name, one in functions.items()}
+    if isinstance(functions, list | tuple):
+        return [_reading_numbers(one) for one in functions]
+    return reading_numbers(functions) if isinstance(functions, FunctionType) else functions
 
 
 def _in_compiled_function(initial: InitialValueCall) -> Any:
@@ -301,6 +361,61 @@ def _settle(initial: InitialValueCall, result: Any, found: Any) -> None:
         t, y = settled_times(initial.problem(), event, times[own], states[own], has_come[own])
         result.t_events.append(t)
         result.y_events.append(y)
+
+
+def solve_with_mass(
+    fun: Any,
+    t_span: Any,
+    y0: Any,
+    method: str = "Radau",
+    t_eval: Any = None,
+    dense_output: bool = False,
+    events: Any = None,
+    vectorized: bool = False,
+    args: Any = None,
+    **options: Any,
+) -> Any:
+    """Return what SciPy's `solve_ivp` returns for an equation with a mass matrix, with numbers: our loops make the steps."""
+    scipy: Any = importlib.import_module("scipy.integrate")
+    extra = () if args is None else tuple(args) if isinstance(args, tuple | list) else (args,)
+    steering = {
+        name: options.pop(name)
+        for name in ("rtol", "atol", "max_step", "first_step")
+        if options.get(name) is not None
+    }
+
+    def initial(t_span: Any, y0: Any, extra: Any, steering: Any) -> InitialValueCall:
+        given = {**options, **steering, "args": extra, "vectorized": vectorized}
+        return InitialValueCall(
+            SolverCall("scipy.integrate.solve_ivp", solve_with_mass, (fun, t_span, y0, method), given)
+        )
+
+    def statement(*arguments: Any) -> Problem:
+        return initial(*arguments).problem()
+
+    numbers = tuple(np.float64(end) for end in t_span), _state(y0), extra, steering
+    stated = initial(*numbers)
+    make = METHODS[stated.name]
+    state, found = beginning(statement, make)(*numbers)
+
+    def slopes(y: Any, *arguments: Any) -> Any:
+        now = initial(*arguments)
+        return jacobian(lambda y: now.fun(now.t0, y))(y)
+
+    check_beginning(stated.mass, numbers[1], found, lambda y: jit(slopes)(y, *numbers), stated.options)
+    advance = advancing(statement, make)
+    return scipy.solve_ivp(
+        lambda t, y: y,
+        t_span,
+        found,
+        method=stepping_solver(),
+        t_eval=t_eval,
+        dense_output=dense_output,
+        events=None if events is None else as_events(events, extra),
+        state=state,
+        advance=lambda state: advance(state, *numbers),
+        stepper=make(),
+    )
 
 
 def _at_steps(initial: InitialValueCall, found: Any) -> tuple[Any, Any, Any]:

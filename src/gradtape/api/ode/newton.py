@@ -77,6 +77,8 @@ def with_derivatives(
 ) -> Callable[..., Any]:
     """Return a function ``solution(x, *inputs)`` that gives x, a constant, the derivatives of the equations ``x = increments(x, *inputs)``.
 
+    With a mass matrix M they are those of ``increments(x, *inputs) = 0``, and the matrix is M in place of the identity less a Jacobian.
+
     Parameters
     ----------
     increments : callable

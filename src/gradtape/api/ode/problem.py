@@ -8,10 +8,43 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.api.tape.create import stop_gradient
+from gradtape.ir.op import NDArray
 
 SAFETY = 0.9
 SMALLEST_FACTOR = 0.2
 LARGEST_FACTOR = 10.0
+
+
+class MassMatrix(NamedTuple):
+    """A mass matrix M, by the elements that may differ from zero, each of which is listed once.
+
+    Attributes
+    ----------
+    elements : array of shape (k,)
+    rows, columns : array of int, of shape (k,)
+    n : int
+        How many rows and columns it has.
+    """
+
+    elements: Any
+    rows: NDArray
+    columns: NDArray
+    n: int
+
+    def slots(self) -> NDArray:
+        """Return which elements stand in each row, of shape (n, w); k for none."""
+        order = np.argsort(self.rows, kind="stable")
+        rows = self.rows[order]
+        counts = np.bincount(rows, minlength=self.n)
+        slots = np.full((self.n, counts.max(initial=1)), len(rows))
+        slots[rows, np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]] = order
+        return slots
+
+    def dense(self) -> Any:
+        """Return all elements, of shape (n, n)."""
+        places = np.full((self.n, self.n), len(self.rows))
+        places[self.rows, self.columns] = np.arange(len(self.rows))
+        return np.concatenate([self.elements, np.zeros(1)])[places]
 
 
 class Problem(NamedTuple):
@@ -30,6 +63,10 @@ class Problem(NamedTuple):
         The size of the first step; None lets the method choose.
     jac_sparsity : sparse matrix or None
         Where the Jacobian of the right-hand side may be different from zero; None if that is to be found.
+    mass : MassMatrix or None
+        That of ``M y' = fun(t, y)``; None for the identity.
+    slope : callable or None
+        ``slope(t, y)``: y', if there is a mass matrix.
     """
 
     fun: Callable[[Any, Any], Any]
@@ -41,6 +78,12 @@ class Problem(NamedTuple):
     max_step: Any
     first_step: Any
     jac_sparsity: Any = None
+    mass: MassMatrix | None = None
+    slope: Callable[[Any, Any], Any] | None = None
+
+    def rate(self, t: Any, y: Any) -> Any:
+        """Return the derivative of y in time."""
+        return (self.slope or self.fun)(t, y)
 
     @property
     def direction(self) -> Any:
@@ -70,7 +113,7 @@ def first_step_size(problem: Problem, f0: Any, order: int) -> Any:
     d0, d1 = norm(y0 / scale), norm(f0 / scale)
     is_small = (d0 < 1e-5) | (d1 < 1e-5)
     h0 = np.minimum(np.where(is_small, 1e-6, 0.01 * d0 / np.where(is_small, 1.0, d1)), length)
-    f1 = stop_gradient(problem.fun(t0 + h0 * problem.direction, y0 + h0 * problem.direction * f0))
+    f1 = stop_gradient(problem.rate(t0 + h0 * problem.direction, y0 + h0 * problem.direction * f0))
     d2 = norm((f1 - f0) / scale) / np.where(h0 == 0, 1.0, h0)
     fastest = np.maximum(d1, d2)
     is_still = (d1 <= 1e-15) & (d2 <= 1e-15)
