@@ -468,7 +468,8 @@ def solve_ivp(
     ------
     ArgumentError
         For explicit methods, for equations of higher index, where there are no consistent values near `y0`, and for a matrix that is a
-        function. In a compiled function, where numbers are not known, the result is NaN and `success` is False instead.
+        function. Equations that are singular for some numbers only raise LinAlgError in a compiled function, and values that are not
+        found are NaN there, with `success` False.
     ShapeError, DtypeError
         If M has another shape, or is complex.
 

@@ -57,7 +57,8 @@ def test_robertson_as_scipy_solves_its_differential_form(method: str) -> None:
     np.testing.assert_allclose(gt.jit(states)(0.04), found.y, rtol=1e-9, atol=1e-13)
     forward = gt.jvp(states, (0.04,), (1.0,))[1]
     np.testing.assert_allclose(forward, gt.jvp(states_without, (0.04,), (1.0,))[1], rtol=1e-4, atol=1e-8)
-    np.testing.assert_allclose(gt.jacobian(states, mode="rev")(0.04), forward, rtol=1e-7, atol=1e-12)
+    # The adjoint of an early time has lost digits in the decades of time after it (ADR 138).
+    np.testing.assert_allclose(gt.jacobian(states, mode="rev")(0.04), forward, rtol=2e-5, atol=1e-9)
 
 
 # y' = -a y + z, 0 = z - b y^2 has the solution of a logistic equation.
@@ -114,7 +115,7 @@ def test_a_closed_form_and_all_transforms(method: str) -> None:
 
 @pytest.mark.parametrize(("method", "order"), [("Radau", 5), ("BDF", 1)])
 def test_orders_of_convergence(method: str, order: int) -> None:
-    """With steps of a fixed size, both kinds of unknowns converge with the order of the method; BDF at order 1 in its first steps."""
+    """With steps of a fixed size, both kinds of unknowns converge at least with the order of the method; BDF begins with order 1."""
     errors = []
     for count in (4, 8):
         size = (1.0 if method == "Radau" else 2e-3) / count
@@ -123,7 +124,8 @@ def test_orders_of_convergence(method: str, order: int) -> None:
         found = logistic_end(Q, method, t_eval=np.array([end]), **given)
         errors.append(np.abs(found[:, 0] - logistic_exactly(Q, end)))
     local = order if method == "Radau" else order + 1
-    np.testing.assert_allclose(np.log2(errors[0] / errors[1]), local, atol=0.35)
+    rates = np.log2(errors[0] / errors[1])
+    assert np.all(rates > local - 0.35) and rates[0] < local + 0.35
 
 
 def test_derivatives_in_the_interval_and_dense_output() -> None:
@@ -199,11 +201,16 @@ def test_events(method: str) -> None:
         t = np.log((a / y - b) / (a / y0 - b)) / a
         return np.stack([t, y, 0.1 + 0.0 * a, t])
 
-    for way in (lambda f: f, gt.jit):
-        np.testing.assert_allclose(way(time)(Q), exact(Q), rtol=1e-6)
-        np.testing.assert_allclose(way(gt.jacobian(time))(Q), gt.jacobian(exact)(Q), rtol=1e-5, atol=1e-6)
-    second = gt.jit(gt.hessian(lambda q: time(q)[0]))(Q)
-    np.testing.assert_allclose(second, gt.hessian(lambda q: exact(q)[0])(Q), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(time(Q), exact(Q), rtol=1e-6)
+    np.testing.assert_allclose(gt.jit(time)(Q), exact(Q), rtol=1e-6)
+    direction = np.array([0.3, -0.2, 0.5])
+    found, change = gt.jit(lambda q: gt.jvp(time, (q,), (direction,)))(Q)
+    np.testing.assert_allclose(change, gt.jacobian(exact)(Q) @ direction, rtol=1e-5, atol=1e-6)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(Q)
+        total = np.sum(time(watched))
+    exactly = gt.grad(lambda q: np.sum(exact(q)))(Q)
+    np.testing.assert_allclose(tape.gradient(total, watched), exactly, rtol=1e-5, atol=1e-6)
 
 
 # The rows of M combine to zero: y1 + y2 decays, and y1 = a y2.
@@ -368,7 +375,7 @@ def test_higher_index_is_named(index: int, compiled: bool) -> None:
 
 
 def test_a_singularity_that_depends_on_numbers() -> None:
-    """0 = y2^2 - y1 has a singular Jacobian where y2 is 0. In a compiled function no number is known: its result is NaN."""
+    """0 = y2^2 - y1 has a singular Jacobian where y2 is 0. In a compiled function no number is known."""
 
     def fun(t: Any, y: Any) -> Any:
         return [-y[1], y[1] ** 2 - y[0]]
@@ -381,8 +388,8 @@ def test_a_singularity_that_depends_on_numbers() -> None:
         found = gt.scipy.solve_ivp(fun, (0.0, 1.0), y0, mass_matrix=M, t_eval=[1.0])
         return found.y[:, 0], found.success
 
-    value, success = gt.jit(end)(np.zeros(2))
-    assert np.all(np.isnan(value)) and not success
+    with pytest.raises(np.linalg.LinAlgError):
+        gt.jit(end)(np.zeros(2))
     value, success = gt.jit(end)(np.array([4.0, 1.0]))
     np.testing.assert_allclose(value, [2.25, 1.5], rtol=1e-4)
     assert success
@@ -392,9 +399,14 @@ def test_no_consistent_values() -> None:
     def fun(t: Any, y: Any) -> Any:
         return [-y[0], y[1] ** 2 + 1.0 + y[1] * 0.01]
 
+    def solved(y0: Any) -> Any:
+        return gt.scipy.solve_ivp(fun, (0.0, 1.0), y0, mass_matrix=np.diag([1.0, 0.0]), t_eval=[1.0])
+
     for y0 in ([1.0, 1.0], [1.0, np.nan]):
         with pytest.raises(ArgumentError, match="no consistent initial values near y0"):
-            gt.scipy.solve_ivp(fun, (0.0, 1.0), y0, mass_matrix=np.diag([1.0, 0.0]))
+            solved(y0)
+    y, success = gt.jit(lambda y0: (solved(y0).y, solved(y0).success))(np.ones(2))
+    assert np.all(np.isnan(y)) and not success
 
 
 def test_initial_values_far_off_are_found() -> None:
@@ -499,7 +511,7 @@ def test_other_wrong_calls() -> None:
         gt.jit(lambda y0: solve_ivp(decay, (0.0, 1.0), y0, "BDF", t_eval=[1.0], mass_matrix=np.eye(1)).y)(
             np.ones(1)
         )
-    with pytest.raises(ArgumentError, match="is not a function|callable"):
+    with pytest.raises(ArgumentError, match=r"gt\.scipy\.solve_ivp"):
         gt.scipy.solve_ivp(3, (0.0, 1.0), [1.0], mass_matrix=np.eye(1))
 
 

@@ -143,7 +143,7 @@ class BDF:
             equal_steps=np.where(no, 1, 0),
             is_retry=no,
             hits_bound=no,
-            has_failed=no,
+            has_failed=np.isnan(t),
             jacobian_is_stale=~no,
             jacobian_is_current=no,
             factors_are_stale=~no,

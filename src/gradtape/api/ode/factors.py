@@ -1,8 +1,8 @@
 """The linear systems of implicit methods: Jacobians of right-hand sides, dense or in bands, and factors of matrices made of them.
 
 The matrices are ``D x M - C x J``: k by k blocks, each a multiple of the mass matrix (or the identity) and of a Jacobian, one Jacobian for
-each column of blocks. A sparse Jacobian is computed by few products; its unknowns are put in an order in which the elements are near to the diagonal
-(Cuthill and McKee), those of all blocks side by side.
+each column of blocks. A sparse Jacobian is computed by few products; its unknowns are put in an order in which the elements are near to
+the diagonal (Cuthill and McKee), those of all blocks side by side.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Implicit methods step by step with numbers, as a solver of SciPy's: its `solve_ivp` finds events and times, and our loops make the steps."""
+"""Implicit methods with numbers, as a solver of SciPy's: its `solve_ivp` finds events and times, and compiled loops make the steps."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Radau:
             is_retry=no,
             was_too_long=no,
             is_cut=no,
-            has_failed=no,
+            has_failed=np.isnan(t),
             slopes_are_old=~no,
             slopes_are_current=~no,
             factors_are_old=~no,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -165,7 +166,7 @@ class InitialValueCall:
         """Return the states at times in any order, of shape (n, m)."""
         direction: Any = self.problem().direction
         order: Any = np.argsort(direction * stop_gradient(times))
-        y, _ = self.solve(times[order])
+        y, _ = self.solve(np.take(times, order))
         return y[:, np.argsort(order)]
 
     def events(self) -> list[Event]:
@@ -396,7 +397,9 @@ def solve_with_mass(
     numbers = tuple(np.float64(end) for end in t_span), _state(y0), extra, steering
     stated = initial(*numbers)
     make = METHODS[stated.name]
-    state, found = beginning(statement, make)(*numbers)
+    state, found = None, np.full(len(numbers[1]), np.nan)
+    with suppress(np.linalg.LinAlgError):  # the equations are singular: the check says so
+        state, found = beginning(statement, make)(*numbers)
 
     def slopes(y: Any, *arguments: Any) -> Any:
         now = initial(*arguments)

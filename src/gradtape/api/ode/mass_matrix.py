@@ -27,6 +27,8 @@ from gradtape.api.transforms.gradient import jvp
 from gradtape.api.transforms.vmap import vmap
 from gradtape.errors import ArgumentError, DtypeError, GradtapeWarning, ShapeError, warn
 from gradtape.ir.op import NDArray
+from gradtape.ir.tags import TraceTag
+from gradtape.kinds.arguments import known
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
@@ -81,12 +83,12 @@ def mass_matrix(given: Any, n: int) -> MassMatrix | None:
         if sparse is given:
             sparse = sparse.copy()
         sparse.sum_duplicates()
-        shape, elements = sparse.shape, sparse.data
+        shape, elements = sparse.shape, _known(sparse.data)
         rows = np.repeat(np.arange(shape[0]), np.diff(np.asarray(sparse.indptr)))
         columns = np.asarray(sparse.indices)
     else:
         stacked: Any = np.stack([np.stack([*row]) for row in given]) if _has_traced_rows(given) else given
-        dense: Any = stacked if isinstance(stacked, Handle) else np.asarray(stacked)
+        dense: Any = _known(stacked) if isinstance(stacked, Handle) else np.asarray(stacked)
         shape = np.shape(dense)
         (rows, columns), elements = np.indices((n, n)).reshape(2, -1), np.reshape(dense, -1)
     if shape != (n, n):
@@ -112,6 +114,14 @@ def mass_matrix(given: Any, n: int) -> MassMatrix | None:
         used = elements != 0
         elements, rows, columns = elements[used], rows[used], columns[used]
     return MassMatrix(elements, rows, columns, n)
+
+
+def _known(array: Any) -> Any:
+    """Return the numbers of an array that is a constant of a trace, and watched by no tape; other arrays as they are."""
+    if not isinstance(array, Handle) or any(type(tag) is TraceTag for tag in array.value.tags):
+        return array
+    numbers = known(array.value)
+    return array if numbers is None else numbers
 
 
 def _has_traced_rows(given: Any) -> bool:
@@ -176,7 +186,7 @@ class AlgebraicEquations:
             pattern = sparsity
             if pattern is None:
                 pattern = jacobian_pattern(lambda y: closed.apply(0.0, y, *captured), np.zeros(n))
-            _check_structure(pattern, nature)
+            _check_structure(pattern, nature.algebraic, nature.free)
             sparsity = pattern if n >= SMALLEST_SPARSE else None
         # Rows of very different sizes would hide from the pseudo-inverse which of them combine to zero.
         sizes = np.max(np.abs(np.concatenate([mass.elements, np.zeros(1)])[mass.slots()]), axis=1)
@@ -260,12 +270,12 @@ class AlgebraicEquations:
         ]
 
 
-def _check_structure(pattern: Any, nature: Nature) -> None:
+def _check_structure(pattern: Any, algebraic: NDArray, free: NDArray) -> None:
     """Raise ArgumentError if the algebraic equations cannot determine their unknowns, whatever the numbers are."""
     from scipy.sparse import csr_array  # late: it takes a while, and few problems are algebraic
     from scipy.sparse.csgraph import structural_rank
 
-    rows, columns = np.flatnonzero(nature.algebraic), np.flatnonzero(nature.free)
+    rows, columns = np.flatnonzero(algebraic), np.flatnonzero(free)
     block = csr_array(pattern)[rows][:, columns]
     if len(rows) == len(columns) and structural_rank(block) < len(rows):
         raise index_error()
@@ -343,7 +353,8 @@ def check_beginning(
     if np.any(change > options["atol"] + options["rtol"] * np.abs(found)):
         warn(
             GradtapeWarning,
-            f"gt.scipy.solve_ivp: y0 does not satisfy the algebraic equations: y0[{place}] was changed from {given[place]:.6g} to {found[place]:.6g}",
+            f"gt.scipy.solve_ivp: y0 does not satisfy the algebraic equations: "
+            f"y0[{place}] was changed from {given[place]:.6g} to {found[place]:.6g}",
             where=user_site(),
             why="y0 gives M @ y, and the algebraic unknowns follow from the equations",
             remedy="pass the initial values that the result has in y[:, 0]",
