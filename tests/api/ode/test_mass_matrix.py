@@ -204,7 +204,7 @@ def test_events(method: str) -> None:
     np.testing.assert_allclose(time(Q), exact(Q), rtol=1e-6)
     np.testing.assert_allclose(gt.jit(time)(Q), exact(Q), rtol=1e-6)
     direction = np.array([0.3, -0.2, 0.5])
-    found, change = gt.jit(lambda q: gt.jvp(time, (q,), (direction,)))(Q)
+    _, change = gt.jit(lambda q: gt.jvp(time, (q,), (direction,)))(Q)
     np.testing.assert_allclose(change, gt.jacobian(exact)(Q) @ direction, rtol=1e-5, atol=1e-6)
     with gt.GradientTape() as tape:
         watched = tape.watch(Q)

@@ -295,7 +295,10 @@ def _steps(call: SolverCall) -> Any:
     given.pop("options", None)
     if call.plain is solve_with_mass:  # it compiles the caller's functions, and returns numbers itself
         own = {name: given.pop(name) for name in ("fun", "events")}
-        solve = functools.partial(solve_with_mass, **_reading_numbers(own))
+
+        def solve(**numbers: Any) -> Any:
+            return solve_with_mass(**_reading_numbers(own), **numbers)
+
         return paused(call.name, solve, (), given, call.values)
     return paused(call.name, call.plain, (), given, call.values)
 
