@@ -66,6 +66,7 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.export.archive import load as load
     from gradtape.api.export.files import export as export
     from gradtape.api.export.specs import spec as spec
+    from gradtape.api.guests.function import casadi as casadi
     from gradtape.api.guests.function import jax as jax
     from gradtape.api.guests.function import torch as torch
     from gradtape.api.nlp.program import nlp as nlp
@@ -155,6 +156,7 @@ _LATER = {
     "print": "debug.printing",
     "export": "export.files",
     "load": "export.archive",
+    "casadi": "guests.function",
     "jax": "guests.function",
     "torch": "guests.function",
     "spec": "export.specs",

@@ -49,7 +49,11 @@ LINKING = [
     *sorted((ROOT / "notebooks").glob("*.ipynb")),
 ]
 MODULES = ["gradtape", *sorted(module.name for module in pkgutil.walk_packages(gt.__path__, "gradtape."))]
-OPTIONAL = {"gradtape.api.guests.torch_function": "torch", "gradtape.api.guests.jax_primitive": "jax"}
+OPTIONAL = {
+    "gradtape.api.guests.torch_function": "torch",
+    "gradtape.api.guests.jax_primitive": "jax",
+    "gradtape.api.guests.casadi_callback": "casadi",
+}
 """Modules that work with packages which need not be installed."""
 PUBLIC = [
     name

@@ -1,1 +1,1 @@
-"""Functions of NumPy as operations of other frameworks: `gt.torch`, `gt.jax`."""
+"""Functions of NumPy as operations of other frameworks: `gt.torch`, `gt.jax`, `gt.casadi`."""

@@ -92,6 +92,46 @@ def jax(function: Callable[..., Any]) -> Callable[..., Any]:
     return _wrapped(function, "jax", "JAX", "jax_primitive")
 
 
+def casadi(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of CasADi's matrices that is evaluated and differentiated by gradtape.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `function` with CasADi's MX or DM in place of arrays, in any containers; other objects, and arrays of NumPy,
+        are constants. It returns its results as matrices, in their containers. CasADi's functions, derivatives and solvers go through it.
+
+    Raises
+    ------
+    ImportError
+        If CasADi is not installed.
+    ArgumentError
+        At a call, for SX, and for results that are no real matrices.
+
+    Notes
+    -----
+    A column is an array of one dimension, a matrix with one element is a number, and results become columns and matrices in the same way.
+    All matrices are dense, and so are the derivatives: for large programs with sparse derivatives there is `nlp`.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def energy(x):
+    ...     return np.sum(np.sin(x) ** 2)
+    >>> import casadi as ca  # doctest: +SKIP
+    >>> x = ca.MX.sym("x", 3)  # doctest: +SKIP
+    >>> slope = ca.Function("slope", [x], [ca.gradient(gt.casadi(energy)(x), x)])  # doctest: +SKIP
+    >>> slope([1, 1, 1])  # doctest: +SKIP
+    DM([0.909297, 0.909297, 0.909297])
+    """
+    return _wrapped(function, "casadi", "CasADi", "casadi_callback")
+
+
 def _wrapped(function: Callable[..., Any], caller: str, package: str, module: str) -> Callable[..., Any]:
     """Return what the module for a framework makes of a function; it imports the framework, which need not be installed."""
     check_callable(function, caller)

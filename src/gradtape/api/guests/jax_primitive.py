@@ -15,6 +15,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from gradtape.api.export.specs import Spec, examples
+from gradtape.api.guests.constants import key_of
 from gradtape.api.guests.operator import Operator, is_inexact
 from gradtape.errors import DtypeError
 from gradtape.trace.source.sites import user_site
@@ -78,28 +79,6 @@ class Flat:
         for position, other in others.items():
             results.insert(position, other)
         return jax.tree.unflatten(nesting, results)
-
-
-class Same:
-    """An object as a key, by identity."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.thing is self.thing
-
-    def __hash__(self) -> int:
-        return id(self.thing)
-
-
-def key_of(constant: Any) -> Any:
-    """Return what tells a constant from others: its value and type, or the object itself where values are not compared."""
-    try:
-        hash(constant)
-    except TypeError:
-        return Same(constant)
-    return type(constant), constant
 
 
 def types_of(operands: Iterable[Any]) -> tuple[Any, ...]:
