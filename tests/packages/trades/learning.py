@@ -364,4 +364,28 @@ PACKAGES = [
         ("fuzz.defuzz(x, p, 'centroid')", "rng.uniform(0.1, 1, size=21)"),
         ("fuzz.sigmf(x, p[0], p[1])", [5.0, 1.5]),
     ),
+    package(
+        "bottleneck 1.6.0",
+        """
+        import bottleneck as bn
+        gaps = np.array([0.0, np.nan, 0.0, 0.0, np.nan, 0.0, 0.0, 0.0])
+        """,
+        ("bn.nanmean(p + gaps)", "rng.normal(size=8)"),
+        ("bn.nanstd((p + gaps).reshape(2, 4), axis=1, ddof=1)", "rng.normal(size=8)"),
+        ("bn.move_mean(p + gaps, window=3, min_count=1)", "rng.normal(size=8)"),
+        ("bn.nanmedian((p + gaps).reshape(2, 4), axis=0)", "rng.normal(size=8)"),
+        ("bn.push(p + gaps) * bn.rankdata(p)", "rng.normal(size=8)"),
+    ),
+    package(
+        "einops 0.8.1",
+        """
+        from einops import einsum, pack, rearrange, reduce, repeat
+        other = np.arange(6.0).reshape(3, 2)
+        """,
+        ("rearrange(p.reshape(2, 3, 2), 'b h w -> h (b w)')", "rng.normal(size=12)"),
+        ("reduce(p.reshape(4, 6), '(h 2) (w 3) -> h w', 'mean')", "rng.normal(size=24)"),
+        ("repeat(p, 'k -> k c', c=3) * np.arange(3.0)", "rng.normal(size=4)"),
+        ("einsum(p.reshape(4, 3), other, 'i k, k j -> i j')", "rng.normal(size=12)"),
+        ("pack([p[:6].reshape(2, 3), p[6:]], 'b *')[0]", "rng.normal(size=8)"),
+    ),
 ]
