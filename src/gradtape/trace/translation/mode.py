@@ -59,8 +59,8 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
 
 
 def _plain_call(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return a call of a partial, of a method or of an object as the call of the function of the user's that it makes."""
     while True:
         if type(function) is partial:
