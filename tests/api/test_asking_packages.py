@@ -85,7 +85,6 @@ REMEDIES: dict[str, tuple[type[Exception], Function, str]] = {
     "statistics": (errors.ConcretizationError, lambda x: statistics.mean(x), "np.mean(x)"),
     "pickle": (errors.ConcretizationError, lambda x: pickle.dumps(x), "pickle what the function returns"),
     "formatting": (errors.ConcretizationError, lambda x: FORMAT % x[0], "gt.print('{:.3f}', x)"),
-    "tolist": (errors.ConcretizationError, lambda x: x.tolist(), "list(x)"),
     "frompyfunc": (errors.UnsupportedFunctionError, lambda x: ufunc(x), "np.vectorize(f)(x)"),
     "numba.vectorize": (errors.UnsupportedFunctionError, lambda x: vectorized.reduce(x), "@numba.njit"),
     "lru_cache": (TypeError, lambda x: cached(x[0]), "f.__wrapped__(x)"),

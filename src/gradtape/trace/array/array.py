@@ -250,7 +250,7 @@ class Array(Operators, Methods, Attributes, Handle):
         return np.array(concretize.array_of(self.value, "x.numpy()"))
 
     def item(self, *index: Any) -> Any:
-        """Return one element as a Python number, which no tape follows; an installed package gets the traced number."""
+        """Return one element as a Python number, which no tape follows; installed packages and traces get the traced number."""
         if self._stays_traced(_frame(1)):
             (key,) = index if len(index) == 1 else (index or None,)
             if key is None and self.size != 1:
@@ -265,17 +265,24 @@ class Array(Operators, Methods, Attributes, Handle):
         return concretize.array_of(self.value, "x.item()").item(*index)
 
     def _stays_traced(self, asking: FrameType) -> bool:
-        """Return whether code of a traced package asks for numbers: it takes what it gets for a number of Python's."""
+        """Return whether code that asks for numbers gets traced ones, and takes them for numbers of Python's.
+
+        That is code of a traced package, and the user's code in a trace that cannot compile it from its source: there are no numbers.
+        """
         filename = asking.f_code.co_filename
-        if not self.value.tags or is_user_file(filename) or not is_traced_file(filename):
+        if not self.value.tags or not is_traced_file(filename):
             return False
         value = self.value
         if concretize.abstracting_trace(value) is not None:
-            return True
-        return is_inexact(value.dtype) and any(tag.recording for tag in value.tags)
+            return not is_user_file(filename) or concretize.was_translation_tried()
+        return (
+            not is_user_file(filename)
+            and is_inexact(value.dtype)
+            and any(tag.recording for tag in value.tags)
+        )
 
     def tolist(self) -> Any:
-        """Return the values as nested lists, whose numbers no tape follows; an installed package gets traced numbers."""
+        """Return the values as nested lists, whose numbers no tape follows; installed packages and traces get traced numbers."""
         if self._stays_traced(_frame(1)):
             return as_python_number(self) if not self.ndim else [_listed(part) for part in self]
         return concretize.array_of(self.value, "x.tolist()", as_list=True).tolist()

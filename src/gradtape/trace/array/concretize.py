@@ -361,7 +361,12 @@ def _may_be_translated() -> bool:
         frame = frame.f_back
     if frame is None or not is_program_file(frame.f_code.co_filename):
         return False
-    return not any(isinstance(context, Trace) and context.translates for context in contexts.stack)
+    return not was_translation_tried()
+
+
+def was_translation_tried() -> bool:
+    """Return whether a trace runs code because it cannot be compiled from its source, or not all of it."""
+    return any(isinstance(context, Trace) and context.translates for context in contexts.stack)
 
 
 def integer_of(value: Value) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from traceback import walk_tb
+from traceback import clear_frames, walk_tb
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -77,9 +77,17 @@ def _run_instead(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], refusal: Exception
 ) -> Any:
     """Run a function whose code could not be compiled."""
+    _let_go(refusal)
     result = function(*args, **kwargs)
     _warn_of(function, refusal)
     return result
+
+
+def _let_go(refusal: BaseException | None) -> None:
+    """Free what the frames of a refusal hold: who else holds an array's memory decides whether a traced value can be written to it."""
+    while refusal is not None:
+        clear_frames(refusal.__traceback__)
+        refusal = refusal.__cause__ or refusal.__context__
 
 
 def _failed(refusal: Exception) -> bool:
@@ -168,6 +176,7 @@ def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
                 TranslatedCall(function, args, kwargs).prepare()
                 return True
         except Exception as error:
+            _let_go(error)
             refusal = error
             return False
         finally:
