@@ -34,6 +34,10 @@ PIPE_CLOSED: Final = 128 + 13
 """The exit status of a command whose output nobody reads any more: that of a process which SIGPIPE ended."""
 
 
+SCRIPT_COMMAND_OPTIONS: Final = frozenset({"-o", "--output", "--json", "--serve", "--no-open", "--sort"})
+"""Options of the commands that run a script, which scripts have as well."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
@@ -101,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     )
     given = parser.parse_args(arguments)
+    _note_late_options(given)
     run: Callable[[argparse.Namespace], int | None] = given.run
     try:
         status = run(given) or 0
@@ -110,6 +115,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return PIPE_CLOSED
     return status
+
+
+def _note_late_options(given: argparse.Namespace) -> None:
+    """Tell of options that look like gradtape's, and are the script's because they come after it."""
+    late = [option for option in getattr(given, "arguments", ()) if option in SCRIPT_COMMAND_OPTIONS]
+    if late:
+        print(
+            f"gradtape: {late[0]} comes after {given.script}, so it is passed to the script; options of gradtape come before the script",
+            file=sys.stderr,
+        )
 
 
 def _reader_has_left() -> bool:
