@@ -10,6 +10,7 @@ import base64
 import html
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,11 @@ def on_config(config: Any) -> Any:
             }
         )
     config["nav"] = [*nav, {"Changelog": "CHANGELOG.md"}]
+    # A link in the footer: the theme's own link to a repository fetches its figures from another host.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    config["copyright"] = (
+        f'gradtape {project["version"]} · <a href="{project["urls"]["Repository"]}">repository</a>'
+    )
     return config
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import partial
 from html.parser import HTMLParser
@@ -178,6 +179,15 @@ def test_search_finds_the_right_page_first(site: Path) -> None:
     found = json.loads(run.stdout)
     first = {query: re.split(r"\.html", found[query][0])[0] if found[query] else None for query in FIRST_HITS}
     assert first == FIRST_HITS
+
+
+def test_pages_have_version_repository_and_dark_pictures(site: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for name in ("index.html", "cookbook/control.html"):
+        text = (site / name).read_text()
+        assert f'gradtape {project["version"]} · <a href="{project["urls"]["Repository"]}">' in text, name
+        assert "-dark.svg#only-dark" in text and ".svg#only-light" in text, name
+    assert (site / "pictures" / "cookbook" / "swing-dark.svg").exists()
 
 
 def watched(browser: Browser, address: str, width: int) -> tuple[Page, list[str]]:
