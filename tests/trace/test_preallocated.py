@@ -375,3 +375,11 @@ def test_a_shape_that_does_not_fit_is_refused_as_by_numpy():
 
     with pytest.raises(ValueError, match="cannot reshape"):
         gt.jit(misfit)(1.0)
+
+
+def test_squares_of_booleans_have_the_dtype_of_numpy() -> None:
+    mask = np.array([True, False])
+    with gt.GradientTape():
+        for made in (np.zeros_like(mask), np.ones(2, bool)):
+            assert (made**2).dtype == (mask**2).dtype
+            assert (made**3).dtype == (mask**3).dtype

@@ -32,6 +32,7 @@ from gradtape.trace.array.layout import layout_of
 from gradtape.trace.array.lengths import Length, counted, has_lengths
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.array.methods import Methods
+from gradtape.trace.array.operators import SQUARES
 from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
 from gradtape.trace.patching.classes import set_class
 from gradtape.trace.source.asking import ASKING
@@ -221,6 +222,12 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
 
     __slots__ = ()
     __class__ = np.ndarray  # type: ignore[assignment]
+
+    def __pow__(self, other: Any) -> Any:
+        """Return ``x ** y``: NumPy's operator squares booleans with np.square, which makes int8 of them."""
+        if type(other) is int and other == 2 and self.dtype.char == "?" and self.ndim and SQUARES:
+            return np.square(self)
+        return super().__pow__(other)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         seen = ndarray_or_none(self)
