@@ -475,3 +475,22 @@ def test_a_derivative_that_nobody_recorded(known: bool) -> None:
     found = explain_gradient(outer, slope, x)
     assert found.reason == "recording stopped" and "when the gradient was taken" in found.text
     assert "derivative of power" in found.text
+
+
+def test_the_line_is_that_of_the_record_and_not_of_an_earlier_one_with_the_same_structure() -> None:
+    def one(x):
+        y = np.cos(x)
+        return np.sum(y * 0.0)
+
+    def other(x):
+        y = np.cos(x)
+        return np.sum(y * 0.0)
+
+    for function in (one, one, one, other, other, one):
+        with gt.GradientTape() as tape:
+            x = tape.watch(np.array([0.3, 0.8]))
+            y = function(x)
+        tape.gradient(y, x)
+        report = gt.debug.explain_gradient(tape, y, x)
+        line = function.__code__.co_firstlineno + 2
+        assert f"test_explain.py:{line} in {function.__name__}" in str(report)

@@ -17,6 +17,7 @@ from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise, flat
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import convert_row, stop_gradient
+from gradtape.trace.lazy.gradient_cache import sites_in_call
 from gradtape.transforms.call import GraphCall, inlined
 from gradtape.transforms.loops.ops import STACK, Repeat
 from gradtape.transforms.observers import Sweep, inner_sweeps
@@ -48,11 +49,12 @@ def unfolded(target: Value, tag: TraceTag) -> Value:
     if node is None or not isinstance(node.op, GraphCall):
         return target
     copy = inlined(node.op.graph, node.inputs)[target.index]
-    if tag not in target.tags:
-        return copy  # nothing of it was recorded
+    places = sites_in_call(node)
     for step in extract([copy], node.inputs, stop=lambda value: False)[0]:
-        for out in step.outs:
-            out.tags = (tag,)
+        step.site = places.get(id(step.site), step.site)
+        if tag in target.tags:  # otherwise nothing of it was recorded
+            for out in step.outs:
+                out.tags = (tag,)
     return copy
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -56,6 +57,10 @@ class GradientTemplate(NamedTuple):
         The positions of leaves that it takes as the rows of one array.
     numbers : int
         The number of literals that are inputs.
+    sites : tuple
+        The places of the record's operations.
+    own : tuple or None
+        Those of another record that it is applied to; None where they are the same.
     """
 
     call: GraphCall
@@ -64,6 +69,8 @@ class GradientTemplate(NamedTuple):
     leaves: tuple[int, ...]
     stacks: tuple[tuple[int, ...], ...]
     numbers: int
+    sites: tuple[Any, ...]
+    own: tuple[Any, ...] | None = None
 
 
 class _Entry(NamedTuple):
@@ -179,11 +186,43 @@ def template_for(
         _templates[structure, numbers.key] = _Entry(template, retry=entry is None and template is None)
     if template is None:
         return None
+    if not _have_same_lines(region.computed, template.sites):
+        template = template._replace(own=_sites_of(region.computed))
     if template.numbers:
         literals = region.literals
         inputs = [constant(data) for k in numbers.inputs if (data := literals[k].data) is not None]
         template = template._replace(constants=(*inputs, *template.constants))
     return template, region.leaves
+
+
+def _site_of(value: Value) -> Any:
+    return value._site if value._node is None else value._node.site
+
+
+def _sites_of(computed: Sequence[Value]) -> tuple[Any, ...]:
+    return tuple(map(_site_of, computed))
+
+
+def _have_same_lines(computed: Sequence[Value], sites: Sequence[Any]) -> bool:
+    """Return whether a record stands at the lines of another of the same structure, as the places of its first and last operation tell."""
+    for position in (0, -1) if sites else ():
+        own, other = _site_of(computed[position]), sites[position]
+        if own is not other and (
+            getattr(own, "code", None) is not getattr(other, "code", None)
+            or getattr(own, "instruction", None) != getattr(other, "instruction", None)
+        ):
+            return False
+    return True
+
+
+def sites_in_call(node: Node) -> dict[int, Any]:
+    """Return the places of a record that a call of a template has replaced, by the identities of those of the template, which is made
+    once for the records of all lines; empty where they are the same."""
+    return {id(first): own for first, own in zip(*_moved.get(node, ((), ())), strict=True)}
+
+
+_moved: Final[WeakKeyDictionary[Node, tuple[tuple[Any, ...], tuple[Any, ...]]]] = WeakKeyDictionary()
+"""By the node of a call that has replaced a record: the places of the template's operations, and those of the record's own."""
 
 
 def _seed_key(seed: Value, positions: dict[Value, int], other: int) -> Any:
@@ -238,6 +277,7 @@ class _RecordCopy:
         tag: TraceTag,
     ) -> None:
         placeholders = input_values(region, numbers)
+        self._sites = _sites_of(region.computed)
         self.copy_of: dict[Value, Value] = {value: Value(value.aval) for value in region.leaves}
         for seed in _arrays(seeds):
             self.copy_of.setdefault(seed, Value(seed.aval, tags=seed.tags))
@@ -301,7 +341,9 @@ class _RecordCopy:
         graph = without_data(Graph(inputs, nodes, outputs, "gradient"))
         call = GraphCall(graph, LazyProgram(graph).run)
         counts = tuple(map(len, parts))
-        return GradientTemplate(call, counts, tuple(constants), tuple(leaves), rows_of, len(self.numbers))
+        return GradientTemplate(
+            call, counts, tuple(constants), tuple(leaves), rows_of, len(self.numbers), self._sites
+        )
 
 
 def _parts(gradient: Value | SparseGradient | None) -> list[Value]:
@@ -334,7 +376,7 @@ def apply_template(
     last: bool,
 ) -> Derivatives:
     """Append the call of a template, and return the derivatives (see `derivatives`)."""
-    call, counts, constants, positions, stacks, _ = template
+    call, counts, constants, positions, stacks = template[:5]
     inputs = [*dict.fromkeys([*leaves, *_arrays(seeds)])] if seeds else leaves
     if stacks:
         arrays = [constant(np.stack(force([inputs[position] for position in rows]))) for rows in stacks]
@@ -346,6 +388,8 @@ def apply_template(
         for index, target in enumerate(targets):
             if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
+        if template.own is not None:
+            _moved[node] = template.sites, template.own
     return grouped(counts, outs[len(targets) :])
 
 
