@@ -452,7 +452,10 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
         return _set_masked(x, key, v)
     chosen = truth_index(key)
     if chosen is not None:
-        return setitem(x, ..., v) if chosen else x
+        if not chosen:
+            return x
+        index = parse_index(x.shape, None)
+        return reshape(index.write(getitem(x, None), fit_for_write(v, x.dtype, index.result)), x.shape)
     index = parse_index(x.shape, key)
     if not index.result and not ARRAYS_ARE_ELEMENTS and (isinstance(v, list | tuple) or np.ndim(v)):
         raise ShapeError(

@@ -79,10 +79,16 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         bool(args) and type(args[0]) is np.ndarray and args[0].dtype != object
     )  # the most frequent: without a further call
     if args and not is_plain and not issubclass(type(args[0]), Handle | list | tuple):
-        args = (_taken_apart(args[0], wanted), *args[1:])
+        args = (taken := _taken_apart(given := args[0], wanted), *args[1:])
+        if taken is not given and isinstance(taken, Handle) and not is_followed(taken):
+            # NumPy, which would ask the object once more, gets the memory of what is not traced.
+            return function(taken.__array__(), *args[1:], **kwargs)  # type: ignore[attr-defined]
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
         if type(source) is np.ndarray and function is np.array:
+            outer = _frame(1)
+            if outer.f_code.co_name == "__array__" and _is_called_by_numpy(outer):
+                return NotImplemented
             return COPY[0](_frame(1), args, kwargs)
         if isinstance(source, Handle) and _is_kept(source, function, args, kwargs, _frame(1)):
             return source

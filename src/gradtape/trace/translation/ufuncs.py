@@ -39,14 +39,18 @@ def _cores(signature: str) -> tuple[Cores, Cores]:
 
 @functools.lru_cache(maxsize=256)
 def _loop(
-    function: Callable[..., Any], operands: int, outs: tuple[tuple[bool, np.dtype[Any]], ...], returns: bool
+    function: Callable[..., Any],
+    operands: tuple[bool, ...],
+    outs: tuple[tuple[bool, np.dtype[Any]], ...],
+    returns: bool,
 ) -> Any:
     """Return a function of Numba's that applies a function to one element after the other.
 
     Parameters
     ----------
     function : callable
-    operands : int
+    operands : tuple of bool
+        For each operand, whether its elements are numbers that the function takes as arrays of one element.
     outs : tuple of (bool, dtype)
         For each result, whether its elements are numbers, and its dtype.
     returns : bool
@@ -54,10 +58,10 @@ def _loop(
     """
     import numba
 
-    given = [f"x{k}" for k in range(operands)]
+    given = [f"x{k}" for k in range(len(operands))]
     made = [f"y{k}" for k in range(len(outs))]
     shapes = [f"shape{k}" for k in range(len(outs))]
-    elements = [f"{x}[k]" for x in given]
+    elements = [f"{x}[k : k + 1]" if boxed else f"{x}[k]" for x, boxed in zip(given, operands, strict=True)]
     lines = [
         f"{y} = np.empty({shape}, dtype{k})" for k, (y, shape) in enumerate(zip(made, shapes, strict=True))
     ]
@@ -82,6 +86,12 @@ def _loop(
     names.update({f"dtype{k}": dtype for k, (_, dtype) in enumerate(outs)})
     exec(compile(code, f"<loop of {function.__name__}>", "exec"), names)
     return numba.njit(names[function.__name__])
+
+
+def _takes_array(ufunc: Any, operand: int) -> bool:
+    """Return whether a generalised ufunc was declared to take an operand as an array, which may have no axis in its layout."""
+    builder = getattr(ufunc, "gufunc_builder", None)
+    return builder is not None and any(hasattr(one.args[operand], "ndim") for one in builder._sigs)
 
 
 def call_numba_ufunc(
@@ -129,7 +139,7 @@ def call_numba_ufunc(
     returns = not hasattr(ufunc, "gufunc_builder")
     loop = _loop(
         function,
-        len(cores),
+        tuple([not core and _takes_array(ufunc, k) for k, core in enumerate(cores)]),
         tuple([(not core, dtype) for core, dtype in zip(made, resolved[len(cores) :], strict=True)]),
         returns,
     )

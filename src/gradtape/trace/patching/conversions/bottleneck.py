@@ -5,9 +5,7 @@ pandas, xarray and packages of finance call them where they are installed.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -15,10 +13,8 @@ import numpy as np
 from gradtape.errors import ArgumentError
 from gradtape.trace.array.array import Array, as_python_number
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.preallocated import is_traced, unwrap_keywords, unwrap_preallocated
-from gradtape.trace.patching.conversions.sequences import Function, as_ndarray_or_traced
-from gradtape.trace.patching.imports import when_imported
-from gradtape.trace.patching.interpose import When, interpose, without_hook
+from gradtape.trace.patching.conversions.compiled import replace_functions
+from gradtape.trace.patching.conversions.sequences import Function
 
 
 def _reduction(function: Function) -> Function:
@@ -124,21 +120,15 @@ _NUMPY: Final[dict[str, Function]] = {
 """By function of bottleneck, what is called in its place."""
 
 
-def _call(replacement: Function, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    if not is_traced((args, tuple(kwargs.values()))):
-        return without_hook(function)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
-    given = {"a": args[0] if args else kwargs.pop("a", None), **kwargs}
-    array = given.pop("a")
-    array = array if isinstance(array, Handle) else as_ndarray_or_traced(array)
-    result = replacement(array, *args[1:], **given)
-    is_number = type(result) is Array and not result.ndim
-    return as_python_number(result) if is_number else result
+def _as_number(function: Function) -> Function:
+    """Return a replacement whose results without axes are numbers of Python's, as bottleneck's are."""
+
+    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
+        result = function(a, *args, **kwargs)
+        is_number = type(result) is Array and not result.ndim
+        return as_python_number(result) if is_number else result
+
+    return call
 
 
-def _hook(bottleneck: ModuleType) -> None:
-    for name, replacement in _NUMPY.items():
-        if (function := getattr(bottleneck, name, None)) is not None:
-            interpose(functools.partial(_call, replacement), When.ANYWHERE, [function])
-
-
-when_imported("bottleneck", _hook)
+replace_functions("bottleneck", {name: _as_number(function) for name, function in _NUMPY.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _abc
 import sys
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.ops.core.elementwise.cast import convert_number
-from gradtape.trace.array.array import as_python_number, wrap
+from gradtape.trace.array.array import Array, as_python_number, wrap
 from gradtape.trace.array.concretize import abstracting_trace, was_translation_tried
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.dispatch.dispatch import call_function
@@ -95,6 +96,11 @@ def _python_number(x: Any) -> Any:
     return NotImplemented if x.dtype.kind == "c" else as_python_number(x, float)
 
 
+def _is_instance(kind: Any, x: Any) -> Any:
+    """Return what ``isinstance(x, Iterable)`` is of what NumPy has in this place: a number is none, and an instance of `numbers.Real`."""
+    return issubclass(x._numpy_class(), kind) if type(x) is Array else NotImplemented
+
+
 def _iterator(cls: type, *args: Any, **kwargs: Any) -> Any:
     is_traced = cls is np.nditer and find_followed([*args, *kwargs.values()]) is not None
     return ArrayIterator(*args, **kwargs) if is_traced else NotImplemented
@@ -110,6 +116,7 @@ def _arange(*args: Any, **kwargs: Any) -> Any:
 
 
 CONVERSIONS: Final[dict[Any, Function]] = {
+    _abc._abc_instancecheck: _is_instance,
     float: _python_number,
     np.arange: _arange,
     np.nditer: _iterator,
