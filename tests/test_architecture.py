@@ -232,7 +232,7 @@ preallocated prediction prefix primitive printer printing privatisation probe pr
 random recipes recorders refusals region reroll resident rewrite roll rotate runtime samplers samples
 scalars server shadows shared sharing shift sinking site smoothing snapshot spectral stable stacks state
 storage store structure structured sums sweep symbols symmetric tags tasks templates tiling toolchain
-traversal trim trust varying vecmath while workspace
+traversal trim trust varying vecmath while workspace compiled
 pandas
 """
 """Words of module names that need no line in the glossary: plain English, Python's, families of functions by NumPy's names,

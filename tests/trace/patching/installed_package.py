@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import numbers
 import warnings
 from collections import namedtuple
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,6 +137,40 @@ def multiplies_single_precision(x: Any) -> Any:
 def asks_for_lists(x: Any) -> Any:
     (a, b), (c, d) = np.outer(x, x)[:2, :2].tolist()
     return np.array([a * b, c, d] + x.tolist())
+
+
+@call
+def asks_abstract_classes(x: Any) -> Any:
+    """Take numbers apart from arrays, as packages do that take both."""
+    number, whole = np.sum(x), x.reshape(3, 1)
+    if isinstance(number, Iterable | Sized) or not isinstance(number, numbers.Real):
+        raise TypeError("NumPy's numbers are real numbers, and no iterables")
+    if not isinstance(whole, Iterable) or isinstance(whole, numbers.Number | Sequence):
+        raise TypeError("arrays are iterables, and no sequences")
+    return x * number
+
+
+@call
+def writes_to_a_number(x: Any) -> Any:
+    y, z = np.array(x[0] * 2.0), np.array([x[1]])
+    y[~np.isnan(y)] = z * x[2]
+    y[np.asarray(y) > 1e9] = 0.0
+    return y + x
+
+
+class Held:
+    """An object whose array is made for each that asks."""
+
+    def __init__(self, numbers: Any) -> None:
+        self.numbers = np.array(numbers)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self.numbers, dtype=dtype, copy=copy)
+
+
+@call
+def converts_objects_without_traced_numbers(x: Any) -> Any:
+    return np.array(Held([1.0, 2.0, 3.0]), float) * x + np.asarray(Held([1, 2, 3]))
 
 
 def validated(data: Any) -> Any:

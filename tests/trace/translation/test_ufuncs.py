@@ -38,6 +38,15 @@ def length(x: Any, out: Any) -> None:
         out[0] += v * v
 
 
+@numba.guvectorize(["void(float64[:],float64[:],float64[:])"], "(),(n)->()")
+def nearest(x: Any, points: Any, out: Any) -> None:
+    """Take a number as an array of one element, as Numba's manual does."""
+    out[0] = np.inf
+    for point in points:
+        if (x[0] - point) ** 2 < out[0]:
+            out[0] = (x[0] - point) ** 2
+
+
 @numba.guvectorize("(n,m),(m)->(n)")
 def product(a: Any, b: Any, out: Any) -> None:
     for i in range(a.shape[0]):
@@ -63,6 +72,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "no elements": (cube, (X[:0],)),
     "rows": (lambda x: scaled(x, np.array([[2.0], [3.0]])), (X,)),
     "a number per row": (lambda x: length(x) * length(x[0]), (np.arange(6.0).reshape(2, 3) + 1,)),
+    "a number as an array": (nearest, (np.array([0.2, 1.4]), np.array([[0.0, 1.0, 2.5]]))),
     "an output": (into, (np.arange(12.0).reshape(2, 2, 3), np.arange(3.0))),
 }
 

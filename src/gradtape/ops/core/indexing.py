@@ -452,10 +452,7 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
         return _set_masked(x, key, v)
     chosen = truth_index(key)
     if chosen is not None:
-        if not chosen:
-            return x
-        index = parse_index(x.shape, None)
-        return reshape(index.write(getitem(x, None), fit_for_write(v, x.dtype, index.result)), x.shape)
+        return setitem(x, ..., fit_for_write(v, x.dtype, x.shape)) if chosen else x
     index = parse_index(x.shape, key)
     if not index.result and not ARRAYS_ARE_ELEMENTS and (isinstance(v, list | tuple) or np.ndim(v)):
         raise ShapeError(

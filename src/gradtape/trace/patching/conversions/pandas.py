@@ -39,10 +39,10 @@ def _windows(values: Any, start: Any, end: Any) -> tuple[Any, Any]:
 def _rolling(function: Function, fewest: int) -> Function:
     """Return a function of windows that have `minp` numbers, and `fewest` at least."""
 
-    def roll(values: Any, start: Any, end: Any, minp: int, *options: Any) -> Any:
+    def roll(values: Any, start: Any, end: Any, minp: int, *args: Any, **options: Any) -> Any:
         rows, known = _windows(values, start, end)
         count = np.sum(known, axis=1)
-        return np.where(count >= max(minp, fewest), function(rows, known, count, *options), np.nan)
+        return np.where(count >= max(minp, fewest), function(rows, known, count, *args, **options), np.nan)
 
     return roll
 
