@@ -171,6 +171,14 @@ def test_many_unknowns_have_sparse_equations() -> None:
     np.testing.assert_allclose(slope, plain, rtol=1e-4)
 
 
+def test_solutions_are_not_outside_of_bounds(solver: Any) -> None:
+    low, high = np.array([0.0, -2.0, 1.0]), np.array([1.0, 5.0, 3.0])
+    slope = np.array([1.0, -1.0, 1.0])
+    found = gt.nlp(lambda x: np.sum(slope * x), np.full(3, 2.0), bounds=(low, high), solver=solver)
+    assert np.all(found.x >= low) and np.all(found.x <= high)
+    np.testing.assert_allclose(found.x, [0.0, 5.0, 1.0], atol=1e-6)
+
+
 def test_linear_constraints_take_the_vector_of_unknowns(solver: Any) -> None:
     matrix = np.array([[1.0, 2.0, 3.0]])
     expected = matrix[0] / np.sum(matrix**2)
@@ -259,6 +267,23 @@ def test_numbers_that_are_not_finite_are_named() -> None:
             solver="trust-constr",
         )
     assert "log gave nan" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("transform", [gt.grad, gt.jit, lambda f: gt.jit(gt.grad(f))])
+def test_numbers_that_are_not_finite_are_named_where_derivatives_are_taken(
+    transform: Any, solver: Any
+) -> None:
+    def logarithm(x: Any) -> Any:
+        return np.log(x)
+
+    def best(p: Any) -> Any:
+        rows = {"type": "ineq", "fun": logarithm}
+        return gt.nlp(lambda x: p * np.sum(x), np.array([1.0, -1.0]), constraints=rows, solver=solver).fun
+
+    with pytest.raises(
+        NumericsError, match=r"constraint 0, logarithm .*test_nlp.py:\d+.* element 1 is nan at x0"
+    ):
+        transform(best)(2.0)
 
 
 def test_a_limit_without_a_push_is_said(solver: Any) -> None:

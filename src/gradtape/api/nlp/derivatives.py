@@ -63,6 +63,7 @@ class Compiled:
             values = joined(x, *parameters)
             return factor * values[0] + np.sum(duals * values[1:])
 
+        self.joined = joined
         self.values = jit(joined)
         self.gradient = jit(grad(lambda x, *parameters: joined(x, *parameters)[0]))
         self.jacobian = sparse_jacobian(lambda x, *parameters: joined(x, *parameters)[1:])
@@ -107,6 +108,10 @@ class Derivatives:
             self._values = np.asarray(self._compiled.values(np.array(x), *self._parameters))
             self._at = np.array(x)
         return float(self._values[0]), self._values[1:]
+
+    def plain(self, x: Any) -> Any:
+        """Return the objective and the constraints by the user's code, for a search of what is not finite."""
+        return self._compiled.joined(x, *self._parameters)
 
     def gradient(self, x: Any) -> Any:
         """Return the gradient of the objective."""

@@ -181,6 +181,9 @@ def nlp(
         """Solve the program with numbers."""
         log.clear()
         _check_limits(limits, rows, sizes)
+        first = np.concatenate([[each] if np.ndim(each) == 0 else each for each in functions.values(start.x)])
+        if not np.isfinite(first).all():
+            _explain_nan(functions.plain, start.x, first, rows, sizes)
         beginning = time.perf_counter()
 
         def report(*row: Any) -> bool:
@@ -209,7 +212,8 @@ def nlp(
     low, high = unknowns.ends(bounds, "gt.nlp")
     handles = list(traced_parts((objective, x0, args, constraints, bounds)))
     if handles:
-        sizes = [int(np.size(row.value(vector, containers, row.args))) for row in rows]
+        with np.errstate(all="ignore"):  # `run` names what is not finite
+            sizes = [int(np.size(row.value(vector, containers, row.args))) for row in rows]
         limits = Limits(low, high, *_ends(rows, sizes))
         start = _start(vector, limits, warm_start)
         made = traced_solution(
@@ -221,8 +225,6 @@ def nlp(
         compiled = _derivatives(objective, rows, unknowns, joined)
         values = np.asarray(compiled.values(vector, *parameters))
         sizes = _sizes(rows, unknowns, values)
-        if not np.isfinite(values).all():
-            _explain_nan(lambda x: joined(x, *parameters), vector, values, rows, sizes)
         limits = Limits(low, high, *_ends(rows, sizes))
         functions = Derivatives(compiled, parameters, vector, values.size - 1)
         found = run(functions, limits, _start(vector, limits, warm_start))
@@ -375,6 +377,7 @@ def _options(
     if name == "trust-constr":
         return {"gtol": tol, "xtol": min(tol, 1e-8) / 10, "barrier_tol": tol, "maxiter": most}
     made: dict[str, Any] = {"print_level": 0, "sb": "yes", "tol": float(tol), "max_iter": most}
+    made["honor_original_bounds"] = "yes"  # else solutions are outside of bounds by 1e-8
     made |= {} if time_limit is None else {"max_wall_time": float(time_limit)}
     return made | (ipopt.WARM if is_warm else {})
 
