@@ -67,6 +67,22 @@ def strongly_connected(graph: dict[str, set[str]]) -> list[frozenset[str]]:
     return found
 
 
+def test_no_page_or_module_has_the_marks_of_a_conflict() -> None:
+    places = [PROJECT / "README.md", PROJECT / "CHANGELOG.md", PROJECT / "CONTRIBUTING.md"]
+    for folder, suffix in (
+        ("src", "py"),
+        ("tests", "py"),
+        ("benchmarks", "py"),
+        ("docs", "md"),
+        ("docs", "py"),
+    ):
+        places += (PROJECT / folder).rglob(f"*.{suffix}")
+    marks = ("<" * 7 + " ", ">" * 7 + " ")
+    assert not [
+        str(path) for path in places for line in path.read_text().splitlines() if line.startswith(marks)
+    ]
+
+
 def test_circles_are_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str](), "e": {"a"}}
     assert strongly_connected(graph) == [frozenset({"b", "c"})]
