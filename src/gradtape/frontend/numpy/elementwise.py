@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS, implements
+from gradtape.kinds.registry import FUNCTIONS
 from gradtape.procedures.arrays.indexing import nonzero
 from gradtape.procedures.arrays.nests import store
 from gradtape.procedures.arrays.view import apply, as_expression
@@ -58,9 +59,14 @@ def round_(build: ProcedureBuilder, a: Any, decimals: int = 0) -> Any:
 def clip(
     build: ProcedureBuilder, a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
 ) -> Any:
-    low = a_min if min is None else min
-    high = a_max if max is None else max
-    return apply(build, np.clip, a, low, high)
+    bounds = {"min": a_min if min is None else min, "max": a_max if max is None else max}
+    there = {name: bound for name, bound in bounds.items() if bound is not None}
+    return apply(
+        build,
+        lambda a, *bounds: FUNCTIONS[np.clip](a, **dict(zip(there, bounds, strict=True))),
+        a,
+        *there.values(),
+    )
 
 
 @implements(np.where)
