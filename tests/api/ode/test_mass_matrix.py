@@ -108,7 +108,9 @@ def test_a_closed_form_and_all_transforms(method: str) -> None:
     several = Q * np.array([[1.0], [0.7], [1.5]])
     np.testing.assert_allclose(gt.vmap(found)(several), np.stack([found(q) for q in several]), rtol=1e-8)
     slopes = gt.vmap(gt.grad(total))(several)
-    np.testing.assert_allclose(slopes, np.stack([gt.grad(total)(q) for q in several]), rtol=1e-6)
+    # Lanes share the steps of the adjoint, so each is as near to the exact slope as the tolerance of its steps.
+    exactly = np.stack([gt.grad(lambda q: np.sum(exact(q)))(q) for q in several])
+    np.testing.assert_allclose(slopes, exactly, rtol=1e-5 if method == "BDF" else 1e-6)
     with gt.GradientTape() as tape:
         watched = tape.watch(Q)
         result = total(watched)
