@@ -234,15 +234,15 @@ def badges() -> dict[str, tuple[str, str, str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     versions = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)]
     numpy = next(name for name in project["dependencies"] if name.startswith("numpy"))
-    table = rows((ROOT / "docs" / "coverage.md").read_text(), "namespace", "followed")
-    have, followed = (
+    table = rows((ROOT / "docs" / "coverage.md").read_text(), "namespace", "supported")
+    have, supported = (
         sum(number(row[name]) for row in table if row["namespace"].startswith("`"))
-        for name in ("with derivatives", "followed")
+        for name in ("with derivatives", "supported")
     )
     return {
         "python": ("Python", " | ".join(versions), "#0072B2"),
         "numpy": ("NumPy", numpy.removeprefix("numpy").partition(",")[0].replace(">=", "\u2265 "), "#0072B2"),
-        "coverage": ("functions with derivatives", f"{followed:,.0f} of {have:,.0f}", "#00704f"),
+        "coverage": ("functions with derivatives", f"{supported:,.0f} of {have:,.0f}", "#00704f"),
         "licence": ("licence", project["license"], "#555555"),
     }
 
