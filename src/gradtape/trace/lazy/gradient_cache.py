@@ -206,7 +206,8 @@ def _sites_of(computed: Sequence[Value]) -> tuple[Any, ...]:
 def _have_same_lines(computed: Sequence[Value], sites: Sequence[Any]) -> bool:
     """Return whether a record stands at the lines of another of the same structure, as the places of its first and last operation tell."""
     for position in (0, -1) if sites else ():
-        own, other = _site_of(computed[position]), sites[position]
+        value, other = computed[position], sites[position]
+        own = value._site if value._node is None else value._node.site  # in each step of a loop: no call of `_site_of`
         if own is not other and (
             getattr(own, "code", None) is not getattr(other, "code", None)
             or getattr(own, "instruction", None) != getattr(other, "instruction", None)
