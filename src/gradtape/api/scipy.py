@@ -497,8 +497,8 @@ def solve_ivp(
     ...     )
     ...     return found.y[0, -1]
     >>> value, slope = gt.value_and_grad(left)(0.04)
-    >>> print(f"{value:.5f} {slope:.4f}")
-    0.71583 -4.2475
+    >>> print(f"{value:.5f} {slope:.2f}")
+    0.71583 -4.25
     """
     check_callable(fun, "gt.scipy.solve_ivp")
     given = {

@@ -186,8 +186,16 @@ def template_for(
         _templates[structure, numbers.key] = _Entry(template, retry=entry is None and template is None)
     if template is None:
         return None
-    if not _have_same_lines(region.computed, template.sites):
-        template = template._replace(own=_sites_of(region.computed))
+    # The places of the first and last operation tell whether the record stands at the lines of the template. No calls: each step of a loop is here.
+    for position in (0, -1) if template.sites else ():
+        value, other = region.computed[position], template.sites[position]
+        own = value._site if value._node is None else value._node.site
+        if own is not other and (
+            getattr(own, "code", None) is not getattr(other, "code", None)
+            or getattr(own, "instruction", None) != getattr(other, "instruction", None)
+        ):
+            template = template._replace(own=_sites_of(region.computed))
+            break
     if template.numbers:
         literals = region.literals
         inputs = [constant(data) for k in numbers.inputs if (data := literals[k].data) is not None]
@@ -201,19 +209,6 @@ def _site_of(value: Value) -> Any:
 
 def _sites_of(computed: Sequence[Value]) -> tuple[Any, ...]:
     return tuple(map(_site_of, computed))
-
-
-def _have_same_lines(computed: Sequence[Value], sites: Sequence[Any]) -> bool:
-    """Return whether a record stands at the lines of another of the same structure, as the places of its first and last operation tell."""
-    for position in (0, -1) if sites else ():
-        value, other = computed[position], sites[position]
-        own = value._site if value._node is None else value._node.site  # in each step of a loop: no call of `_site_of`
-        if own is not other and (
-            getattr(own, "code", None) is not getattr(other, "code", None)
-            or getattr(own, "instruction", None) != getattr(other, "instruction", None)
-        ):
-            return False
-    return True
 
 
 def sites_in_call(node: Node) -> dict[int, Any]:
