@@ -186,7 +186,7 @@ def template_for(
         _templates[structure, numbers.key] = _Entry(template, retry=entry is None and template is None)
     if template is None:
         return None
-    # The places of the first and last operation tell whether the record stands at the lines of the template. No calls: each step of a loop is here.
+    # The places of the first and last operation tell whether it stands at the lines of the template; without calls, for steps of loops.
     for position in (0, -1) if template.sites else ():
         value, other = region.computed[position], template.sites[position]
         own = value._site if value._node is None else value._node.site
