@@ -1,4 +1,4 @@
-"""`nlp` with problems of the COPS collection: published optima, and derivatives of solutions in a parameter."""
+"""`nlp` with problems of the COPS collection: known optima, and derivatives of solutions in a parameter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def solve(problem: cops.Problem, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", cops.OPTIMA)
-def test_published_optima(name: str) -> None:
+def test_known_optima(name: str) -> None:
     make, size, best = cops.OPTIMA[name]
     found = solve(make(size))
     assert found.success
