@@ -24,6 +24,7 @@ FOR_MESSAGES = {"co_filename", "co_firstlineno", "co_name", "co_flags"}
 OFFSET_READERS = {
     "trace/source/sites.py",
     "trace/lazy/trace_prediction.py",
+    "trace/source/log.py",  # the places of the calls from which a number left a tape
 }
 """Modules that store or compare the offset of an instruction with each operation: a call would cost more than all else there.
 They read no instruction."""
@@ -35,6 +36,7 @@ NAMESPACE_WRITERS = {
     "trace/routines/sparse_matrices.py": "a constructor fills its own matrix, and copies are matrices that it has made",
     "trace/translation/trace_budget.py": "our own clock counts while a trace is watched, and is a plain object otherwise",
     "api/inspect/script.py": "a script that is inspected runs in a module of its own, as __main__",
+    "api/inspect/check.py": "warnings that a script shows are noted: Python's documentation lets programs replace warnings.showwarning",
 }
 """Modules that write to a namespace of others, and why."""
 
