@@ -169,6 +169,13 @@ def test_many_unknowns_have_sparse_equations() -> None:
     h = 1e-3
     plain = (lowest(load + h) - lowest(load - h)) / (2 * h)
     np.testing.assert_allclose(slope, plain, rtol=1e-4)
+    for forward in (lambda f: gt.jvp(f, (load,), (1.0,))[1], lambda f: gt.jit(gt.jacfwd(f))(load)):
+        np.testing.assert_allclose(forward(lowest), slope, rtol=1e-9)
+    curvature = (gt.grad(lowest)(load + h) - gt.grad(lowest)(load - h)) / (2 * h)
+    np.testing.assert_allclose(gt.grad(gt.grad(lowest))(load), curvature, rtol=1e-3)
+    np.testing.assert_allclose(
+        gt.vmap(gt.grad(lowest))(np.array([load, 1.5])), [slope, gt.grad(lowest)(1.5)], rtol=1e-7
+    )
 
 
 def test_solutions_are_not_outside_of_bounds(solver: Any) -> None:

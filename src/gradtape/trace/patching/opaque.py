@@ -115,12 +115,13 @@ def handler_for(name: str, reason: str = "", *, on_tapes: bool = True) -> Callab
             if not contexts.stack:
                 return plain(*args, **kwargs)
             found = list(traced_parts((args, kwargs)))
-            if not found and name not in MAKERS:
-                return _run(name, plain, unwrap_preallocated(args), unwrap_keywords(kwargs))
-            if (rule := SOLVERS.get(name)) is not None:
+            rule = SOLVERS.get(name)
+            if rule is not None and (found or name in MAKERS or any(map(_has_array_of_elements, args))):
                 made = rule(plain, args, kwargs)
                 if made is not NotImplemented:
                     return made
+            if not found and name not in MAKERS:
+                return _run(name, plain, unwrap_preallocated(args), unwrap_keywords(kwargs))
             values = [handle.value for handle in found]
             if not on_tapes or any(abstracting_trace(value) is not None for value in values):
                 raise _refusal(name, reason)
@@ -129,6 +130,11 @@ def handler_for(name: str, reason: str = "", *, on_tapes: bool = True) -> Callab
         return call
 
     return handler_of
+
+
+def _has_array_of_elements(matrix: Any) -> bool:
+    """Return whether a sparse matrix has elements that depend on captures of a trace alone: SciPy's C code does not take them."""
+    return not isinstance(matrix, Handle) and isinstance(getattr(matrix, "data", None), Handle)
 
 
 def _run(name: str, plain: Function, args: Any, kwargs: Any) -> Any:
