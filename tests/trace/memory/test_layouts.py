@@ -177,3 +177,87 @@ def test_an_argument_of_repeated_rows_is_read_in_c_order():
     x = np.broadcast_to(np.arange(3.0), (2, 3))
     for f in (lambda x: x.ravel("K") * 1.0, lambda x: np.broadcast_to(x[0] * 1.0, (2, 3)).ravel("K") * 1.0):
         np.testing.assert_array_equal(gt.jit(f)(x), f(x))
+
+
+INDEX_LAYOUTS = {
+    "C": lambda a: a,
+    "F": np.asfortranarray,
+    "gaps": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
+    "reversed": lambda a: a[..., ::-1].copy()[..., ::-1],
+    "list": lambda a: a.tolist(),
+}
+
+
+@pytest.mark.parametrize("first", INDEX_LAYOUTS)
+@pytest.mark.parametrize("second", [*INDEX_LAYOUTS, None])
+def test_what_index_arrays_pick_lies_in_memory_as_numpys(first, second):
+    rng = np.random.default_rng(0)
+    for shapes in [((2, 3), (2, 3)), ((2, 3, 2), (3, 1)), ((1, 3), (2, 1))]:
+        names = [name for name in (first, second) if name is not None]
+        key = tuple(INDEX_LAYOUTS[n](rng.integers(0, 4, s)) for n, s in zip(names, shapes, strict=False))
+
+        def picked(x, key=key):
+            return x[key if len(key) > 1 else key[0]].ravel("K") * 2.0
+
+        x = np.arange(16.0).reshape(4, 4) if second is not None else np.arange(4.0)
+        for loops in ("trace", "compile"):
+            with gt.config.override(loops=loops):
+                np.testing.assert_array_equal(gt.jit(picked)(x), picked(x))
+        with gt.GradientTape() as tape:
+            np.testing.assert_array_equal(picked(tape.watch(x)), picked(x))
+
+
+def test_arrays_that_leave_keep_their_order():
+    index = np.asfortranarray([[0, 1, 2], [4, 0, 1]])
+
+    def picked(index):
+        return np.arange(5)[index * 1].ravel("K")
+
+    for jit in (True, False):
+        with gt.config.override(jit=jit):
+            np.testing.assert_array_equal(gt.jit(picked)(index), picked(index))
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.asfortranarray(np.arange(6.0).reshape(2, 3))) * 2.0
+    assert x.numpy().flags.f_contiguous and np.asarray(x).strides == x.numpy().strides
+
+
+def columns_written_later(v):
+    flat = v.reshape(-1, order="F")
+    v[0, 0] = v[0, 0] * 3.0 + 1.0
+    return flat + 0.0
+
+
+def branches_written_later(v):
+    w = -v if np.sum(v) > 0.5 else v - 1.0
+    flat = w.reshape(-1, order="F")
+    w[1] = w[1] * 3.0
+    return flat + 0.0
+
+
+BATCHES = {
+    "C": (lambda x: x, 0),
+    "F": (np.asfortranarray, 0),
+    "columns of elements": (lambda x: x.swapaxes(1, 2).copy().swapaxes(1, 2), 0),
+    "last": (lambda x: np.moveaxis(x, 0, -1).copy(), -1),
+    "last, F": (lambda x: np.asfortranarray(np.moveaxis(x, 0, -1)), -1),
+    "middle": (lambda x: np.moveaxis(x, 0, 1).copy(), 1),
+}
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("function", [columns_written_later, branches_written_later])
+def test_elements_of_batches_lie_in_memory_as_numpys_views(function, batch):
+    lay_out, axis = BATCHES[batch]
+    x = lay_out(np.arange(1.0, 13.0).reshape(2, 2, 3))
+    wanted = [function(np.moveaxis(x.copy("K"), axis, 0)[k]) for k in range(2)]
+    np.testing.assert_array_equal(gt.vmap(function, in_axes=axis)(x.copy("K")), wanted)
+    ordered = gt.vmap(lambda v: v.ravel("K"), in_axes=axis)(x)
+    np.testing.assert_array_equal(ordered, [np.moveaxis(x, axis, 0)[k].ravel("K") for k in range(2)])
+
+
+@pytest.mark.parametrize("function", [columns_written_later, branches_written_later])
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+def test_arrays_of_branches_keep_their_order(function, loops):
+    x = np.asfortranarray(np.arange(1.0, 7.0).reshape(2, 3))
+    with gt.config.override(loops=loops):
+        np.testing.assert_array_equal(gt.jit(function)(x.copy("K")), function(x.copy("K")))

@@ -21,7 +21,7 @@ from gradtape.kinds.batching import Shared, from_front, in_front, to_front
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.layout import is_c_contiguous
+from gradtape.trace.array.layout import layout_of_element
 from gradtape.trace.jit.captures.arguments import argument_copies
 from gradtape.trace.jit.guards import Mapped, note_write
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
@@ -206,8 +206,8 @@ class Mapping:
         singles = {k: Value(aval(w.shape[1:], w.dtype), tags=(tag,)) for k, w in wholes.items()}
         given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
         for k in singles:
-            if given[k].ndim != 1 and not (axes[k] == 0 and is_c_contiguous(leaves[k])):
-                given[k]._contiguous = False  # which view NumPy's element would be is not known
+            if given[k].ndim != 1:
+                given[k]._contiguous = layout_of_element(leaves[k], axes[k])
         arguments, keywords = unflatten(spec, given)
         substituted = {single: wholes[k] for k, single in singles.items()}
         tag.whole, tag.element = _elements_of(substituted, size, tag)

@@ -35,7 +35,7 @@ from gradtape.frontend.values import (
 from gradtape.ir.builder import here
 from gradtape.ir.types import Aval, aval
 from gradtape.procedures.arrays import index_arithmetic as ix
-from gradtape.procedures.arrays.nests import materialise, store
+from gradtape.procedures.arrays.nests import materialise, memory_order, store
 from gradtape.procedures.arrays.view import ArrayView, Expression
 from gradtape.procedures.ir import Dtype, Memory, Pointer, Variable
 from gradtape.records import record
@@ -331,6 +331,7 @@ class Slot:
     def __init__(self, build: TranslationBuilder, storage: Storage, name: str) -> None:
         self.build = build
         self.storage = storage
+        self.name = name
         self.parts: list[Slot] = []
         self.view: ArrayView | None = None
         if isinstance(storage, Scalar):
@@ -360,9 +361,19 @@ class Slot:
         elif isinstance(storage, OwnArray):
             if value is not MISSING:
                 assert self.view is not None
+                self._note_order(value)
                 store(self.view, value)
         elif isinstance(storage, PointedArray):
             self._assign_pointer(value)
+
+    def _note_order(self, value: Any) -> None:
+        """Refuse an array of another order than C, which its own memory would have, where it decides whether a reshape is a view."""
+        if isinstance(value, Expression) and list(memory_order(value, "K")) != list(range(value.ndim)):
+            if self.build.keeps_order:
+                refuse(
+                    f"{self.name} is an array of another order than C, which a branch or a loop makes anew"
+                )
+            self.build.loses_order = True
 
     def _assign_pointer(self, value: Any) -> None:
         assert isinstance(self.storage, PointedArray)

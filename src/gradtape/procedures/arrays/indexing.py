@@ -21,6 +21,7 @@ from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.nests import (
     check_same_kind,
     check_writable,
+    common_order,
     element,
     materialise,
     memory_order,
@@ -204,7 +205,8 @@ def only_mask(keys: Sequence[Any], x: Expression) -> Expression | None:
 
 def gather_plan(x: Expression, keys: Sequence[Any]) -> tuple[Shape, Any, list[Any], list[int]]:
     """Return the shape of what a key with arrays selects, a function from indices to those in `x`, what it reads, and the axes of
-    NumPy's result from the slowest to the fastest in memory: those of the arrays, then the others as in `x`."""
+    NumPy's result from the slowest to the fastest in memory: those of the arrays, then the others as in `x`. Arrays at all axes fill it
+    in their own order."""
     build = x.build
     parts: list[Any] = []
     used = 0
@@ -268,7 +270,9 @@ def gather_plan(x: Expression, keys: Sequence[Any]) -> tuple[Shape, Any, list[An
 
     kept = [steps[axis].axis for axis in memory_order(x, "K") if isinstance(steps[axis], Place)]
     new = [axis for axis in range(len(shape)) if not begin <= axis < end and axis not in kept]
-    return tuple(shape), source, list(arrays.values()), [*range(begin, end), *new, *kept]
+    at_all = all(isinstance(step, Expression) for step in steps)
+    picked = common_order(common, list(arrays.values())) if at_all else range(len(common))
+    return tuple(shape), source, list(arrays.values()), [*(begin + axis for axis in picked), *new, *kept]
 
 
 def is_integer(part: Any) -> bool:

@@ -266,15 +266,23 @@ def memory_order(source: Expression, order: str) -> Sequence[int]:
         return own if list(own) == list(range(source.ndim))[::-1] else range(source.ndim)
     if order != "K":
         return range(source.ndim)[:: -1 if order == "F" else 1]
+    return common_order(source.shape, [source])
+
+
+def common_order(shape: Sequence[Extent], sources: Sequence[Expression]) -> Sequence[int]:
+    """Return the axes of an array that NumPy fills from expressions of its shape, from the slowest to the fastest in memory: C order for
+    dynamic shapes."""
+    ndim = len(shape)
     strides = [
         [0 if extent == 1 else stride for stride, extent in zip(view.strides, view.shape, strict=True)]
+        for source in sources
         for view in source.views()
-        if isinstance(view, ArrayView) and view.ndim == source.ndim
+        if isinstance(view, ArrayView) and view.ndim == ndim
     ]
     static = all(isinstance(stride, int) for own in strides for stride in own)
-    if source.ndim < 2 or not static or ix.static_shape(source.shape) is None:
-        return range(source.ndim)
-    return iteration_order(source.ndim, strides)  # type: ignore[arg-type] # none is a Value
+    if ndim < 2 or not static or ix.static_shape(shape) is None:
+        return range(ndim)
+    return iteration_order(ndim, strides)  # type: ignore[arg-type] # none is a Value
 
 
 def as_view(build: ProcedureBuilder, operand: Any, temporary: bool = True) -> ArrayView:

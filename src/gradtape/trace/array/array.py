@@ -27,7 +27,14 @@ from gradtape.trace.array import concretize
 from gradtape.trace.array.attributes import Attributes
 from gradtape.trace.array.checks import check_fit, passes_in_body
 from gradtape.trace.array.handle import Handle, fresh_value, run_checks, unwrap
-from gradtape.trace.array.layout import is_c_contiguous, layout_of_operand, layout_of_result, with_layout_of
+from gradtape.trace.array.layout import (
+    is_c_contiguous,
+    laid_out_as,
+    layout_of_operand,
+    layout_of_picked,
+    layout_of_result,
+    with_layout_of,
+)
 from gradtape.trace.array.lengths import answered, ask_bounds, counted, plain
 from gradtape.trace.array.masked import Selection, is_traced_mask, without_selections, write_selection
 from gradtape.trace.array.methods import Methods
@@ -247,7 +254,7 @@ class Array(Operators, Methods, Attributes, Handle):
 
     def numpy(self) -> NDArray:
         """Return the values as an ndarray of the caller's own, which no tape follows."""
-        return np.array(concretize.array_of(self.value, "x.numpy()"))
+        return laid_out_as(np.array(concretize.array_of(self.value, "x.numpy()")), self)
 
     def item(self, *index: Any) -> Any:
         """Return one element as a Python number, which no tape follows; installed packages and traces get the traced number."""
@@ -297,7 +304,7 @@ class Array(Operators, Methods, Attributes, Handle):
         return (
             np.zeros(self.shape, self.dtype)
             if capture_element(self)
-            else concretize.as_ndarray(self.value, dtype)
+            else laid_out_as(concretize.as_ndarray(self.value, dtype), self)
         )
 
     def __float__(self) -> float:
@@ -457,10 +464,13 @@ class Array(Operators, Methods, Attributes, Handle):
                 view._contiguous = self._contiguous is True and index.picks_rows(value.shape)
                 return view
             picked_array = Array(index.read_rows(value))
-            # NumPy's result begins in memory with the axes of the index arrays, wherever these stand in its shape.
-            picked_array._contiguous = picked_array.ndim < 2 or (
-                index.place == 0 and self._contiguous is True
-            )
+            picked = [item for item in (key if isinstance(key, tuple) else (key,)) if not _is_basic(item)]
+            if len(picked) == self.ndim and not any(map(_is_mask, picked)):
+                picked_array._contiguous = layout_of_picked(picked_array.shape, picked)
+            else:  # NumPy's result begins in memory with the axes of the index arrays, wherever these stand in its shape
+                picked_array._contiguous = picked_array.ndim < 2 or (
+                    index.place == 0 and self._contiguous is True
+                )
             return picked_array
         if (
             self.is_scalar and has_ellipsis(key) and not index.result
@@ -565,6 +575,11 @@ class Array(Operators, Methods, Attributes, Handle):
 def _is_basic(item: Any) -> bool:
     """Return whether an entry of an index is none of NumPy's arrays: a scalar that is traced is an integer."""
     return not isinstance(item, list | Handle | np.ndarray) or (type(item) is Array and item.is_scalar)
+
+
+def _is_mask(item: Any) -> bool:
+    """Return whether an entry of an index is an array of truth values, whose elements need not stand at one axis each."""
+    return isinstance(item, Handle | np.ndarray) and item.dtype.kind == "b"
 
 
 def has_ellipsis(key: Any) -> bool:

@@ -8,7 +8,7 @@ and strides without content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -72,6 +72,22 @@ def layout_of_operand(operand: Any) -> Layout:
         seen = shadow_of(operand)
         return seen is not None and operand.ndim > 0 and layout_of(seen)
     return argument_layout(operand) if isinstance(operand, np.ndarray | np.generic) else True
+
+
+def layout_of_element(whole: Any, axis: int) -> Layout:
+    """Return the layout of an element of an array along an axis, a view: False for rank 0, and where nothing is known."""
+    seen = shadow_of(whole)
+    if seen is None or seen.ndim < 2 or not seen.size:
+        return False
+    return layout_of(np.moveaxis(seen, axis, 0)[0])
+
+
+def laid_out_as(numbers: NDArray, array: Any) -> NDArray:
+    """Return the numbers of a traced array, which are C-contiguous, in the order that NumPy's array would have, where that is known."""
+    if array._contiguous is True or numbers.ndim < 2 or (seen := shadow_of(array)) is None:
+        return numbers
+    order = iteration_order(numbers.ndim, [_own_strides(seen)])
+    return np.ascontiguousarray(numbers.transpose(order)).transpose(np.argsort(order))
 
 
 def fortran(ndim: int) -> Layout:
@@ -154,6 +170,22 @@ def layout_of_result(shape: Shape, operands: Iterable[Any]) -> Layout:
         strides.append([0] * missing + _own_strides(seen))
     order = iteration_order(len(shape), strides)
     return True if order == tuple(range(len(shape))) else order
+
+
+def layout_of_picked(shape: Shape, indices: Sequence[Any]) -> Layout:
+    """Return the layout of what index arrays pick that stand at all axes: NumPy fills it in their order, and lists are C-contiguous."""
+    return layout_of_result(
+        shape, [np.empty(_extents(item)) if isinstance(item, list) else item for item in indices]
+    )
+
+
+def _extents(nested: Any) -> Shape:
+    """Return the shape of nested lists, whose items may be traced."""
+    return (
+        (len(nested), *(_extents(nested[0]) if nested else ()))
+        if isinstance(nested, list | tuple)
+        else np.shape(nested)
+    )
 
 
 def _own_strides(array: NDArray) -> list[int]:
