@@ -6,7 +6,6 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from gradtape.habits import Missing
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value, constant, merge_tags
 from gradtape.ir.op import NDArray
-from gradtape.ir.types import Shape, aval, is_inexact
+from gradtape.ir.types import Shape, aval
 from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.kinds.registry import HOOKS
 from gradtape.ops.core.elementwise.cast import convert, identity
@@ -80,7 +79,7 @@ from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.patching.bytecode import callee_names
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts, scopes
-from gradtape.trace.source.sites import is_program_file, is_traced_file, is_user_file, user_site
+from gradtape.trace.source.sites import is_program_file, is_traced_file, user_site
 from gradtape.trace.translation.trace_budget import watch_store
 
 _CLASSES: Final = {np.dtype(kind).kind: kind for kind in (int, float, complex)}
@@ -258,7 +257,7 @@ class Array(Operators, Methods, Attributes, Handle):
 
     def item(self, *index: Any) -> Any:
         """Return one element as a Python number, which no tape follows; installed packages and traces get the traced number."""
-        if self._stays_traced(_frame(1)):
+        if concretize.stays_traced(self.value, _frame(1).f_code.co_filename):
             (key,) = index if len(index) == 1 else (index or None,)
             if key is None and self.size != 1:
                 raise ValueError("can only convert an array of size 1 to a Python scalar")
@@ -271,26 +270,9 @@ class Array(Operators, Methods, Attributes, Handle):
             return concretize.array_of(element.value, "x.item()").item()
         return concretize.array_of(self.value, "x.item()").item(*index)
 
-    def _stays_traced(self, asking: FrameType) -> bool:
-        """Return whether code that asks for numbers gets traced ones, and takes them for numbers of Python's.
-
-        That is code of a traced package, and the user's code in a trace that cannot compile it from its source: there are no numbers.
-        """
-        filename = asking.f_code.co_filename
-        if not self.value.tags or not is_traced_file(filename):
-            return False
-        value = self.value
-        if concretize.abstracting_trace(value) is not None:
-            return not is_user_file(filename) or concretize.was_translation_tried()
-        return (
-            not is_user_file(filename)
-            and is_inexact(value.dtype)
-            and any(tag.recording for tag in value.tags)
-        )
-
     def tolist(self) -> Any:
         """Return the values as nested lists, whose numbers no tape follows; installed packages and traces get traced numbers."""
-        if self._stays_traced(_frame(1)):
+        if concretize.stays_traced(self.value, _frame(1).f_code.co_filename):
             return as_python_number(self) if not self.ndim else [_listed(part) for part in self]
         return concretize.array_of(self.value, "x.tolist()", as_list=True).tolist()
 

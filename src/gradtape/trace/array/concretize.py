@@ -45,6 +45,7 @@ from gradtape.trace.source.sites import (
     asking_package,
     is_program_file,
     is_traced_file,
+    is_user_file,
     nearest_frame,
     path_in_package,
     site_of,
@@ -362,6 +363,18 @@ def _may_be_translated() -> bool:
     if frame is None or not is_program_file(frame.f_code.co_filename):
         return False
     return not was_translation_tried()
+
+
+def stays_traced(value: Value, filename: str) -> bool:
+    """Return whether code in a file that asks for a number of Python's gets a traced one, and takes it for a number.
+
+    That is code of a traced package, and the user's code in a trace that cannot compile it from its source: there are no numbers.
+    """
+    if not value.tags or not is_traced_file(filename):
+        return False
+    if abstracting_trace(value) is not None:
+        return not is_user_file(filename) or was_translation_tried()
+    return not is_user_file(filename) and _loses_derivative(value)
 
 
 def was_translation_tried() -> bool:

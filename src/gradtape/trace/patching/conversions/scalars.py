@@ -11,11 +11,10 @@ import numpy as np
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.ops.core.elementwise.cast import convert_number
 from gradtape.trace.array.array import Array, as_python_number, wrap
-from gradtape.trace.array.concretize import abstracting_trace, was_translation_tried
+from gradtape.trace.array.concretize import stays_traced
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching.conversions.sequences import Function, as_array, find_followed
-from gradtape.trace.source.sites import is_traced_file, is_user_file
 
 
 def _clip(array: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
@@ -88,10 +87,7 @@ SCALARS: Final = (
 def _python_number(x: Any) -> Any:
     """Return the argument of ``float(x)`` itself where a traced package, or code in a trace that has no numbers, converts it."""
     caller = sys._getframe(2).f_code.co_filename
-    followed = find_followed(x)
-    if followed is None or np.ndim(x) or not is_traced_file(caller):
-        return NotImplemented
-    if is_user_file(caller) and not (was_translation_tried() and abstracting_trace(as_array(x).value)):
+    if find_followed(x) is None or np.ndim(x) or not stays_traced(as_array(x).value, caller):
         return NotImplemented
     return NotImplemented if x.dtype.kind == "c" else as_python_number(x, float)
 
