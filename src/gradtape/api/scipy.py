@@ -39,6 +39,7 @@ from gradtape.api.uncertainty.estimates import Fit, remember, uncertainty
 from gradtape.errors import ArgumentError, GradtapeError, GradtapeWarning, ShapeError, kind_of, warn
 from gradtape.habits import SCIPY as _HABITS
 from gradtape.habits import answering as _answering
+from gradtape.habits import nearest as _nearest
 from gradtape.progress import counting
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
@@ -472,6 +473,8 @@ def solve_ivp(
         found are NaN there, with `success` False.
     ShapeError, DtypeError
         If M has another shape, or is complex.
+    TypeError
+        For a misspelt `mass_matrix`, of which SciPy would only warn.
 
     Warns
     -----
@@ -501,6 +504,11 @@ def solve_ivp(
     0.71583 -4.25
     """
     check_callable(fun, "gt.scipy.solve_ivp")
+    for name in options:  # SciPy would warn of it, and solve another equation
+        if name in ("M", "Mass", "mass") or _nearest(name, ["mass_matrix"]):
+            raise TypeError(
+                f"gt.scipy.solve_ivp() got an unexpected keyword argument {name!r}: did you mean mass_matrix?"
+            )
     given = {
         "t_eval": t_eval,
         "dense_output": dense_output,

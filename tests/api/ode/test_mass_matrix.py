@@ -490,6 +490,9 @@ def test_wrong_arguments(traced: bool) -> None:
     for method in ("RK45", "RK23", "DOP853", "LSODA"):
         with pytest.raises(ArgumentError, match=f"method {method} does not take a mass_matrix"):
             called(method, mass_matrix=np.eye(2))
+    for name in ("mass_matrx", "massmatrix", "Mass"):
+        with pytest.raises(TypeError, match=f"{name}'.*did you mean mass_matrix"):
+            called("Radau", **{name: np.eye(2)})
     with pytest.raises(ShapeError, match=r"mass_matrix has shape \(3, 3\), and y0 has 2 elements"):
         called(mass_matrix=np.eye(3))
     with pytest.raises(ShapeError, match=r"mass_matrix has shape \(2,\)"):
