@@ -36,6 +36,7 @@ from numpy import zeros
 
 import gradtape as gt
 from gradtape import collector
+from gradtape.api.tape import number_flow
 from gradtape.runtime.compile import program
 from gradtape.trace.lazy import call_observer, instruments, pending
 from gradtape.trace.source import contexts
@@ -526,6 +527,16 @@ def fresh() -> float:
     return 1.0 + next(numbers) / 8192
 
 
+def forget() -> None:
+    """Forget what a scenario that has run once need not do again: it has as many instants each time.
+
+    A number that none has met needs a program of its own, and numbers that leave a tape are looked up in the source.
+    """
+    forget_structures()
+    number_flow._parsed.cache_clear()
+    number_flow._flows.clear()
+
+
 class Fuzzer:
     """Interrupts scenarios.
 
@@ -552,7 +563,7 @@ class Fuzzer:
     def count(self, name: str) -> int:
         """Return how many instants a scenario has."""
         if name not in self.counts:
-            forget_structures()
+            forget()
             with Instant(-1) as interruption:
                 SCENARIOS[name](fresh())
             self.counts[name] = interruption.count
@@ -578,7 +589,7 @@ class Fuzzer:
             else:
                 at = self.random.randrange(self.count(name)) if at is None else at
                 interruption = Instant(at)
-            forget_structures()  # a number that none has met needs a program of its own
+            forget()
             try:
                 with interruption:
                     result = function(k)
