@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -490,12 +491,50 @@ class TraceSettings(NamedTuple):
     effects: str
 
 
+class _Thread(threading.local):
+    """What transforms that run in this thread say in place of settings."""
+
+    def __init__(self) -> None:
+        self.memory: str | None = None
+
+
+_thread: Final = _Thread()
+
+
+def stated_memory() -> str | None:
+    """Return what the user says of the records of reversed loops: ``memory=`` of the transform that runs, or else the setting."""
+    return config.memory if _thread.memory is None else _thread.memory
+
+
+def memory_name() -> str:
+    """Return what the user calls the limit that holds."""
+    return "gt.config.memory" if _thread.memory is None else "memory"
+
+
+@contextmanager
+def within_memory(text: str | None) -> Iterator[None]:
+    """Let `text` stand for ``config.memory`` in this thread; None changes nothing.
+
+    Examples
+    --------
+    >>> with within_memory("2 MB"):
+    ...     memory_budget()
+    2000000
+    """
+    around = _thread.memory
+    try:
+        _thread.memory = around if text is None else text
+        yield
+    finally:
+        _thread.memory = around
+
+
 def trace_settings() -> TraceSettings:
     """Return the settings that a trace depends on now."""
     return TraceSettings(
         config.reroll,
         config.reroll_checkpoint,
-        config.memory,
+        stated_memory(),
         config.loops,
         config.ode_adjoint,
         config.trace_packages,
@@ -505,7 +544,7 @@ def trace_settings() -> TraceSettings:
 
 def memory_budget() -> int | None:
     """Return the bytes that the user lets the records of a reversed loop take; None where nothing was set."""
-    return bytes_of(config.memory)
+    return bytes_of(stated_memory())
 
 
 def default_memory_budget() -> int:
@@ -515,4 +554,4 @@ def default_memory_budget() -> int:
 
 def rolling() -> Rolling:
     """Return how what repeats itself becomes loops now."""
-    return Rolling(config.reroll, config.reroll_checkpoint, config.memory)
+    return Rolling(config.reroll, config.reroll_checkpoint, stated_memory())

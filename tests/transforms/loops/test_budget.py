@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.config import bytes_of
+from gradtape.transforms.loops import budget
 from gradtape.transforms.loops.budget import (
     IMPOSSIBLE,
     Record,
@@ -194,3 +196,92 @@ def test_other_texts_are_no_sizes(text: str) -> None:
     with pytest.raises(ValueError, match="expected a number of bytes"):
         gt.config.memory = text
     assert gt.config.memory is None
+
+
+def on_a_tape(memory: Any) -> Any:
+    with gt.GradientTape(memory=memory) as tape:
+        u = tape.watch(point())
+        y = heat(u)
+    return tape.gradient(y, u)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda memory: gt.grad(heat, memory=memory)(point()),
+    "value_and_grad": lambda memory: gt.value_and_grad(heat, memory=memory)(point())[1],
+    "vjp": lambda memory: gt.vjp(heat, point(), memory=memory)[1](1.0)[0],
+    "jacrev": lambda memory: gt.jacrev(heat, memory=memory)(point()),
+    "GradientTape": on_a_tape,
+    "hvp": lambda memory: gt.hvp(heat, (point(),), (np.ones(SIZE),), memory=memory),
+    "hessian": lambda memory: gt.hessian(heat, memory=memory)(point()),
+    "inside": lambda memory: gt.jit(lambda u: gt.grad(heat, memory=memory)(u))(point()),
+    "around": lambda memory: gt.grad(lambda u: gt.jit(heat)(u), memory=memory)(point()),
+}
+"""Derivatives of `heat`, by way."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_transforms_plan_within_their_own_memory(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: list[int] = []
+    planned = budget.policy_within
+
+    def noted(record: Record, limit: int) -> Any:
+        budgets.append(limit)
+        return planned(record, limit)
+
+    monkeypatch.setattr(budget, "policy_within", noted)
+    expected = WAYS[way](None)
+    assert 14_000 not in budgets
+    for memory in ("14 kB", 14_000):
+        budgets.clear()
+        np.testing.assert_allclose(WAYS[way](memory), expected, rtol=1e-9)
+        assert 14_000 in budgets
+    with gt.config.override(memory="13 kB"):  # the setting holds for all others
+        budgets.clear()
+        np.testing.assert_allclose(WAYS[way]("14 kB"), expected, rtol=1e-9)
+        assert 13_000 not in budgets
+        WAYS[way](None)
+        assert 13_000 in budgets
+
+
+def test_gradients_within_different_memories_are_kept_apart() -> None:
+    """Tapes and pullbacks keep their programs by what they recorded, which is the same here."""
+    for make in (WAYS["GradientTape"], WAYS["vjp"]):
+        for _ in range(3):
+            make(None)
+        for _ in range(3):
+            with pytest.raises(MemoryError):
+                make(1000)
+        for _ in range(3):
+            make(None)
+
+
+def test_the_nearest_memory_holds() -> None:
+    def inner(u: Any) -> Any:
+        return np.sum(gt.grad(heat, memory=2500)(u) ** 2)
+
+    with pytest.raises(MemoryError, match="memory = 1 kB"):
+        gt.grad(heat, memory=1000)(point())
+    np.testing.assert_allclose(gt.jit(inner)(point()), np.sum(gt.grad(heat)(point()) ** 2), rtol=1e-12)
+    graph = str(gt.inspect.graph(gt.grad(heat, memory="14 kB"), point()))
+    assert "policy 1" in graph
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in ("inside", "around")])
+def test_what_is_no_memory_is_named(way: str) -> None:
+    for wrong, error, words in (
+        (0, gt.errors.ArgumentError, "memory is 0"),
+        (-5, gt.errors.ArgumentError, "memory is -5"),
+        ("2 GiB", gt.errors.ArgumentError, "memory is '2 GiB'"),
+        ("", gt.errors.ArgumentError, "memory is ''"),
+        (1.5, gt.errors.DtypeError, "memory must be an int, a str or None, got"),
+        (True, gt.errors.DtypeError, "memory must be an int, a str or None, got"),
+    ):
+        with pytest.raises(error, match=f"{way}.*{words}"):
+            WAYS[way](wrong)
+
+
+def test_a_function_with_a_memory_is_pickled_with_it() -> None:
+    again = pickle.loads(pickle.dumps(gt.grad(np.sin, memory="3 kB")))
+    assert again.made_by.kwargs == {"memory": "3 kB"}
+    tape = pickle.loads(pickle.dumps(gt.GradientTape(memory=3000)))
+    assert tape._memory == "3000 B"

@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.api.sparsity.plan import Plan, hessian_plan, jacobian_plan
 from gradtape.api.sparsity.products import FlatMaps
 from gradtape.api.tape.jacobian import chunk_limit
+from gradtape.api.tape.memory import Memory
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import target_value
@@ -154,7 +155,7 @@ def sparse_jacobian(
     mode: Mode = "auto",
     pattern: Any = "global",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> SparseTransform:
     """Return a function that computes the Jacobian of `function` as a sparse matrix.
 
@@ -241,7 +242,7 @@ def sparse_hessian(
     has_aux: bool = False,
     pattern: Any = "global",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> SparseTransform:
     """Return a function that computes the Hessian of `function` as a sparse matrix.
 
@@ -326,7 +327,7 @@ def _transform(
     pattern: Any,
     caller: str,
     chunk_size: int | None,
-    memory: int | None,
+    memory: Memory,
 ) -> SparseTransform:
     check_callable(function, caller)
     here.site = user_site()

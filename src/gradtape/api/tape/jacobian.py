@@ -23,8 +23,9 @@ from gradtape.api.tape.endpoints import (
     per_source,
     unconnected_choice,
 )
+from gradtape.api.tape.memory import memory_limit
 from gradtape.api.tape.row_probe import check_rows
-from gradtape.config import config
+from gradtape.config import bytes_of, config
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Graph, TraceTag, Value, constant
@@ -267,32 +268,26 @@ class _Request:
 
 def chunk_limit(chunk_size: Any, memory: Any, caller: str, counted: str = "rows or columns") -> Bound:
     """Return how many rows or columns are computed at once, as a user asks for it."""
-    meanings = {
-        "chunk_size": f"how many {counted} are computed at once",
-        "memory": "how many bytes they may take",
-    }
-    for name, given in (("chunk_size", chunk_size), ("memory", memory)):
-        if given is None:
-            continue
-        if isinstance(given, bool) or not isinstance(given, int | np.integer):
+    meaning = f"it says how many {counted} are computed at once"
+    if chunk_size is not None:
+        if isinstance(chunk_size, bool) or not isinstance(chunk_size, int | np.integer):
             raise DtypeError(
-                f"{caller}: {name} must be an int or None, got {kind_of(given)}",
+                f"{caller}: chunk_size must be an int or None, got {kind_of(chunk_size)}",
                 where=here.site,
-                remedy=f"it says {meanings[name]}",
+                remedy=meaning,
             )
-        if given < 1:
+        if chunk_size < 1:
             raise ArgumentError(
-                f"{caller}: {name} is {given}",
-                where=here.site,
-                remedy=f"it says {meanings[name]}: at least 1",
+                f"{caller}: chunk_size is {chunk_size}", where=here.site, remedy=f"{meaning}: at least 1"
             )
+    limit = bytes_of(memory_limit(memory, caller))
     if chunk_size is not None and memory is not None:
         raise ArgumentError(
             f"{caller}: both chunk_size and memory are given",
             where=here.site,
             remedy="give one of them: memory says how large chunks may be",
         )
-    return Bound(None if chunk_size is None else int(chunk_size), memory)
+    return Bound(None if chunk_size is None else int(chunk_size), limit)
 
 
 def _one_target(target: Any, caller: str) -> Handle:

@@ -26,6 +26,7 @@ from gradtape.api.tape.endpoints import (
 )
 from gradtape.api.tape.jacobian import Jacobians
 from gradtape.api.tape.loops import warn_of_long_loop
+from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.tape.missing_paths import Cuts
 from gradtape.api.tape.record import (
     Record,
@@ -39,6 +40,7 @@ from gradtape.api.tape.record import (
     warn_of_integers,
     watchable,
 )
+from gradtape.config import within_memory
 from gradtape.errors import (
     ArgumentError,
     DtypeError,
@@ -90,6 +92,8 @@ class GradientTape(Jacobians):
         Gradients and rows of Jacobians with respect to complex sources: df/dx + i df/dy, the direction of steepest ascent, or its
         conjugate. With ``"jax"`` weights of complex targets are not conjugated either. Gradients of real targets with respect to real
         sources are the same in both.
+    memory : int or str, optional
+        The bytes that the records of each reversed loop may take, as a number or as in ``"2 GB"``, by default `gt.config.memory`.
 
     Notes
     -----
@@ -121,6 +125,7 @@ class GradientTape(Jacobians):
         *,
         strict: bool = False,
         convention: Convention = "tensorflow",
+        memory: Memory = None,
     ) -> None:
         for argument, given in (
             ("persistent", persistent),
@@ -139,6 +144,7 @@ class GradientTape(Jacobians):
         if convention not in CONVENTIONS:  # asked here, since opening a tape is a hot path
             check_convention(convention, "GradientTape")
         self._convention = convention
+        self._memory = None if memory is None else memory_limit(memory, "GradientTape")
         self._used = False
         self._around: tuple[InBody, ...] = ()
         self._stack: list[Context] = []
@@ -163,7 +169,7 @@ class GradientTape(Jacobians):
             if record is None or self._used:
                 record = self._record = Record(self._accessed, self._strict)
                 self._used = False
-                if not self._persistent:
+                if not self._persistent and self._memory is None:
                     record.expected = predict(_frame(1), record.tag, record.own_tags, Array)
             else:
                 record.tag.thread = threading.get_ident()
@@ -218,7 +224,9 @@ class GradientTape(Jacobians):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._record is None:
-            make = partial(GradientTape, strict=self._strict, convention=self._convention)
+            make = partial(
+                GradientTape, strict=self._strict, convention=self._convention, memory=self._memory
+            )
             return make, (self._persistent, self._accessed)
         raise TapeError(
             "a tape that has recorded can be neither copied nor pickled",
@@ -427,7 +435,11 @@ class GradientTape(Jacobians):
             If there is no path, and that is to be an error.
         """
         here.site = user_site()
-        return self._gradient(target, sources, output_gradients, unconnected_gradients, self._convention)
+        asked = target, sources, output_gradients, unconnected_gradients, self._convention
+        if self._memory is None:
+            return self._gradient(*asked)
+        with within_memory(self._memory):
+            return self._gradient(*asked)
 
     def _gradient(
         self,
@@ -548,7 +560,8 @@ class GradientTape(Jacobians):
         warn_of_chance(record.tag, [ends[0]], [value for point in ends[1] for value in point.values])
         asked = _OneShotQuery(self, record)
         try:
-            yield record.tag, *ends, not self._persistent
+            with within_memory(self._memory):
+                yield record.tag, *ends, not self._persistent
         except BaseException:
             asked.fail()
             raise

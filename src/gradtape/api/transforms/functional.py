@@ -17,12 +17,14 @@ from gradtape.api.custom.complex_convention import (
 )
 from gradtape.api.operands import traceable_operand
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
+from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import differentiable_leaves, named, recordable_body, split_aux
+from gradtape.config import within_memory
 from gradtape.errors import ArgumentError, DtypeError, StructureError, kind_of
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value, literal
@@ -59,7 +61,7 @@ def jacobian(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]: ...
 @overload
 def jacobian(
@@ -72,7 +74,7 @@ def jacobian(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[Concatenate[N, Q], N]: ...
 @overload
 def jacobian(
@@ -85,7 +87,7 @@ def jacobian(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def jacobian(
@@ -98,7 +100,7 @@ def jacobian(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]:
     """Return a function that computes the Jacobian of `function`.
 
@@ -124,9 +126,10 @@ def jacobian(
         The derivative of a real result with respect to a complex argument, as for `grad`.
     chunk_size : int, optional
         The number of rows or columns that are computed at once, by default as many as `memory` allows.
-    memory : int, optional
-        The limit in bytes for the intermediate values of one chunk of rows or columns, estimated from shapes; by default
-        `gt.config.jacobian_memory`, a fraction of the free memory. A Jacobian that does not fit is computed by a loop over chunks.
+    memory : int or str, optional
+        The bytes, as a number or as in ``"2 GB"``, that the intermediate values of one chunk of rows or columns may take, estimated from
+        shapes, and the records of each reversed loop; by default `gt.config.jacobian_memory`, a fraction of the free memory, and
+        `gt.config.memory`. A Jacobian that does not fit is computed by a loop over chunks, and a loop that does not computes steps again.
 
     Returns
     -------
@@ -171,7 +174,7 @@ def jacrev(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]: ...
 @overload
 def jacrev(
@@ -183,7 +186,7 @@ def jacrev(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[Concatenate[N, Q], N]: ...
 @overload
 def jacrev(
@@ -195,7 +198,7 @@ def jacrev(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def jacrev(
@@ -207,7 +210,7 @@ def jacrev(
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]:
     """Return a function that computes the Jacobian by reverse mode, row by row: for few results.
 
@@ -242,7 +245,7 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]: ...
 @overload
 def jacfwd(
@@ -253,7 +256,7 @@ def jacfwd(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[Concatenate[N, Q], N]: ...
 @overload
 def jacfwd(
@@ -264,7 +267,7 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def jacfwd(
@@ -275,7 +278,7 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]:
     """Return a function that computes the Jacobian by forward mode, column by column: for few arguments.
 
@@ -309,7 +312,7 @@ def hessian(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[Concatenate[N, Q], N]: ...
 @overload
 def hessian(
@@ -320,7 +323,7 @@ def hessian(
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def hessian(
@@ -331,7 +334,7 @@ def hessian(
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]:
     """Return a function that computes the Hessian of `function`, by forward mode over reverse mode.
 
@@ -368,6 +371,7 @@ def hvp(
     *,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> X: ...
 @overload
 def hvp(
@@ -377,6 +381,7 @@ def hvp(
     *,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Any: ...
 @suggests_keywords
 def hvp(
@@ -386,6 +391,7 @@ def hvp(
     *,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Any:
     """Return a Hessian-vector product: the Hessian of `function` times a vector, computed without forming the Hessian.
 
@@ -403,6 +409,8 @@ def hvp(
         derivatives, as for `grad`.
     convention : {"tensorflow", "jax"}, default "tensorflow"
         For complex arguments: the convention of the gradient that is differentiated, as for `grad`.
+    memory : int or str, optional
+        The bytes that the records of each reversed loop may take, as for `grad`.
 
     Returns
     -------
@@ -433,7 +441,7 @@ def hvp(
                 where=here.site,
                 remedy="gt.hvp(f, (x,), (v,))",
             )
-    known = _known_product(function, _Kind(bool(holomorphic), convention))
+    known = _known_product(function, _Kind(bool(holomorphic), convention, memory_limit(memory, "hvp")))
     if len(primals) != len(tangents):
         raise StructureError(
             f"hvp: {len(primals)} primals, but {len(tangents)} tangents",
@@ -448,6 +456,7 @@ class _Kind(NamedTuple):
 
     holomorphic: bool
     convention: Convention
+    memory: str | None
 
 
 def _known_product(function: Callable[..., Any], kind: _Kind) -> Jitted[..., Any]:
@@ -492,13 +501,14 @@ def _jacobian(
     holomorphic: bool,
     convention: Convention = "tensorflow",
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]:
     """Return the compiled Jacobian; `caller` is the public function, and names it in errors."""
     check_callable(function, caller)
     check_convention(convention, caller)
     here.site = user_site()
     bound = chunk_limit(chunk_size, memory, caller)
+    limit = memory_limit(memory, caller)
     selection = selection_of(function, argnums, argnames, caller)
     if mode not in MODES:
         raise ArgumentError(
@@ -506,6 +516,10 @@ def _jacobian(
         )
 
     def compute(*args: Any, **kwargs: Any) -> Any:
+        with within_memory(limit):
+            return computed(args, kwargs)
+
+    def computed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the function, and pull back or push forward the unit vectors of its results or arguments."""
         here.site = user_site()
         places = selection.places(args, kwargs)

@@ -18,6 +18,7 @@ from gradtape.api.custom.complex_convention import (
     not_of_kind,
     unchanged,
 )
+from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable, suggests_keywords
@@ -35,6 +36,7 @@ from gradtape.api.transforms.recording import (
 )
 from gradtape.api.transforms.residual_programs import applied
 from gradtape.api.transforms.sharing import NOT_SHARED, program_of_calls
+from gradtape.config import within_memory
 from gradtape.errors import NonScalarOutputError, StructureError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
@@ -67,6 +69,7 @@ def grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Q], X]: ...
 @overload
 def grad(
@@ -77,6 +80,7 @@ def grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Q], Y]: ...
 @overload
 def grad(
@@ -87,6 +91,7 @@ def grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Q], tuple[X]]: ...
 @overload
 def grad(
@@ -97,6 +102,7 @@ def grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Q], tuple[X, Y]]: ...
 @overload
 def grad(
@@ -107,6 +113,7 @@ def grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Z, Q], tuple[X, Y, Z]]: ...
 @overload
 def grad(
@@ -117,6 +124,7 @@ def grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Q], tuple[X, A]]: ...
 @overload
 def grad(
@@ -127,6 +135,7 @@ def grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Q], tuple[Y, A]]: ...
 @overload
 def grad(
@@ -137,6 +146,7 @@ def grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Q], tuple[tuple[X], A]]: ...
 @overload
 def grad(
@@ -147,6 +157,7 @@ def grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Q], tuple[tuple[X, Y], A]]: ...
 @overload
 def grad(
@@ -157,6 +168,7 @@ def grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Z, Q], tuple[tuple[X, Y, Z], A]]: ...
 @overload
 def grad(
@@ -167,6 +179,7 @@ def grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def grad(
@@ -177,6 +190,7 @@ def grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[..., Any]:
     """Return a function that computes the gradient of `function`.
 
@@ -198,6 +212,9 @@ def grad(
     convention : {"tensorflow", "jax"}, default "tensorflow"
         The gradient of a real function with respect to a complex argument x + iy: df/dx + i df/dy, as in TensorFlow and PyTorch, or its
         conjugate, as in JAX.
+    memory : int or str, optional
+        The bytes that the records of each reversed loop may take, as a number or as in ``"2 GB"``, by default `gt.config.memory`. A loop
+        that would take more computes steps again; `gt.inspect.explain` says how many.
 
     Returns
     -------
@@ -216,6 +233,8 @@ def grad(
         At a call with `holomorphic`, if an argument to differentiate with respect to is real.
     NotDifferentiableError
         At a call with `holomorphic`, if the path to the result leads through a function that is not holomorphic, such as np.abs.
+    MemoryBudgetError
+        At a call, if the gradient of a loop does not fit in `memory`.
 
     Examples
     --------
@@ -227,7 +246,7 @@ def grad(
     >>> float(gt.grad(lambda x, scale=2.0: scale * x, argnames="scale")(3.0))
     3.0
     """
-    both = value_and_gradient(function, argnums, argnames, has_aux, "grad", holomorphic, convention)
+    both = value_and_gradient(function, argnums, argnames, has_aux, "grad", holomorphic, convention, memory)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, result = both(*args, **kwargs)
@@ -247,6 +266,7 @@ def value_and_grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Q], tuple[V, X]]: ...
 @overload
 def value_and_grad(
@@ -257,6 +277,7 @@ def value_and_grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Q], tuple[V, Y]]: ...
 @overload
 def value_and_grad(
@@ -267,6 +288,7 @@ def value_and_grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Q], tuple[V, tuple[X]]]: ...
 @overload
 def value_and_grad(
@@ -277,6 +299,7 @@ def value_and_grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Q], tuple[V, tuple[X, Y]]]: ...
 @overload
 def value_and_grad(
@@ -287,6 +310,7 @@ def value_and_grad(
     has_aux: Exactly[False] = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Z, Q], tuple[V, tuple[X, Y, Z]]]: ...
 @overload
 def value_and_grad(
@@ -297,6 +321,7 @@ def value_and_grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Q], tuple[tuple[V, A], X]]: ...
 @overload
 def value_and_grad(
@@ -307,6 +332,7 @@ def value_and_grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Q], tuple[tuple[V, A], Y]]: ...
 @overload
 def value_and_grad(
@@ -317,6 +343,7 @@ def value_and_grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Q], tuple[tuple[V, A], tuple[X]]]: ...
 @overload
 def value_and_grad(
@@ -327,6 +354,7 @@ def value_and_grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Q], tuple[tuple[V, A], tuple[X, Y]]]: ...
 @overload
 def value_and_grad(
@@ -337,6 +365,7 @@ def value_and_grad(
     has_aux: Exactly[True],
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Concatenate[X, Y, Z, Q], tuple[tuple[V, A], tuple[X, Y, Z]]]: ...
 @overload
 def value_and_grad(
@@ -347,6 +376,7 @@ def value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[Q, Any]: ...
 @pickled_as_call
 def value_and_grad(
@@ -357,12 +387,13 @@ def value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Jitted[..., Any]:
     """Return a function that computes the value of `function` and its gradient, in one program.
 
     Parameters
     ----------
-    function, argnums, argnames, has_aux, holomorphic, convention
+    function, argnums, argnames, has_aux, holomorphic, convention, memory
         As for `grad`.
 
     Returns
@@ -377,7 +408,9 @@ def value_and_grad(
     >>> float(value), [g.tolist() for g in gradient]
     (5.0, [[2.0, 3.0], [1.0, 1.0]])
     """
-    both = value_and_gradient(function, argnums, argnames, has_aux, "value_and_grad", holomorphic, convention)
+    both = value_and_gradient(
+        function, argnums, argnames, has_aux, "value_and_grad", holomorphic, convention, memory
+    )
     return jit_of(both, named("value_and_grad", function), EVERYTHING_TRACED)
 
 
@@ -389,10 +422,12 @@ def value_and_gradient(
     caller: str,
     holomorphic: bool,
     convention: Convention,
+    memory: Memory = None,
 ) -> Callable[..., Any]:
     """Return what computes both inside a recording; `caller` is who asks."""
     check_callable(function, caller)
     check_convention(convention, caller)
+    limit = memory_limit(memory, caller)
     selection = selection_of(function, argnums, argnames, caller)
     bilinear = holomorphic or convention == "jax"
     is_plain = argnums is None and argnames is None and not (has_aux or holomorphic)
@@ -403,7 +438,11 @@ def value_and_gradient(
     order = 1 if inner is None else inner.order + 1
 
     def both(*args: Any, **kwargs: Any) -> Any:
-        return at_order(None, args, kwargs)
+        return within(None, args, kwargs)
+
+    def within(orders: Orders | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with within_memory(limit):
+            return at_order(orders, args, kwargs)
 
     def at_order(orders: Orders | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the function, and pull 1 back from its result, or take the derivative from those of all orders."""
@@ -460,7 +499,7 @@ def value_and_gradient(
         return ((value, aux) if has_aux else value), selection.filled(nested)
 
     if is_plain and caller == "grad":
-        _nestings[both] = Nesting(order, lambda orders, *args: at_order(orders, args, {})[1])
+        _nestings[both] = Nesting(order, lambda orders, *args: within(orders, args, {})[1])
     return both
 
 
@@ -557,6 +596,7 @@ def vjp(
     *primals: *Xs,
     has_aux: Exactly[False] = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> tuple[V, Callable[[Any], tuple[*Xs]]]: ...
 @overload
 def vjp(
@@ -564,6 +604,7 @@ def vjp(
     *primals: *Xs,
     has_aux: Exactly[True],
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> tuple[V, Callable[[Any], tuple[*Xs]], A]: ...
 @suggests_keywords  # type: ignore[misc] # mypy: *primals
 def vjp(
@@ -571,6 +612,7 @@ def vjp(
     *primals: Any,
     has_aux: bool = False,
     convention: Convention = "tensorflow",
+    memory: Memory = None,
 ) -> Any:
     """Evaluate a function and return a callable that pulls cotangents back.
 
@@ -585,6 +627,8 @@ def vjp(
     convention : {"tensorflow", "jax"}, default "tensorflow"
         Cotangents of complex numbers, those that the pullback takes and those that it returns. In TensorFlow's convention the cotangent
         of z = x + iy is a + ib for the map dz -> a dx + b dy, and in JAX's the conjugate.
+    memory : int or str, optional
+        The bytes that the records of each reversed loop may take, as for `grad`.
 
     Returns
     -------
@@ -621,8 +665,9 @@ def vjp(
     check_callable(function, "vjp")
     check_convention(convention, "vjp")
     converted = unchanged if convention == "jax" else conjugated
+    limit = memory_limit(memory, "vjp")
     here.site = user_site()
-    kept = applied("vjp", function, primals, has_aux, converted)
+    kept = applied("vjp", function, primals, has_aux, converted, limit)
     if kept is not None:
 
         def pull(cotangent: Any) -> tuple[Any, ...]:
@@ -635,13 +680,15 @@ def vjp(
         linear_map = LinearMap("pullback", pull, lambda: (kept.program.specimen(),))
         return (kept.result, linear_map, kept.aux) if has_aux else (kept.result, linear_map)
     recording = Recording("vjp", primals)
-    aux = recording.run(function, has_aux)
+    with within_memory(limit):
+        aux = recording.run(function, has_aux)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
         seeds, arrays = recording.seeds(cotangent)
-        pulled = map(converted, recording.pull(list(map(converted, seeds))))
-        returned: tuple[Any, ...] = unflatten(recording.spec, as_given(list(pulled), arrays))
+        with within_memory(limit):
+            pulled = list(map(converted, recording.pull(list(map(converted, seeds)))))
+        returned: tuple[Any, ...] = unflatten(recording.spec, as_given(pulled, arrays))
         return returned
 
     y = recording.result()

@@ -15,6 +15,7 @@ from gradtape.api.operands import fitted
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import Recording
 from gradtape.api.transforms.sharing import MOST_BYTES, NOT_SHARED, program_of_calls
+from gradtape.config import within_memory
 from gradtape.errors import ArgumentError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Graph, Value, extract, literal
@@ -101,6 +102,7 @@ def applied(
     primals: tuple[Any, ...],
     has_aux: bool,
     converted: Callable[[Value], Value],
+    limit: str | None = None,
 ) -> Applied | None:
     """Return what programs compute of a function that was called before; None where it is to be recorded.
 
@@ -116,17 +118,20 @@ def applied(
         Whether it returns a pair.
     converted : callable
         Converts cotangents from the convention of the caller, and to it.
+    limit : str, optional
+        What the records of reversed loops may take.
     """
     programs = MapPrograms()
 
     def run(shared: Callable[..., Any], *arguments: Any) -> Any:
         recording = Recording(caller, arguments)
-        aux = recording.run(shared, has_aux)
-        program, residuals = _linear_map(recording, caller == "vjp", converted)
+        with within_memory(limit):
+            aux = recording.run(shared, has_aux)
+            program, residuals = _linear_map(recording, caller == "vjp", converted)
         number = _traced_number(programs.add(program), recording.sources)
         return recording.result(), residuals, number, aux
 
-    options = caller, has_aux, converted
+    options = caller, has_aux, converted, limit
     program = program_of_calls(options, function, run, Jitted, programs)
     if program is None or not primals:
         return None

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from gradtape.api.operands import fitted
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
+from gradtape.api.tape.memory import Memory
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.gradient import number_result
@@ -180,7 +181,7 @@ def hessian_diagonal(
     *,
     argnames: Names = None,
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]:
     """Return a function that computes the diagonal of the Hessian of `function` without forming the Hessian.
 
@@ -195,7 +196,7 @@ def hessian_diagonal(
         Names of the arguments, instead of `argnums`, as for `grad`.
     chunk_size : int, optional
         The number of elements that are computed at once, by default as many as `memory` allows.
-    memory : int, optional
+    memory : int or str, optional
         The bytes that the intermediate values of a chunk may take, as for `jacobian`.
 
     Returns
@@ -234,7 +235,7 @@ def laplacian(
     *,
     argnames: Names = None,
     chunk_size: int | None = None,
-    memory: int | None = None,
+    memory: Memory = None,
 ) -> Jitted[..., Any]:
     """Return a function that computes the Laplacian of `function`: the trace of its Hessian.
 
@@ -262,7 +263,7 @@ def _second_derivatives(
     argnums: Positions,
     argnames: Names,
     chunk_size: int | None,
-    memory: int | None,
+    memory: Memory,
     caller: str,
     is_summed: bool,
 ) -> Jitted[..., Any]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import comb, isqrt
 from typing import Any, Final, NamedTuple
 
-from gradtape.config import default_memory_budget, memory_budget
+from gradtape.config import default_memory_budget, memory_budget, memory_name
 from gradtape.errors import MemoryBudgetError
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kinds.control import Structured
@@ -69,11 +69,11 @@ def planned_policy(record: Record, nodes: Sequence[Node], site: Any) -> Any:
     policy = policy_within(record, stated)
     if policy == IMPOSSIBLE:
         raise MemoryBudgetError(
-            f"the gradient of a loop does not fit in gt.config.memory = {in_bytes(stated)}: its carries take {in_bytes(record.state)}, and "
+            f"the gradient of a loop does not fit in {memory_name()} = {in_bytes(stated)}: its carries take {in_bytes(record.state)}, and "
             f"what one iteration computes for the reverse sweep {in_bytes(record.step)}",
             where=site,
             why="two carries and the values of one iteration are needed at a time",
-            remedy=f'gt.config.memory = "{in_bytes(record.smallest())}" or more',
+            remedy=f'{memory_name()} = "{in_bytes(record.smallest())}" or more',
         )
     return policy
 
