@@ -30,6 +30,7 @@ LAYERS = {
     "progress": 0,
     "records": 0,
     "reference_counts": 0,
+    "scratch": 0,
     "ir": 1,
     "loops": 1,
     "loops.passes": 4,

@@ -167,6 +167,11 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "cache_dir": _Setting(
         None, "folder of the disk cache; None means the user's cache folder", optional=True
     ),
+    "scratch_dir": _Setting(
+        None,
+        "folder of the scratch files of reversed loops that do not fit in memory; None means TMPDIR, or else that of the disk cache",
+        optional=True,
+    ),
     "cache_size": _Setting(2**30, "bytes that the disk cache may take", minimum=0),
     "precise_math": _Setting(False, "use the scalar C library instead of vector functions of 4 ULP"),
     "compiler": _Setting(
@@ -289,6 +294,7 @@ class Config:
     eager: bool
     disk_cache: bool
     cache_dir: str | None
+    scratch_dir: str | None
     cache_size: int
     precise_math: bool
     compiler: str

@@ -66,6 +66,15 @@ NEAR_MEMORY: Final = 2**20
 FAR_LOAD: Final = 5.0
 """A load of what comes from farther away."""
 
+MEMORY_BYTES: Final = 1e10
+"""Bytes a second that one core writes to memory, or reads."""
+
+FILE_BYTES: Final = 5e8
+"""Bytes a second that go to a disk, or come from it, one after the other: half of what an inexpensive solid-state drive does."""
+
+FILE_SECONDS: Final = 2e-3
+"""What it takes to make a scratch file and to map it."""
+
 # What is kept from call to call
 
 COMPARISON: Final = 8.0

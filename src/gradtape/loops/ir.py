@@ -36,12 +36,15 @@ class Buffer:
     role : str
         ``input``, ``constant`` (captured), ``output``, ``scratch`` (in the workspace), ``pair`` (either one of a `DoubleBuffer`) or
         ``stack`` (memory that grows while the program runs).
+    in_file : bool
+        Whether it is in the part of the workspace that is a scratch file.
     """
 
     name: str
     dtype: Dtype
     size: int
     role: str
+    in_file: bool = False
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.varying import lengths_vary
 from gradtape.loops.ir import Buffer, ControlFlow, For, Load, LoopProgram, RoutineCall, Store
 from gradtape.loops.live_ins import live_ins
+from gradtape.scratch import ALIGNMENT as FILE_ALIGNMENT
 
 T = TypeVar("T", int, NDArray)
 
@@ -36,15 +37,28 @@ def plan_memory(program: LoopProgram) -> tuple[dict[Buffer, int], int]:
     if lengths_vary():
         return _side_by_side(lives)
     order = sorted(lives, key=lambda b: (-b.nbytes, lives[b], b.name))
+    order = [
+        *[buffer for buffer in order if not buffer.in_file],
+        *[buffer for buffer in order if buffer.in_file],
+    ]
     # One row per buffer that has its place: where it begins and ends, and when it is written first and read last.
     placed = np.empty((4, len(order)), np.int64)
     offsets: dict[Buffer, int] = {}
     for count, buffer in enumerate(order):
         size = max(buffer.nbytes, 1)
-        offset = offsets[buffer] = _lowest(size, lives[buffer], placed[:, :count])
+        if buffer.in_file:  # behind all others, and apart from each other
+            end = int(placed[1, :count].max(initial=RESERVED))
+            offset = offsets[buffer] = -(-end // FILE_ALIGNMENT) * FILE_ALIGNMENT
+        else:
+            offset = offsets[buffer] = _lowest(size, lives[buffer], placed[:, :count])
         placed[:, count] = offset, offset + size, *lives[buffer]
     end = int(placed[1].max(initial=RESERVED))
     return offsets, _aligned(end)
+
+
+def file_begin(offsets: Mapping[Buffer, int]) -> int | None:
+    """Return where the part of a workspace begins that is in a scratch file; None where there is none."""
+    return min([offset for buffer, offset in offsets.items() if buffer.in_file], default=None)
 
 
 def _side_by_side(buffers: Iterable[Buffer]) -> tuple[dict[Buffer, int], int]:

@@ -16,7 +16,7 @@ from gradtape.ir.types import Aval
 from gradtape.loops.ir import LoopProgram, Statement
 from gradtape.loops.passes.pipeline import optimise_body, optimise_loops
 from gradtape.loops.passes.strip_mine import LARGE as LARGE_RECORDS
-from gradtape.loops.workspace import plan_memory
+from gradtape.loops.workspace import file_begin, plan_memory
 from gradtape.lower.attribution import Item, NestSummary, all_makers, describe_nests
 from gradtape.lower.building.builder import Builder
 from gradtape.lower.building.context import BuildContext, LoopKernels, LoweredBody
@@ -56,6 +56,8 @@ class LoweredProgram:
         How many constants follow the inputs.
     workspace_bytes : int
         Size of the workspace.
+    file_from : int or None
+        Where the part of the workspace begins that is in a scratch file; None where there is none.
     symbols : tuple of str
         Routines to bind at load, named ``module.function``; see `gradtape.lower.target.symbols.address_of`.
     estimated_cost : float
@@ -78,6 +80,7 @@ class LoweredProgram:
     outputs: tuple[Aval, ...]
     constants: int
     workspace_bytes: int
+    file_from: int | None
     symbols: tuple[str, ...]
     estimated_cost: float
     drain: str | None
@@ -132,6 +135,7 @@ def _lowered(graph: Graph, program: LoopProgram, plan: Schedule) -> LoweredProgr
         tuple(value.aval for value in graph.outputs),
         len(graph.constants()),
         workspace,
+        file_begin(offsets),
         tuple(module.symbols),
         cost,
         DRAIN if module.stacks else None,

@@ -19,6 +19,7 @@ from gradtape.lower.schedule.nests import LoopNest, Note, describe
 from gradtape.lower.schedule.operands import part_of
 from gradtape.lower.schedule.outlined import is_outlined
 from gradtape.records import frozen_record
+from gradtape.transforms.loops.checkpoint import IN_FILE
 from gradtape.transforms.loops.ops import STACK, Repeat, Switch
 from gradtape.transforms.procedures.ops import ProcedureOp
 
@@ -239,7 +240,7 @@ class StorageAssignment:
         outside = {axis.position for axis in nest.axes[:common]}
         axes = tuple([k for k in axes if k not in outside])
         size = prod([nest.shape[axis] for axis in axes])
-        buffer = Buffer(f"{prefix}w{len(scratch)}", nest.value.dtype, size, "scratch")
+        buffer = Buffer(f"{prefix}w{len(scratch)}", nest.value.dtype, size, "scratch", _is_in_file(nest))
         called = any(reader.kind in ("product", "routine") for reader in readers)
         why = "a routine reads it from memory" if called else "it is read by another loop"
         self.explain.append(Note(nest, f"is stored ({size} of {nest.value.size} elements): {why}"))
@@ -418,3 +419,11 @@ def _levels(index: tuple[Position, ...], nest: LoopNest) -> list[tuple[str, int 
         follows = bool(found) and not isinstance(position, int)
         levels.append(("loop", found[0]) if follows else ("position", position))
     return levels
+
+
+def _is_in_file(nest: LoopNest) -> bool:
+    """Return whether a value consists of the carries that a loop stores in a scratch file."""
+    node = nest.node
+    if node is None or nest.kind != "result" or node.params.get("policy") != IN_FILE:
+        return False
+    return bool(nest.value.index >= node.params["carries"])

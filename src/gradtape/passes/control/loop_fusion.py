@@ -12,6 +12,7 @@ from gradtape.kinds.control import Structured
 from gradtape.passes.control.equal_carries import EqualCarries, MergedLoop, source_key
 from gradtape.passes.rewrite import with_outputs
 from gradtape.transforms.loops.branches import select
+from gradtape.transforms.loops.checkpoint import is_treeverse
 from gradtape.transforms.loops.draft import Draft, LoopOp, LoopOperand, placeholder, substitute
 from gradtape.transforms.loops.ops import Repeat, Switch
 
@@ -83,7 +84,7 @@ def _iteration_space(node: Node) -> Any:
         return node.op, node.inputs[0], params["reverse"]
     policy = params.get("policy")
     # Treeverse changes the pullback of a loop, and not the loop.
-    chunks = None if isinstance(policy, tuple) else policy
+    chunks = None if is_treeverse(policy) else policy
     return node.op, params.get("length"), params.get("reverse"), params.get("limit"), chunks
 
 

@@ -15,7 +15,9 @@ from gradtape.transforms.loops.checkpoint import (
     CARRIES_ONLY,
     chunk_length,
     has_chunk_policy,
+    is_in_file,
     scan_in_chunks,
+    stores_carries,
     while_in_chunks,
 )
 from gradtape.transforms.loops.ops import Scan, Switch, While
@@ -26,7 +28,7 @@ def simplify_loops(graph: Graph) -> Graph:
     chunked = [
         node
         for node in graph.nodes
-        if isinstance(node.op, Scan | While) and node.params["policy"] == CARRIES_ONLY
+        if isinstance(node.op, Scan | While) and stores_carries(node.params["policy"])
     ]
 
     def simplified(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
@@ -50,7 +52,7 @@ def _like_its_pullback(node: Node, chunked: Sequence[Node]) -> Node:
             same = [chunk for chunk in inner if length // max(chunk, 1) == other.params["length"]]
             if not same or node.params["reverse"] != other.params["reverse"] or same[0] <= CARRIES_ONLY:
                 continue
-            policy = same[0]
+            policy = ("file", same[0]) if is_in_file(other.params["policy"]) else same[0]
         copy = node.copy(node.inputs)
         copy.params = {**node.params, "policy": policy}
         return copy

@@ -63,6 +63,8 @@ class Kernel(NamedTuple):
         What it is kept under on the disk, and the kernels of the loops that it calls.
     fallbacks : tuple of (str, tuple of str)
         The rows that Python computes because there is no code for operands of these dtypes.
+    file_from : int or None
+        Where the part of the scratch memory begins that is in a file.
     """
 
     loaded: LoadedModule | None
@@ -75,6 +77,7 @@ class Kernel(NamedTuple):
     remedy: str = ""
     keys: tuple[str, ...] = ()
     fallbacks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    file_from: int | None = None
 
 
 kernels: Final[MemoryCache[Kernel]] = MemoryCache()
@@ -104,6 +107,8 @@ class _Facts(NamedTuple):
         The numbers that the machine code reads; None for an exact kernel.
     fallbacks : sequence of (str, sequence of str)
         The rows that Python computes, with the dtypes of their operands.
+    file_from : int or None
+        Where the part of the scratch memory begins that is in a file.
     """
 
     workspace: int
@@ -115,10 +120,14 @@ class _Facts(NamedTuple):
     notes: tuple[str, ...]
     table: tuple[int, ...] | None = None
     fallbacks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    file_from: int | None = None
 
     def signature(self, form: CallForm | None, graph: Graph) -> Signature | None:
-        """Return the signature of the native entry, None if there is no form in which it is called."""
-        if form is None:
+        """Return the signature of the native entry, None if there is no form in which it is called.
+
+        A program with a scratch file is called from Python, which makes the file: it runs for long.
+        """
+        if form is None or self.file_from is not None:
             return None
         needs = (len(graph.constants()), max(self.workspace, 8), self.heavy, self.polls)
         return Signature(
@@ -141,6 +150,7 @@ def _facts(
         loops,
         notes,
         fallbacks=tuple([(row, dtypes) for row, dtypes in lowered.fallbacks]),
+        file_from=lowered.file_from,
     )
 
 
@@ -350,4 +360,5 @@ def _loaded(graph_of: Callable[[], Graph], form: CallForm | None, found: CachedO
         tuple(facts.notes),
         keys=tuple(keys),
         fallbacks=tuple(dict.fromkeys(fallbacks)),
+        file_from=facts.file_from,
     )

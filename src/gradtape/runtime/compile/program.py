@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -36,6 +36,7 @@ from gradtape.runtime.compile.kernel import (
 from gradtape.runtime.compile.loader import KernelCode, LoadedModule, call_flat
 from gradtape.runtime.interpret import missed_guards
 from gradtape.runtime.memory.pool import empty_results, empty_workspace
+from gradtape.scratch import workspace_with_file
 from gradtape.transforms.call import without_data
 from gradtape.transforms.procedures.ops import ProcedureOp
 from gradtape.transforms.reroll.roll import without_data_rolled
@@ -235,14 +236,14 @@ class Program:
         if loaded is None:
             return self._interpret(arrays)
         outputs = empty_results(self._results)
-        workspace = empty_workspace(kernel.workspace)
         if len(arrays) != len(self.graph.inputs):
             raise InternalError(f"a program of {len(self.graph.inputs)} arrays was given {len(arrays)}")
         # What the interpreter computed may be a view.
         inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
-        status = call_flat(loaded, [*inputs, *self._constants], outputs, workspace)
-        missed = int(workspace[:8].view(np.int64)[0]) if status > 0 else 0
-        del workspace  # the interpreter may need the memory
+        with _workspace(kernel) as workspace:
+            status = call_flat(loaded, [*inputs, *self._constants], outputs, workspace)
+            missed = int(workspace[:8].view(np.int64)[0]) if status > 0 else 0
+            del workspace  # the interpreter may need the memory
         if status == INTERRUPTED:
             raise_interruption()
         if status > 0:
@@ -273,6 +274,13 @@ class Program:
         if kernel.loaded is None or kernel.signature is None:
             return None
         return bind(loaded or kernel.loaded, kernel.signature, fallback, self._constants, statics=statics)
+
+
+def _workspace(kernel: Kernel) -> AbstractContextManager[NDArray]:
+    """Return the context in which a kernel has its scratch memory."""
+    if kernel.file_from is None:
+        return nullcontext(empty_workspace(kernel.workspace))
+    return workspace_with_file(kernel.workspace, kernel.file_from)
 
 
 def _refused(*arrays: NDArray) -> None:

@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from math import comb, isqrt
 from typing import Any, Final, NamedTuple
 
+from gradtape import costs
 from gradtape.config import default_memory_budget, memory_budget, memory_name
 from gradtape.errors import MemoryBudgetError
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kinds.control import Structured
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
+from gradtape.passes.prologue import work_of
+from gradtape.scratch import free_scratch
+from gradtape.transforms.loops.checkpoint import is_in_file, is_treeverse, stores_carries
 
 MANY: Final = 4096
 """Carries of a loop of unknown trip count that fit, from which chunks that grow are used: they cover two million iterations, and run each
@@ -65,8 +69,12 @@ def planned_policy(record: Record, nodes: Sequence[Node], site: Any) -> Any:
         if record.length is None or _is_elementwise(nodes):
             return None
         policy = policy_within(record, default_memory_budget())
-        return None if policy == IMPOSSIBLE else policy
-    policy = policy_within(record, stated)
+        return (
+            None
+            if policy == IMPOSSIBLE
+            else in_file_if_faster(record, default_memory_budget(), policy, nodes)
+        )
+    policy = in_file_if_faster(record, stated, policy_within(record, stated), nodes)
     if policy == IMPOSSIBLE:
         raise MemoryBudgetError(
             f"the gradient of a loop does not fit in {memory_name()} = {in_bytes(stated)}: its carries take {in_bytes(record.state)}, and "
@@ -105,6 +113,41 @@ def policy_within(record: Record, budget: int) -> Any:
     return ("treeverse", room) if room >= 1 else IMPOSSIBLE
 
 
+def in_file_if_faster(record: Record, budget: int, policy: Any, nodes: Sequence[Node]) -> Any:
+    """Return chunks whose carries are in a scratch file in place of treeverse, where to write and read them takes less time.
+
+    Examples
+    --------
+    >>> in_file_if_faster(Record(1000, 80, 80), 10**6, 32, ())
+    32
+    """
+    if not is_treeverse(policy) or record.length is None:
+        return policy
+    chunk = file_chunk(record, budget)
+    if chunk is None:
+        return policy
+    stored = -(-record.length // chunk) * record.state
+    if stored > free_scratch():
+        return policy
+    again = runs_again(record.length, policy) - record.length
+    seconds = costs.ADDITION * sum(map(work_of, nodes)) + record.step / costs.MEMORY_BYTES
+    transfer = costs.FILE_SECONDS + 2 * stored / costs.FILE_BYTES
+    return ("file", chunk) if transfer < again * seconds else policy
+
+
+def file_chunk(record: Record, budget: int) -> int | None:
+    """Return the number of iterations of the chunks whose records fit in a budget; None for a single one.
+
+    Examples
+    --------
+    >>> file_chunk(Record(1000, 80, 80), 2000), file_chunk(Record(1000, 80, 80), 300)
+    (23, None)
+    """
+    assert record.length is not None
+    chunk = min((budget - 2 * record.state) // max(record.step, 1), record.length // 2)
+    return chunk if chunk > 1 else None
+
+
 def record_notes(graph: Graph) -> list[str]:
     """Say what the reversed loops of a graph keep, before loops are fused.
 
@@ -121,11 +164,12 @@ def record_notes(graph: Graph) -> list[str]:
         for value in node.outs[node.params["carries"] :]
     }
     for node in graph.nodes:
-        policy, length = node.params.get("policy"), node.params.get("length")
+        policy: Any = node.params.get("policy")
+        length = node.params.get("length")
         if not isinstance(node.op, Structured) or length is None:
             continue
         inits = node.inputs[node.params["consts"] :][: node.params["carries"]]
-        if isinstance(policy, tuple) and any(value.shape[:1] == (policy[1],) for value in inits):
+        if is_treeverse(policy) and any(value.shape[:1] == (policy[1],) for value in inits):
             kept = [value for value in inits if value.shape[:1] == (policy[1],)]
             notes.append(
                 f"a reversed loop of {length} iterations keeps {policy[1]} sets of carries at a time, {in_bytes(bytes_of_values(kept))}, "
@@ -140,10 +184,11 @@ def record_notes(graph: Graph) -> list[str]:
             notes.append(f"a reversed loop of {length} iterations records {size}, and runs none again")
             continue
         chunks = [n.params["length"] for n in node.params["body"].nodes if n.op is node.op]
-        if chunks and policy == 1:
+        if chunks and stores_carries(policy):
+            where = " in a scratch file" if is_in_file(policy) else ""
             notes.append(
-                f"a reversed loop of {length * chunks[0]} iterations keeps the carries of {length} chunks, {size}, and runs each iteration "
-                "once more"
+                f"a reversed loop of {length * chunks[0]} iterations keeps the carries of {length} chunks, {size}{where}, and runs each "
+                "iteration once more"
             )
     return notes
 
@@ -196,7 +241,7 @@ def runs_again(length: int, policy: Any) -> int:
     """
     if policy is None or policy == "all":
         return 0
-    if not isinstance(policy, tuple):
+    if not is_treeverse(policy):
         return length
     count = policy[1]
     runs = 0

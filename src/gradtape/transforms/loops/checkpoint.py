@@ -16,6 +16,24 @@ from gradtape.transforms.loops.draft import Carry, Draft, LoopOperand, LoopOutpu
 CARRIES_ONLY: Final = 1
 """The policy of a loop that stores the carries of each iteration and no other residuals: the body is recomputed."""
 
+IN_FILE: Final = ("file", CARRIES_ONLY)
+"""The same policy for a loop that stores the carries in a scratch file."""
+
+
+def is_treeverse(policy: Any) -> bool:
+    """Return whether a loop stores some carries at a time, and computes the others from them."""
+    return isinstance(policy, tuple) and policy[0] == "treeverse"
+
+
+def is_in_file(policy: Any) -> bool:
+    """Return whether a loop stores the carries of its chunks in a scratch file."""
+    return isinstance(policy, tuple) and policy[0] == "file"
+
+
+def stores_carries(policy: Any) -> bool:
+    """Return whether a loop stores the carries of each iteration and no other residuals."""
+    return policy in (CARRIES_ONLY, IN_FILE)
+
 
 def chunk_length(length: int, policy: Any) -> int | None:
     """Return the number of iterations of a chunk; None where a policy has no chunks.
@@ -27,6 +45,8 @@ def chunk_length(length: int, policy: Any) -> int | None:
         return None
     if policy == "sqrt":
         return max(isqrt(length - 1) + 1, 2)
+    if is_in_file(policy):
+        policy = policy[1]
     return policy if isinstance(policy, int) and policy > CARRIES_ONLY else None
 
 
@@ -123,7 +143,8 @@ def _loop_over_chunks(
 ) -> tuple[list[Value], list[Value]]:
     """Append the loop over `count` chunks of `chunk` iterations; return the final carries and the stacked outputs, (count * chunk, ...)."""
     index = placeholder(draft.index)
-    outer = Draft(draft.op, {**draft.params, "length": count, "policy": CARRIES_ONLY}, index)
+    stored = IN_FILE if is_in_file(draft.params["policy"]) else CARRIES_ONLY
+    outer = Draft(draft.op, {**draft.params, "length": count, "policy": stored}, index)
     consts = [LoopOperand(given.outer, placeholder(given.inner)) for given in draft.consts]
     elements = []
     for given in draft.elements:

@@ -18,10 +18,11 @@ from gradtape.transforms.activity import active_values
 from gradtape.transforms.loops.batch_before_loop import batched_before_loop
 from gradtape.transforms.loops.budget import Record, bytes_of_values, planned_policy
 from gradtape.transforms.loops.checkpoint import (
-    CARRIES_ONLY,
     chunk_length,
     has_chunk_policy,
+    is_treeverse,
     scan_in_chunks,
+    stores_carries,
     while_in_chunks,
 )
 from gradtape.transforms.loops.deferred_accumulation import DeferredAccumulation
@@ -114,7 +115,7 @@ def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) 
             outs = op.outs(draft.emit())
         return _vjp_through(outs, node, cotangents, wanted)
     more: list[Carry] = []
-    if isinstance(draft.params.get("policy"), tuple):
+    if is_treeverse(draft.params.get("policy")):
         back, more = _recompute_carries(op, node, draft, body)
     else:
         stacks, more, count = _store_residuals(op, node, draft, body)
@@ -408,7 +409,7 @@ def _stored_values(draft: Draft, body: _BodyVjp) -> list[Value]:
     """Return the residuals of an iteration."""
     reads, primal_nodes = _read_by_backward(draft, body)
     inners = [carry.inner for carry in draft.carries]
-    if draft.params.get("policy") == CARRIES_ONLY:
+    if stores_carries(draft.params.get("policy")):
         needed = set(reads).union(*[each.inputs for each in primal_nodes])
         return [carry.inner for carry in draft.carries if carry.inner in needed]
     return residuals(inners, reads, primal_nodes, set(draft.nodes()), draft.ys)
