@@ -504,17 +504,18 @@ class _Thread(threading.local):
         self.memory: str | None = None
 
 
-_thread: Final = _Thread()
+running: Final = _Thread()
+"""Those of the transforms that run now; None in place of what they do not say."""
 
 
 def stated_memory() -> str | None:
     """Return what the user says of the records of reversed loops: ``memory=`` of the transform that runs, or else the setting."""
-    return config.memory if _thread.memory is None else _thread.memory
+    return running.memory or config.memory
 
 
 def memory_name() -> str:
     """Return what the user calls the limit that holds."""
-    return "gt.config.memory" if _thread.memory is None else "memory"
+    return "gt.config.memory" if running.memory is None else "memory"
 
 
 @contextmanager
@@ -527,12 +528,12 @@ def within_memory(text: str | None) -> Iterator[None]:
     ...     memory_budget()
     2000000
     """
-    around = _thread.memory
+    around = running.memory
     try:
-        _thread.memory = around if text is None else text
+        running.memory = around if text is None else text
         yield
     finally:
-        _thread.memory = around
+        running.memory = around
 
 
 def trace_settings() -> TraceSettings:

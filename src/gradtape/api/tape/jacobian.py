@@ -280,7 +280,7 @@ def chunk_limit(chunk_size: Any, memory: Any, caller: str, counted: str = "rows 
             raise ArgumentError(
                 f"{caller}: chunk_size is {chunk_size}", where=here.site, remedy=f"{meaning}: at least 1"
             )
-    limit = bytes_of(memory_limit(memory, caller))
+    limit = None if memory is None else bytes_of(memory_limit(memory, caller))
     if chunk_size is not None and memory is not None:
         raise ArgumentError(
             f"{caller}: both chunk_size and memory are given",

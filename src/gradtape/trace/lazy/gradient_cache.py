@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gradtape.config import config, stated_memory
+from gradtape.config import config, running
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Graph, Literal, Node, TraceTag, Value, constant, extract, literal, merge_tags
 from gradtape.ir.op import NDArray
@@ -163,7 +163,7 @@ def template_for(
         what,
         config.reroll,
         config.reroll_checkpoint,
-        stated_memory(),
+        running.memory or config.memory,
         len(targets),
         tuple([positions.get(source, -1) for source in sources]),
         seeds and tuple([_seed_key(seed, positions, -1 - k) for k, seed in enumerate(seeds)]),
