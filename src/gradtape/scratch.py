@@ -106,7 +106,7 @@ def workspace_with_file(size: int, file_from: int) -> Iterator[npt.NDArray[Any]]
         try:
             fixed = mmap.MAP_SHARED | _MAP_FIXED
             at = base + file_from
-            if map_(at, size - file_from, protection, fixed, file.fileno(), 0) != at:
+            if map_(at, size - file_from, protection, fixed, file, 0) != at:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
             yield np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(base))
         finally:
@@ -116,28 +116,36 @@ def workspace_with_file(size: int, file_from: int) -> Iterator[npt.NDArray[Any]]
 _FAILED: Final = 2 ** (8 * ctypes.sizeof(ctypes.c_void_p)) - 1
 
 
-def _unnamed_file(size: int) -> Any:
-    """Return a file of a size, with blocks of the disk where the system can: a store that found none would end the process."""
-    import tempfile  # late: it imports compressors, for shutil
-
+@contextmanager
+def _unnamed_file(size: int) -> Iterator[int]:
+    """Open a file of a size, with blocks of the disk where the system can: a store that found none would end the process."""
     folder = scratch_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = tempfile.TemporaryFile(dir=folder, prefix="gradtape-")  # noqa: SIM115 - the caller closes it
-        try:
-            os.truncate(file.fileno(), size)
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-        except BaseException:
-            file.close()
-            raise
+        path = folder / f"gradtape-{os.getpid()}-{os.urandom(8).hex()}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        error.add_note(
-            f"gradtape: a reversed loop needs a scratch file of {size / 1e6:.1f} MB in {folder}; set gt.config.scratch_dir to a folder "
-            "with room for it, or memory= to a larger limit"
-        )
-        raise
-    return file
+        raise _explained(error, size, folder) from None
+    try:
+        try:
+            os.unlink(path)
+            os.truncate(descriptor, size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            raise _explained(error, size, folder) from None
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _explained(error: OSError, size: int, folder: Path) -> OSError:
+    """Return an error with a note that says what the file is for."""
+    error.add_note(
+        f"gradtape: a reversed loop needs a scratch file of {size / 1e6:.1f} MB in {folder}; set gt.config.scratch_dir to a folder "
+        "with room for it, or memory= to a larger limit"
+    )
+    return error
 
 
 def _functions() -> tuple[Any, Any]:
