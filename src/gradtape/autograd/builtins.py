@@ -6,6 +6,7 @@ from typing import Any
 import numpy
 
 from gradtape.trace.array.handle import Handle
+from gradtape.trees import flatten_arguments
 
 tuple: Any = builtins.tuple
 list: Any = builtins.list
@@ -24,3 +25,24 @@ def isinstance(value: Any, kinds: Any) -> bool:
     if builtins.isinstance(value, kinds):
         return True
     return builtins.isinstance(value, Handle) and issubclass(type(value), kinds)
+
+
+class _Containers(builtins.type):
+    kind: Any
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return builtins.isinstance(instance, cls.kind) and any(
+            builtins.isinstance(leaf, Handle) for leaf in flatten_arguments(instance)[0]
+        )
+
+
+class SequenceBox(metaclass=_Containers):
+    """The class of lists and tuples that hold traced arrays, for instance checks and annotations."""
+
+    kind = (builtins.list, builtins.tuple)
+
+
+class DictBox(metaclass=_Containers):
+    """The class of dicts that hold traced arrays, for instance checks and annotations."""
+
+    kind = builtins.dict
