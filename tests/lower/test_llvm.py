@@ -12,10 +12,11 @@ from gradtape.config import config
 from gradtape.ir.graph import Graph
 from gradtape.kinds.elementwise import Libm
 from gradtape.kinds.registry import ROWS
+from gradtape.lower.llvm.function import MOST_INLINED
 from gradtape.lower.pipeline import lower
-from gradtape.lower.target.vecmath import vector_variants
+from gradtape.lower.target.vecmath import inline_variants, vector_variants
 from gradtape.runtime.compile.engine import assembly
-from tests.support.lowering import array_input, check, graph_of
+from tests.support.lowering import Compiled, array_input, check, graph_of
 
 ROW: dict[str, Any] = dict(ROWS)
 
@@ -27,11 +28,44 @@ def sum_of(name: str) -> Graph:
 
 @pytest.mark.parametrize("name", ("exp", "log", "sin", "tanh", "erf"))
 def test_functions_are_called_by_the_vector(name: str) -> None:
-    variants = vector_variants(Libm(name), False)
+    inline, variants = inline_variants(Libm(name), False), vector_variants(Libm(name), False)
     text = lower(sum_of(name)).ir_text
-    assert ("vector-function-abi-variant" in text) == bool(variants)
-    if variants:
-        assert variants[0][1] in re.findall(r"call\S*\s+(\w+)", assembly(text))
+    assert ("vector-function-abi-variant" in text) == bool(inline or variants)
+    called = re.findall(r"call\S*\s+(\w+)", assembly(text))
+    if inline:
+        assert not any(symbol.endswith(f"v_{name}") for symbol in called)
+    elif variants:
+        assert variants[0][1] in called
+
+
+def test_long_code_calls_functions() -> None:
+    x = array_input(1000)
+    ys = [x]
+    for _ in range(MOST_INLINED + 8):
+        ys.append(ROW["exp"](ROW["negative"](ys[-1])))
+    text = lower(graph_of([x], [ys[-1]])).ir_text
+    if inline_variants(Libm("exp"), False):
+        assert text.count("call double @exp(") == MOST_INLINED + 8
+        numbers = {line.rpartition("#")[2] for line in text.splitlines() if "call double @exp(" in line}
+        assert len(numbers) == 2
+
+
+@pytest.mark.parametrize("name", ("exp", "tanh"))
+def test_inlined_functions_are_exact_to_two_units(name: str) -> None:
+    rng = np.random.default_rng(0)
+    edges = np.array(
+        [0.0, 5e-324, 1e-310, 19.0, 22.0, 709.78, 709.79, 710.5, 745.1, 745.2, 746.5, 1e300, np.inf]
+    )
+    random = [rng.normal(size=3000), rng.uniform(-750.0, 720.0, 3001), rng.normal(size=997) * 1e-5]
+    numbers = np.concatenate([edges, -edges, [np.nan], *random])
+    (found,) = Compiled(graph_of([x := array_input(numbers.size)], [ROW[name](x)]))([numbers])
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(numbers.astype(np.longdouble)).astype(float)
+    finite = np.isfinite(expected)
+    assert np.array_equal(found[~finite], expected[~finite], equal_nan=True)
+    assert np.array_equal(np.signbit(found[finite]), np.signbit(expected[finite]))
+    found, expected = found[finite], expected[finite]
+    assert np.all(np.abs(found - expected) <= 2 * np.spacing(np.abs(expected)))
 
 
 def test_precise_mathematics_is_scalar() -> None:

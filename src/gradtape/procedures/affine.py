@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gradtape.ir.graph import Node, Value, extract, number_of
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
@@ -10,8 +10,13 @@ from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, su
 
 def distance(first: Value, second: Value) -> int | None:
     """Return the difference of two integers, where that is a number."""
-    form = linear_form(first)
-    for atom, factor in linear_form(second).items():
+    return difference(linear_form(first), linear_form(second))
+
+
+def difference(first: Mapping[Value | None, int], second: Mapping[Value | None, int]) -> int | None:
+    """Return the difference of two sums, where that is a number."""
+    form = dict(first)
+    for atom, factor in second.items():
         form[atom] = form.get(atom, 0) - factor
     number = form.pop(None, 0)
     return None if any(form.values()) else number

@@ -1,12 +1,17 @@
 """What LLVM makes of inner loops: vectors in the order of memory, loops of a few vectors without a loop, records without duplicates."""
 
+import re
+
 import numpy as np
 import pytest
 
 from gradtape.ir.graph import literal
 from gradtape.ir.types import aval
+from gradtape.kinds.elementwise import Libm
 from gradtape.lower.target.host import vector_bytes
-from gradtape.ops.core.elementwise.exponential import exp
+from gradtape.lower.target.vecmath import inline_variants
+from gradtape.ops.core.elementwise.exponential import exp, tanh
+from gradtape.passes.procedures.accesses import backward_loops
 from gradtape.passes.procedures.records import merge_records
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.interpret import run_procedure
@@ -49,6 +54,34 @@ def to_one_element(build, x, out, i):
     build.store(out, 0, build.load(x, N - 1 - i) * 2.0)
 
 
+def in_parts(build, x, out, i, parts=16, size=N // 16):
+    """As the gradient of weights of many gates: each part has its own."""
+    for part in range(parts):
+        place = part * size + (size - 1 - i)
+        build.store(out, place, build.load(out, place) + build.load(x, place) * 2.0)
+
+
+def in_parts_that_overlap(build, x, out, i):
+    in_parts(build, x, out, i, 15)
+    build.store(out, N // 16 - i, build.load(out, N // 16 - i) * 0.5 + build.load(x, N // 16 - i))
+
+
+def between_others(build, x, out, i):
+    build.store(out, N - 1 - 2 * i, build.load(out, N - 2 - 2 * i) + build.load(x, N - 1 - 2 * i))
+
+
+@pytest.mark.parametrize(
+    ("update", "count"),
+    [(in_parts, 16), (in_parts_that_overlap, 16), (between_others, N // 2)],
+)
+def test_parts_of_an_array_are_told_apart_by_their_distance(update, count):
+    procedure = backward(update, count)
+    assert len(backward_loops(procedure, ())) == (update is not in_parts_that_overlap)
+    x = rng.normal(size=N)
+    (expected,), (found,) = run_procedure(procedure, [x]), compile_procedure(procedure)(x)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("update", [scaled, accumulated, turned, carried, to_one_element])
 def test_the_order_of_iterations_is_kept_where_it_matters(update):
     procedure = backward(update, N - 1)
@@ -62,6 +95,26 @@ def test_vectors_are_reversed_only_between_arrays_of_different_orders(update, is
     text = optimised_llvm(procedure_module(backward(update)).text())
     assert f"<{LANES} x double>" in text
     assert ("reverse" in text) == is_reversed
+
+
+@pytest.mark.skipif(
+    not inline_variants(Libm("exp"), False), reason="the machine cannot multiply and add at once"
+)
+@pytest.mark.parametrize("function", [exp, tanh])
+def test_vectors_need_no_calls_of_functions(function):
+    build = ProcedureBuilder("functions")
+    x = build.array("x", (N,))
+    out = build.allocate("out", N)
+    with build.loop(N) as i:
+        build.store(out, i, function(build.load(x, i)))
+    procedure = build.finish([out], [aval((N,), np.dtype(float))])
+    text = optimised_llvm(procedure_module(procedure).text())
+    assert f"<{LANES} x double>" in text
+    assert not re.search(rf"call.*{function.name}", text)
+    values = rng.normal(size=N)
+    np.testing.assert_allclose(
+        compile_procedure(procedure)(values)[0], getattr(np, function.name)(values), rtol=1e-15
+    )
 
 
 def column_sums(columns, rows=40):

@@ -13,9 +13,8 @@ from typing import Final
 from gradtape.config import config
 from gradtape.loops.ir import Dtype
 from gradtape.lower.llvm.writer import FunctionWriter, ModuleWriter
-from gradtape.lower.target.host import cpu_features
+from gradtape.lower.target.host import cpu_features, has_fused_multiply_add
 
-VECTOR_FUNCTIONS: Final = ("exp", "tanh")
 SCALAR_FUNCTIONS: Final = ("sin", "cos")
 
 _MAGIC: Final = 6755399441055744.0
@@ -41,25 +40,14 @@ _SERIES: Final = (
 """Coefficients of ``(exp(r) - 1 - r) / r**2``, with an error of 2e-18 for abs(r) < log(2) / 2."""
 
 
-def can_inline_vectors(name: str, dtype: Dtype) -> bool:
-    """Return whether a function of the C library can be inlined for vectors: the machine needs fused multiply-add instructions."""
-    return name in VECTOR_FUNCTIONS and dtype.char == "d" and _has_fused_multiply_add()
-
-
 def can_inline_scalar(name: str, dtype: Dtype) -> bool:
     """Return whether a function of the C library can be inlined for scalars."""
     return (
         name in SCALAR_FUNCTIONS
         and dtype.char == "d"
-        and _has_fused_multiply_add()
+        and has_fused_multiply_add()
         and not config.precise_math
     )
-
-
-def _has_fused_multiply_add() -> bool:
-    """Return whether the machine has fused multiply-add instructions."""
-    features = cpu_features().split(",")
-    return "+fma" in features or "+neon" in features
 
 
 def inline_scalar(module: ModuleWriter, name: str) -> str:
@@ -72,25 +60,24 @@ def inline_scalar(module: ModuleWriter, name: str) -> str:
     return module.add_routine(name)
 
 
-def inline_vectors(module: ModuleWriter, name: str, width: int) -> str:
-    """Add a function of vectors with `width` lanes to a module, and return its symbol.
+def inline_vectors(module: ModuleWriter, symbol: str) -> None:
+    """Add a function of vectors to a module, of a name such as ``inline.exp.v4``.
 
     Examples
     --------
     >>> module = ModuleWriter()
-    >>> inline_vectors(module, "exp", 4)
-    'inline.exp.v4'
+    >>> inline_vectors(module, "inline.exp.v4")
     >>> module.helpers["inline.exp.v4"].splitlines()[0]
     'define internal <4 x double> @inline.exp.v4(<4 x double> %x) alwaysinline nounwind {'
     """
-    symbol = f"inline.{name}.v{width}"
-    if symbol not in module.helpers:
-        writer = _VectorFunction(module, width)
-        result = writer.exp() if name == "exp" else writer.tanh()
-        type_ = writer.double
-        header = f"define internal {type_} @{symbol}({type_} %x) alwaysinline nounwind"
-        module.helpers[symbol] = writer.text(header, f"  ret {type_} {result}")
-    return symbol
+    if symbol in module.helpers:
+        return
+    _, name, width = symbol.split(".")
+    writer = _VectorFunction(module, int(width.removeprefix("v")))
+    result = writer.exp() if name == "exp" else writer.tanh()
+    type_ = writer.double
+    header = f"define internal {type_} @{symbol}({type_} %x) alwaysinline nounwind"
+    module.helpers[symbol] = writer.text(header, f"  ret {type_} {result}")
 
 
 def _can_scale() -> bool:
@@ -111,26 +98,16 @@ class _VectorFunction(FunctionWriter):
     def exp(self) -> str:
         """Write the exponential. Arguments are clamped to where the result is finite and not zero; a NaN passes the clamps."""
         above = self._clamped("%x", "ogt", 710.0)
-        x = self._clamped(above, "olt", -746.0)
-        n, _, p = self._reduced(x)
-        one = self._real("fadd", p, self._all(1.0))
-        if _can_scale():
-            return self._scaled(one, n)
-        half = self._real("fmul", n, self._all(0.5))
-        shifted = self._real("fadd", half, self._all(_MAGIC))
-        first = self._real("fsub", shifted, self._all(_MAGIC))
-        second = self._real("fadd", self._real("fsub", n, first), self._all(_MAGIC))
-        # Two factors: one alone cannot make a denormal number.
-        return self._real("fmul", self._real("fmul", one, self._power(shifted)), self._power(second))
+        n, _, p = self._reduced(self._clamped(above, "olt", -746.0))
+        return self._scaled(self._real("fadd", p, self._all(1.0)), n)
 
     def tanh(self) -> str:
         """Write the hyperbolic tangent, as t / (t + 2) with t = exp(2 x) - 1."""
-        size = self._intrinsic("fabs", "%x")
-        x = self._clamped(size, "ogt", 20.0)
+        x = self._clamped(self._intrinsic("fabs", "%x"), "ogt", 20.0)
         n, shifted, p = self._reduced(self._real("fadd", x, x))
         power = self._scaled(self._all(1.0), n) if _can_scale() else self._power(shifted)
-        most = self._fma(p, power, self._real("fsub", power, self._all(1.0)))
-        result = self._real("fdiv", most, self._real("fadd", most, self._all(2.0)))
+        t = self._fma(p, power, self._real("fsub", power, self._all(1.0)))
+        result = self._real("fdiv", t, self._real("fadd", t, self._all(2.0)))
         return self._intrinsic("copysign", result, "%x")
 
     def _reduced(self, x: str) -> tuple[str, str, str]:
@@ -149,19 +126,27 @@ class _VectorFunction(FunctionWriter):
         series = self._fma(self._fma(high, r4, middle), r4, low)
         return n, shifted, self._fma(series, r2, r)
 
+    def _scaled(self, x: str, n: str) -> str:
+        """Return x times 2 to the n."""
+        type_ = self.double
+        if _can_scale():
+            rounding = ["i32 4"] if self.width == 8 else []
+            scale = f"llvm.x86.avx512.mask.scalef.pd.{64 * self.width}"
+            return self.call(
+                type_, scale, f"{type_} {x}", f"{type_} {n}", f"{type_} undef", "i8 -1", *rounding
+            )
+        # Two factors: one alone cannot make a denormal number.
+        half = self._real("fadd", self._real("fmul", n, self._all(0.5)), self._all(_MAGIC))
+        first = self._real("fsub", half, self._all(_MAGIC))
+        second = self._real("fadd", self._real("fsub", n, first), self._all(_MAGIC))
+        return self._real("fmul", self._real("fmul", x, self._power(half)), self._power(second))
+
     def _power(self, shifted: str) -> str:
         """Return 2 to the power of the integer in the last bits."""
         bits = self.let(f"bitcast {self.double} {shifted} to {self.whole}")
         raised = self.let(f"add {self.whole} {bits}, {self._whole(1023)}")
         exponent = self.let(f"shl {self.whole} {raised}, {self._whole(52)}")
         return self.let(f"bitcast {self.whole} {exponent} to {self.double}")
-
-    def _scaled(self, x: str, n: str) -> str:
-        """Return x times 2 to the n."""
-        type_ = self.double
-        rounding = ["i32 4"] if self.width == 8 else []
-        scale = f"llvm.x86.avx512.mask.scalef.pd.{64 * self.width}"
-        return self.call(type_, scale, f"{type_} {x}", f"{type_} {n}", f"{type_} undef", "i8 -1", *rounding)
 
     def _clamped(self, x: str, test: str, limit: float) -> str:
         beyond = self.let(f"fcmp {test} {self.double} {x}, {self._all(limit)}")

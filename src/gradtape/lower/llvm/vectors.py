@@ -17,7 +17,7 @@ from gradtape.loops.ir import Assign, Buffer, Compute, Const, Dtype, For, Load, 
 from gradtape.loops.passes.monoids import identity
 from gradtape.lower.llvm.function import FunctionEmitter
 from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type, operation, register_type
-from gradtape.lower.llvm.math import can_inline_vectors, inline_vectors
+from gradtape.lower.llvm.math import inline_vectors
 from gradtape.lower.llvm.vector_plans import (
     REDUCTIONS,
     Slot,
@@ -28,7 +28,7 @@ from gradtape.lower.llvm.vector_plans import (
     width_of,
 )
 from gradtape.lower.llvm.writer import PURE
-from gradtape.lower.target.vecmath import vector_attribute
+from gradtape.lower.target.vecmath import INLINE, vector_attribute
 
 _IDENTITY: Final = {"logical_or": "or", "logical_and": "and"}
 
@@ -251,11 +251,11 @@ class _LoopWriter(VectorWriter):
         """Call a vector function of the C library; lanes beyond `count` repeat one that is in use."""
         function, element = self.function, register_type(dtype)
         _, variants = vector_attribute(body, dtype)
-        if can_inline_vectors(body.name, dtype):
-            symbol = inline_vectors(function.module, body.name, self.width)
+        lanes, symbol = next((v for v in reversed(variants) if v[0] >= self.width), variants[0])
+        if symbol.startswith(INLINE):
+            inline_vectors(function.module, symbol)
             type_ = self.type(element)
             return function.let(f"call {type_} @{symbol}({type_} {args[0]})")
-        lanes, symbol = next((v for v in reversed(variants) if v[0] >= self.width), variants[0])
         group = function.module.attribute(PURE)
         type_ = f"<{lanes} x {element}>"
         function.keep_vector_function(symbol, lanes, element, len(args))

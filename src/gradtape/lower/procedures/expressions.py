@@ -10,7 +10,7 @@ from gradtape.ir.graph import Literal, Node, Value
 from gradtape.kinds.elementwise import Elementwise, Libm
 from gradtape.kinds.routines.callback import PythonCall
 from gradtape.loops.ir import Const, Dtype
-from gradtape.lower.llvm.function import FunctionEmitter, KernelModule
+from gradtape.lower.llvm.function import MOST_INLINED, FunctionEmitter, KernelModule
 from gradtape.lower.llvm.instructions import constant_text, memory_type
 from gradtape.lower.llvm.math import can_inline_scalar
 from gradtape.lower.resident.callbacks import call_text
@@ -121,11 +121,5 @@ class ScalarEmitter(FunctionEmitter):
             self.known[-1][x] = self.let(self.loaded(x.dtype, slot))
         return self.known[-1][out]
 
-
-MOST_INLINED: Final = 64
-"""Calls of mathematics that are inlined in one function, at 20 to 30 instructions each.
-
-Measured on 1000 lines with a sine each, with its derivative: 20 s to compile with inlined calls, 0.9 s with others.
-"""
 
 _INTEGER: Final = re.compile(r"^(add|sub|mul) ")

@@ -12,6 +12,7 @@ __all__ = [
     "cpu_identity",
     "cpu_name",
     "emit_object",
+    "has_fused_multiply_add",
     "has_symbol",
     "load_libraries",
     "parse_module",
@@ -40,6 +41,12 @@ def cpu_features() -> str:
     if llvm.get_process_triple().startswith("x86_64"):
         features += ",-prefer-256-bit,-prefer-128-bit"
     return features
+
+
+def has_fused_multiply_add() -> bool:
+    """Return whether the machine has fused multiply-add instructions."""
+    features = cpu_features().split(",")
+    return "+fma" in features or "+neon" in features
 
 
 @functools.cache

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import functools
+from typing import Final
 
 from gradtape.config import config
 from gradtape.kinds.elementwise import Libm
 from gradtape.loops.ir import Dtype
-from gradtape.lower.target.host import has_symbol
+from gradtape.lower.target.host import has_fused_multiply_add, has_symbol
+
+INLINED: Final = ("exp", "tanh")
+"""Functions of float64 that kernels have as instructions: `gradtape.lower.llvm.math`."""
+
+INLINE: Final = "inline."
+"""How the names of their vector forms begin, which a module defines."""
 
 
 def c_name(name: str, dtype: Dtype) -> str:
@@ -29,8 +36,20 @@ def vector_variants(body: Libm, single: bool) -> tuple[tuple[int, str], ...]:
     return tuple(found)
 
 
-def vector_attribute(body: Libm, dtype: Dtype) -> tuple[str, tuple[tuple[int, str], ...]]:
+@functools.cache
+def inline_variants(body: Libm, single: bool) -> tuple[tuple[int, str], ...]:
+    """Return the vector forms of a C function that kernels define: lanes and symbol, the widest first."""
+    if single or body.name not in INLINED or not has_fused_multiply_add():
+        return ()
+    return tuple((lanes, f"{INLINE}{body.name}.v{lanes}") for _, lanes in _isa())
+
+
+def vector_attribute(
+    body: Libm, dtype: Dtype, *, inlines: bool = True
+) -> tuple[str, tuple[tuple[int, str], ...]]:
     """Return LLVM's attribute that lets its vectoriser call the vector forms, and these; empty without any.
+
+    With `inlines` they are those that kernels define, where there are some.
 
     Examples
     --------
@@ -40,7 +59,8 @@ def vector_attribute(body: Libm, dtype: Dtype) -> tuple[str, tuple[tuple[int, st
     """
     if config.precise_math:
         return "", ()
-    variants = vector_variants(body, dtype.char == "f")
+    single = dtype.char == "f"
+    variants = (inlines and inline_variants(body, single)) or vector_variants(body, single)
     if not variants:
         return "", ()
     name = f"{'v' * body.arity}_{c_name(body.name, dtype)}"

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from gradtape.procedures.affine import distance, linear_form
+from gradtape.ir.graph import number_of
+from gradtape.procedures.affine import difference, distance, linear_form
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -34,7 +35,10 @@ Around: TypeAlias = Sequence[tuple[Statement, bool]]
 """The statements around a block, the outermost first, each with whether it is in the first block of it."""
 
 MOST_PAIRS: Final = 200
-"""Pairs of accesses of a loop that are compared."""
+"""Pairs of accesses of a loop that are compared by the bounds of all loops around them."""
+
+MOST_DISTANCES: Final = 4000
+"""Pairs of accesses of a loop whose distances are computed: two microseconds each."""
 
 
 class LoopAccesses:
@@ -83,6 +87,26 @@ class LoopAccesses:
     def are_carried(self, loop: For, first: Load | Store, second: Load | Store) -> bool:
         """Return whether two accesses in a loop may be to the same element in different iterations."""
         return self._dependence.is_carried_by(self._blocks[loop], self._access(first), self._access(second))
+
+    def keeps_apart(self, loop: For, pairs: Sequence[tuple[Load | Store, Load | Store]]) -> bool:
+        """Return whether no two accesses among pairs in a loop are to the same element in different iterations."""
+        if len(pairs) > MOST_DISTANCES:
+            return False
+        count, own = number_of(loop.count), {x for s in walk(loop.body) for x in s.defines()}
+        forms = {s: linear_form(s.index) for s in dict.fromkeys([s for pair in pairs for s in pair])}
+        undecided = []
+        for first, second in pairs:
+            form = forms[first]
+            step = form.get(loop.index, 0)
+            if first.pointer is not second.pointer or not step or not own.isdisjoint(form):
+                undecided.append((first, second))
+                continue
+            apart = difference(form, forms[second])
+            if apart is None:
+                undecided.append((first, second))
+            elif apart % step == 0 and apart and (count is None or abs(apart // step) < count):
+                return False
+        return len(undecided) <= MOST_PAIRS and not any(self.are_carried(loop, *pair) for pair in undecided)
 
     def precedes(self, loop: For, first: Load | Store, second: Load | Store) -> bool:
         """Return whether the second access, in a later iteration of a loop, may be to the element of the first one."""
@@ -133,7 +157,7 @@ def independent_loops(procedure: Procedure, streamed: Collection[For]) -> set[Fo
             continue
         if all(distance(first.index, second.index) is not None for first, second in pairs):
             continue
-        if not any(accesses.are_carried(loop, first, second) for first, second in pairs):
+        if accesses.keeps_apart(loop, pairs):
             found.add(loop)
     return found
 
@@ -156,8 +180,7 @@ def backward_loops(procedure: Procedure, streamed: Collection[For]) -> set[For]:
         steps = [linear_form(s.index).get(loop.index, 0) for s in inside if isinstance(s, Load | Store)]
         if any(step > 0 for step in steps) or not any(step < 0 for step in steps):
             continue
-        pairs = list(_pairs(inside))
-        if len(pairs) <= MOST_PAIRS and not any(accesses.are_carried(loop, *pair) for pair in pairs):
+        if accesses.keeps_apart(loop, list(_pairs(inside))):
             found.add(loop)
     return found
 

@@ -22,6 +22,7 @@ from gradtape.lower.target.host import (
     vector_bytes,
     without_lock,
 )
+from gradtape.lower.target.vecmath import INLINE
 from gradtape.runtime.compile.loader import LoadedModule, call_flat
 
 __all__ = [
@@ -109,13 +110,15 @@ def _check_wanted() -> None:
 
 
 class _Pipeline(NamedTuple):
-    """The options of LLVM's pass pipeline for one module, the level of its code generator, and whether vectorisers may use gathers."""
+    """The options of LLVM's pass pipeline for one module, the level of its code generator, whether the module defines functions that the
+    vectorisers call, and whether vectorisers may use gathers."""
 
     opt: int
     slp: bool
     interleaved: bool
     unrolled: bool
     code_generation: int
+    inlines: bool
     gathers: bool = True
 
 
@@ -265,8 +268,6 @@ _GATHER: Final = re.compile(r"^ *%(\S+) = .*call .*@llvm\.masked\.gather\.", re.
 
 def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
     import llvmlite.binding as llvm
-    from llvmlite.binding.ffi import lib
-    from llvmlite.binding.newpassmanagers import NewPassManager
 
     options = llvm.create_pipeline_tuning_options(pipeline.opt)
     options.loop_vectorization = True
@@ -274,7 +275,20 @@ def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
     options.loop_interleaving = pipeline.interleaved
     options.loop_unrolling = pipeline.unrolled
     builder = llvm.create_pass_builder(machine, options)
-    manager = builder.getModulePassManager()
+    _run(builder.getModulePassManager(), module, builder)
+    if pipeline.inlines:
+        # The calls are there only now.
+        manager = llvm.create_new_module_pass_manager()
+        manager.add_always_inliner_pass()
+        manager.add_instruction_combine_pass()
+        _run(manager, module, builder)
+
+
+def _run(manager: Any, module: Any, builder: Any) -> None:
+    """Run the passes of a manager, and drop it."""
+    from llvmlite.binding.ffi import lib
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
     try:
         without_lock(lib.LLVMPY_RunNewModulePassManager)(manager, module, builder)
     finally:
@@ -300,6 +314,7 @@ def _choose_pipeline(ir_text: str, opt: int, unroll: bool = True) -> _Pipeline:
         interleaved=not lean,
         unrolled=unroll and not lean,
         code_generation=3 if largest <= LONG_BLOCK else 0,
+        inlines=f"({INLINE}" in ir_text,
     )
 
 
