@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 __all__ = ["Config", "config", "on_change", "rolling", "trace_settings"]
@@ -161,7 +162,10 @@ def _memory_share(part: int) -> int:
 
 
 _SETTINGS: Final[Mapping[str, _Setting]] = {
-    "jit": _Setting(True, "compile; when False everything runs on the NumPy interpreter"),
+    "jit": _Setting(
+        find_spec("llvmlite") is not None,
+        "compile; when False, as where llvmlite is not installed, everything runs on the NumPy interpreter",
+    ),
     "eager": _Setting(False, "compute each operation at once, for a debugger"),
     "disk_cache": _Setting(True, "keep compiled code on disk for the next process"),
     "cache_dir": _Setting(

@@ -8,6 +8,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -45,13 +46,10 @@ def doctor() -> bool:
     True
     """
     cores = os.cpu_count() or 1
-    width = vector_bytes()
     rows = {
         "Python": f"{platform.python_version()} on {platform.platform()}",
         **{package: _version(package) for package in PACKAGES},
-        "CPU": f"{cpu_name()}, {cores} {'core' if cores == 1 else 'cores'}",
-        "vectors": f"{8 * width} bits, {width // 8} doubles",
-        "vector maths": ", ".join(vector_functions(width)) or "none: the scalar C library is used",
+        **_machine(cores),
         "BLAS": f"{_blas('numpy')} (NumPy), {_blas('scipy')} (SciPy)",
         "threads": _threads(config.num_threads, cores),
         "cache folder": _folder(),
@@ -69,6 +67,17 @@ def doctor() -> bool:
         healthy = healthy and not wrong
         print(f"{name + ':':<14} {wrong or 'right'}")
     return healthy
+
+
+def _machine(cores: int) -> dict[str, str]:
+    if find_spec("llvmlite") is None:
+        return {"compiler": "none, since llvmlite is not installed: the NumPy interpreter runs everything"}
+    width = vector_bytes()
+    return {
+        "CPU": f"{cpu_name()}, {cores} {'core' if cores == 1 else 'cores'}",
+        "vectors": f"{8 * width} bits, {width // 8} doubles",
+        "vector maths": ", ".join(vector_functions(width)) or "none: the scalar C library is used",
+    }
 
 
 X: Final = np.array([0.5, -1.0, 2.0])

@@ -346,7 +346,7 @@ def install() -> None:
     numbers = [thunks.number_of(pointer, when) for pointer, when in _pending]
     try:
         addresses = thunks.load()
-    except (RuntimeError, OSError) as error:  # where no memory may be executed that was written to
+    except (RuntimeError, OSError, ImportError) as error:  # no memory that may be written to and executed; no llvmlite
         _pending.clear()
         _refuse(f"its machine code cannot be loaded: {error}")
         return

@@ -88,7 +88,11 @@ def _install_hooks() -> bool:
         work()
         return True
     worker = threading.Thread(target=run, name="gradtape-hooks")
-    worker.start()
+    try:
+        worker.start()
+    except RuntimeError:  # a system without threads, such as a browser
+        work()
+        return True
     worker.join()
     if failed:
         raise failed[0]

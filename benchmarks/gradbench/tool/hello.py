@@ -1,0 +1,14 @@
+"""The square of a number, and its derivative."""
+
+import gradtape as gt
+from gradbench import wrap
+
+
+@wrap.function(pre=float, post=float)
+def square(x):
+    return x * x
+
+
+@wrap.function(pre=float, post=float)
+def double(x):
+    return gt.grad(lambda x: x * x)(x)
