@@ -32,7 +32,7 @@ def weight_error(weight):
 
 errors = gt.jit(gt.vmap(reprojection_error))
 weight_errors = gt.jit(weight_error)
-blocks = gt.jit(gt.vmap(gt.jacobian(reprojection_error, argnums=(0, 1, 2))))
+blocks = gt.jit(gt.vmap(gt.jacobian(reprojection_error, argnums=(0, 1, 2), mode="fwd")))
 weight_slopes = gt.jit(gt.vmap(gt.grad(weight_error)))
 
 
