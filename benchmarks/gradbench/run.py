@@ -62,10 +62,16 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("checkout", type=Path, help="a clone of github.com/gradbench/gradbench, which our tool is put into")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument(
+        "checkout", type=Path, help="a clone of github.com/gradbench/gradbench, which our tool is put into"
+    )
     parser.add_argument("--evals", nargs="+", default=EVALS, choices=EVALS, metavar="EVAL")
-    parser.add_argument("--tools", nargs="+", default=["manual", "gradtape"], help="folders of its tools/, or gradtape")
+    parser.add_argument(
+        "--tools", nargs="+", default=["manual", "gradtape"], help="folders of its tools/, or gradtape"
+    )
     parser.add_argument("--seconds", type=float, default=0.5, help="how long each call is repeated")
     parser.add_argument("--core", type=int, help="the processor that all tools run on")
     parser.add_argument("--out", type=Path, help="a file for the tables")
@@ -82,13 +88,17 @@ def install(checkout: Path) -> None:
         if path.is_file():
             shutil.copy(path, package if path.suffix == ".py" else described)
     if not (checkout / LSTM_TEXT).exists():
-        (checkout / LSTM_TEXT).write_text((checkout / "CONTRIBUTING.md").read_text().encode("ascii", "ignore").decode())
+        (checkout / LSTM_TEXT).write_text(
+            (checkout / "CONTRIBUTING.md").read_text().encode("ascii", "ignore").decode()
+        )
 
 
 def run(checkout: Path, name: str, tool: str, options: argparse.Namespace) -> Run:
     """Lets an eval and a tool talk to each other, as GradBench's intermediary does."""
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(checkout / "python" / "gradbench"), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(checkout / "python" / "gradbench"), os.environ.get("PYTHONPATH", "")]
+        ),
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
@@ -96,7 +106,11 @@ def run(checkout: Path, name: str, tool: str, options: argparse.Namespace) -> Ru
     }
     folder = Path("python/gradbench/gradbench")
     command = [folder / "tools" / tool / "run.py"] if tool in PYTHON_TOOLS else [folder / "cpp.py", tool]
-    sizes = [*SIZES.get(name, []), "--min-runs", "5", "--min-seconds", str(options.seconds)] if name != "hello" else []
+    sizes = (
+        [*SIZES.get(name, []), "--min-runs", "5", "--min-seconds", str(options.seconds)]
+        if name != "hello"
+        else []
+    )
 
     def start(command: list[Any]) -> subprocess.Popen[str]:
         pinned = ["taskset", "-c", str(options.core)] if options.core is not None else []
@@ -125,7 +139,9 @@ def converse(asks: subprocess.Popen[str], answers: subprocess.Popen[str]) -> Run
         response = json.loads(answer)
         if message["kind"] == "evaluate":
             call = calls[message["id"]] = message.get("description", ""), message["function"]
-            times = [each["nanoseconds"] for each in response.get("timings", []) if each["name"] == "evaluate"]
+            times = [
+                each["nanoseconds"] for each in response.get("timings", []) if each["name"] == "evaluate"
+            ]
             if times:
                 result.first[call], result.times[call] = times[0], statistics.median(times[len(times) > 1 :])
         if message["kind"] == "analysis":
@@ -152,7 +168,12 @@ def write(process: subprocess.Popen[str], line: str) -> None:
 
 def table(name: str, runs: dict[str, Run]) -> str:
     calls = list(dict.fromkeys(call for each in runs.values() for call in each.times))
-    text = [f"## {name}", "", f"| size | function | {' | '.join(runs)} |", "| --- | --- |" + " ---: |" * len(runs)]
+    text = [
+        f"## {name}",
+        "",
+        f"| size | function | {' | '.join(runs)} |",
+        "| --- | --- |" + " ---: |" * len(runs),
+    ]
     for call in calls:
         times = [each.times.get(call) for each in runs.values()]
         cells = [f"{time / 1e3:,.1f} us" if time is not None else "-" for time in times]

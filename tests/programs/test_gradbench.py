@@ -21,9 +21,15 @@ PACKAGE = "gradbench.tools.gradtape"
 class Wrapped:
     """What GradBench's decorators return: `wrapped` takes and gives what JSON has."""
 
-    def __init__(self, function: Callable[[Any], Any], pre: Callable[[Any], Any], post: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], pre: Callable[[Any], Any], post: Callable[[Any], Any]
+    ) -> None:
         self.function = function
-        self.wrapped = lambda message: {"success": True, "output": post(function(pre(message))), "timings": []}
+        self.wrapped = lambda message: {
+            "success": True,
+            "output": post(function(pre(message))),
+            "timings": [],
+        }
 
 
 @pytest.fixture
@@ -86,7 +92,9 @@ def test_gradients_are_those_of_differences(tool: Any, name: str) -> None:
         return float(getattr(module, value).wrapped(message | changed)["output"])
 
     slope = (moved(1e-5) - moved(-1e-5)) / 2e-5
-    flat_parts, flat_direction = (np.concatenate([np.ravel(each) for each in all_]) for all_ in (parts, directions.values()))
+    flat_parts, flat_direction = (
+        np.concatenate([np.ravel(each) for each in all_]) for all_ in (parts, directions.values())
+    )
     assert flat_direction @ flat_parts == pytest.approx(slope, rel=1e-6)
 
 
@@ -152,10 +160,14 @@ def test_hand_tracking(tool: Any, us: Any) -> None:
     direction = RNG.normal(size=26)
 
     def errors(step: float) -> Any:
-        return np.array(module.objective.wrapped(message | {"theta": (theta + step * direction).tolist()})["output"])
+        return np.array(
+            module.objective.wrapped(message | {"theta": (theta + step * direction).tolist()})["output"]
+        )
 
     slope = (errors(1e-6) - errors(-1e-6)) / 2e-6
-    np.testing.assert_allclose(jacobian[:, -26:] @ direction, slope, rtol=1e-5, atol=1e-6 * np.max(np.abs(slope)))
+    np.testing.assert_allclose(
+        jacobian[:, -26:] @ direction, slope, rtol=1e-5, atol=1e-6 * np.max(np.abs(slope))
+    )
     assert jacobian.shape == (6, 26 if us is None else 28)
 
 
@@ -166,7 +178,9 @@ def test_nested_descents(tool: Any) -> None:
     np.testing.assert_allclose(saddle, [8.246324826140356e-06] * 4, atol=1e-9)
 
 
-def test_messages_are_answered(tool: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_are_answered(
+    tool: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     messages = [
         {"kind": "start", "eval": "hello"},
         {"kind": "define", "module": "hello"},

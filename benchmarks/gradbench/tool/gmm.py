@@ -19,7 +19,9 @@ def log_posterior(unknowns, x, m, gamma):
     centred = x[:, None, :] - mu
     scaled = diagonal * centred + np.einsum("kij,nkj->nki", lower, centred)
     exponents = alpha + log_determinants - 0.5 * np.sum(scaled**2, axis=2)
-    log_likelihood = np.sum(logsumexp(exponents, axis=1)) - n * (logsumexp(alpha) + 0.5 * d * np.log(2 * np.pi))
+    log_likelihood = np.sum(logsumexp(exponents, axis=1)) - n * (
+        logsumexp(alpha) + 0.5 * d * np.log(2 * np.pi)
+    )
 
     degrees = d + m + 1
     constant = degrees * d * np.log(gamma / np.sqrt(2)) - multigammaln(0.5 * degrees, d)

@@ -75,7 +75,9 @@ def dense_jacobian(theta, barycentric, *data):
         return by_theta
     # Each error depends on the barycentric coordinates of its own point alone: two directions give all.
     of_barycentric = [
-        gt.jvp(lambda us: errors(theta, us, *data), (barycentric,), (np.zeros_like(barycentric) + direction,))[1]
+        gt.jvp(
+            lambda us: errors(theta, us, *data), (barycentric,), (np.zeros_like(barycentric) + direction,)
+        )[1]
         for direction in np.eye(2)
     ]
     return np.concatenate([np.stack(of_barycentric, axis=1), by_theta], axis=1)
@@ -91,7 +93,13 @@ def arguments(message):
     model |= {"parents": tuple(fixed["parents"]), "is_mirrored": fixed["is_mirrored"]}
     us = message.get("us")
     barycentric = np.array(us) if us else None
-    return np.array(message["theta"]), barycentric, model, np.array(data["correspondences"]), np.array(data["points"])
+    return (
+        np.array(message["theta"]),
+        barycentric,
+        model,
+        np.array(data["correspondences"]),
+        np.array(data["points"]),
+    )
 
 
 value = gt.jit(errors)

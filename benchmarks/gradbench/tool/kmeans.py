@@ -13,7 +13,9 @@ def cost_of_clusters(centroids, points):
 def newton_direction(centroids, points):
     # The Hessian is diagonal: its product with ones is its diagonal.
     gradient, diagonal = gt.jvp(
-        lambda centroids: gt.grad(cost_of_clusters)(centroids, points), (centroids,), (np.ones_like(centroids),)
+        lambda centroids: gt.grad(cost_of_clusters)(centroids, points),
+        (centroids,),
+        (np.ones_like(centroids),),
     )
     return gradient / diagonal
 

@@ -29,4 +29,9 @@ def saddle_point(outer, inner):
     return wrap.multiple_runs(pre=lambda message: np.array(message["start"]), post=np.ndarray.tolist)(solve)
 
 
-ff, fr, rf, rr = saddle_point("f", "f"), saddle_point("f", "r"), saddle_point("r", "f"), saddle_point("r", "r")
+ff, fr, rf, rr = (
+    saddle_point("f", "f"),
+    saddle_point("f", "r"),
+    saddle_point("r", "f"),
+    saddle_point("r", "r"),
+)

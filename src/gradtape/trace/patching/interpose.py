@@ -346,7 +346,11 @@ def install() -> None:
     numbers = [thunks.number_of(pointer, when) for pointer, when in _pending]
     try:
         addresses = thunks.load()
-    except (RuntimeError, OSError, ImportError) as error:  # no memory that may be written to and executed; no llvmlite
+    except (
+        RuntimeError,
+        OSError,
+        ImportError,
+    ) as error:  # no memory that may be written to and executed; no llvmlite
         _pending.clear()
         _refuse(f"its machine code cannot be loaded: {error}")
         return
