@@ -1,8 +1,9 @@
 """Bundle adjustment: reprojection errors, and their sparse Jacobian in compressed rows."""
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
+
+import gradtape as gt
 
 CAMERA = 11  # rotation (3), centre (3), focal length, principal point (2), radial distortion (2)
 

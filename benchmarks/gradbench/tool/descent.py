@@ -2,8 +2,9 @@
 
 from functools import partial
 
-import gradtape as gt
 import numpy as np
+
+import gradtape as gt
 
 # Either mode computes a gradient: the first letter of a function of these evals is the outer mode.
 MODES = {"f": partial(gt.jacobian, mode="fwd"), "r": gt.grad}

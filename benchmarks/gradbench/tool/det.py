@@ -1,8 +1,9 @@
 """The determinant by expansion by minors, each of which is computed anew wherever it occurs."""
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
+
+import gradtape as gt
 
 SMALL = 7  # minors of this size are expanded as arrays, in a loop over all of them
 

@@ -1,9 +1,10 @@
 """The logarithm of the posterior of a Gaussian mixture with a Wishart prior."""
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
 from scipy.special import logsumexp, multigammaln
+
+import gradtape as gt
 
 
 def log_posterior(unknowns, x, m, gamma):

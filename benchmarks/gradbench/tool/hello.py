@@ -1,7 +1,8 @@
 """The square of a number, and its derivative."""
 
-import gradtape as gt
 from gradbench import wrap
+
+import gradtape as gt
 
 
 @wrap.function(pre=float, post=float)

@@ -1,8 +1,9 @@
 """Hand tracking: distances of observed points from a hand that is posed by its bones, and their Jacobian."""
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
+
+import gradtape as gt
 
 
 def pose_parameters(theta, bones):

@@ -1,8 +1,9 @@
 """The cost of k-means clusters, and Newton's direction by the diagonal of its Hessian."""
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
+
+import gradtape as gt
 
 
 def cost_of_clusters(centroids, points):

@@ -1,8 +1,9 @@
 """Least squares of a polynomial through the signs of n equidistant points of [-1, 1]."""
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
+
+import gradtape as gt
 
 
 def half_sum_of_squares(x, points):

@@ -1,8 +1,9 @@
 """The logarithm of a sum of exponentials."""
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
+
+import gradtape as gt
 
 
 def logsumexp(x):

@@ -1,8 +1,9 @@
 """The loss of a network of LSTM layers with diagonal weights on a sequence of characters."""
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
+
+import gradtape as gt
 
 
 def sigmoid(x):

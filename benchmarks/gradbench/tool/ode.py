@@ -1,8 +1,9 @@
 """Steps of the classical Runge-Kutta method, and the gradient of the last component of the result."""
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
+
+import gradtape as gt
 
 
 def slope(x, y):

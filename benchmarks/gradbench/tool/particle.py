@@ -2,10 +2,11 @@
 
 from functools import partial
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
 from gradbench.tools.gradtape.descent import MODES, argmin
+
+import gradtape as gt
 
 DELTA = 0.1
 

@@ -2,10 +2,11 @@
 
 from functools import partial
 
-import gradtape as gt
 import numpy as np
 from gradbench import wrap
 from gradbench.tools.gradtape.descent import MODES, argmax, argmin
+
+import gradtape as gt
 
 
 def difference(x, y):
