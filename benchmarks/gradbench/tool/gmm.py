@@ -8,12 +8,12 @@ import gradtape as gt
 
 
 def log_posterior(unknowns, x, m, gamma):
-    alpha, mu, q, l = (unknowns[name] for name in ("alpha", "mu", "q", "l"))
+    alpha, mu, q, below = (unknowns[name] for name in ("alpha", "mu", "q", "l"))
     n, d = x.shape
     k = len(alpha)
     columns, rows = np.triu_indices(d, 1)  # strictly lower triangle, column by column
     lower = np.zeros((k, d, d))
-    lower[:, rows, columns] = l
+    lower[:, rows, columns] = below
     diagonal = np.exp(q)
     log_determinants = np.sum(q, axis=1)
 
@@ -26,7 +26,7 @@ def log_posterior(unknowns, x, m, gamma):
 
     degrees = d + m + 1
     constant = degrees * d * np.log(gamma / np.sqrt(2)) - multigammaln(0.5 * degrees, d)
-    squares = 0.5 * gamma**2 * (np.sum(diagonal**2) + np.sum(l**2))
+    squares = 0.5 * gamma**2 * (np.sum(diagonal**2) + np.sum(below**2))
     return log_likelihood + k * constant - squares + m * np.sum(log_determinants)
 
 
