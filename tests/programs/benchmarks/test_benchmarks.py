@@ -21,7 +21,7 @@ import gradtape
 from tests.programs.loops.all import PROGRAMS
 from tests.support.differences import gradient_by_differences
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-TOOL = Path(__file__).resolve().parents[2] / "benchmarks" / "gradbench" / "tool"
+TOOL = Path(__file__).resolve().parents[3] / "benchmarks" / "gradbench" / "tool"
 PACKAGE = "gradbench.tools.gradtape"
 
 

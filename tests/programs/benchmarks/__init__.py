@@ -1,0 +1,1 @@
+"""Programs of `benchmarks/`, and our entry for GradBench."""
