@@ -54,6 +54,7 @@ LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", 
 
 LATE_LAYERS = {
     ("runtime/compile/kernel.py", "lower"),
+    ("lower/llvm/calls.py", "lower"),
     ("runtime/compile/prologue.py", "passes"),
     ("api/transforms/jit.py", "api"),
     ("api/transforms/linear.py", "api"),

@@ -11,32 +11,38 @@ import importlib.util as _util
 import sys as _sys
 import typing as _typing
 
-from gradtape import errors as errors
-from gradtape import ops as _rows  # noqa: F401 - the rows enter themselves
-from gradtape.api.tape.create import asarray as asarray
-from gradtape.api.tape.create import constant as constant
-from gradtape.api.tape.create import stop_gradient as stop_gradient
-from gradtape.api.tape.endpoints import UnconnectedGradients as UnconnectedGradients
-from gradtape.api.tape.naming import name as name
-from gradtape.api.tape.tape import GradientTape as GradientTape
-from gradtape.api.transforms.gradient import grad as grad
-from gradtape.api.transforms.gradient import jvp as jvp
-from gradtape.api.transforms.gradient import value_and_grad as value_and_grad
-from gradtape.api.transforms.gradient import vjp as vjp
-from gradtape.api.transforms.jit import jit as jit
-from gradtape.config import config as config
-from gradtape.trace.array.array import Array as Array
-from gradtape.trace.array.indexed_slices import IndexedSlices as IndexedSlices
-from gradtape.trace.jit.dims import Dim as Dim
-from gradtape.trace.patching import creation as _creation  # noqa: F401 - hooks in NumPy's functions
-from gradtape.trace.patching import opaque as _opaque  # noqa: F401 - and functions that compute with numbers
-from gradtape.trace.patching import polynomials as _polynomials  # noqa: F401 - numpy.poly1d of traced coefficients
-from gradtape.trace.patching import scipy as _scipy  # noqa: F401 - and in SciPy's
-from gradtape.trace.patching.conversions import hook as _conversions  # noqa: F401 - lists of traced numbers become arrays
-from gradtape.trace.patching.imports import when_imported as _when_imported
-from gradtape.trace.random import generators as _generators  # noqa: F401 - hooks in NumPy's random number generators
-from gradtape.trace.variables.variable import Variable as Variable
-from gradtape.transforms.procedures import loop_pullback as _loop_pullback  # noqa: F401 - enters itself
+from gradtape import collector as _collector
+
+# Nothing that is made here becomes garbage; looking for some costs an eighth of the import.
+with _collector.collector_paused():
+    from gradtape import errors as errors
+    from gradtape import ops as _rows  # noqa: F401 - the rows enter themselves
+    from gradtape.api.tape.create import asarray as asarray
+    from gradtape.api.tape.create import constant as constant
+    from gradtape.api.tape.create import stop_gradient as stop_gradient
+    from gradtape.api.tape.endpoints import UnconnectedGradients as UnconnectedGradients
+    from gradtape.api.tape.naming import name as name
+    from gradtape.api.tape.tape import GradientTape as GradientTape
+    from gradtape.api.transforms.gradient import grad as grad
+    from gradtape.api.transforms.gradient import jvp as jvp
+    from gradtape.api.transforms.gradient import value_and_grad as value_and_grad
+    from gradtape.api.transforms.gradient import vjp as vjp
+    from gradtape.api.transforms.jit import jit as jit
+    from gradtape.config import config as config
+    from gradtape.trace.array.array import Array as Array
+    from gradtape.trace.array.indexed_slices import IndexedSlices as IndexedSlices
+    from gradtape.trace.jit.dims import Dim as Dim
+    from gradtape.trace.patching import creation as _creation  # noqa: F401 - hooks in NumPy's functions
+    from gradtape.trace.patching import opaque as _opaque  # noqa: F401 - and functions that compute with numbers
+    from gradtape.trace.patching import polynomials as _polynomials  # noqa: F401 - numpy.poly1d of traced coefficients
+    from gradtape.trace.patching import scipy as _scipy  # noqa: F401 - and in SciPy's
+    from gradtape.trace.patching.conversions import hook as _conversions  # noqa: F401 - lists of traced numbers become arrays
+    from gradtape.trace.patching.imports import when_imported as _when_imported
+    from gradtape.trace.random import generators as _generators  # noqa: F401 - hooks in NumPy's random number generators
+    from gradtape.trace.variables.variable import Variable as Variable
+    from gradtape.transforms.procedures import loop_pullback as _loop_pullback  # noqa: F401 - enters itself
+
+    _collector.promote_all()
 
 if _typing.TYPE_CHECKING:
     from gradtape import array_api as array_api

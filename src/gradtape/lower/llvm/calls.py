@@ -10,7 +10,6 @@ from gradtape.lower.llvm.function import FunctionEmitter
 from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.matrix import emit_matrix_routine
 from gradtape.lower.llvm.writer import UNLIKELY
-from gradtape.lower.procedures.emit import emit_procedure
 from gradtape.lower.resident.interrupts import INTERRUPTED, RAISE
 
 LEAST_ROWS: Final = 64
@@ -135,6 +134,10 @@ def _call_blas(function: FunctionEmitter, name: str, dtype: Dtype, arguments: Se
 def _procedure(function: FunctionEmitter, call: RoutineCall) -> None:
     """Append the call of a procedure; where a check fails, the interpreter raises the error."""
     (reference,) = call.numbers
+    from gradtape.lower.procedures.emit import (
+        emit_procedure,  # late: a process without procedures compiles its first kernel 10 ms sooner
+    )
+
     symbol = emit_procedure(function.module, reference.procedure)
     pointers = [f"ptr {place}" for place in map(function.place, call.operands)]
     status = function.let(f"call i32 @{symbol}({', '.join(pointers)})")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from gradtape.lower.target.host import parse_module, python_function, target_machine
+from gradtape.lower.target.host import cpu_identity, parse_module, python_function, target_machine
 from gradtape.reference_counts import keep_for_ever
 
 _PYTHON: Final = re.compile(r"^declare [^@]*@(_?Py\w+)\(", re.MULTILINE)
@@ -22,6 +23,23 @@ def python_functions(text: str) -> dict[str, int]:
     ['Py_IncRef']
     """
     return {name: python_function(name) for name in _PYTHON.findall(text)}
+
+
+keepers: Final[list[Callable[[str, Callable[[], bytes]], bytes]]] = []
+"""Called with a name and what computes object code; returns that of an earlier process. The disk cache enters itself here."""
+
+
+def _object_code(text: str, machine: Any, effort: int) -> bytes:
+    """Return the object code of a module, which an earlier process may have compiled: all modules together take 50 ms."""
+    import llvmlite
+
+    def compiled() -> bytes:
+        code: bytes = machine.emit_object(parse_module(text, machine))
+        return code
+
+    identity = repr((text, effort, cpu_identity(), llvmlite.__version__)).encode()
+    name = f"routines-{hashlib.blake2b(identity, digest_size=16).hexdigest()}"
+    return keepers[0](name, compiled) if keepers else compiled()
 
 
 def load_resident(
@@ -40,7 +58,7 @@ def load_resident(
     imports : mapping of str to int, optional
         Addresses of what else the module names and the process's libraries do not export.
     effort : int, optional
-        How hard LLVM's code generator works, 0 to 3. Every process compiles the routines anew, and 1 takes four to six times as long as
+        How hard LLVM's code generator works, 0 to 3. The first process compiles the routines, and 1 takes four to six times as long as
         0: it is for what each call runs.
 
     Examples
@@ -51,8 +69,8 @@ def load_resident(
     import llvmlite.binding as llvm
 
     machine = target_machine(opt=effort, reloc="pic", jit=True)
-    module = parse_module(text, machine)
-    builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module)).add_current_process()
+    builder = llvm.JITLibraryBuilder()
+    builder.add_object_img(_object_code(text, machine, effort)).add_current_process()
     for symbol in exports:
         builder.export_symbol(symbol)
     for symbol, address in {**python_functions(text), **(imports or {})}.items():

@@ -11,8 +11,17 @@ from weakref import WeakValueDictionary
 
 from gradtape.config import config
 from gradtape.locks import Rank, new_lock
+from gradtape.lower.resident.routine import keepers
 from gradtape.lru import LRU
-from gradtape.runtime.compile.disk import CachedObject, DiskCache, DiskStatistics, cache_path, pack, unpack
+from gradtape.runtime.compile.disk import (
+    CachedObject,
+    DiskCache,
+    DiskStatistics,
+    cache_path,
+    pack,
+    remembered,
+    unpack,
+)
 from gradtape.runtime.compile.keys import object_key
 
 __all__ = [
@@ -98,6 +107,8 @@ class MemoryCache(Generic[P]):
 
 disk: Final = DiskCache()
 """The disk cache of this process."""
+
+keepers.append(remembered)
 
 
 def cached_object(

@@ -186,8 +186,8 @@ class DiskCache:
         count = 0
         for file in _files(cache_path()):
             count += _quietly(os.unlink, file.path)
-        for text in cache_path().glob("sources-*"):
-            _quietly(os.unlink, text)
+        for kept in (*cache_path().glob("sources-*"), *cache_path().glob("routines-*")):
+            _quietly(os.unlink, kept)
         self._measured = None
         return count
 
@@ -242,14 +242,9 @@ class DiskCache:
         known = self._usable.get(folder)
         if known is not None:
             return known
-        if os.name != "posix":
+        if os.name != "posix" or not folder.exists():
             return True
-        try:
-            status = folder.stat()
-        except FileNotFoundError:
-            return True
-        safe = status.st_uid == os.geteuid() and not status.st_mode & 0o022
-        self._usable[folder] = safe
+        safe = self._usable[folder] = _is_private(folder)
         if not safe:
             self._warn("belongs to another user or can be written by others")
         return safe
@@ -267,20 +262,40 @@ class DiskCache:
             )
 
 
-def remembered(name: str, compute: Callable[[], str]) -> str:
-    """Return a short text that an earlier process has computed, or compute it and keep it beside the entries."""
-    if not config.disk_cache:
-        return compute()
+def _is_private(folder: Path) -> bool:
+    """Return whether no other user can write to a folder, or it is yet to be made."""
+    if os.name != "posix":
+        return True
+    try:
+        status = folder.stat()
+    except OSError:
+        return True
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def remembered(name: str, compute: Callable[[], bytes]) -> bytes:
+    """Return what an earlier process has computed, or compute it and keep it beside the entries.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from gradtape.config import config
+    >>> with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder, disk_cache=True):
+    ...     remembered("sources-1", lambda: b"first"), remembered("sources-1", lambda: b"second")
+    (b'first', b'first')
+    """
     path = cache_path() / name
+    if not config.disk_cache or not _is_private(path.parent):
+        return compute()
     try:
         with open(path, "rb") as file:
-            text, checksum = file.read().split(b"\n")
-        if _checksum(text).hex().encode() == checksum:
-            return text.decode()
-    except (OSError, ValueError):
+            data = file.read()
+        if _checksum(data[:-_DIGEST_BYTES]) == data[-_DIGEST_BYTES:]:
+            return data[:-_DIGEST_BYTES]
+    except OSError:
         pass
     found = compute()
-    data = found.encode() + b"\n" + _checksum(found.encode()).hex().encode()
+    data = found + _checksum(found)
     temporary = path.with_name(f".{name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

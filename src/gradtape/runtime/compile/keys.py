@@ -7,7 +7,8 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -97,16 +98,22 @@ def _source_stamp() -> str:
     The digest is that of their contents, so that equal installations on two machines share their code. To read them takes 20 ms: the
     digest is kept in the cache folder under one of their sizes and times.
     """
-    files = []
-    for part in _COMPILER:
-        for folder, _, names in os.walk(os.path.join(_PACKAGE, part)):
-            files += [os.path.join(folder, name) for name in names if name.endswith((".py", ".ll"))]
-    files.sort()
-    stamp = hashlib.blake2b(_PACKAGE.encode(), digest_size=16)
-    for path in files:
-        status = os.stat(path)
-        stamp.update(repr((path, status.st_size, status.st_mtime_ns)).encode())
-    return remembered(f"sources-{stamp.hexdigest()}", lambda: _content(files))
+    files = sorted(chain.from_iterable(_files_below(os.path.join(_PACKAGE, part)) for part in _COMPILER))
+    stamp = hashlib.blake2b(repr((_PACKAGE, files)).encode(), digest_size=16)
+    name = f"sources-{stamp.hexdigest()}"
+    return remembered(name, lambda: _content([path for path, _, _ in files]).encode()).decode()
+
+
+def _files_below(folder: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the path, size and time of the source files in a folder and those below."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.endswith((".py", ".ll")):
+                status = entry.stat()
+                yield entry.path, status.st_size, status.st_mtime_ns
+            elif "." not in name and name != "__pycache__":
+                yield from _files_below(entry.path)
 
 
 def _content(files: Iterable[str]) -> str:

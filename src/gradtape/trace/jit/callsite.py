@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from gradtape.collector import collector_paused
 from gradtape.config import config
 from gradtape.errors import ConcretizationError, InPlaceError, LeakedValueError
 from gradtape.ir.builder import here
@@ -213,8 +214,9 @@ class CallSite(Tracer):
             self.explain.note("signature", f"called with arguments of new types: {describe_key(call.key)}")
         else:
             self.explain.note("capture", f"{change.name}, which it reads from outside, has changed")
-        install_hooks()  # before functions are copied, whose code they change
-        captures = CaptureSet(self.capture(call))
+        with collector_paused():
+            install_hooks()  # before functions are copied, whose code they change
+            captures = CaptureSet(self.capture(call))
         if config.effects == "run" and captures.spec is not None and captures.spec.has_effects:
             captures.op_by_op = True
             self.explain.note(
@@ -306,7 +308,8 @@ class CallSite(Tracer):
                 return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
             result = specialisation.run_as_traced(arrays, assign)
         if self.on_new is not None:
-            self.on_new(specialisation)
+            with collector_paused():
+                self.on_new(specialisation)
         return _as_arrays(call, result)
 
     def _assigning(self, call: CallArguments, captured: Captured, *, is_first: bool = False) -> Assign:

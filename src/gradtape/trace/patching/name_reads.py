@@ -96,6 +96,11 @@ class Reads(NamedTuple):
     asks: bool
 
 
+_NONE: Final[frozenset[str]] = frozenset()
+
+NO_READS: Final = Reads(_NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, False, False, False, False)
+"""Those of code that reads no names."""
+
 _known: Final[dict[int, tuple[CodeType, Reads]]] = {}
 """By the id of the code: the code, which keeps the id valid, and its reads."""
 

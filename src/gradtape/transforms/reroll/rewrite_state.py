@@ -52,6 +52,8 @@ class RewriteState:
         Leaves that may be combined in one array.
     stacks : list of tuple
         Receives such arrays, each with the leaves that are its elements.
+    stacking : set of Node
+        Receives the nodes that make single values rows of stacks.
 
     Attributes
     ----------
@@ -59,10 +61,26 @@ class RewriteState:
         In order.
     """
 
-    __slots__ = ("_constants", "_elements", "_leaves", "_listed", "_read", "_replaced", "_stacks", "nodes")
+    __slots__ = (
+        "_constants",
+        "_elements",
+        "_leaves",
+        "_listed",
+        "_read",
+        "_replaced",
+        "_stacks",
+        "nodes",
+        "stacking",
+    )
 
-    def __init__(self, leaves: Collection[Value], stacks: list[tuple[Value, Sequence[Value]]]) -> None:
+    def __init__(
+        self,
+        leaves: Collection[Value],
+        stacks: list[tuple[Value, Sequence[Value]]],
+        stacking: set[Node],
+    ) -> None:
         self.nodes: list[Node] = []
+        self.stacking = stacking
         self._leaves = leaves
         self._stacks = stacks
         self._replaced: dict[Value, Value] = {}
@@ -141,6 +159,8 @@ class RewriteState:
             new.aval = old.aval
             self._replaced[old] = new
         copy.set_tags(node.tags)
+        if node in self.stacking:
+            self.stacking.add(copy)
         return copy
 
     def _append(self, node: Node) -> None:
@@ -219,6 +239,8 @@ class RewriteState:
                 value = values[place]
                 whole = literal_array(value) if isinstance(value, Literal) else value
                 stack = reshape(whole, (1, *value.shape))
+                if stack.node is not None:
+                    self.stacking.add(stack.node)
             pieces.append(stack)
         if numbers:
             pieces.append(self.constant_of(np.stack(numbers)))

@@ -117,6 +117,7 @@ def rolled(
     numbered = list(enumerate(guards))
     loops: list[LoopSummary] = []
     stacks: list[tuple[Value, Sequence[Value]]] = []
+    stacking: set[Node] = set()
     is_live = current is ordered
     for _ in range(MAX_LEVELS):
         if not is_live:
@@ -125,7 +126,8 @@ def rolled(
             (number, guard._replace(value=value))
             for (number, guard), value in zip(numbered, values[len(outputs) :], strict=True)
         ]
-        level = _Level(current, values[: len(outputs)], numbered, pinned, until, RewriteState(leaves, stacks))
+        state = RewriteState(leaves, stacks, stacking)
+        level = _Level(current, values[: len(outputs)], numbered, pinned, until, state)
         if declined is not None:
             declined += level.declined
         if not level.loops:
@@ -238,6 +240,8 @@ class _Level:
             for begin, end in parts:
                 found = self._runs(recording, period, begin, end)
                 for start, length, trips in found:
+                    if self._state.stacking.issuperset(recording.nodes[start : start + length]):
+                        continue  # what loops read would be stacked again, for a loop that stacks it
                     stop = start + trips * length
                     if before[stop] - before[start] < 2:
                         taken[start:stop] = True

@@ -25,7 +25,7 @@ from gradtape.trace.patching.copies import (
     is_filled,
     is_made_anew,
 )
-from gradtape.trace.patching.name_reads import APPENDING, Reads, reads_of
+from gradtape.trace.patching.name_reads import APPENDING, NO_READS, Reads, reads_of
 from gradtape.trace.source.sites import PACKAGE, is_user_file
 
 
@@ -59,7 +59,7 @@ def visit_function(
     walk.remember(function, copy, step, copying)
     if by_parts:
         _check_parts(walk, function, step, label)
-    reads = reads_of(code)
+    reads = reads_of(code) if is_users or by_parts or not _is_own(function) else NO_READS
     if is_users:
         walk.facts.add(reads)
         read_names(walk, namespace_of(walk, function.__globals__), reads, copying)
@@ -86,6 +86,11 @@ def _check_parts(walk: CaptureWalk, function: FunctionType, step: int, label: st
             walk.visit(getattr(function, part), origin, f"{part} of {label}", False)
 
 
+def _is_own(function: FunctionType) -> bool:
+    """Return whether a function is gradtape's own."""
+    return (function.__module__ or "").partition(".")[0] == PACKAGE
+
+
 def _cell_copy(walk: CaptureWalk, cell: Any) -> CellCopy:
     copy = walk.cells.get(id(cell))
     if copy is None:
@@ -101,7 +106,7 @@ def _visit_closure(
     `owner` is the step of a function that is checked by its parts: its cells are read anew.
     """
     # gradtape's own functions assign to their closure variables once.
-    is_fixed = (function.__module__ or "").partition(".")[0] == PACKAGE and owner is None
+    is_fixed = _is_own(function) and owner is None
     closure = -1
     if owner is not None and function.__closure__:
         expected = tuple, len(function.__closure__)

@@ -63,13 +63,20 @@ def _hook(called: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _interpose() -> None:
     set_traced_types(Array, Variable, Preallocated, Length)
-    functions = {
-        function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
-    }
-    sequences = {function for function in functions if takes_sequences(function)}
+    # In one order in all processes: their native code is then the same, and compiled once.
+    functions = sorted(
+        [function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)],
+        key=lambda function: (function.__module__, function.__qualname__),
+    )
+    sequences = [function for function in functions if takes_sequences(function)]
+    others = {*functions} - {*sequences} - {*HOOKED}
     interpose(_hook, When.ANYWHERE, _functions)
     interpose(_hook, When.WITHIN, sequences)
-    interpose(_hook, When.NESTED, [*(functions - sequences - HOOKED), *_ufuncs_of(np), *_UFUNC_METHODS])
+    interpose(
+        _hook,
+        When.NESTED,
+        [*filter(others.__contains__, functions), *_ufuncs_of(np), *sorted(_UFUNC_METHODS, key=repr)],
+    )
     when_imported("scipy.special", lambda special: interpose(_hook, When.NESTED, _ufuncs_of(special)))
 
 
