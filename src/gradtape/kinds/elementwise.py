@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache, lru_cache, reduce
 from typing import Any, Final, NamedTuple, cast
 
@@ -20,11 +20,13 @@ from gradtape.ir.templates import Template, placeholder, template_of
 from gradtape.ir.types import FLOAT64, PYTHON_DTYPES, Aval, aval, is_inexact
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.index_map import IndexMap, is_zero
 from gradtape.kinds.join import Join
 from gradtape.kinds.operands import as_value, broadcast_shapes, conform
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import UFUNCS, register
+from gradtape.kinds.sort import Sort
 
 MOST_PLANS = 1024
 """Plans that a row keeps; a program whose shapes never repeat would otherwise fill the memory with them."""
@@ -593,6 +595,9 @@ def scaled(partial: Value, vector: Value) -> Value:
     return vector if number == 1 else PRIMITIVES["multiply"](partial, vector)
 
 
+COMPARED_NODES: Final = 64
+"""How many nodes two values may be computed by alike."""
+
 SQUARED_NODES: Final = 1000
 """How many nodes are looked at for the elements of which a square consists."""
 
@@ -632,28 +637,20 @@ class SmoothSquare(NamedTuple):
         """Return the tangent of the product, from those of `operands`."""
         add, multiply = PRIMITIVES["add"], PRIMITIVES["multiply"]
         remaining = iter(tangents)
-        squares: dict[Value, Value | None] = {}
+        squares: dict[Value, Value] = {}
         for node in self.kinks:
             rules = node.op.square_tangents  # type: ignore[attr-defined] # _square_of has seen that it is Elementwise
             terms = [
                 rule(tangent, *node.inputs) for rule in rules if (tangent := next(remaining)) is not None
             ]
-            squares[node.out] = reduce(add, terms) if terms else None
+            if terms:
+                squares[node.out] = reduce(add, terms)
         for value in self.others:
             tangent = next(remaining)
-            squares[value] = None if tangent is None else multiply(2.0 * value, tangent)
-        for node in self.moves:
-            given = [squares.get(x) for x in node.inputs]
-            (squares[node.out],) = (None,) if all(x is None for x in given) else node.op.jvp(node, given)
-        total = squares[self.operand]
-        if total is not None and self.contraction is not None:
-            ones = PRIMITIVES["expand"](literal(1.0, total.dtype), total.shape, ())
-            total = emit(self.contraction.op, [total, ones], **self.contraction.params)
-        terms = (
-            []
-            if total is None
-            else [reduce(lambda product, factor: multiply(factor, product), self.factors, total)]
-        )
+            if tangent is not None:
+                squares[value] = multiply(2.0 * value, tangent)
+        total = self.assembled(squares)
+        terms = [] if total is None else [total]
         for position, tangent in enumerate(remaining):
             if tangent is not None:
                 others = self.factors[:position] + self.factors[position + 1 :]
@@ -661,6 +658,27 @@ class SmoothSquare(NamedTuple):
                     multiply(reduce(multiply, others, multiply(self.operand, self.operand)), tangent)
                 )
         return reduce(add, terms) if terms else None
+
+    def assembled(self, squares: Mapping[Value, Value]) -> Value | None:
+        """Return the product that has given values, or their tangents, in place of the squares of `kinks` and `others`."""
+        multiply = PRIMITIVES["multiply"]
+        known: dict[Value, Value | None] = dict(squares)
+        for node in self.moves:
+            given = [known.get(x) for x in node.inputs]
+            scaling = _scaling(node)
+            if scaling is not None:
+                value, number = scaling
+                square = known.get(value)
+                known[node.out] = None if square is None else multiply(square, number * number)
+            else:
+                (known[node.out],) = (None,) if all(x is None for x in given) else node.op.jvp(node, given)
+        total = known.get(self.operand)
+        if total is None:
+            return None
+        if self.contraction is not None:
+            ones = PRIMITIVES["expand"](literal(1.0, total.dtype), total.shape, ())
+            total = emit(self.contraction.op, [total, ones], **self.contraction.params)
+        return reduce(lambda product, factor: multiply(factor, product), self.factors, total)
 
 
 def smooth_square(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
@@ -743,7 +761,7 @@ def _sum_of_squares(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSqu
 
 
 def _moved(node: Node) -> tuple[Value, ...]:
-    """Return the operands whose elements are those of the result, each at most once; none for a node that computes others."""
+    """Return the operands whose elements, or multiples of these, are those of the result, each at most once; none for other nodes."""
     op = node.op
     if isinstance(op, IndexMap) or (isinstance(op, Elementwise) and op.is_identity):
         return node.inputs[:1]
@@ -753,11 +771,18 @@ def _moved(node: Node) -> tuple[Value, ...]:
         return node.inputs[:2] if op.combine == "set" else ()
     if isinstance(op, Elementwise) and op.confine is not None:  # a selection
         return tuple([node.inputs[k] for k in op.additive])
-    return ()
+    scaling = _scaling(node)
+    return () if scaling is None else scaling[:1]
 
 
 def _square_of(operand: Value, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
     """Return the square of a value, if it is the result of a row with a kink, or its elements are moved from such results."""
+    square = square_of_elements(operand, is_closed)
+    return square if square is not None and square.kinks else None
+
+
+def square_of_elements(operand: Value, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
+    """Return the square of a value in terms of the values that its elements are moved from; None where these are too many."""
     kinks: list[Node] = []
     others: list[Value] = []
     moves: list[Node] = []
@@ -783,7 +808,7 @@ def _square_of(operand: Value, is_closed: Callable[[Value], bool]) -> SmoothSqua
             pending += [(x, False) for x in moved]
         else:
             others.append(value)
-    return SmoothSquare(operand, tuple(kinks), tuple(others), tuple(moves)) if kinks else None
+    return SmoothSquare(operand, tuple(kinks), tuple(others), tuple(moves))
 
 
 def _square_among_factors(
@@ -831,6 +856,18 @@ def _factors(value: Value, is_closed: Callable[[Value], bool], depth: int = 3) -
     return [*_factors(node.inputs[0], is_closed, depth - 1), literal(number, value.dtype)]
 
 
+def _scaling(node: Node) -> tuple[Value, complex] | None:
+    """Return the value that a node multiplies by a number, with the number; None if it does something else."""
+    number = _number_beside(node)
+    if number is not None:
+        return node.inputs[0], number
+    for value, factor in zip(node.inputs, node.inputs[::-1], strict=True) if _multiplies(node) else ():
+        number = number_of(factor)
+        if number is not None:
+            return value, number
+    return None
+
+
 def _number_beside(node: Node) -> complex | None:
     """Return the number by which a node multiplies its first operand; None if it does something else."""
     op: object = node.op
@@ -842,17 +879,44 @@ def _number_beside(node: Node) -> complex | None:
     return None
 
 
-def is_same(x: Value, y: Value, depth: int = 6) -> bool:
-    """Return whether two values are computed alike from the same values, within a few nodes."""
-    if x is y:
-        return True
-    a, b = x.node, y.node
-    if a is None or b is None or depth == 0 or a.op is not b.op or len(a.inputs) != len(b.inputs):
-        return False
-    if isinstance(a.op, Elementwise | IndexMap | Reduction):
-        alike = all(is_same(v, w, depth - 1) for v, w in zip(a.inputs, b.inputs, strict=True))
-        return alike and a.params == b.params and a.outs.index(x) == b.outs.index(y)
-    return False
+DETERMINED: Final = (Elementwise, IndexMap, Reduction, Cumulative, Contract, Join, Accumulate, Sort)
+"""The kinds whose results follow from their operands and parameters."""
+
+
+def is_same(x: Value, y: Value) -> bool:
+    """Return whether two values are computed alike from the same values, within some nodes."""
+    same: set[tuple[Value, Value]] = set()
+    pending = [(x, y)]
+    while pending:
+        pair = x, y = pending.pop()
+        if x is y or pair in same:
+            continue
+        a, b = x.node, y.node
+        if a is None or b is None:
+            if not _is_same_number(x, y):
+                return False
+            continue
+        if (
+            len(same) == COMPARED_NODES
+            or a.op is not b.op
+            or not isinstance(a.op, DETERMINED)
+            or len(a.inputs) != len(b.inputs)
+            or a.params != b.params
+            or a.outs.index(x) != b.outs.index(y)
+        ):
+            return False
+        same.add(pair)
+        pending += zip(a.inputs, b.inputs, strict=True)
+    return True
+
+
+def _is_same_number(x: Value, y: Value) -> bool:
+    return (
+        isinstance(x, Literal)
+        and isinstance(y, Literal)
+        and x.aval == y.aval
+        and number_of(x) == number_of(y)
+    )
 
 
 NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradtape.ir.fingerprint import describe_parameters
@@ -42,7 +42,7 @@ def procedure_digest(procedure: Procedure) -> str:
     >>> procedure_digest(scaled(2.0, "x")) == procedure_digest(scaled(3.0, "x"))
     False
     """
-    writer = _Writer()
+    writer = Writer()
     for parameter, type_ in zip(procedure.parameters, procedure.types, strict=True):
         writer.define(parameter)
         writer.parts.append(_type(type_))
@@ -53,12 +53,25 @@ def procedure_digest(procedure: Procedure) -> str:
     return digest
 
 
-class _Writer:
-    """Writes a procedure in a canonical form: everything has a number in the order in which it is met."""
+class Writer:
+    """Writes a procedure in a canonical form: everything has a number in the order in which it is met.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    known : mapping, optional
+        The names of leaves, variables and memories that have one already.
+
+    Attributes
+    ----------
+    parts : list of str
+        What is written.
+    names : dict
+        The names, in the order in which they were given.
+    """
+
+    def __init__(self, known: Mapping[Content | Variable | Memory, str] | None = None) -> None:
         self.parts: list[str] = []
-        self._names: dict[Content | Variable | Memory, str] = {}
+        self.names: dict[Content | Variable | Memory, str] = dict(known or {})
         self._count = 0
 
     def _next(self, letter: str) -> str:
@@ -67,43 +80,43 @@ class _Writer:
 
     def define(self, content: Content) -> str:
         """Return the new name of a leaf, with its dtype; that of a pointer also says what memory it points into."""
-        name = self._names[content] = self._next("x")
+        name = self.names[content] = self._next("x")
         if isinstance(content, Value):
             return f"{name}:{content.dtype.str}"
         return f"{name}:{content.dtype.str}@{self._named(content.memory)}"
 
     def _named(self, thing: Variable | Memory) -> str:
-        found = self._names.get(thing)
+        found = self.names.get(thing)
         if found is None:
-            found = self._names[thing] = self._next("m")
+            found = self.names[thing] = self._next("m")
         return found
 
     def content(self, content: Content) -> str:
         """Return the name of a value or pointer; the nodes that make it are written first, each once."""
-        found = self._names.get(content)
+        found = self.names.get(content)
         if found is not None or not isinstance(content, Value):
             return found if found is not None else self.define(content)
         stack = [content]
         while stack:
             value = stack[-1]
             node = value.node
-            if value in self._names:
+            if value in self.names:
                 stack.pop()
             elif node is None:
                 stack.pop()
                 data = value.data
-                self._names[value] = "?" if data is None else data.dtype.str + data.tobytes().hex()
+                self.names[value] = "?" if data is None else data.dtype.str + data.tobytes().hex()
             else:
-                waiting = [operand for operand in node.inputs if operand not in self._names]
+                waiting = [operand for operand in node.inputs if operand not in self.names]
                 if waiting:
                     stack.extend(reversed(waiting))
                     continue
                 stack.pop()
-                wiring = ",".join([self._names[operand] for operand in node.inputs])
+                wiring = ",".join([self.names[operand] for operand in node.inputs])
                 name = self._next("x")
                 self.parts.append(f"{name}={node.op.name}({wiring}){describe_parameters(node.params)}")
-                self._names[value] = name
-        return self._names[content]
+                self.names[value] = name
+        return self.names[content]
 
     def block(self, statements: Sequence[Statement]) -> None:
         """Write the statements of a block."""

@@ -373,3 +373,79 @@ def test_random_programs(exhaustive):
                 gt.jacfwd(gt.jacfwd(function))(x),
             ):
                 np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=text)
+
+
+def sorted_twice(x):
+    return np.sum(np.sort(np.abs(x)) * np.sort(np.abs(x)))
+
+
+def sorted_multiples(x):
+    return np.sum(np.sort(-0.5 * np.sort(np.abs(x))) ** 2) * 4.0
+
+
+def sorted_and_joined(x):
+    return np.sum(np.concatenate([np.sort(np.abs(x)), np.ones(2)]) ** 2)
+
+
+def two_norms(x):
+    first = np.linalg.norm(x)
+    return first * np.linalg.norm(x)
+
+
+def dot_of_equal_arrays(x):
+    return np.dot(np.sort(np.abs(x)), np.sort(np.abs(x)))
+
+
+CALLED = (
+    lambda x: np.sum(np.sort(np.abs(x)) ** 2),
+    lambda x: np.sum(np.pad(np.abs(x), 1) ** 2),
+    lambda x: np.sum(np.partition(np.abs(x), 0) ** 2),
+    lambda x: np.sum(np.sort(np.abs(x))[::-1] ** 2),
+    sorted_twice,
+    sorted_multiples,
+    sorted_and_joined,
+    dot_of_equal_arrays,
+    two_norms,
+)
+"""The sum of the squares of x near 0, by functions that procedures call as a whole or by loops that are equal."""
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+@pytest.mark.parametrize("function", CALLED)
+def test_squares_of_what_functions_move(function, loops):
+    with gt.config.override(loops=loops):
+        hessian = gt.hessian(function)
+        for n in (3, 40):
+            np.testing.assert_allclose(hessian(np.zeros(n)), 2.0 * np.eye(n), atol=1e-14)
+        np.testing.assert_allclose(gt.jacfwd(gt.jacfwd(function))(np.zeros(3)), 2.0 * np.eye(3), atol=1e-14)
+        x = np.array([0.5, -1.25, 2.0])
+        np.testing.assert_allclose(gt.grad(function)(x), 2 * x, rtol=1e-14)
+        np.testing.assert_allclose(hessian(x), 2 * np.eye(3), rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+def test_norms_that_are_loops_of_their_own(loops):
+    with gt.config.override(loops=loops):
+        np.testing.assert_allclose(gt.hessian(two_norms)(np.zeros(300)), 2.0 * np.eye(300), atol=1e-14)
+
+
+def test_arrays_that_change_between_two_norms_are_not_taken_for_equal():
+    def changed(x):
+        y = x * 1.0
+        first = np.linalg.norm(y)
+        y[0] = 3.0
+        return first * np.linalg.norm(y)
+
+    def other(x):
+        return np.sum(np.sort(np.abs(x)) * np.sort(np.abs(2.0 * x)))
+
+    x = np.linspace(0.5, 2.0, 20)
+    for loops in ("trace", "compile"):
+        with gt.config.override(loops=loops):
+            for function in (changed, other):
+                assert gt.jit(function)(x) == pytest.approx(function(x), rel=1e-14)
+                slope = [(function(x + d) - function(x - d)) / 2e-6 for d in 1e-6 * np.eye(20)]
+                np.testing.assert_allclose(gt.grad(function)(x), slope, rtol=1e-7)
+                gradient = gt.grad(function)
+                curvature = [(gradient(x + d) - gradient(x - d)) / 2e-5 for d in 1e-5 * np.eye(20)]
+                np.testing.assert_allclose(gt.hessian(function)(x), curvature, atol=1e-5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import reduce
 
+from gradtape.ir.body import make_body
 from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.ir.types import Aval
 from gradtape.kinds.elementwise import (
@@ -13,6 +14,7 @@ from gradtape.kinds.elementwise import (
     factors_of_square,
     has_kink,
     is_same,
+    square_of_elements,
     unmoved,
 )
 from gradtape.kinds.operands import conform
@@ -20,6 +22,7 @@ from gradtape.ops.core.elementwise.arithmetic import multiply
 from gradtape.ops.core.elementwise.cast import with_tangent_of
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.procedures.builder import ProcedureBuilder
+from gradtape.procedures.equal_statements import merge_equal_statements
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -38,6 +41,7 @@ from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names, roots, walk
 from gradtape.records import replaced
 from gradtape.transforms.activity import differentiable_inputs
+from gradtape.transforms.loops.draft import never_stop
 from gradtape.transforms.procedures.activity import Location, loads, location_of, stores
 
 
@@ -129,7 +133,8 @@ def with_smooth_squares(procedure: Procedure) -> Procedure:
     """
     kinks = _Kinks(procedure)
     if kinks.is_worth_matching():
-        procedure = forward_elements(procedure)  # equal elements become one value
+        # what is equal becomes one value
+        procedure = forward_elements(merge_equal_statements(forward_elements(procedure)))
         kinks = _Kinks(procedure)
     if not kinks.squares:
         return procedure
@@ -158,10 +163,14 @@ class _Kinks:
         self._products: list[Node] = []
         used = roots(procedure)
         nodes, _ = extract(used, stop=lambda value: not value.is_made)
-        if not any(isinstance(node.op, Elementwise) and node.op.square_tangents for node in nodes):
+        statements = list(walk(procedure.body))
+        applies = [statement for statement in statements if isinstance(statement, Apply)]
+        inside = [node for apply in applies for node in apply.graph.nodes]
+        if not any(
+            isinstance(node.op, Elementwise) and node.op.square_tangents for node in (*nodes, *inside)
+        ):
             return
         self._products = _differentiated(nodes, used)
-        statements = list(walk(procedure.body))
         stored = list(stores(statements))
         shared = {location_of(content) for content in procedure.parameters}
         kinked: set[Location] = set()
@@ -171,6 +180,12 @@ class _Kinks:
                 location
                 for value, location in stored
                 if location not in shared and value.dtype.kind == "f" and has_kink(value, self._leaves)
+            }
+            found |= {
+                span.pointer.memory
+                for apply in applies
+                for output, span in zip(apply.graph.outputs, apply.outputs, strict=True)
+                if span.pointer.memory not in shared and self._has_kink(apply, output, kinked)
             }
             if found <= kinked:
                 break
@@ -190,12 +205,40 @@ class _Kinks:
                     square = self.square(multiply(value, value))
                     if square is not None:
                         self._want(square[0])
+            for apply in applies:
+                for output, span in zip(apply.graph.outputs, apply.outputs, strict=True):
+                    if span.pointer.memory == location:
+                        self._want_of(apply, output, kinked)
             todo |= self.locations - before
 
     def _want(self, value: Value) -> None:
         if value in self._leaves:
             self.wanted.add(value)
             self.locations.add(self._leaves[value])
+
+    def _has_kink(self, apply: Apply, output: Value, kinked: Collection[Location]) -> bool:
+        """Return whether elements of an output of an array computation are moved from values with a kink."""
+        square = square_of_elements(output, never_stop) if output.dtype.kind == "f" else None
+        if square is None:
+            return False
+        given = dict(zip(apply.graph.inputs, apply.inputs, strict=True))
+        return bool(square.kinks) or any(
+            operand.pointer.memory in kinked if isinstance(operand, Span) else has_kink(operand, self._leaves)
+            for operand in (given[x] for x in square.others if x in given)
+        )
+
+    def _want_of(self, apply: Apply, output: Value, kinked: Collection[Location]) -> None:
+        """Ask for the squares of what elements of an output of an array computation are moved from."""
+        square = square_of_elements(output, never_stop)
+        given = dict(zip(apply.graph.inputs, apply.inputs, strict=True))
+        for x in () if square is None else square.others:
+            operand = given.get(x)
+            if isinstance(operand, Span):
+                self.locations |= {operand.pointer.memory} & set(kinked)
+            elif operand is not None:
+                found = self.square(multiply(operand, operand))
+                if found is not None:
+                    self._want(found[0])
 
     def square(self, product: Value) -> tuple[Value, tuple[Value, ...]] | None:
         """Return what a product has the square of as a factor, and the other factors; None for numbers and other products."""
@@ -260,15 +303,14 @@ class _Squared(Rewriter):
         product = reduce(multiply, factors, squared)
         return [with_tangent_of(outs[0], conform(product, outs[0].dtype, ()))]
 
-    def _square(self, value: Value, location: Location) -> Value:
+    def _square(self, value: Value) -> Value:
         """Return the square of what is stored, in terms of the squares of what it is computed from."""
         product = multiply(value, value)
         square = self._kinks.square(product)
         if square is not None:
             assert product.node is not None
             self._kinks.squares[product.node] = square
-        dtype = location.dtype if isinstance(location, Memory) else location.type.dtype
-        return conform(self.value(product), dtype, ())
+        return conform(self.value(product), value.dtype, ())
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         found: list[Statement] = []
@@ -286,17 +328,12 @@ class _Squared(Rewriter):
                 shadows.of(statement.pointer), self.value(statement.index)
             )
         elif isinstance(statement, Store) and shadows.has(statement.pointer):
-            square = self._square(statement.value, statement.pointer.memory)
+            square = self._square(statement.value)
             build.store(shadows.of(statement.pointer), self.value(statement.index), square)
         elif isinstance(statement, Allocate) and shadows.has(statement.out):
             shadows.allocate(statement.out, self.value(statement.size), statement.zero)
         elif isinstance(statement, Apply):
-            for span in statement.outputs:
-                if shadows.has(span.pointer):
-                    offset = self.value(span.offset)
-                    with build.loop(span.aval.size) as i:
-                        element = build.load(span.pointer, offset + i)
-                        build.store(shadows.of(span.pointer), offset + i, element * element)
+            self._append_squares(statement)
         elif isinstance(statement, Read) and isinstance(statement.out, Pointer):
             if shadows.has(statement.variable):
                 build.append(Read(shadows.add(statement.out), shadows.variable(statement.variable)))
@@ -307,5 +344,41 @@ class _Squared(Rewriter):
             value = statement.value
             build.assign(
                 shadows.variable(statement.variable),
-                shadows.of(value) if isinstance(value, Pointer) else self._square(value, statement.variable),
+                shadows.of(value) if isinstance(value, Pointer) else self._square(value),
             )
+
+    def _append_squares(self, apply: Apply) -> None:
+        """Append the array computation of the squares of those outputs that have a shadow, whose elements are moved as theirs."""
+        shadows = self._shadows
+        given = dict(zip(apply.graph.inputs, apply.inputs, strict=True))
+        operands: dict[Value, Value | Span] = {
+            x: self._span(operand) if isinstance(operand, Span) else self.value(operand)
+            for x, operand in given.items()
+        }
+        squares: dict[Value, Value] = {}
+        for x, operand in given.items():
+            if isinstance(operand, Span) and shadows.has(operand.pointer):
+                squares[x] = Value(x.aval)
+                operands[squares[x]] = self._span(shadows.of_span(operand))
+            elif isinstance(operand, Value) and operand.dtype.kind == "f":
+                squares[x] = Value(x.aval)
+                operands[squares[x]] = self._square(operand)
+        outputs, spans = [], []
+        for output, span in zip(apply.graph.outputs, apply.outputs, strict=True):
+            if not shadows.has(span.pointer):
+                continue
+            square = square_of_elements(output, never_stop)
+            assembled = multiply(output, output)
+            if square is not None:
+                values = (*[node.out for node in square.kinks], *square.others)
+                moved = square.assembled({x: squares.get(x, multiply(x, x)) for x in values})
+                assert moved is not None
+                assembled = moved
+            outputs.append(assembled)
+            spans.append(self._span(shadows.of_span(span)))
+        if outputs:
+            body = make_body(list(operands), outputs, "squares")
+            self._build.append(Apply(body, tuple(operands.values()), tuple(spans)))
+
+    def _span(self, span: Span) -> Span:
+        return Span(span.pointer, self.value(span.offset), span.aval)

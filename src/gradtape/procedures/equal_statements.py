@@ -1,0 +1,239 @@
+"""Equal statements: loops and array computations of a block that compute what earlier ones have computed, of the same numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import count
+from typing import Final, NamedTuple
+
+from gradtape.ir.graph import Value, extract
+from gradtape.procedures.builder import leaf
+from gradtape.procedures.fingerprint import Writer
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Check,
+    Content,
+    For,
+    If,
+    Load,
+    Memory,
+    Pointer,
+    Procedure,
+    Read,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from gradtape.procedures.rewrite import Rewriter
+from gradtape.procedures.traversal import leaves_of, stored, walk
+from gradtape.records import replaced
+
+MOST_STORED: Final = 64
+"""Stores into an array, and nodes that compute what is stored, that are compared one by one."""
+
+COMPARED: Final = (Apply, Assign, Check, For, If, Load, Read, Store, While)
+"""The statements whose effect is what they assign and store."""
+
+
+def merge_equal_statements(procedure: Procedure) -> Procedure:
+    """Return the procedure without the loops and array computations that an earlier one of their block equals.
+
+    It is the same procedure where there is none. They assign variables, and fill arrays that nothing else writes to, from the same numbers.
+
+    Examples
+    --------
+    >>> from gradtape.procedures.builder import ProcedureBuilder
+    >>> build = ProcedureBuilder("product")
+    >>> def total(n):
+    ...     s = build.variable("s", 0.0)
+    ...     with build.loop(n) as i:
+    ...         build.assign(s, build.read(s) + i * 1.0)
+    ...     return build.read(s)
+    >>> n = build.scalar("n", "int64")
+    >>> merged = merge_equal_statements(build.finish([total(n) * total(n)]))
+    >>> sum(isinstance(statement, For) for statement in merged.body)
+    1
+    """
+    merging = _Merging(procedure)
+    body = merging.block(procedure.body)
+    if not merging.count:
+        return procedure
+    return replaced(procedure, body=body, results=[merging.content(result) for result in procedure.results])
+
+
+class _Seen(NamedTuple):
+    """A statement that a later one may equal: where it stands in its block, and what it assigns and stores, in the order it is met."""
+
+    place: int
+    variables: list[Variable]
+    pointers: list[Pointer]
+
+
+class _Merging(Rewriter):
+    """Replaces what equal statements give by what the first of them gave.
+
+    Attributes
+    ----------
+    count : int
+        Of the statements that were left out.
+    """
+
+    def __init__(self, procedure: Procedure) -> None:
+        super().__init__()
+        self.count = 0
+        statements = list(walk(procedure.body))
+        self._writes = Counter(pointer.memory for pointer in stored(procedure.body))
+        kept = {*procedure.parameters, *procedure.results}
+        pointers = {
+            content
+            for statement in statements
+            for content in (*statement.uses(), *statement.defines())
+            if isinstance(content, Pointer)
+        }
+        aliases = Counter(pointer.memory for pointer in pointers)
+        self._alone = {
+            pointer for pointer in pointers if aliases[pointer.memory] == 1 and pointer not in kept
+        }
+        self._numbers: dict[Content | Variable | Memory, int] = {}
+        self._version = count()
+        self._versions: dict[Variable | Memory, int] = {}
+        """Tells the contents of a location apart."""
+        self._fills: dict[Memory, list[str]] = {}
+        """What is stored in new arrays, element by element: arrays with equal elements have equal names."""
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        found: list[Statement] = []
+        reads: dict[int, list[Statement]] = {}
+        seen: dict[str, _Seen] = {}
+        contents: dict[Variable, Value] = {}
+        allocated: dict[Pointer, Allocate] = {}
+        for statement in statements:
+            written = set(stored([statement])) if isinstance(statement, For | Apply) else set()
+            key = None
+            if isinstance(statement, For | Apply) and self._may_be_left_out(statement, written, allocated):
+                statement = self.statement(statement)
+                key, own = self._key(statement, contents, allocated)
+                earlier = seen.get(key)
+                if earlier is not None:
+                    self.count += 1
+                    self.becomes.update(zip(own.pointers, earlier.pointers, strict=True))
+                    for variable, other in zip(own.variables, earlier.variables, strict=True):
+                        value = leaf(other.type.dtype)
+                        reads.setdefault(earlier.place, []).append(Read(value, other))
+                        found.append(Assign(variable, value))
+                        contents[variable] = value
+                        self._versions[variable] = next(self._version)
+                    continue
+                seen[key] = own._replace(place=len(found))
+            else:
+                statement = self.statement(statement)
+            found.append(statement)
+            for inner in walk([statement]):
+                if isinstance(inner, Assign):
+                    self._versions[inner.variable] = next(self._version)
+                    contents.pop(inner.variable, None)
+                for pointer in inner.pointers_written():
+                    self._versions[pointer.memory] = next(self._version)
+                    if inner is not statement or not isinstance(inner, Store):
+                        self._fills.pop(pointer.memory, None)
+            if isinstance(statement, Store) and statement.pointer.memory in self._fills:
+                self._note_store(statement)
+            if isinstance(statement, Assign) and isinstance(statement.value, Value):
+                contents[statement.variable] = statement.value
+            elif isinstance(statement, Allocate):
+                allocated[statement.out] = statement
+                if statement.out in self._alone:
+                    self._fills[statement.out.memory] = [str(statement.zero), self._text(statement.size)]
+        return [one for place, statement in enumerate(found) for one in (statement, *reads.get(place, ()))]
+
+    def _may_be_left_out(
+        self, statement: For | Apply, written: set[Pointer], allocated: dict[Pointer, Allocate]
+    ) -> bool:
+        """Return whether a statement has no effect but on variables of numbers, and on arrays that nothing else writes to."""
+        inside = list(walk([statement]))
+        own = Counter(pointer.memory for one in inside for pointer in one.pointers_written())
+        return (
+            all(isinstance(one, COMPARED) for one in inside)
+            and not any(
+                isinstance(one, Read | Assign) and isinstance(one.variable.type, Memory) for one in inside
+            )
+            and all(
+                pointer in self._alone
+                and pointer in allocated
+                and own[pointer.memory] == self._writes[pointer.memory]
+                for pointer in written
+            )
+        )
+
+    def _key(
+        self, statement: Statement, contents: dict[Variable, Value], allocated: dict[Pointer, Allocate]
+    ) -> tuple[str, _Seen]:
+        """Return a text that is equal for equal statements, and what the statement gives."""
+        inside = list(walk([statement]))
+        defined = {content for one in inside for content in one.defines()}
+        assigned = {one.variable for one in inside if isinstance(one, Assign)}
+        written = set(stored([statement]))
+        known: dict[Content | Variable | Memory, str] = {}
+        for one in inside:
+            for content in leaves_of(one):
+                if content not in defined and content not in written:
+                    self._name(content, known)
+            if isinstance(one, Read) and one.variable not in assigned:
+                known[one.variable] = self._versioned(one.variable)
+        writer = Writer(known)
+        writer.block([statement])
+        new = [thing for thing in writer.names if thing not in known]
+        variables = [thing for thing in new if isinstance(thing, Variable)]
+        pointers = [thing for thing in new if isinstance(thing, Pointer) and thing in written]
+        for variable in variables:
+            value = contents.get(variable)
+            if value is None:
+                writer.parts.append(self._versioned(variable))
+            else:
+                self._write(value, writer)
+        for pointer in pointers:
+            writer.parts.append(str(allocated[pointer].zero))
+            self._write(allocated[pointer].size, writer)
+        return "\n".join(writer.parts), _Seen(0, variables, pointers)
+
+    def _number(self, thing: Content | Variable | Memory) -> int:
+        return self._numbers.setdefault(thing, len(self._numbers))
+
+    def _versioned(self, location: Variable | Memory) -> str:
+        return f"{self._number(location)}.{self._versions.get(location)}"
+
+    def _name(self, content: Content, names: dict[Content | Variable | Memory, str]) -> None:
+        """Enter the name of a leaf from outside, and that of the memory into which it points."""
+        if isinstance(content, Pointer):
+            fill = self._fills.get(content.memory)
+            if fill is not None:
+                names[content] = names[content.memory] = ",".join(fill)
+                return
+            names[content.memory] = self._versioned(content.memory)
+            names[content] = f"{self._number(content)}@{names[content.memory]}"
+        elif content.data is None:
+            names[content] = str(self._number(content))
+
+    def _note_store(self, store: Store) -> None:
+        fill = self._fills[store.pointer.memory]
+        if len(fill) == MOST_STORED or len(extract([store.index, store.value])[0]) > MOST_STORED:
+            del self._fills[store.pointer.memory]
+        else:
+            fill.append(f"{self._text(store.index)}={self._text(store.value)}")
+
+    def _text(self, value: Value) -> str:
+        """Return a text that is equal for equal values from outside."""
+        writer = Writer()
+        self._write(value, writer)
+        return "|".join(writer.parts)
+
+    def _write(self, value: Value, writer: Writer) -> None:
+        """Write a value from outside."""
+        for content in extract([value])[1]:
+            if content not in writer.names:
+                self._name(content, writer.names)
+        writer.parts.append(writer.content(value))
