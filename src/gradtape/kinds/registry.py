@@ -96,6 +96,8 @@ class Hooks:
         it, and code goes on as if it held. None where numbers can be had.
     fit : callable
         ``(Value, dtype) -> None``: lets the program check that a Python number without a literal fits an integer dtype.
+    written : callable
+        ``(Value, array, what) -> None``: notes that numbers are written as text or into a file, by a call that `what` describes.
     call : callable
         ``(function, *args, **kwargs)`` calls a user's function, with arrays in place of values, and returns
         values.
@@ -104,12 +106,13 @@ class Hooks:
         ``step(consts, carries, elements) -> (carries, ys)`` in each iteration.
     """
 
-    __slots__ = ("call", "check", "fit", "numbers", "scan")
+    __slots__ = ("call", "check", "fit", "numbers", "scan", "written")
 
     def __init__(self) -> None:
         self.numbers: Callable[[Value], NDArray | None] = lambda value: value.data
         self.check: Callable[[Value], bool | None] = lambda ok: None
         self.fit: Callable[[Value, np.dtype[Any]], None] = lambda value, dtype: None
+        self.written: Callable[[Value, NDArray, str], None] = lambda value, array, what: None
         self.call: Callable[..., Any] = lambda function, *args, **kwargs: function(*args, **kwargs)
         self.scan: Callable[..., tuple[Sequence[Value], Sequence[Value]]]
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import array
+import copy
 import importlib
+import io
+import json
+import logging
 import os
 import pickle
+import re
 import struct
 import warnings
 from collections.abc import Callable
@@ -275,6 +280,101 @@ COMPUTED: dict[str, Function] = {
     "unpacked": unpacked,
     "a closure": with_a_closure,
 }
+
+
+def by_a_file(x: Any, folder: str) -> Any:
+    path = folder + "/x.npy"
+    np.save(path, x)
+    return np.sum(x * np.load(path))
+
+
+def by_the_text_of_a_file(x: Any, folder: str) -> Any:
+    path = os.path.join(folder, "x.txt")
+    np.savetxt(path, x)
+    return np.sum(x * (1.0 + np.loadtxt(path)))
+
+
+def by_an_open_file(x: Any, folder: str) -> Any:
+    place = os.path.join(folder, "x.txt")
+    with open(place, "w") as file:
+        file.write(str(x[0]))
+    with open(place) as file:
+        text = file.read()
+    return np.sum(x) * float(text)
+
+
+def by_memory(x: Any, folder: str) -> Any:
+    memory = io.BytesIO()
+    np.savez(memory, x=x)
+    memory.seek(0)
+    return np.sum(x * np.load(memory)["x"])
+
+
+WRITTEN: dict[str, Callable[[Any, str], Any]] = {
+    "an f-string": lambda x, _: np.sum(x) * float(f"{x[0]}"),
+    "digits": lambda x, _: np.sum(x) * (1 + float(f"{x[0]:.3f}")),
+    "str": lambda x, _: np.sum(x) * float(str(x[0])),
+    "repr": lambda x, _: np.sum(x) * float(repr(x[0])[6:-1]),
+    "str.format": lambda x, _: np.sum(x) * float("{}".format(x[0])),  # noqa: UP032 - one of the ways
+    "format": lambda x, _: np.sum(x) * float(format(x[0], ".5f")),
+    "a number that left": lambda x, _: np.sum(x) * float(f"{2 * float(x[0])}"),
+    "a whole array": lambda x, _: np.sum(x * np.fromstring(str(x)[1:-1], sep=" ")),
+    "np.array2string": lambda x, _: np.sum(x * np.fromstring(np.array2string(x)[1:-1], sep=" ")),
+    "json": lambda x, _: np.sum(x) * float(json.loads(json.dumps({"a": f"{x[0]}"}))["a"]),
+    "np.save": by_a_file,
+    "np.savetxt": by_the_text_of_a_file,
+    "open": by_an_open_file,
+    "memory": by_memory,
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_numbers_that_come_back_from_text_and_files_are_recognised(case: str, tmp_path: Path) -> None:
+    _, messages = warned(lambda x: WRITTEN[case](x, str(tmp_path)), X)
+    assert len(messages) == 1 and "re-enters as a constant" in messages[0]
+    assert __file__ in messages[0].splitlines()[1]
+
+
+def test_text_that_is_shown_and_files_that_are_kept_cut_nothing(tmp_path: Path) -> None:
+    history, log = [], logging.getLogger("nobody listens")
+
+    def step(x: Any) -> tuple[Any, dict[str, str]]:
+        loss = np.sum((x - X) ** 2) * 0.5
+        history.append(f"{loss:.3f}")
+        log.info("loss %s", loss)
+        log.info(f"loss {float(loss)}")
+        print(f"{loss} {x}", str(x), repr(loss), end="")
+        np.save(tmp_path / "x.npy", x)
+        (tmp_path / "x.txt").write_text(str(x))
+        return 0.7 * loss, {"loss": f"{loss}", "more": str(2 * float(loss))}
+
+    def total(x: Any) -> Any:
+        loss, shown = step(x)
+        return 0.3 * loss * len(shown) + np.sum(x * X)
+
+    _, messages = warned(total, X)
+    assert not messages
+    with gt.GradientTape() as tape:
+        x, z = tape.watch(X), tape.watch(X)
+        print(f"{z}", end="")
+        y = np.sum(x)
+    assert tape.gradient(y, z) is None  # warnings are errors here: text is no lost path
+
+
+def test_copies_of_variables_are_other_variables() -> None:
+    for taken, name in ((copy.copy, "copy.copy"), (copy.deepcopy, "copy.deepcopy")):
+        v = gt.Variable(X)
+        with gt.GradientTape() as tape:
+            w = taken(v)
+            y = np.sum(w**2)
+        with pytest.warns(GradtapeWarning, match=re.escape(f"by {name}(v)")):
+            assert tape.gradient(y, v) is None
+        with gt.GradientTape() as tape:
+            w = taken(v)
+            y = np.sum((v - w) ** 2) * 0.5 + np.sum(w**2)
+        before, own = tape.gradient(y, [v, w])  # warnings are errors here
+        np.testing.assert_array_equal(before, np.zeros(2))
+        np.testing.assert_array_equal(own, 2 * X)
 
 
 @pytest.mark.parametrize("case", COMPUTED)

@@ -74,7 +74,7 @@ class Cuts:
         for exit_ in self._exits:
             if not exit_.meant:
                 _warn(exit_, "what is computed of these numbers counts as constant", told)
-            elif any(exit_.comes_from(value) for source in missing for value in source):
+            elif exit_.form != "text" and any(exit_.comes_from(value) for source in missing for value in source):
                 _warn(exit_, "no other path leads from the source to the target", told)
 
 
@@ -109,7 +109,7 @@ def _reused(exits: Sequence[Exit], nodes: Sequence[Node], tag: TraceTag) -> Iter
                 continue
             numbers = sample_of(operand.data)
             for exit_ in exits:
-                if _is_same(exit_, operand, numbers, node.site):
+                if exit_.form == "number" and _is_same(exit_, operand, numbers, node.site):
                     yield exit_, node
 
 
@@ -121,8 +121,8 @@ def _computed(exits: Sequence[Exit], nodes: Sequence[Node], tag: TraceTag) -> It
         if isinstance(node.site, Site) and any(_is_constant(operand, tag) for operand in node.inputs)
     }
     uses = list(taking)[::-1]
-    for chain, exit_ in {exit_.chain: exit_ for exit_ in exits}.items():
-        places = reached(chain, uses)
+    for chain, exit_ in {exit_.chain: exit_ for exit_ in exits if exit_.form != "copy"}.items():
+        places = reached(chain, uses, exit_.form == "text")
         if places:
             yield exit_, taking[uses[min(places)]]
 

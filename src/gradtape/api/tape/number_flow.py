@@ -22,10 +22,36 @@ Place = tuple[CodeType, int]
 """A code object, and the offset of an instruction in it."""
 
 COUNTS: Final = frozenset(
-    {"argmax", "argmin", "bool", "ceil", "fix", "floor", "format", "hash", "id", "int", "isfinite", "isinf"}
-    | {"isinstance", "isnan", "len", "print", "range", "repr", "rint", "round", "sign", "str", "type"}
+    {"argmax", "argmin", "bool", "ceil", "fix", "floor", "hash", "id", "int", "isfinite", "isinf"}
+    | {"isinstance", "isnan", "len", "print", "range", "rint", "round", "sign", "type"}
 )
 """Functions whose results do not change with a small change of a number."""
+
+WRITES_TEXT: Final = frozenset({"format", "repr", "str"})
+"""Functions whose results are text, from which numbers may be read again."""
+
+READS_TEXT: Final = frozenset(
+    {
+        "Decimal",
+        "Fraction",
+        "array",
+        "asarray",
+        "complex",
+        "eval",
+        "float",
+        "fromfile",
+        "fromstring",
+        "genfromtxt",
+    }
+    | {"literal_eval", "load", "loads", "loadtxt", "memmap", "read_csv"}
+)
+"""Functions that read numbers from text and files."""
+
+SAVES: Final = frozenset({"save", "savetxt", "savez", "savez_compressed", "tofile", "write", "writelines"})
+"""Functions and methods that write into a file, which is the first argument of a function, and what a method belongs to."""
+
+OPENS: Final = frozenset({"BytesIO", "Path", "StringIO", "fdopen", "open"})
+"""Functions that make a file, or the object by which it is reached, of their first argument."""
 
 FIXED: Final = frozenset({"dtype", "ndim", "shape", "size"})
 """Attributes that do not change with the numbers of an array."""
@@ -114,11 +140,23 @@ class _Flow:
         Where the number was taken out, and the calls that led there, the innermost first.
     uses : iterable of Place
         Where operations were recorded.
+    is_text : bool
+        Whether it was taken out as text, or into a file.
     """
 
-    __slots__ = ("_attributes", "_bound", "_chain", "_files", "_marked", "_names", "_scopes")
+    __slots__ = (
+        "_attributes",
+        "_bound",
+        "_chain",
+        "_files",
+        "_is_text",
+        "_marked",
+        "_names",
+        "_paths",
+        "_scopes",
+    )
 
-    def __init__(self, chain: Sequence[Place], uses: Iterable[Place]) -> None:
+    def __init__(self, chain: Sequence[Place], uses: Iterable[Place], is_text: bool = False) -> None:
         found = [_expression_at(place) for place in chain]
         self._marked: set[ast.AST] = set()
         self._names: set[tuple[ast.AST, str]] = set()
@@ -127,6 +165,9 @@ class _Flow:
         self._files: dict[ast.AST, _File] = {}
         self._scopes: dict[str, Any] = {}
         self._bound: dict[ast.AST, frozenset[str]] = {}
+        self._paths: set[str] = set()
+        """Expressions of the source that are paths of files."""
+        self._is_text = is_text
         for known in [*found, *map(_expression_at, uses)]:
             if known is not None:
                 file, node = known
@@ -135,16 +176,53 @@ class _Flow:
                 if isinstance(scope, ast.FunctionDef):
                     self._scopes[scope.name] = scope
         if self._chain and self._chain[0] is not None:
-            self._marked.add(self._chain[0][1])
+            _, node = self._chain[0]
+            if is_text and isinstance(node, ast.Call) and _name_of(node.func) in SAVES:
+                self._save(node, self._files[self._chain[0][0]])
+            else:
+                self._marked.add(node)
             self._spread()
+        if is_text:
+            self._go_on(self._calls(READS_TEXT), False)
+        elif written := [*self._calls(WRITES_TEXT), *self._formatted()]:
+            marked = self._marked
+            self._go_on(written, True)
+            self._go_on([*marked, *self._calls(READS_TEXT)], False)
 
     def reaches(self, place: Place) -> bool:
         """Return whether the expression at a place is computed from the number."""
         found = _expression_at(place)
         return found is not None and self._is_computed(found[1], found[0])
 
+    def _go_on(self, marked: Iterable[ast.AST], is_text: bool) -> None:
+        """Begin anew at other expressions, with numbers in place of text or the reverse."""
+        self._marked, self._is_text = set(marked), is_text
+        self._names, self._attributes, self._paths = set(), set(), set()
+        self._spread()
+
+    def _calls(self, names: frozenset[str]) -> list[ast.AST]:
+        """Return the calls of some functions that get what is computed from the number."""
+        return [
+            node
+            for scope, file in self._files.items()
+            for node in _inside(scope)
+            if isinstance(node, ast.Call)
+            and _name_of(node.func) in names
+            and any(self._is_computed(argument, file) for argument in node.args)
+        ]
+
+    def _formatted(self) -> list[ast.AST]:
+        """Return the f-strings that have what is computed from the number in them."""
+        return [
+            node
+            for scope, file in self._files.items()
+            for node in _inside(scope)
+            if isinstance(node, ast.JoinedStr)
+            and any(self._is_computed(part, file) for part in ast.iter_child_nodes(node))
+        ]
+
     def _size(self) -> int:
-        return len(self._marked) + len(self._names) + len(self._attributes)
+        return len(self._marked) + len(self._names) + len(self._attributes) + len(self._paths)
 
     def _spread(self) -> None:
         size = 0
@@ -189,6 +267,25 @@ class _Flow:
                 self._assign(one, given, file)
         elif self._is_computed(value, file):
             self._bind(target, file)
+        elif (
+            self._is_text
+            and isinstance(value, ast.Call)
+            and _name_of(value.func) in OPENS
+            and isinstance(target, ast.Name)
+            and (file.scopes[target], target.id) in self._names
+        ):
+            self._save(value, file)  # the file of that name has been written to
+
+    def _save(self, call: ast.Call, file: _File) -> None:
+        """Go on where the file is read that a call writes to, or opens."""
+        written: list[ast.expr] = call.args[:1]
+        if isinstance(call.func, ast.Attribute) and _name_of(call.func) in ("tofile", "write", "writelines"):
+            written = [call.func.value] if _name_of(call.func) != "tofile" else written
+        for target in written:
+            if isinstance(target, ast.Name | ast.Attribute):
+                self._bind(target, file)
+            else:
+                self._paths.add(ast.dump(target))
 
     def _bind(self, target: ast.expr, file: _File) -> None:
         match target:
@@ -217,6 +314,8 @@ class _Flow:
         name = _name_of(call.func)
         if isinstance(call.func, ast.Attribute) and name in ADDS:
             self._bind(call.func.value, file)
+        if self._is_text and name in SAVES:
+            self._save(call, file)
         scope = self._scopes.get(name)
         if scope is None:
             return
@@ -230,10 +329,12 @@ class _Flow:
 
     def _is_computed(self, node: ast.AST, file: _File) -> bool:
         """Return whether an expression is computed from the number, and may change with a small change of it."""
-        if node in self._marked:
+        if node in self._marked or (self._paths and ast.dump(node) in self._paths):
             return True
         match node:
-            case ast.Compare() | ast.JoinedStr() | ast.Lambda():
+            case ast.Compare() | ast.Lambda():
+                return False
+            case ast.JoinedStr() if not self._is_text:
                 return False
             case ast.Name(id=name):
                 return self._is_name(name, file.scopes[node], file)
@@ -244,6 +345,8 @@ class _Flow:
             case ast.Subscript(value=value):
                 parts = (value,)
             case ast.Call(func=function) if _name_of(function) in COUNTS:
+                return False
+            case ast.Call(func=function) if not self._is_text and _name_of(function) in WRITES_TEXT:
                 return False
             case _:
                 parts = ast.iter_child_nodes(node)
@@ -292,7 +395,7 @@ _flows: Final[LRU[tuple[Any, ...], tuple[Any, frozenset[int]]]] = LRU(lambda: 25
 """What was found, with the places, which keep their code alive: a loop of training asks for the same in each step."""
 
 
-def reached(chain: Sequence[Place], uses: Sequence[Place]) -> frozenset[int]:
+def reached(chain: Sequence[Place], uses: Sequence[Place], is_text: bool = False) -> frozenset[int]:
     """Return which of some places compute from a number that was taken out, by their positions in the sequence.
 
     Parameters
@@ -301,11 +404,13 @@ def reached(chain: Sequence[Place], uses: Sequence[Place]) -> frozenset[int]:
         Where the number was taken out, and the calls that led there, the innermost first.
     uses : sequence of Place
         Where operations were recorded.
+    is_text : bool
+        Whether it was taken out as text, or into a file: then a function has to read numbers from it.
     """
-    key = tuple([(id(code), offset) for code, offset in (*chain, *uses)])
+    key = is_text, *[(id(code), offset) for code, offset in (*chain, *uses)]
     known = _flows.get(key)
     if known is None:
-        flow = _Flow(chain, uses)
+        flow = _Flow(chain, uses, is_text)
         found = frozenset([k for k, place in enumerate(uses) if flow.reaches(place)])
         known = _flows[key] = (chain, uses), found
     return known[1]

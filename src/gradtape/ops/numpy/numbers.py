@@ -10,19 +10,21 @@ import numpy as np
 
 from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import concrete
-from gradtape.kinds.registry import implements
+from gradtape.kinds.registry import HOOKS, implements
 
 
 def _plain(argument: Any, name: str) -> Any:
     if isinstance(argument, Value):
-        return concrete(argument, name)
+        numbers = concrete(argument, f"the array given to {name}")
+        HOOKS.written(argument, numbers, f"{name}(...)")
+        return numbers
     if isinstance(argument, list | tuple):
         return type(argument)([_plain(item, name) for item in argument])
     return argument
 
 
 def _by_numpy(function: Any) -> Callable[..., Any]:
-    name = f"the array given to np.{function.__name__}"
+    name = f"np.{function.__name__}"
 
     def follow(*args: Any, **kwargs: Any) -> Any:
         return function(

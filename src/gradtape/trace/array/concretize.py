@@ -114,6 +114,12 @@ def array_of(value: Value, what: str, *, meant: bool = True, as_list: bool = Fal
     return data
 
 
+def note_text(value: Value, data: NDArray, what: str) -> None:
+    """Note that numbers leave as text, or into a file, from which they may come back."""
+    if value.tags and is_inexact(value.dtype) and asking_package() not in READERS:
+        note_exit(value, what, data, form="text")
+
+
 def abstracting_trace(value: Value) -> Trace | None:
     """Return the running trace whose arguments a value depends on, so that it has no data; None if it depends on captures alone."""
     trace = trace_of(value)

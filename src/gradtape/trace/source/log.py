@@ -6,7 +6,7 @@ import threading
 import weakref
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from gradtape.ir.types import is_inexact
 from gradtape.trace.source.sites import CLOCK, Site, nearest_frame, user_site
 
 REMEMBERED = 64
+
+Form: TypeAlias = Literal["number", "text", "copy"]
 
 
 class OpaqueCall(threading.local):
@@ -67,6 +69,8 @@ class Exit:
         Whether its elements leave as Python numbers of a list, each of which is then used by itself.
     meant : bool
         Whether the conversion is explicit (``float(x)``), rather than made by another function.
+    form : {"number", "text", "copy"}
+        Whether it leaves as a number or an ndarray, as text or into a file, most of which is only shown, or for a variable of its own.
     roots : tuple of weakref.ref to Value, or None
         The leaves of the record that it was computed from; None if the search was too long.
     chain : tuple of (CodeType, int)
@@ -80,6 +84,7 @@ class Exit:
     shape: tuple[int, ...] = ()
     meant: bool = True
     in_list: bool = False
+    form: Form = "number"
     roots: tuple[weakref.ref[Value], ...] | None = ()
     chain: tuple[tuple[CodeType, int], ...] = ()
 
@@ -180,12 +185,24 @@ def _calls_from(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
 
 
 def note_exit(
-    value: Value, what: str, data: Any = None, *, meant: bool = True, in_list: bool = False
+    value: Value,
+    what: str,
+    data: Any = None,
+    *,
+    meant: bool = True,
+    in_list: bool = False,
+    form: Form = "number",
 ) -> None:
     """Record that a value leaves the tapes that follow it, with a sample of its data."""
     recording = [tag for tag in value.tags if tag.recording]
     if recording:
-        if is_inexact(value.dtype) and any(tag.log is not None and tag.log.strict for tag in recording):
+        if form != "number" and not is_inexact(value.dtype):
+            return
+        if (
+            form == "number"
+            and is_inexact(value.dtype)
+            and any(tag.log is not None and tag.log.strict for tag in recording)
+        ):
             raise TapeError(
                 f"{what} takes a value out of a tape that is strict",
                 where=user_site(),
@@ -193,7 +210,7 @@ def note_exit(
                 remedy="stay with Arrays, which NumPy's functions take; "
                 "if the constant is intended, use with tape.stop_recording(): ...",
             )
-        if not opaque_call.tags.isdisjoint(recording):
+        if form == "number" and not opaque_call.tags.isdisjoint(recording):
             warn(
                 GradtapeWarning,
                 f"{opaque_call.name} calls a function that takes the number of a watched array, and no tape follows what it returns",
@@ -204,9 +221,11 @@ def note_exit(
         roots = _roots_of(value) if numbers else ()
         chain = _calls_from(nearest_frame(2)) if numbers else ()
         exit_ = Exit(
-            weakref.ref(value), what, user_site(), numbers, value.shape, meant, in_list, roots, chain
+            weakref.ref(value), what, user_site(), numbers, value.shape, meant, in_list, form, roots, chain
         )
         for tag in recording:
             exits = log_of(tag).exits
+            if form == "text":  # a line that shows numbers again and again does not push out what else has left
+                exits[:] = [each for each in exits if not (each.form == "text" and each.chain == chain)]
             exits.append(exit_)
             del exits[:-REMEMBERED]

@@ -133,11 +133,17 @@ class Variable(Array):
         self._name = _checked_name(name)
 
     def __copy__(self) -> Variable:
-        return Variable(Array(self.value), self._trainable, self._name)
+        return self._copied("copy.copy(v)")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
-        copied = memo[id(self)] = self.__copy__()
+        copied = memo[id(self)] = self._copied("copy.deepcopy(v)")
         return copied
+
+    def _copied(self, what: str) -> Variable:
+        """Return another variable with the same content, of which no derivative goes back to this one."""
+        value = self.value
+        note_exit(value, what, *force([value]), form="copy")
+        return Variable(Array(value), self._trainable, self._name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Variable, (self.numpy(), self._trainable, self._name)
