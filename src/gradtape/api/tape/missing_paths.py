@@ -74,7 +74,9 @@ class Cuts:
         for exit_ in self._exits:
             if not exit_.meant:
                 _warn(exit_, "what is computed of these numbers counts as constant", told)
-            elif exit_.form != "text" and any(exit_.comes_from(value) for source in missing for value in source):
+            elif exit_.form != "text" and any(
+                exit_.comes_from(value) for source in missing for value in source
+            ):
                 _warn(exit_, "no other path leads from the source to the target", told)
 
 

@@ -32,6 +32,7 @@ from gradtape.trace.array.layout import (
     layout_of_operand,
     layout_of_picked,
     layout_of_result,
+    remember_memory,
     with_layout_of,
 )
 from gradtape.trace.array.lengths import answered, ask_bounds, counted, plain
@@ -218,7 +219,7 @@ class Array(Operators, Methods, Attributes, Handle):
         return (self[k] for k in range(self.shape[0]))
 
     def __repr__(self) -> str:
-        data = printable_data(self.value)
+        data = printable_data(self.value, "repr(x)")
         if data is None:
             return f"Array({self.value.aval}, traced)"
         body = np.array2string(data, separator=", ", prefix="Array(")
@@ -233,11 +234,11 @@ class Array(Operators, Methods, Attributes, Handle):
         return array_card(self.value, type(self).__name__)
 
     def __str__(self) -> str:
-        data = printable_data(self.value)
+        data = printable_data(self.value, "str(x)")
         return repr(self) if data is None else str(data)
 
     def __format__(self, spec: str) -> str:
-        data = printable_data(self.value)
+        data = printable_data(self.value, "f'{x}'")
         if data is None:  # text with a traced number was meant to show the number
             return f"<{self.value.aval}, traced: gt.print shows the numbers>" if spec else repr(self)
         return format(data if self.ndim else data[()], spec)
@@ -573,6 +574,7 @@ def placeholder(value: Value, operand: Any) -> Array:
     """Return an Array of a value that stands for an argument, with the layout of the argument."""
     array = Array(value)
     array._contiguous = layout_of_operand(operand)
+    remember_memory(array, operand)
     return array
 
 
@@ -599,16 +601,18 @@ def with_layout(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
     return with_layout_of(made, operands) if function in KEEPING else unknown_layout(made)
 
 
-def printable_data(value: Value) -> NDArray | None:
-    """Return the data of a value for printing, or None for one that is traced or that is the symbolic tangent of a rule."""
+def printable_data(value: Value, what: str) -> NDArray | None:
+    """Return the data of a value for text, or None for one that is traced or that is the symbolic tangent of a rule."""
     if concretize.abstracting_trace(value) is not None:
         return None
     try:
-        return force([value])[0]
+        data = force([value])[0]
     except LeakedValueError:
         if any(tag.recording for tag in value.tags):
             return None
         raise
+    concretize.note_text(value, data, what)
+    return data
 
 
 Missing.teach(
@@ -683,6 +687,7 @@ def call_user_function(function: Callable[..., Any], *args: Any, **kwargs: Any) 
 HOOKS.numbers = known_ndarray
 HOOKS.check = passes_in_body
 HOOKS.fit = check_fit
+HOOKS.written = concretize.note_text
 HOOKS.call = call_user_function
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import operator
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, Literal
 
@@ -13,8 +15,9 @@ import numpy as np
 from gradtape.errors import ArgumentError, ArraySubclassError, DtypeError, InPlaceError
 from gradtape.trace.array.concretize import array_of
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.layout import shadow_of
+from gradtape.trace.array.layout import exact_shadow_of, memory_of, root_of
 from gradtape.trace.array.views import ReadOnlyView, StridedView
+from gradtape.trace.jit.guards import Trace
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.sites import is_user_file, user_site
 
@@ -51,17 +54,14 @@ class Attributes:
     @property
     def strides(self: Any) -> tuple[int, ...]:
         """Bytes between neighbouring elements along each axis, as NumPy would have laid the array out."""
-        seen: Any = _layout(self)
-        return tuple(map(_asked, seen.strides))
+        if self._contiguous is not True:  # strides of dense arrays are parts of the signature
+            _note_question(self)
+        return tuple(map(_asked, _layout(self).strides))
 
     @property
     def flags(self: Any) -> Any:
         """The flags of an ndarray of the same layout."""
-        seen = _layout(self)
-        if seen.flags.writeable and _is_read_only(self):
-            seen = seen.view()
-            seen.flags.writeable = False
-        return seen.flags
+        return Flags(self)
 
     @property
     def base(self: Any) -> Any:
@@ -179,9 +179,69 @@ class Attributes:
         return 1, 0
 
 
+LAYOUT_FLAGS: Final = frozenset(
+    {"c", "f", "c_contiguous", "contiguous", "f_contiguous", "fortran", "fnc", "forc"}
+)
+"""The flags that follow from the layout, which is a part of signatures."""
+
+
+class Flags:
+    """The flags of an array, as `numpy.ndarray.flags` has them, by attributes and by names in brackets."""
+
+    __slots__ = ("_array",)
+
+    _array: Any
+
+    def __init__(self, array: Any) -> None:
+        object.__setattr__(self, "_array", array)
+
+    def _read(self, name: str, read: Callable[[Any], Any]) -> Any:
+        array = self._array
+        if name.lower() not in LAYOUT_FLAGS:
+            _note_question(array)
+        if name.lower() in ("owndata", "o"):
+            memory = memory_of(array)
+            return array.base is None if memory is None else memory.owndata
+        seen = _layout(array)
+        if seen.flags.writeable and _is_read_only(array):
+            seen = seen.view()
+            seen.flags.writeable = False
+        return read(seen.flags)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._read(name, operator.attrgetter(name))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._read(name, operator.itemgetter(name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "writeable":
+            self._array.setflags(write=value)
+        else:
+            setattr(np.empty(0).flags, name, value)  # NumPy's error
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other)
+
+    def __hash__(self) -> int:
+        raise TypeError("unhashable type: 'Flags'")
+
+    def __repr__(self) -> str:
+        names = ("C_CONTIGUOUS", "F_CONTIGUOUS", "OWNDATA", "WRITEABLE", "ALIGNED", "WRITEBACKIFCOPY")
+        return "".join([f"  {name} : {self[name]}\n" for name in names])
+
+
+def _note_question(array: Any) -> None:
+    """Let the traces that an argument belongs to note that code has asked for its memory."""
+    if memory_of(root_of(array)) is not None:
+        for tag in array.value.tags:
+            if isinstance(tag, Trace) and tag.recording:
+                tag.asks_memory = True
+
+
 def _layout(array: Any) -> Any:
     """Return an ndarray with the layout of an array; where it is not known, with that of a copy in C order."""
-    seen = shadow_of(array)
+    seen = exact_shadow_of(array)
     return np.empty(array.shape, array.dtype) if seen is None else seen
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,41 @@ class Strides(tuple[int, ...]):
 
 
 Layout = bool | tuple[int, ...] | Strides
+
+
+class ArgumentMemory(NamedTuple):
+    """What code can ask of the memory of an argument, beyond what results may depend on.
+
+    An `Array` that stands for an argument has it in place of a view.
+    """
+
+    strides: tuple[int, ...]
+    writeable: bool
+    aligned: bool
+    owndata: bool
+
+
+def memory_of(operand: Any) -> ArgumentMemory | None:
+    """Return the memory of an ndarray, or of the ndarray for which an array stands; None for others."""
+    if issubclass(type(operand), np.ndarray):
+        flags = operand.flags
+        return ArgumentMemory(operand.strides, flags.writeable, flags.aligned, flags.owndata)
+    known = getattr(operand, "_view", None) if isinstance(operand, Handle) and operand._base is None else None
+    return known if type(known) is ArgumentMemory else None
+
+
+def remember_memory(array: Handle, operand: Any) -> None:
+    """Let an array that stands for an argument know the memory of it."""
+    memory = memory_of(operand)
+    if memory is not None:
+        array._view = memory
+
+
+def root_of(array: Any) -> Any:
+    """Return the array of which an array is a view, directly or not; itself if it is none."""
+    while isinstance(array._base, Handle):
+        array = array._base
+    return array
 
 
 def layout_of(array: NDArray) -> Layout:
@@ -135,6 +170,25 @@ def shadow_of(operand: Any) -> NDArray | None:
         return None if seen is None else operand._view.numpy_view(seen)
     numbers = getattr(base, "numbers", None)  # the memory of a preallocated array
     return numbers if issubclass(type(numbers), np.ndarray) else None
+
+
+def exact_shadow_of(array: Handle) -> NDArray | None:
+    """Return what `shadow_of` returns, with the exact strides and flags where the array is an argument or a view of one."""
+    memory = memory_of(root_of(array))
+    if memory is None:
+        return shadow_of(array)
+    views = []
+    while isinstance(array._base, Handle):
+        if type(array._view) is UncertainView:
+            return None
+        views.append(array._view)
+        array = array._base
+    start = 0 if memory.aligned else 1
+    item = np.empty(array.dtype.itemsize + start, np.uint8)[start:].view(array.dtype)
+    seen = np.lib.stride_tricks.as_strided(item, array.shape, memory.strides, writeable=memory.writeable)
+    for view in reversed(views):
+        seen = view.numpy_view(seen)
+    return seen
 
 
 def strides_of(operand: Any) -> Shape | None:

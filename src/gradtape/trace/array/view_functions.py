@@ -28,6 +28,7 @@ from gradtape.trace.array.layout import (
     fortran,
     layout_of_result,
     memory_order,
+    remember_memory,
     reshaped_view,
     shadow_of,
 )
@@ -166,7 +167,9 @@ def set_shape(array: Any, shape: Any) -> None:
     prediction.materialise(array.value)
     base = object.__new__(type(array))
     base._base, base._contiguous = array._base, array._contiguous
-    if array._base is not None:
+    if array._base is None:
+        remember_memory(base, array)
+    else:
         base._view, base._derived = array._view, array._derived
     base._hold(array._current)
     view = reshape(base, extents)

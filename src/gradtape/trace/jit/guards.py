@@ -60,10 +60,13 @@ class Trace(TraceTag):
         Those in which a transform differentiates.
     fitting : set of (Value, dtype)
         Python numbers, with integer dtypes that the program checks them to fit.
+    asks_memory : bool
+        Whether code has asked for the memory of an argument: for strides, or whether it may be written to.
     """
 
     __slots__ = (
         "_seen",
+        "asks_memory",
         "branches",
         "contents",
         "declined",
@@ -92,6 +95,7 @@ class Trace(TraceTag):
         super().__init__()
         self.dynamic_trips = dynamic_trips
         self.outcome: bool | None = None
+        self.asks_memory = False
         self.translates = ""
         self.translations: dict[Any, Any] = {}
         self.ways: list[Any] = []

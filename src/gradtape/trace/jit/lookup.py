@@ -150,6 +150,8 @@ class CaptureSet:
         Whether all calls run the function itself, for a debugger that it uses.
     writes : Writes
         The arguments that the traces have written to.
+    memories : list of Step
+        The checks of the memory of arguments and captures, where a trace has asked for it.
     spec : CaptureSpec or None
         What the next trace uses.
     checked : WeakSet of CheckedFunction
@@ -163,6 +165,7 @@ class CaptureSet:
         "in_python",
         "inputs",
         "may_draw",
+        "memories",
         "op_by_op",
         "spec",
         "steps",
@@ -176,6 +179,7 @@ class CaptureSet:
         self.tree = GuardTree()
         self.in_python = self.op_by_op = False
         self.writes = Writes()
+        self.memories: list[Step] = []
         self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
         self.take(spec)
 

@@ -13,7 +13,7 @@ from gradtape.ir.op import NDArray
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value, is_followed
-from gradtape.trace.array.layout import argument_layout
+from gradtape.trace.array.layout import argument_layout, remember_memory
 from gradtape.trace.dispatch.call_errors import call_error
 from gradtape.trace.jit.aliases import merged, partners, refusal, refuse_read_only
 from gradtape.trace.jit.captures.arguments import argument_copies, write_through
@@ -107,6 +107,7 @@ def _as_recorded(leaf: Any) -> Any:
     array = Array(Value(value.aval, data=value.data) if isinstance(value, Literal) else value)
     if issubclass(type(leaf), np.ndarray):
         array._contiguous = argument_layout(leaf)
+        remember_memory(array, leaf)
     return array
 
 
@@ -114,6 +115,7 @@ def _copied(leaf: Array) -> Array:
     """Return an Array of its own with the content of another one."""
     copy = Array(fresh_value(leaf.value))
     copy._contiguous = layout_of_input(leaf)
+    remember_memory(copy, leaf)
     return copy
 
 

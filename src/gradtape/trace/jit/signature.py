@@ -29,7 +29,7 @@ from gradtape.runtime.call.capi import scalar_holds_data
 from gradtape.runtime.call.convention import ArraySpec, CallForm, ScalarSpec, StaticSpec
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.layout import Layout, argument_layout, layout_of
+from gradtape.trace.array.layout import Layout, argument_layout, layout_of, remember_memory
 from gradtape.trace.array.preallocated import unwrap_preallocated
 from gradtape.trace.jit.captures.user_classes import is_generator, is_plain_object
 from gradtape.trace.jit.leaf_kinds import NUMBERS, is_dynamic, is_weak
@@ -184,6 +184,7 @@ class CallArguments(Leaves):
                 inputs.append(value)
                 placeholder = Array(value)
                 placeholder._contiguous = layout_of_input(leaf)
+                remember_memory(placeholder, leaf)
                 leaf = placeholder
             elif not isinstance(leaf, StaticLeaf):
                 leaf = thing

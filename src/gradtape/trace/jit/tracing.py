@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from enum import Enum, auto
 from itertools import islice, takewhile
@@ -44,12 +44,14 @@ from gradtape.progress import counting
 from gradtape.runtime.compile.kernel import is_of_interruption
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.array.handle import Handle, followed_value
+from gradtape.trace.array.layout import memory_of
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.aliases import Writes, refuse_read_only
 from gradtape.trace.jit.captures.arguments import argument_copies
 from gradtape.trace.jit.captures.capture import capture
 from gradtape.trace.jit.captures.recipes import NoRecipe
 from gradtape.trace.jit.captures.spec import CaptureSpec
+from gradtape.trace.jit.captures.steps import Check, Source, Step
 from gradtape.trace.jit.dims import ANY_SHAPES
 from gradtape.trace.jit.explain import Explain
 from gradtape.trace.jit.guards import Trace
@@ -321,7 +323,7 @@ class Tracer:
         states: list[tuple[Any, bytes]],
     ) -> None:
         """Undo what a trace has done, except for variables that a trace which is kept has made; let the checks be those of its captures."""
-        _, captures, _, accept = request
+        call, captures, _, accept = request
         is_kept = specialisation is not None and (accept is None or accept(specialisation))
         if is_kept:
             kept = kept_variables(spec)
@@ -334,7 +336,10 @@ class Tracer:
                 specialisation.give_up_draws()
         if len(spec.inputs) != len(captures.inputs):
             raise InternalError(f"{self.name}: two walks over the same captures differ")
-        captures.steps, captures.inputs, captures.generators = spec.steps, spec.inputs, spec.generators
+        if spec.trace.asks_memory and not captures.memories:
+            captures.memories = list(_memories(call, spec))
+        captures.steps, captures.inputs = [*spec.steps, *captures.memories], spec.inputs
+        captures.generators = spec.generators
         for number in spec.trace.pinned:
             spec.pin(number)
         if specialisation is not None:
@@ -470,6 +475,21 @@ def _writes(call: CallArguments, trace: Trace, leaves: list[Any]) -> Writes:
     direct = {k for k, value in pairs if leaves[k]._base is None and leaves[k]._current is not value}
     noted = {k for k, value in pairs if value in trace.written}
     return Writes(frozenset(direct), frozenset(noted - direct))
+
+
+def _memories(call: CallArguments, spec: CaptureSpec) -> Iterator[Step]:
+    """Yield the checks that the memory of arguments and captures is that of a trace."""
+    sources = [
+        (Source.ARGUMENT, -1, k, leaf, call.name_of(k))
+        for k, leaf in enumerate(call.leaves)
+        if memory_of(leaf) is not None
+    ]
+    for number, original in zip(spec.inputs, spec.originals, strict=True):
+        step = spec.steps[number]
+        if memory_of(original) is not None:
+            sources.append((step.source, step.parent, step.key, original, step.name))
+    for source, parent, key, array, name in sources:
+        yield Step(source, parent, key, Check.MEMORY, memory_of(array), f"the memory of {name}")
 
 
 def _is_captured(value: Value, trace: Trace) -> bool:

@@ -225,7 +225,9 @@ def note_exit(
         )
         for tag in recording:
             exits = log_of(tag).exits
-            if form == "text":  # a line that shows numbers again and again does not push out what else has left
+            if (
+                form == "text"
+            ):  # a line that shows numbers again and again does not push out what else has left
                 exits[:] = [each for each in exits if not (each.form == "text" and each.chain == chain)]
             exits.append(exit_)
             del exits[:-REMEMBERED]

@@ -19,7 +19,7 @@ import numpy as np
 from gradtape.ir.op import NDArray
 from gradtape.kinds.refusals import is_same_data
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.layout import layout_of
+from gradtape.trace.array.layout import layout_of, memory_of
 from gradtape.trace.jit.signature import as_input, layout_of_input
 from gradtape.trace.patching.copies import ABSENT
 from gradtape.trees import exact_key
@@ -82,6 +82,8 @@ class Check(IntEnum):
     """It is an array or number of a type and with a content as `expected`, and is passed on."""
     DATA = 13
     """It is labelled data of pandas or xarray with the values and labels of `expected`."""
+    MEMORY = 14
+    """It is an array whose memory is as `expected`: strides, and whether it may be written to."""
 
 
 class Step:
@@ -164,6 +166,8 @@ class Step:
             return bool(type_key(value) == form) and same_content(as_input(value), content)
         if check is Check.CONTENT:
             return same_content(value, expected)
+        if check is Check.MEMORY:
+            return bool(memory_of(value) == expected)
         if check is Check.DATA:
             return is_same_data(value, expected)
         if check is Check.CLASS:

@@ -11,6 +11,7 @@ from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.layout import remember_memory
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Check, Origin, Source, Step, identity_check, type_key
 from gradtape.trace.jit.captures.user_classes import reads_fields
@@ -244,6 +245,7 @@ class CaptureWalk:
             value = Value(aval(array.shape, array.dtype, weak), tags=(spec.trace,))
         placeholder = Array(value)
         placeholder._contiguous = layout_of_input(thing)
+        remember_memory(placeholder, thing)
         spec.inputs.append(step)
         spec.placeholders.append(placeholder)
         spec.originals.append(thing)
