@@ -29,6 +29,7 @@ from gradtape.ir.types import BOOL, FLOAT64, INT64
 from gradtape.kinds.operands import as_value, conform
 from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.logic import invert, logical_not
+from gradtape.ops.core.elementwise.power import is_square
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.view import Expression
@@ -72,6 +73,8 @@ def binary(build: ProcedureBuilder, function: Any, x: Any, y: Any) -> Any:
     if function is operator.contains:
         return contains(build, x, y)
     if isinstance(x, Expression) or isinstance(y, Expression):
+        if function is operator.pow and isinstance(x, Expression) and is_square(x.dtype, y):
+            return call(build, np.square, (x,), {})
         return call(build, BINARY[function], (x, y), {})
     if is_number(x) and is_number(y):
         if isinstance(x, Value) or isinstance(y, Value):

@@ -13,6 +13,7 @@ from gradtape.errors import ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import INT64
+from gradtape.kinds.elementwise import promotion_type, result_dtype
 from gradtape.kinds.operands import as_value, conform
 from gradtape.ops.core.elementwise.arithmetic import divide
 from gradtape.ops.core.elementwise.cast import convert
@@ -119,7 +120,7 @@ def linspace(
     """Return numbers with equal steps from `start` to `stop`."""
     first, last, count = as_value(start), as_value(stop), ix.extent(num)
     parts = ix.subtract(count, 1) if endpoint else count
-    found = np.result_type(first.dtype, last.dtype, np.float64)
+    found = result_dtype(promotion_type(first.aval), promotion_type(last.aval), float)
     divisor = (
         float(max(parts, 1)) if isinstance(parts, int) else conform(as_value(parts), np.dtype(float), ())
     )

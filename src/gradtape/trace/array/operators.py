@@ -13,6 +13,7 @@ from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import COMPACT, SEQUENCES, items_of
 from gradtape.kinds.refusals import WITH_OPERATORS, is_table, library_of, refusal, values_of
+from gradtape.ops.core.elementwise.power import is_square
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.dispatch.dispatch import OPERAND_TYPES, fast_rule
@@ -33,16 +34,10 @@ ALWAYS_C = frozenset({"matmul"})
 
 def _power(x: Any, y: Any) -> Any:
     """Return ``x**y``. NumPy's operator squares with np.square, which makes int8 of arrays of booleans."""
-    return _SQUARE(x) if _is_square(x, y) and x.ndim else _POWER(x, y)
-
-
-def _is_square(x: Any, y: Any) -> bool:
-    return type(y) is int and y == 2 and x.aval.dtype.char == "?" and SQUARES
+    return _SQUARE(x) if is_square(x.aval.dtype, y) and x.ndim else _POWER(x, y)
 
 
 _POWER, _SQUARE = fast_rule(np.power), fast_rule(np.square)
-
-SQUARES = (np.ones(1, bool) ** 2).dtype == np.int8
 """Whether this version of NumPy does."""
 
 
@@ -109,7 +104,7 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
         if observer is not None and (made := observer.observe(operate, (self, other), _frame(1))) is not None:
             return made
         ordered = self._contiguous is True
-        if is_power and not ordered and _is_square(self._current, other):  # also an array of rank 0
+        if is_power and not ordered and is_square(self._current.aval.dtype, other):  # also an array of rank 0
             return np.square(self)
         if isinstance(other, Handle):
             right = other._current if other._base is None else other.value

@@ -11,7 +11,6 @@ from gradtape.trace.array.array import Array
 Operand: TypeAlias = Array | NDArray | np.generic | complex | Sequence[Any]
 
 NUMBERS: Final[tuple[type, ...]]
-SQUARES: Final[bool]
 
 class Operators:
     scalar_in_place: bool

@@ -23,6 +23,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape, aval
 from gradtape.kinds.operands import COMPACT, HELD
 from gradtape.kinds.registry import out_place
+from gradtape.ops.core.elementwise.power import is_square
 from gradtape.ops.core.join import full
 from gradtape.reference_counts import reference_count
 from gradtape.trace.array.array import Array
@@ -32,7 +33,6 @@ from gradtape.trace.array.layout import layout_of
 from gradtape.trace.array.lengths import Length, counted, has_lengths
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.array.methods import Methods
-from gradtape.trace.array.operators import SQUARES
 from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
 from gradtape.trace.patching.classes import set_class
 from gradtape.trace.source.asking import ASKING
@@ -225,7 +225,7 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
 
     def __pow__(self, other: Any) -> Any:
         """Return ``x ** y``: NumPy's operator squares booleans with np.square, which makes int8 of them."""
-        if type(other) is int and other == 2 and self.dtype.char == "?" and self.ndim and SQUARES:
+        if self.ndim and is_square(self.dtype, other):
             return np.square(self)
         return super().__pow__(other)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,14 @@ from gradtape.ops.core.shift_rules import Power
 inf, nan = np.inf, np.nan
 WHOLE = 100
 """Exponents of complex numbers below which NumPy multiplies instead of taking a logarithm."""
+
+
+_SQUARES: Final = bool((np.ones(1, bool) ** 2).dtype == np.int8)
+
+
+def is_square(dtype: np.dtype[Any], exponent: Any) -> bool:
+    """Return whether NumPy's operator ``**`` of an array squares booleans with `numpy.square`, which makes int8 of them."""
+    return type(exponent) is int and exponent == 2 and dtype.char == "?" and _SQUARES
 
 
 def _whole_power(x: Value, exponent: int) -> Value:
