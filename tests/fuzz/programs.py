@@ -528,7 +528,9 @@ class Ways:
         for k in self.smooth:
             part = results[k]
             part = np.real(part) + np.imag(part) if np.asarray(self.wanted[k]).dtype.kind == "c" else part
-            total = total + np.sum(part * self.weights[k])
+            # other arguments may give results of other shapes
+            weights = self.weights[k] if np.shape(part) == self.weights[k].shape else 1.0
+            total = total + np.sum(part * weights)
         return total
 
     def _scalar(self, *starts: Any) -> Any:
