@@ -216,3 +216,63 @@ def test_the_memory_of_a_long_integration(adjoint: str) -> None:
     grown, all_states = map(int, ran.stdout.split())
     assert all_states > 100
     assert grown < all_states / 4
+
+
+def kinetics(t: Any, y: Any, k: Any) -> Any:
+    slow, fast = k[0] * y[0] - k[1] * 1e4 * y[1] * y[2], k[2] * 3e7 * y[1] ** 2
+    return [-slow, slow - fast, fast]
+
+
+def conserved(t: Any, y: Any, k: Any) -> Any:
+    return [*kinetics(t, y, k)[:2], y[0] + y[1] + y[2] - 1.0]
+
+
+def waves(t: Any, y: Any, k: Any) -> Any:
+    return -k[0] * y * np.cos(10 * k[1] * t) + k[2] * np.roll(y, 1) * np.sin(t)
+
+
+def states(k: Any, method: str, kind: str) -> Any:
+    """The states at many times, most of which are in the same steps, or many steps apart."""
+    options: dict[str, Any] = {"method": method, "rtol": 1e-9, "atol": 1e-12, "args": (k,)}
+    if kind == "waves":
+        times = np.concatenate([[0.0, 0.5, 0.5 + 1e-9], np.linspace(0.51, 0.52, 5), [1.9, 2.0]])
+        return solve_ivp(waves, (0, 2), np.linspace(0.1, 1.0, 40), t_eval=times, **options).y
+    times = np.concatenate([[0.4, 0.4 + 1e-9, 40.0], np.linspace(41, 41.1, 5), [4000.0]])
+    if kind == "kinetics":
+        return solve_ivp(kinetics, (0, 5000), [1.0, 0, 0], t_eval=times, **options).y
+    options["mass_matrix"] = np.diag([1.0, 1.0, 0.0])
+    return gt.scipy.solve_ivp(conserved, (0, 5000), [1.0, 0, 0], t_eval=times, **options).y
+
+
+@pytest.mark.parametrize(
+    "method, kind",
+    [
+        *[(method, "waves") for method in ("RK23", "RK45", "DOP853", "Radau", "BDF")],
+        *[(method, kind) for method in ("Radau", "BDF") for kind in ("kinetics", "conserved")],
+    ],
+)
+def test_reverse_mode_at_many_times_is_the_transpose_of_forward_mode(method: str, kind: str) -> None:
+    # A loop over the steps within one over the times repeated the steps in the reverse sweep, with other sizes because of rounding errors.
+    k = np.array([0.04, 1.0, 1.0]) if kind != "waves" else np.array([2.0, 1.5, 0.7])
+    forward = gt.jacobian(lambda k: states(k, method, kind), mode="fwd")(k)
+    weights = np.random.default_rng(1).normal(size=forward.shape[:2])
+    for chosen in (weights, weights * (np.arange(forward.shape[1]) < 2)):
+        reverse = gt.grad(lambda k, w=chosen: np.sum(w * states(k, method, kind)))(k)
+        exact = np.tensordot(chosen, forward, 2)
+        size = np.tensordot(np.abs(chosen), np.abs(forward), 2)
+        np.testing.assert_allclose(reverse, exact, atol=1e-9 * np.max(size), rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["RK45", "BDF"])
+def test_a_state_moves_with_its_time_at_the_beginning_too(method: str) -> None:
+    def total(times: Any, start: Any, t0: Any) -> Any:
+        options = {**TIGHT, "method": method, "t_eval": times}
+        return np.sum(solve_ivp(lambda t, y: -2.0 * y * t, (t0, 2.0), [start], **options).y)
+
+    times = np.array([1.0, 1.5, 2.0])
+    exact = 3.0 * np.exp(1 - times**2)
+    for mode in ("fwd", "rev"):
+        by_times, by_start, by_begin = gt.jacobian(total, argnums=(0, 1, 2), mode=mode)(times, 3.0, 1.0)
+        np.testing.assert_allclose(by_times, -2 * times * exact, rtol=1e-6)
+        np.testing.assert_allclose(by_start, np.sum(exact) / 3, rtol=1e-6)
+        np.testing.assert_allclose(by_begin, 2 * np.sum(exact), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""The solution of an initial value problem at given times: a scan over the times, with the steps between them in a loop."""
+"""The solution of an initial value problem at given times: one loop over the steps, which enters the solution at the times in each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from gradtape.api.control.loops import while_loop
-from gradtape.api.control.scanning import scan
+from gradtape.api.control.loops import fori_loop, while_loop
 from gradtape.api.ode.problem import Problem
 from gradtape.api.tape.create import stop_gradient
 from gradtape.config import rolling
@@ -111,31 +110,45 @@ def solution_at(problem: Problem, method: Method, times: Any) -> tuple[Any, Any]
         NaN at times that it has not come to, or that are not in the interval.
     has_come : bool
     """
-    start = method.start(problem)
+    start, count = method.start(problem), np.shape(times)[0]
     kind = type(start)
     is_large = method.repeats_steps and np.size(problem.y0) >= LARGE_STATE
     policy = rolling().policy or ("sqrt" if is_large else None)
+    direction, goals, bound = problem.direction, stop_gradient(times), stop_gradient(problem.t_bound)
+    lead = direction * (goals - stop_gradient(problem.t0))
+    is_begun = ~(lead > 0)  # a time that is not a number is reached at once
+    slope = problem.rate(problem.t0, problem.y0)
+    # At the beginning: its derivatives in the times are those of the solution.
+    begun = problem.y0 + (times - problem.t0)[:, None] * slope
+    values = np.where((is_begun & ~(lead < 0))[:, None], begun, np.nan)
 
-    def until(state: Any, t: Any) -> tuple[Any, Any]:
-        goal, bound = stop_gradient(t), stop_gradient(problem.t_bound)
-        ahead = problem.direction * (goal - bound)
+    def goes_on(state: Any, values: Any, number: Any) -> Any:
+        now = kind(*state)
+        return (number < count) & (direction * (bound - stop_gradient(now.t)) > 0) & ~now.has_failed
 
-        def goes_on(*parts: Any) -> Any:
-            now = kind(*parts)
-            left = np.where(ahead < 0, goal, bound) - stop_gradient(now.t)
-            return (problem.direction * left > 0) & ~now.has_failed
-
-        state = kind(
-            *while_loop(
-                goes_on,
-                lambda *parts: tuple(method.attempt(problem, kind(*parts))),
-                tuple(state),
-                checkpoint=policy,
-            )
+    def step(state: Any, values: Any, number: Any) -> Any:
+        state = method.attempt(problem, kind(*state))
+        now = stop_gradient(state.t)
+        end = while_loop(
+            lambda place: (place < count) & ~(direction * (np.take(goals, place, mode="clip") - now) > 0),
+            lambda place: place + 1,
+            number,
         )
-        y = method.interpolate(problem, state, t)
-        is_outside = (ahead > 0) | (problem.direction * (goal - stop_gradient(problem.t0)) < 0)
-        return state, np.where(state.has_failed | is_outside, np.nan, y)
 
-    last, values = scan(lambda state, t: until(kind(*state), t), start, times)
-    return values, ~kind(*last).has_failed
+        def enter(place: Any, values: Any) -> Any:
+            values = values.copy()
+            values[place] = method.interpolate(problem, state, np.take(times, place, mode="clip"))
+            return values
+
+        # The reverse sweep needs no more than the bounds of this loop. Steps in a loop of their own for each time would be repeated there,
+        # with other rounding errors, which the control of the step size enlarges.
+        return tuple(state), fori_loop(number, end, enter, values), end
+
+    loop = tuple(start), values, np.sum(np.cumprod(is_begun * 1))
+    end, values, number = while_loop(goes_on, step, loop, checkpoint=policy)
+    last = kind(*end)
+    # What an integration that has failed does not come to is not a number, and neither are its derivatives.
+    is_lost = (number < count) & ~(direction * (bound - stop_gradient(last.t)) <= 0)
+    unknown = np.where(is_lost, np.nan, 1.0) * (last.y + slope)
+    is_left = is_lost & (np.arange(count) >= number)
+    return np.where(is_left[:, None], unknown, values), ~(last.has_failed | is_lost)
