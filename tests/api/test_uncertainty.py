@@ -253,6 +253,80 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     assert 165 <= covered <= 195  # 180 +- 3.5 standard deviations
 
 
+LOSSES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "soft_l1": (lambda u: u / np.sqrt(1 + u**2), lambda u: (1 + u**2) ** -1.5),
+    "huber": (lambda u: np.clip(u, -1, 1), lambda u: (np.abs(u) <= 1) * 1.0),
+    "cauchy": (lambda u: u / (1 + u**2), lambda u: (1 - u**2) / (1 + u**2) ** 2),
+    "arctan": (lambda u: u / (1 + u**4), lambda u: (1 - 3 * u**4) / (1 + u**4) ** 2),
+}
+"""By SciPy's name: the derivative of half of the loss of u**2 in u, and the derivative of that."""
+
+
+def robust_fit(loss: Any, start: Any = START, scale: float = 0.05) -> Any:
+    return gt.scipy.least_squares(
+        residuals, start, loss=loss, f_scale=scale, ftol=1e-15, xtol=1e-15, gtol=1e-15
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_robust_losses_have_the_sandwich(loss: str) -> None:
+    slope, curve = LOSSES[loss]
+    fit = robust_fit(loss)
+    best = np.array([fit.x["height"], fit.x["rate"]])
+    slopes, u = gt.jacobian(residuals_of_vector)(best), residuals_of_vector(best) / 0.05
+    gradients = 0.05 * slope(u)[:, None] * slopes
+    bends = gt.hessian(residuals_of_vector)(best)
+    expected = {"expected": slopes.T @ (curve(u)[:, None] * slopes)}
+    expected["observed"] = expected["expected"] + np.tensordot(0.05 * slope(u), bends, 1)
+    for information, bread in expected.items():
+        found = gt.scipy.uncertainty(fit, information=information)
+        covariance = np.linalg.inv(bread) @ (gradients.T @ gradients) @ np.linalg.inv(bread) * 9 / 7
+        np.testing.assert_allclose(found.covariance, covariance, rtol=1e-7)
+        assert found.degrees_of_freedom == 7 and found.information == information
+
+
+def test_a_function_as_loss_is_the_loss_of_that_name() -> None:
+    def cauchy(z: Any) -> Any:
+        return np.stack([np.log1p(z), 1 / (1 + z), -1 / (1 + z) ** 2])
+
+    for information in ("expected", "observed"):
+        one, other = (
+            gt.scipy.uncertainty(robust_fit(loss), information=information) for loss in (cauchy, "cauchy")
+        )
+        np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-9)
+
+
+def test_a_robust_loss_without_outliers_has_the_covariance_for_unequal_variances() -> None:
+    fit = robust_fit("soft_l1", scale=1e6)
+    slopes = gt.jacobian(residuals_of_vector)(np.array([fit.x["height"], fit.x["rate"]]))
+    inverse = np.linalg.inv(slopes.T @ slopes)
+    expected = inverse @ slopes.T @ np.diag(fit.fun**2) @ slopes @ inverse * 9 / 7
+    np.testing.assert_allclose(gt.scipy.uncertainty(fit).covariance, expected, rtol=1e-6)
+
+
+def test_standard_errors_of_robust_fits_are_the_spread_of_estimates() -> None:
+    rng = np.random.default_rng(3)
+    t = np.linspace(-1, 1, 60)
+    estimates, errors = [], []
+    for _ in range(200):
+        noise = 0.1 * rng.normal(size=60) * np.where(rng.random(60) < 0.1, 10.0, 1.0)
+        fit = gt.scipy.least_squares(
+            lambda x, y: x[0] + x[1] * t - y, np.zeros(2), (1 + t + noise,), loss="huber", f_scale=0.15
+        )
+        estimates.append(fit.x)
+        errors.append(gt.scipy.uncertainty(fit).standard_error)
+    spread, stated = np.std(estimates, axis=0), np.sqrt(np.mean(np.square(errors), axis=0))
+    np.testing.assert_allclose(stated, spread, rtol=0.15)  # the spread of 200 is known to 5 %
+
+
+def test_a_robust_fit_with_an_unknown_at_its_bound() -> None:
+    bounds = ({"height": 0.0, "rate": 0.8}, np.inf)
+    fit = gt.scipy.least_squares(residuals, START, bounds=bounds, loss="soft_l1", f_scale=0.05)
+    found = gt.scipy.uncertainty(fit)
+    assert found.standard_error["rate"] == 0 and found.standard_error["height"] > 0
+    assert found.degrees_of_freedom == 8
+
+
 def test_a_pickled_result_keeps_what_needs_no_function() -> None:
     fit = pickle.loads(pickle.dumps(fitted()))
     found = gt.scipy.uncertainty(fit)
@@ -276,10 +350,15 @@ def test_what_the_data_leave_open_is_named() -> None:
         (lambda: gt.scipy.uncertainty(3), "an int"),
         (lambda: gt.scipy.uncertainty(fitted(), level=95), "level=0.95 for 95 %"),
         (lambda: gt.scipy.uncertainty(fitted(), information="fisher"), "unknown information 'fisher'"),
+        (lambda: gt.scipy.uncertainty(robust_fit("huber"), absolute=True), "omit absolute"),
+        (lambda: gt.scipy.uncertainty(robust_fit("huber")).profile("rate"), "no profile likelihood"),
         (
-            lambda: gt.scipy.uncertainty(gt.scipy.least_squares(residuals, START, loss="huber")),
-            "a robust loss",
+            lambda: gt.scipy.uncertainty(
+                scipy.optimize.least_squares(residuals_of_vector, [1.0, 1.0], loss="cauchy", f_scale=0.02)
+            ),
+            "the loss of the fit is not known",
         ),
+        (lambda: gt.scipy.uncertainty(pickle.loads(pickle.dumps(robust_fit("arctan")))), "was pickled"),
         (
             lambda: gt.scipy.uncertainty(
                 gt.scipy.minimize(

@@ -36,6 +36,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import jit
 from gradtape.api.uncertainty.estimates import Fit, remember, uncertainty
+from gradtape.api.uncertainty.robust_losses import RobustLoss
 from gradtape.errors import ArgumentError, GradtapeError, GradtapeWarning, ShapeError, kind_of, warn
 from gradtape.habits import SCIPY as _HABITS
 from gradtape.habits import answering as _answering
@@ -355,8 +356,10 @@ def least_squares(
     slopes = program.jacobian(method != "lm", sparse, start, *args)
     with counting("minimising", "evaluation", lambda: program.calls):
         found = optimize.least_squares(program.compiled(jit), start, jac=slopes, args=args, **more)
-    refused = "" if options.get("loss", "linear") == "linear" else "a robust loss"
-    return remember(_with_nested(found, unknowns), Fit(fun, unknowns, args, _half_of_squares, ends, refused))
+    given = options.get("loss", "linear")
+    loss = None if given == "linear" else RobustLoss(given, float(options.get("f_scale", 1.0)))
+    flat: Function = _half_of_squares if loss is None else loss
+    return remember(_with_nested(found, unknowns), Fit(fun, unknowns, args, flat, ends, loss=loss))
 
 
 def root(

@@ -20,6 +20,7 @@ from gradtape.api.solvers.nested import (
 )
 from gradtape.api.uncertainty.profiles import Objective, Profile, profile_of
 from gradtape.api.uncertainty.propagation import Propagated, names_of, propagate
+from gradtape.api.uncertainty.robust_losses import RobustLoss, sandwich
 from gradtape.errors import ArgumentError, SingularJacobianError, kind_of
 from gradtape.ir.op import NDArray
 from gradtape.trace.source.sites import user_site
@@ -51,6 +52,8 @@ class Fit:
         Of the unknowns, as a vector.
     refused : str
         Why there is no covariance; empty if there is one.
+    loss : RobustLoss or None
+        That of the residuals; None for half of their squares.
     """
 
     def __init__(
@@ -61,13 +64,10 @@ class Fit:
         flat: Callable[..., Any],
         bounds: Any = None,
         refused: str = "",
+        loss: RobustLoss | None = None,
     ) -> None:
-        self._program, self._args, self.bounds, self.refused = (
-            Program(function, unknowns, flat),
-            args,
-            bounds,
-            refused,
-        )
+        self._program, self._args = Program(function, unknowns, flat), args
+        self.bounds, self.refused, self.loss = bounds, refused, loss
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _forgotten, ()
@@ -197,7 +197,8 @@ class Uncertainty:
         Raises
         ------
         ArgumentError
-            If the result is not one of `gradtape.scipy.least_squares` or `minimize`, so that the function is not known.
+            If the result is not one of `gradtape.scipy.least_squares` or `minimize`, so that the function is not known; for robust
+            losses, whose deviance has no known distribution.
 
         Examples
         --------
@@ -215,6 +216,13 @@ class Uncertainty:
                 where=user_site(),
                 why="the result is SciPy's own, was pickled, or is the pair that curve_fit returns",
                 remedy="fit by gt.scipy.least_squares or gt.scipy.minimize",
+            )
+        if self._fit.loss is not None:
+            raise ArgumentError(
+                "uncertainty.profile: there is no profile likelihood of a fit with a robust loss",
+                where=user_site(),
+                why="the loss is not a likelihood of the data, so its deviance has no chi-square distribution",
+                remedy='use the interval of the standard errors, or fit with loss="linear"',
             )
         level = self.level if level is None else level
         quantile = _quantile(level, self.degrees_of_freedom) ** 2
@@ -278,7 +286,7 @@ def uncertainty(
         function at the estimate, computed by gradtape; the default, and the only choice, for `minimize`.
     absolute : bool
         Whether the residuals are divided by their known standard deviations. By default their variance is estimated: the sum of
-        squares divided by the degrees of freedom.
+        squares divided by the degrees of freedom. Not for robust losses, whose covariance is estimated from the residuals.
 
     Returns
     -------
@@ -291,7 +299,7 @@ def uncertainty(
     SingularJacobianError
         If the data do not determine all unknowns. The error names a combination that remains undetermined.
     ArgumentError
-        If the result is not a minimum; for robust losses and constraints, which have other covariances.
+        If the result is not a minimum; for constraints, with which the covariance is another one.
 
     See Also
     --------
@@ -302,6 +310,12 @@ def uncertainty(
     Unknowns at a bound are constants. The covariance is the inverse of the information (R. A. Fisher, "Theory of Statistical
     Estimation", 1925); of the two, B. Efron and D. V. Hinkley ("Assessing the Accuracy of the Maximum Likelihood Estimator", 1978) prefer
     the observed one.
+
+    With a robust loss of `least_squares` it is the sandwich ``inv(A) @ B @ inv(A) * m / (m - n)`` for m residuals and n unknowns: A is the
+    Hessian of the minimised sum (without the curvature of the model for the expected information), and B the sum of the outer products
+    of the gradients of its terms (P. J. Huber, "The Behavior of Maximum Likelihood Estimates under Nonstandard Conditions", 1967). The
+    factor is that of J. G. MacKinnon and H. White, "Some Heteroskedasticity-Consistent Covariance Matrix Estimators with Improved Finite
+    Sample Properties", 1985.
 
     Examples
     --------
@@ -365,6 +379,8 @@ def _of_least_squares(
 ) -> Uncertainty:
     _refuse(fit)
     best, residuals = vector_of(result["x"]), np.ravel(result["fun"])
+    loss = None if fit is None else fit.loss
+    _check_loss(result, residuals, fit, absolute)
     free = np.ravel(result.get("active_mask", np.zeros(len(best)))) == 0
     dof = inf if absolute else len(residuals) - int(np.sum(free))
     if dof <= 0:
@@ -383,13 +399,36 @@ def _of_least_squares(
                 remedy='information="expected", or gt.scipy.least_squares',
             )
         matrix = fit.objective().hessian(best)
+    slopes = result["jac"]
+    slopes = slopes.toarray() if hasattr(slopes, "toarray") else np.asarray(slopes)
+    if loss is None:
+        matrix = slopes.T @ slopes if information == "expected" else matrix
+        variance = 1.0 if absolute else float(np.sum(residuals**2)) / dof
+        covariance = variance * _inverse(matrix, free, names_of(result["x"]))
     else:
-        slopes = result["jac"]
-        slopes = slopes.toarray() if hasattr(slopes, "toarray") else np.asarray(slopes)
-        matrix = slopes.T @ slopes
-    variance = 1.0 if absolute else float(np.sum(residuals**2)) / dof
-    covariance = variance * _inverse(matrix, free, names_of(result["x"]))
+        parts, variance = sandwich(loss, residuals, slopes), 1.0
+        matrix = parts.bread if information == "expected" else matrix
+        inverse = _inverse(matrix, free, names_of(result["x"]))
+        covariance = inverse @ parts.meat @ inverse * (len(residuals) / dof)
     return _made(result["x"], covariance, level, dof, information, fit, variance)
+
+
+def _check_loss(result: Any, residuals: NDArray, fit: Fit | None, absolute: bool) -> None:
+    """Raise ArgumentError if a robust loss is not known, or goes with residuals of known variance."""
+    if fit is None and not np.isclose(result["cost"], np.sum(residuals**2) / 2, rtol=1e-6, atol=0.0):
+        raise ArgumentError(
+            "gt.scipy.uncertainty: the loss of the fit is not known",
+            where=user_site(),
+            why="the result has another cost than half of the sum of squares, and is SciPy's own or was pickled",
+            remedy="fit by gt.scipy.least_squares, which takes the same loss and f_scale",
+        )
+    if absolute and fit is not None and fit.loss is not None:
+        raise ArgumentError(
+            "gt.scipy.uncertainty: absolute=True is not for a fit with a robust loss",
+            where=user_site(),
+            why="the covariance of such a fit is estimated from the residuals, whatever their standard deviations",
+            remedy="omit absolute",
+        )
 
 
 def _made(
