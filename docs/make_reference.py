@@ -26,7 +26,7 @@ GROUPS = {
     "Custom derivatives and memory": "custom_vjp custom_jvp custom_gradient custom_root custom_fixed_point callback checkpoint "
     "recompute_grad grad_pass_through score_function expectation",
     "Solvers and uncertainty": "nlp solve_sde propagate",
-    "In other frameworks": "casadi jax torch",
+    "With other frameworks": "jax torch pytensor casadi from_jax from_torch",
     "Rows of tables": "gather scatter_add scatter_sub scatter_update",
     "Tools": "doctor print source",
 }

@@ -210,7 +210,7 @@ list loader lock lookup main method minimize mixed more name namespace naming ne
 picture plan
 problem product progress read reader reason recording report result routine script select set sign solution solver special split
 statement switch step table text thread tracing tuple type undo unsupported use user walk write writer
-clipping guest manual torch jax casadi constants
+clipping guest manual torch jax casadi pytensor constants flat foreign library
 
 api argument building callable caller compile function functional html import interpret log logic memory module
 line optimise standalone svg

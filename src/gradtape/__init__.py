@@ -72,8 +72,11 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.export.archive import load as load
     from gradtape.api.export.files import export as export
     from gradtape.api.export.specs import spec as spec
+    from gradtape.api.guests.foreign_function import from_jax as from_jax
+    from gradtape.api.guests.foreign_function import from_torch as from_torch
     from gradtape.api.guests.function import casadi as casadi
     from gradtape.api.guests.function import jax as jax
+    from gradtape.api.guests.function import pytensor as pytensor
     from gradtape.api.guests.function import torch as torch
     from gradtape.api.nlp.program import nlp as nlp
     from gradtape.api.ode.stochastic import solve_sde as solve_sde
@@ -162,8 +165,11 @@ _LATER = {
     "print": "debug.printing",
     "export": "export.files",
     "load": "export.archive",
+    "from_jax": "guests.foreign_function",
+    "from_torch": "guests.foreign_function",
     "casadi": "guests.function",
     "jax": "guests.function",
+    "pytensor": "guests.function",
     "torch": "guests.function",
     "spec": "export.specs",
     "source": "source.program",

@@ -162,7 +162,7 @@ integrator odeint: call scipy.integrate.solve_ivp or odeint, which are different
 external Callback: give a rule with gt.custom_vjp
 njit: use @gt.jit; an @numba.njit function can be called inside it
 prange: write range(n); gt.config.num_threads = 4 lets compiled loops use four cores
-theano pytensor shared: state that changes is gt.Variable(x)
+theano shared: state that changes is gt.Variable(x)
 jac: use gt.jacobian(f)
 hess: use gt.hessian(f)
 vjps: use gt.vjp(f, x)

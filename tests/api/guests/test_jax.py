@@ -197,3 +197,9 @@ def test_not_a_function() -> None:
 
 def test_the_page_prints_what_it_says() -> None:
     check_programs("jax")
+
+
+def test_a_model_of_numpyro_samples() -> None:
+    pytest.importorskip("numpyro", reason="no part of the test environment: pip install numpyro")
+    jax.config.update("jax_enable_x64", False)
+    check_programs("numpyro")

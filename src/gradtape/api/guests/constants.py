@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+
+MOST_OPERATORS: Final = 256
+"""How many operations a function keeps that differ in the structure of the arguments, and in the constants among them."""
 
 
 class Same:

@@ -132,16 +132,72 @@ def casadi(function: Callable[..., Any]) -> Callable[..., Any]:
     return _wrapped(function, "casadi", "CasADi", "casadi_callback")
 
 
+def pytensor(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of PyTensor's variables that is evaluated and differentiated by gradtape.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `function` with PyTensor's variables in place of arrays, in any containers, and returns its results as
+        variables, in their containers. `pytensor.function`, `pytensor.grad`, ``Rop``, and the models of PyMC go through it.
+
+    Raises
+    ------
+    ImportError
+        If PyTensor is not installed.
+    ArgumentError
+        If the number of axes of the results cannot be found, since the shapes of variables are not known.
+
+    Notes
+    -----
+    Variables, arrays and floating-point numbers are inputs; integers, texts and other objects are constants. The function is traced for
+    the static shapes of its inputs, without values. Extents that PyTensor does not know are guessed, to find the number of axes of the
+    results; `perform` takes them as they are.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def energy(x):
+    ...     return np.sum(np.sin(x) ** 2)
+    >>> import pytensor, pytensor.tensor as pt  # doctest: +SKIP
+    >>> x = pt.vector("x")  # doctest: +SKIP
+    >>> pytensor.function([x], pytensor.grad(gt.pytensor(energy)(x), x))([1.0, 1.0, 1.0])  # doctest: +SKIP
+    array([0.90929743, 0.90929743, 0.90929743])
+    """
+    return _wrapped(function, "pytensor", "PyTensor", "pytensor_op")
+
+
 def _wrapped(function: Callable[..., Any], caller: str, package: str, module: str) -> Callable[..., Any]:
-    """Return what the module for a framework makes of a function; it imports the framework, which need not be installed."""
+    """Return what the module for a framework makes of a function."""
     check_callable(function, caller)
+    wrapped: Callable[..., Any] = imported(caller, caller, package, module).wrapped(function)
+    return wrapped
+
+
+def imported(caller: str, extra: str, name: str, module: str) -> Any:
+    """Return the module of ours that imports a framework, which need not be installed.
+
+    Parameters
+    ----------
+    caller : str
+        What the user calls, for errors.
+    extra : str
+        The framework's module, which is also the name of the extra that installs it.
+    name : str
+        Its name.
+    module : str
+        The module of ours.
+    """
     try:
-        framework = importlib.import_module(f"gradtape.api.guests.{module}")
+        return importlib.import_module(f"gradtape.api.guests.{module}")
     except ModuleNotFoundError as error:
-        if error.name != caller:
+        if (error.name or "").partition(".")[0] != extra:
             raise
         raise ImportError(
-            f"gt.{caller} works with {package}, which is not installed: pip install 'gradtape[{caller}]'"
+            f"gt.{caller} works with {name}, which is not installed: pip install 'gradtape[{extra}]'"
         ) from error
-    wrapped: Callable[..., Any] = framework.wrapped(function)
-    return wrapped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,9 +15,11 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from gradtape.api.export.specs import Spec, examples
-from gradtape.api.guests.constants import key_of
-from gradtape.api.guests.operator import Operator, is_inexact
+from gradtape.api.guests.constants import MOST_OPERATORS, key_of
+from gradtape.api.guests.flat import Flat, dtype_of
+from gradtape.api.guests.operator import Operator, OurTransforms, is_inexact
 from gradtape.errors import DtypeError
+from gradtape.lru import LRU
 from gradtape.trace.source.sites import user_site
 
 NUMPYS_KINDS = "biufc"
@@ -25,77 +27,30 @@ NUMPYS_KINDS = "biufc"
 
 def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of JAX's arrays for NumPy code."""
-    made: dict[Any, tuple[Flat, Operator]] = {}
+    made: LRU[Any, tuple[Flat, Operator]] = LRU(lambda: MOST_OPERATORS)
+    transforms = OurTransforms("jax")
 
     @functools.wraps(function)
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = jax.tree.flatten((args, kwargs))
-        positions = tuple([position for position, leaf in enumerate(leaves) if is_operand(leaf)])
-        constants = [leaf for leaf in leaves if not is_operand(leaf)]
-        key = structure, positions, dtypes.canonicalize_dtype(np.float64), tuple(map(key_of, constants))
-        if key not in made:
-            flat = Flat(function, structure, positions, constants)
-            made[key] = flat, Operator(flat, "jax")
-        flat, operator = made[key]
-        operands = [leaves[position] for position in positions]
+        constants = {position: leaf for position, leaf in enumerate(leaves) if not is_operand(leaf)}
+        kept = tuple([(position, key_of(constant)) for position, constant in constants.items()])
+        key = structure, dtypes.canonicalize_dtype(np.float64), kept
+        found = made.get(key)
+        if found is None:
+            flat = Flat(function, jax.tree.flatten, jax.tree.unflatten, structure, constants, in_dtype_of_jax)
+            found = made[key] = flat, Operator(flat, transforms)
+        flat, operator = found
+        operands = [leaf for leaf in leaves if is_operand(leaf)]
         results = primitive.bind(*operands, operator=operator)
         return flat.nested(results, map(jax.typeof, operands))
 
     return of_arrays
 
 
-class Flat:
-    """A function of operands, one after another, that returns the arrays among its results.
-
-    Attributes
-    ----------
-    results : dict
-        By the types of the operands: the structure of the results, and those that are no arrays, by position.
-    """
-
-    def __init__(
-        self, function: Callable[..., Any], structure: Any, positions: Sequence[int], constants: Sequence[Any]
-    ) -> None:
-        self.function = function
-        self.structure = structure
-        self.positions = positions
-        self.constants = constants
-        self.results: dict[Any, tuple[Any, dict[int, Any]]] = {}
-
-    def __call__(self, *operands: Any) -> tuple[Any, ...]:
-        leaves = list(self.constants)
-        for position, operand in zip(self.positions, operands, strict=True):
-            leaves.insert(position, operand)
-        args, kwargs = jax.tree.unflatten(self.structure, leaves)
-        results, nesting = jax.tree.flatten(self.function(*args, **kwargs))
-        others = {position: result for position, result in enumerate(results) if not is_array(result)}
-        self.results[types_of(operands)] = nesting, others
-        return tuple([in_dtype_of_jax(result) for result in results if is_array(result)])
-
-    def nested(self, arrays: Sequence[Any], operands: Iterable[Any]) -> Any:
-        """Return arrays and what else the function has returned for operands like these, as it has nested them."""
-        nesting, others = self.results[types_of(operands)]
-        results = list(arrays)
-        for position, other in others.items():
-            results.insert(position, other)
-        return jax.tree.unflatten(nesting, results)
-
-
-def types_of(operands: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple([(tuple(operand.shape), np.dtype(operand.dtype)) for operand in operands])
-
-
 def is_operand(leaf: Any) -> bool:
     """Return whether an argument is an operand of the primitive. Other objects are constants: what `range` takes, texts, options."""
     return isinstance(leaf, jax.Array | np.ndarray | np.generic | float | complex)
-
-
-def is_array(result: Any) -> bool:
-    return hasattr(result, "dtype") or isinstance(result, float | complex)
-
-
-def dtype_of(value: Any) -> np.dtype[Any]:
-    return np.dtype(getattr(value, "dtype", type(value)))
 
 
 def in_dtype_of_jax(result: Any) -> Any:

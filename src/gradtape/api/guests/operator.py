@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,57 @@ from gradtape.api.transforms.vmap import vmap
 from gradtape.trees import flatten, structure_key, unflatten
 
 
+class Transforms(ABC):
+    """What a library makes of functions of its arrays."""
+
+    @abstractmethod
+    def jit(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function compiled."""
+
+    @abstractmethod
+    def vjp(self, function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """Return the results of a function, and the function from their cotangents to those of its arguments."""
+
+    @abstractmethod
+    def jvp(
+        self, function: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    ) -> tuple[Any, Any]:
+        """Return the results of a function, and their tangents."""
+
+    @abstractmethod
+    def vmap(self, function: Callable[..., Any], axes: tuple[int | None, ...]) -> Callable[..., Any]:
+        """Return the function for all elements along an axis of each argument; the results have them along the first axis."""
+
+    @abstractmethod
+    def is_inexact(self, leaf: Any) -> bool:
+        """Return whether a result has a derivative by its type: real and complex floating-point numbers, but no integers."""
+
+
+class OurTransforms(Transforms):
+    """Those of gradtape, with the complex cotangents of a framework."""
+
+    def __init__(self, convention: Convention) -> None:
+        self._convention = convention
+
+    def jit(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return jit(function)
+
+    def vjp(self, function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], Any]]:
+        return vjp(function, *primals, convention=self._convention)
+
+    def jvp(
+        self, function: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    ) -> tuple[Any, Any]:
+        pushed: tuple[Any, Any] = jvp(function, primals, tangents)
+        return pushed
+
+    def vmap(self, function: Callable[..., Any], axes: tuple[int | None, ...]) -> Callable[..., Any]:
+        return vmap(function, in_axes=axes)
+
+    def is_inexact(self, leaf: Any) -> bool:
+        return is_inexact(leaf)
+
+
 class Operator:
     """A function that takes arrays and other objects one after another, and returns a nest.
 
@@ -24,12 +76,12 @@ class Operator:
     def __init__(
         self,
         function: Callable[..., Any],
-        convention: Convention,
+        transforms: Transforms,
         pushes: tuple[Operator, tuple[int, ...], int] | None = None,
     ) -> None:
         self.function = function
-        self.convention = convention
-        self.program = jit(function)
+        self.transforms = transforms
+        self.program: Any = transforms.jit(function)
         self._made: dict[Any, Operator] = {}
         # What this is the pushforward of, and in which of how many operands: their tangents come after all operands.
         self._pushes = pushes
@@ -37,19 +89,24 @@ class Operator:
     def pullback(self, positions: tuple[int, ...], count: int) -> Operator:
         """Return the operator of cotangents: from `count` operands and the cotangents of the inexact results to those of some operands."""
 
+        below = self.transposed(positions)
+
         def pull(*operands: Any) -> Any:
+            if below is not None:
+                pullback, primals = below
+                return pullback.function(*operands[:primals], *operands[count:])
             of_chosen, chosen = self._of_chosen(operands[:count], positions)
-            _, pulled = vjp(of_chosen, *chosen, convention=self.convention)
+            _, pulled = self.transforms.vjp(of_chosen, *chosen)
             return pulled(operands[count:])
 
-        return self._kept(("pullback", positions, count), self._transposed(positions, count) or pull)
+        return self._kept(("pullback", positions, count), pull)
 
     def pushforward(self, positions: tuple[int, ...], count: int) -> Operator:
         """Return the operator of tangents: from `count` operands and the tangents of some of them to those of the inexact results."""
 
         def push(*operands: Any) -> Any:
             of_chosen, chosen = self._of_chosen(operands[:count], positions)
-            return jvp(of_chosen, tuple(chosen), operands[count:])[1]
+            return self.transforms.jvp(of_chosen, tuple(chosen), operands[count:])[1]
 
         return self._kept(("pushforward", positions, count), push, (self, positions, count))
 
@@ -57,24 +114,26 @@ class Operator:
         """Return the operator for all elements along an axis of each operand; the results have them along the first axis."""
         made = self._made.get(axes)
         if made is None:
-            made = self._made[axes] = Operator(vmap(self.function, in_axes=axes), self.convention)
+            made = self._made[axes] = Operator(self.transforms.vmap(self.function, axes), self.transforms)
         return made
 
     def _kept(self, key: Any, function: Callable[..., Any], pushes: Any = None) -> Operator:
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = Operator(function, self.convention, pushes)
+            made = self._made[key] = Operator(function, self.transforms, pushes)
         return made
 
-    def _transposed(self, positions: Sequence[int], count: int) -> Callable[..., Any] | None:
-        """Return the pullback of a pushforward in tangents alone, which is that of the operator below: it does not read the tangents."""
+    def transposed(self, positions: Sequence[int]) -> tuple[Operator, int] | None:
+        """Return the pullback of a pushforward in tangents alone, and the number of operands before the cotangents.
+
+        It is that of the operator below, and does not read the tangents. None for other operators, and for other operands.
+        """
         if self._pushes is None:
             return None
         operator, moving, below = self._pushes
         if any(position < below for position in positions):
             return None
-        pull = operator.pullback(tuple([moving[position - below] for position in positions]), below).function
-        return lambda *operands: pull(*operands[:below], *operands[count:])
+        return operator.pullback(tuple([moving[position - below] for position in positions]), below), below
 
     def _of_chosen(
         self, operands: Sequence[Any], positions: Sequence[int]
@@ -85,7 +144,7 @@ class Operator:
             filled = list(operands)
             for position, operand in zip(positions, chosen, strict=True):
                 filled[position] = operand
-            return tuple(filter(is_inexact, flatten(self.function(*filled))[0]))
+            return tuple(filter(self.transforms.is_inexact, flatten(self.function(*filled))[0]))
 
         return of_chosen, [operands[position] for position in positions]
 
@@ -95,7 +154,7 @@ class Operators:
 
     def __init__(self, function: Callable[..., Any], convention: Convention) -> None:
         self._function = function
-        self._convention = convention
+        self._transforms = OurTransforms(convention)
         self._made: dict[Any, Operator] = {}
 
     def of(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaf: type) -> tuple[Operator, Sequence[Any]]:
@@ -103,7 +162,7 @@ class Operators:
         if not kwargs and all(isinstance(arg, leaf) for arg in args):
             made = self._made.get(len(args))
             if made is None:
-                made = self._made[len(args)] = Operator(self._function, self._convention)
+                made = self._made[len(args)] = Operator(self._function, self._transforms)
             return made, args
         key = structure_key((args, kwargs))
         leaves, spec = flatten((args, kwargs))
@@ -115,7 +174,7 @@ class Operators:
                 args, kwargs = unflatten(spec, operands)
                 return function(*args, **kwargs)
 
-            made = self._made[key] = Operator(of_leaves, self._convention)
+            made = self._made[key] = Operator(of_leaves, self._transforms)
         return made, leaves
 
 

@@ -32,8 +32,8 @@ def enter_function(function: Function) -> str:
 
 
 @functools.cache
-def _row(ranks: tuple[int, ...]) -> Callback:
-    name = "_".join(("host_function", *map(str, ranks)))
+def _row(ranks: tuple[int, ...], takes_stacks: bool) -> Callback:
+    name = "_".join(("host_function_of_stacks" if takes_stacks else "host_function", *map(str, ranks)))
 
     def refuse(outs: Sequence[Value], inputs: Sequence[Value], params: dict[str, Any]) -> NoReturn:
         raise NotDifferentiableError(
@@ -51,11 +51,14 @@ def _row(ranks: tuple[int, ...]) -> Callback:
         evaluate=lambda *arrays, key, types: FUNCTIONS[key](*arrays),
         tangent=refuse,
         samples=(),
+        takes_stacks=takes_stacks,
         is_local=True,
     )
 
 
-def call_host(key: str, results: Sequence[Aval], inputs: Sequence[Value]) -> tuple[Value, ...]:
+def call_host(
+    key: str, results: Sequence[Aval], inputs: Sequence[Value], *, takes_stacks: bool = False
+) -> tuple[Value, ...]:
     """Return the results, of these types, of a registered function.
 
     Parameters
@@ -66,7 +69,9 @@ def call_host(key: str, results: Sequence[Aval], inputs: Sequence[Value]) -> tup
         The types of its results.
     inputs : sequence of Value
         Its arguments. It gets ndarrays.
+    takes_stacks : bool
+        Whether it is called once for all elements of mapped axes, which are in front of those of each array; else once for each.
     """
     types = tuple((type_.shape, type_.dtype.char) for type_ in results)
-    row = _row(tuple(value.ndim for value in inputs))
+    row = _row(tuple([value.ndim for value in inputs]), takes_stacks)
     return row.results(*inputs, key=key, types=types)
