@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import gradtape as gt
 from gradtape import errors
+from gradtape.api.transforms.linear import MOST_SWEEPS
 from tests.support.ways import PAIR, expect
 
 MATRIX = np.arange(6.0).reshape(2, 3)
@@ -186,3 +188,40 @@ def test_what_is_returned_besides(transform: Any) -> None:
         more = transform(f, x, has_aux=True)[2]["more"] ** 2
     assert float(tape.gradient(more, x)) == 8.0
     expect(errors.StructureError, lambda: transform(np.sin, 1.0, has_aux=True), "pair")
+
+
+@pytest.mark.parametrize("size", [(), (3,), (0,)])
+def test_maps_that_are_called_often_are_compiled(size: tuple[int, ...]) -> None:
+    x = np.full(size, 0.3)
+
+    def function(x: Any) -> Any:
+        return {"y": np.sin(x) * 2.0, "s": np.sum(x**2)}
+
+    maps = [
+        (gt.vjp(function, x)[1], ({"y": x, "s": 2.0},)),
+        (gt.linearize(function, x)[1], (x,)),
+        (gt.linear_transpose(lambda x: x * 2.0, x), (x,)),
+    ]
+    for linear_map, seeds in maps:
+        expected = linear_map(*seeds)
+        for _ in range(MOST_SWEEPS + 2):
+            found = linear_map(*seeds)
+        assert gt.tree.structure(found) == gt.tree.structure(expected)
+        for one, other in zip(gt.tree.leaves(found), gt.tree.leaves(expected), strict=True):
+            assert type(one) is type(other) and one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-14)
+        with pytest.raises(gt.errors.GradtapeError):
+            linear_map({"z": x})
+        again = pickle.loads(pickle.dumps(linear_map))(*seeds)
+        np.testing.assert_allclose(gt.tree.leaves(again)[0], gt.tree.leaves(expected)[0])
+
+
+def test_maps_on_tapes_stay_on_them() -> None:
+    x = np.array([0.3, -0.2])
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        _, pullback = gt.vjp(np.sin, watched)
+        for _ in range(MOST_SWEEPS + 2):
+            (slope,) = pullback(np.ones(2))
+        total = np.sum(slope)
+    np.testing.assert_allclose(tape.gradient(total, watched), -np.sin(x))

@@ -93,11 +93,16 @@ class Applied(torch.autograd.Function):  # type: ignore[misc, unused-ignore] # A
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         operands = saved(ctx)
-        wanted = active(ctx, operands, ctx.needs_input_grad)
-        given = [cotangent for cotangent, inexact in zip(cotangents, ctx.inexact, strict=True) if inexact]
+        needed = ctx.needs_input_grad  # of tensors with derivatives only
+        wanted = tuple([position for position in ctx.positions if needed[position + 1]])
+        given = [c for c, inexact in zip(cotangents, ctx.inexact, strict=True) if inexact]
         pullback = ctx.call.operator.pullback(wanted, len(operands))
+        if torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
+            pulled = Call(pullback).applied([*operands, *given])
+        else:  # nobody differentiates this: it is no part of a graph
+            pulled = map(tensor_of, pullback.program(*map(array_of, operands), *map(array_of, given)))
         gradients = [None] * (len(operands) + 1)
-        for position, gradient in zip(wanted, Call(pullback).applied([*operands, *given]), strict=True):
+        for position, gradient in zip(wanted, pulled, strict=True):
             gradients[position + 1] = gradient
         return tuple(gradients)
 

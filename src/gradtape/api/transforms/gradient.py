@@ -692,7 +692,7 @@ def vjp(
         return returned
 
     y = recording.result()
-    transposed = LinearMap("pullback", pullback, lambda: (recording.target_nest(),))
+    transposed = LinearMap("pullback", pullback, lambda: (recording.target_nest(),), recording)
     return (y, transposed, recording.aux(aux)) if has_aux else (y, transposed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from gradtape.api.type_variables import A, V, Xs
 
 
+MOST_SWEEPS: Final = 64
+"""After so many calls, which sweep through a recording in some hundred microseconds each, a map is compiled, which takes about as long."""
+
+
 class LinearMap:
     """A linear map out of a function at a point; made by `vjp`, `linearize` and `linear_transpose`.
 
@@ -36,13 +40,28 @@ class LinearMap:
     again where it arrives, as the function that `load` returns.
     """
 
-    def __init__(self, name: str, apply: Callable[..., Any], specimen: Callable[[], tuple[Any, ...]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        apply: Callable[..., Any],
+        specimen: Callable[[], tuple[Any, ...]],
+        recording: Recording | None = None,
+    ) -> None:
         self.__name__ = self.__qualname__ = name
         self._apply = apply
         self._specimen = specimen
         """Returns arguments with values in place of arrays."""
+        self._recording = recording
+        """Through which each call sweeps; None where the map is compiled."""
+        self._sweeps = 0
 
     def __call__(self, *args: Any) -> Any:
+        if self._recording is not None:
+            self._sweeps += 1
+            if self._sweeps > MOST_SWEEPS:
+                if self._recording.of_numbers:
+                    self._apply = jit(self._apply)
+                self._recording = None  # the map itself keeps it
         return self._apply(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -128,7 +147,7 @@ def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False
         return unflatten(recording.result_spec, as_given(recording.push(directions), arrays))
 
     y = recording.result()
-    derivative = LinearMap("push", push, lambda: unflatten(recording.spec, recording.sources))
+    derivative = LinearMap("push", push, lambda: unflatten(recording.spec, recording.sources), recording)
     return (y, derivative, recording.aux(aux)) if has_aux else (y, derivative)
 
 
@@ -195,7 +214,7 @@ def linear_transpose(function: Callable[[*Xs], V], *primals: *Xs) -> Callable[[V
 
     seeds = [constant(_numbers(target.shape, target.dtype)) for target in recording.targets]
     _check_linear(recording.targets, recording.tag, seeds, recording.pull(seeds), point)
-    return LinearMap("transpose", transpose, lambda: (recording.target_nest(),))
+    return LinearMap("transpose", transpose, lambda: (recording.target_nest(),), recording)
 
 
 def _numbers(shape: Shape, dtype: np.dtype[Any]) -> NDArray:

@@ -144,10 +144,14 @@ class Recording:
         """Return the leaves of the result in their containers."""
         return unflatten(self.result_spec, self.targets)
 
+    @property
+    def of_numbers(self) -> bool:
+        """Whether neither the primals nor what the function read belongs to a recording around this one."""
+        return not self.recorded and not any(tag.recording for target in self.targets for tag in target.tags)
+
     def result(self) -> Any:
         """Return the result as the caller works; numbers are computed together with the residuals that later sweeps need."""
-        followed = any(tag.recording for target in self.targets for tag in target.tags)
-        if not self.recorded and not followed:
+        if self.of_numbers:
             force([*self.targets, *expensive_values(self.targets, self.sources, self.is_outside)])
         return unflatten(self.result_spec, as_given(self.targets, self.recorded))
 
