@@ -267,6 +267,8 @@ class Elementwise(Op):
         Arguments in which the row is linear together; in others of `transpose` it is linear in one at a time.
     is_quotient : bool
         Whether the result is the first of two arguments divided by the second.
+    is_power : bool
+        Whether the result is the first of two arguments to the power of the second.
     finite_derivatives : bool
         See `Op`.
     finite : bool or callable
@@ -318,6 +320,7 @@ class Elementwise(Op):
         is_opaque: bool = False,
         additive: tuple[int, ...] = (),
         is_quotient: bool = False,
+        is_power: bool = False,
         finite_derivatives: bool = False,
         finite: bool | Callable[..., bool] = False,
         cost: float | None = None,
@@ -352,6 +355,7 @@ class Elementwise(Op):
         self.is_opaque = is_opaque
         self.additive = additive
         self.is_quotient = is_quotient
+        self.is_power = is_power
         self.finite_derivatives = finite_derivatives
         self._finite = finite or finite_derivatives
         self.cost = body_cost(body) if cost is None else cost

@@ -229,6 +229,66 @@ def test_second_derivatives_in_nests_and_several_arguments() -> None:
     assert np.isclose(gt.grad(gt.laplacian(lambda x: np.sum(x**3)))(X)[1], 6.0)
 
 
+W = np.random.default_rng(3).standard_normal((3, 4, 4)) / 2
+
+
+def layers(x: Any) -> Any:
+    for matrix in W:
+        x = np.tanh(x @ matrix)
+    return np.sum(x)
+
+
+def scanned_layers(x: Any) -> Any:
+    return np.sum(gt.scan(lambda x, matrix: (np.tanh(x @ matrix), None), x, W)[0])
+
+
+LAPLACIANS: dict[str, Any] = {
+    "a network": layers,
+    "a network in a loop": scanned_layers,
+    "roots and quotients": lambda x: np.prod(x) / np.linalg.norm(x + 2) + np.exp(x[0] * x[1]),
+    "a selection": lambda x: np.sum(np.where(x > 0, x**3, np.sin(x))),
+    "linear algebra": lambda x: x[2] * np.log(np.linalg.det(np.outer(x[:2], x[1:3]) + np.eye(2))),
+    "a branch": lambda x: gt.cond(x[0] > 0, lambda: np.sum(x**2), lambda: np.sum(x**3)),
+    "no second derivatives": lambda x: np.sum(3 * x),
+}
+
+
+@pytest.mark.parametrize("name", LAPLACIANS)
+def test_laplacians_are_the_traces_of_hessians(name: str) -> None:
+    f, x = LAPLACIANS[name], np.array([0.3, -0.4, 0.9, 1.2])
+    expected = np.trace(gt.hessian(f)(x))
+    for chunk_size in (None, 3):
+        np.testing.assert_allclose(
+            gt.laplacian(f, chunk_size=chunk_size)(x), expected, rtol=1e-10, atol=1e-12
+        )
+    slopes = gt.grad(lambda x: np.trace(gt.hessian(f)(x)))(x)
+    np.testing.assert_allclose(gt.grad(gt.laplacian(f))(x), slopes, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        gt.vmap(gt.laplacian(f))(np.stack([x, 2 * x]))[0], expected, rtol=1e-10, atol=1e-12
+    )
+
+
+def negative_powers(x: Any) -> Any:
+    return x**-1.5 + (x * x + 1) ** -2 + np.float_power(x, -0.3) + x**1.5 + x**2
+
+
+def test_series_of_powers_and_squares() -> None:
+    import mpmath
+
+    def exactly(x: Any) -> Any:
+        return (
+            x ** mpmath.mpf("-1.5") + (x * x + 1) ** -2 + x ** mpmath.mpf(-0.3) + x ** mpmath.mpf(1.5) + x**2
+        )
+
+    with mpmath.workdps(40):
+        expected = [float(one) for one in mpmath.taylor(exactly, mpmath.mpf(0.7), 8)]
+    np.testing.assert_allclose(gt.taylor(negative_powers, 0.7, 1.0, 8), expected, rtol=1e-12)
+    np.testing.assert_allclose(gt.taylor(lambda x: x**2, 0.0, 1.0, 4), [0, 0, 1, 0, 0])
+    np.testing.assert_allclose(gt.taylor(lambda x: x**1.5, 0.0, 1.0, 1), [0, 0])
+    z = gt.taylor(lambda x: x**-2, 1j, 1.0, 3)
+    np.testing.assert_allclose(z, [1j**-2, -2 * 1j**-3, 3 * 1j**-4, -4 * 1j**-5], rtol=1e-13)
+
+
 def test_second_derivatives_need_one_real_number() -> None:
     with pytest.raises(gt.errors.NonScalarOutputError, match="laplacian"):
         gt.laplacian(np.sin)(X)

@@ -25,6 +25,7 @@ from gradtape.api.control.scanning import scan
 from gradtape.api.custom.call import BothModes, Operands, attached
 from gradtape.api.ode.problem import Problem, first_step_size
 from gradtape.api.ode.solution import Method, solution_at
+from gradtape.api.ode.taylor_method import TaylorMethod
 from gradtape.api.solvers.closure import ClosedFunction
 from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.gradient import jvp, vjp
@@ -71,7 +72,10 @@ def solved_at(problem: Problem, make: Callable[[], Method], times: Any) -> tuple
     has_come : bool
     """
     is_real = all(np.result_type(one).kind == "f" for one in (problem.y0, times))
-    if config.ode_adjoint == "discrete" or not is_real or not np.size(times) or problem.mass is not None:
+    has_adjoint = (
+        problem.mass is None and make is not TaylorMethod
+    )  # the solution in a window is piecewise analytic
+    if config.ode_adjoint == "discrete" or not is_real or not np.size(times) or not has_adjoint:
         return solution_at(problem, make(), times)
     like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
     closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")

@@ -91,14 +91,16 @@ def _flow(problem: Problem, t: Any, y: Any, size: Any) -> Any:
 
 
 def times_on_host(
-    problem: Problem, events: Sequence[Event], solve: Callable[..., Any]
+    problem: Problem, events: Sequence[Event], solve: Callable[..., Any], is_compiled: bool
 ) -> tuple[list[Any], Any]:
     """Return the times of events, and the time at which the integration ends, as a compiled function finds them.
 
     Parameters
     ----------
     solve : callable
-        SciPy's function, with the method.
+        SciPy's function, with the method, or `solve_by_own_steps`.
+    is_compiled : bool
+        Whether that compiles the steps, with the right-hand side of the trace.
 
     Returns
     -------
@@ -133,11 +135,11 @@ def times_on_host(
         fun, *found = compiled
         given = [with_attributes_of(event, one) for event, one in zip(events, found, strict=True)]
         known = dict(zip(options, steering, strict=False))
-        if problem.mass is None:
+        if not is_compiled:
             return solve(fun, (t0, t_bound), y0, events=given, **known)
-        # The steps are compiled, with the right-hand side of the trace.
-        mass = problem.mass._replace(elements=steering[-1])
-        known |= {"mass_matrix": mass.dense(), "jac_sparsity": problem.jac_sparsity}
+        if problem.mass is not None:
+            mass = problem.mass._replace(elements=steering[-1])
+            known |= {"mass_matrix": mass.dense(), "jac_sparsity": problem.jac_sparsity}
         ignoring = [
             with_attributes_of(event, lambda t, y, *_, of=one: of(t, y))
             for event, one in zip(events, found, strict=True)

@@ -103,7 +103,7 @@ def stepping_solver() -> type:
             advance: Any,
             stepper: Any,
         ) -> None:
-            super().__init__(fun, t0, y0, t_bound, vectorized)
+            super().__init__(fun, t0, y0, t_bound, vectorized, support_complex=True)
             self._state, self._advance, self._stepper = state, advance, stepper
             self._ready: deque[SimpleNamespace] = deque()
 

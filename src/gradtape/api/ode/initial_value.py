@@ -20,6 +20,7 @@ from gradtape.api.ode.implicit_method import Radau
 from gradtape.api.ode.mass_matrix import AlgebraicEquations, check_beginning, mass_matrix
 from gradtape.api.ode.problem import Problem
 from gradtape.api.ode.solution import EndsOnly, Method, Unknown
+from gradtape.api.ode.taylor_method import EPS, TaylorMethod, order_for
 from gradtape.api.solvers.leibniz import array_of, called
 from gradtape.api.solvers.solution import SolverCall, result_of, solver
 from gradtape.api.tape.create import stop_gradient
@@ -38,6 +39,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "Radau": Radau,
     "BDF": BDF,
     "LSODA": Radau,
+    "Taylor": lambda: TaylorMethod(order_for(EPS)),
 }
 """LSODA switches between families of methods; Radau takes its place, with the same tolerances."""
 
@@ -45,6 +47,9 @@ IMPLICIT = (Radau, BDF)
 
 WITH_MASS = ("Radau", "BDF")
 """The methods that take a mass matrix."""
+
+OWN = ("Taylor",)
+"""The methods that SciPy does not have."""
 
 UNKNOWN_STEPS = Unknown(
     "scipy.integrate.solve_ivp without t_eval in a compiled function", "steps", "pass t_eval="
@@ -77,7 +82,7 @@ class InitialValueCall:
                 where=user_site(),
                 remedy="pass an array of one axis, and reshape it in the function",
             )
-        self.name = method_of(given["method"])
+        self.name = method_of(given["method"], call.plain is solve_by_own_steps)
         if mass is not None:
             self._check_mass(call)
         self.mass = mass_matrix(mass, len(self.y0))
@@ -104,7 +109,7 @@ class InitialValueCall:
 
     def _check_mass(self, call: SolverCall) -> None:
         """Raise an error where a mass matrix does not go with the call."""
-        if call.plain is not solve_with_mass:
+        if call.plain is not solve_by_own_steps:
             raise ArgumentError(
                 "scipy.integrate.solve_ivp has no mass_matrix",
                 where=user_site(),
@@ -150,16 +155,25 @@ class InitialValueCall:
         own = self.options
         rtol = own["rtol"]
         if not isinstance(rtol, Handle):
-            rtol = np.maximum(rtol, 100 * np.finfo(float).eps)
+            rtol = np.maximum(
+                rtol, EPS if self.name in OWN else 100 * EPS
+            )  # SciPy's own methods are not exact enough
         limits = own["max_step"], own["first_step"]
         sparsity = own.get("jac_sparsity")
         return Problem(
             self.fun, self.t0, self.t_bound, self.y0, rtol, own["atol"], *limits, sparsity, self.mass
         )
 
+    @functools.cached_property
+    def make(self) -> Callable[[], Method]:
+        """What makes the method."""
+        if self.name != "Taylor":
+            return METHODS[self.name]
+        return functools.partial(TaylorMethod, order_for(self.options["rtol"]))
+
     def solve(self, times: Any) -> tuple[Any, Any]:
         """Return the states at times, of shape (n, m), and whether the integration has come that far."""
-        y, has_come = solved_at(self.problem(), METHODS[self.name], times)
+        y, has_come = solved_at(self.problem(), self.make, times)
         return y.T, has_come
 
     def solve_unsorted(self, times: Any) -> Any:
@@ -204,8 +218,8 @@ def _state(given: Any) -> Any:
     return plain.astype(np.result_type(plain.dtype, np.float64))
 
 
-def method_of(method: Any) -> str:
-    """Return the name of a method.
+def method_of(method: Any, with_own: bool) -> str:
+    """Return the name of a method; those that SciPy does not have are known to `gt.scipy.solve_ivp` alone (`with_own`).
 
     Raises
     ------
@@ -214,6 +228,14 @@ def method_of(method: Any) -> str:
     """
     module: Any = importlib.import_module("scipy.integrate")
     name = method if isinstance(method, str) else getattr(method, "__name__", "")
+    if name in OWN and with_own:
+        return name
+    if name in OWN:
+        raise ArgumentError(
+            f"scipy.integrate.solve_ivp has no method {name!r}",
+            where=user_site(),
+            remedy="call gt.scipy.solve_ivp, which has it",
+        )
     if name in METHODS and method in (name, getattr(module, name)):
         return name
     raise refused(
@@ -293,11 +315,11 @@ def _steps(call: SolverCall) -> Any:
     """Return what SciPy returns: it runs with numbers while the tape pauses."""
     given = {**call.given, **call.given.get("options", {}), "dense_output": False}
     given.pop("options", None)
-    if call.plain is solve_with_mass:  # it compiles the caller's functions, and returns numbers itself
+    if call.plain is solve_by_own_steps:  # it compiles the caller's functions, and returns numbers itself
         own = {name: given.pop(name) for name in ("fun", "events")}
 
         def solve(**numbers: Any) -> Any:
-            return solve_with_mass(**_reading_numbers(own), **numbers)
+            return solve_by_own_steps(**_reading_numbers(own), **numbers)
 
         return paused(call.name, solve, (), given, call.values)
     return paused(call.name, call.plain, (), given, call.values)
@@ -321,7 +343,7 @@ def _in_compiled_function(initial: InitialValueCall) -> Any:
     if call.given["events"] is not None:
         solve = functools.partial(call.plain, method=initial.name)
         events = initial.events()
-        found, end = times_on_host(problem, events, solve)
+        found, end = times_on_host(problem, events, solve, call.plain is solve_by_own_steps)
         _settle(initial, result, found)
         is_before = problem.direction * (end - t_end) < 0
         for event, times, states in zip(events, result.t_events, result.y_events, strict=True):
@@ -367,7 +389,7 @@ def _settle(initial: InitialValueCall, result: Any, found: Any) -> None:
         result.y_events.append(y)
 
 
-def solve_with_mass(
+def solve_by_own_steps(
     fun: Any,
     t_span: Any,
     y0: Any,
@@ -379,7 +401,7 @@ def solve_with_mass(
     args: Any = None,
     **options: Any,
 ) -> Any:
-    """Return what SciPy's `solve_ivp` returns for an equation with a mass matrix, with numbers: our loops make the steps."""
+    """Return what SciPy's `solve_ivp` returns, with numbers: for a mass matrix or a method of our own, whose steps our loops make."""
     scipy: Any = importlib.import_module("scipy.integrate")
     extra = () if args is None else tuple(args) if isinstance(args, tuple | list) else (args,)
     steering = {
@@ -391,7 +413,7 @@ def solve_with_mass(
     def initial(t_span: Any, y0: Any, extra: Any, steering: Any) -> InitialValueCall:
         given = {**options, **steering, "args": extra, "vectorized": vectorized}
         return InitialValueCall(
-            SolverCall("scipy.integrate.solve_ivp", solve_with_mass, (fun, t_span, y0, method), given)
+            SolverCall("scipy.integrate.solve_ivp", solve_by_own_steps, (fun, t_span, y0, method), given)
         )
 
     def statement(*arguments: Any) -> Problem:
@@ -399,7 +421,7 @@ def solve_with_mass(
 
     numbers = tuple(np.float64(end) for end in t_span), _state(y0), extra, steering
     stated = initial(*numbers)
-    make = METHODS[stated.name]
+    make = stated.make
     state, found = None, np.full(len(numbers[1]), np.nan)
     with suppress(np.linalg.LinAlgError):  # the equations are singular: the check says so
         state, found = beginning(statement, make)(*numbers)
@@ -408,7 +430,8 @@ def solve_with_mass(
         now = initial(*arguments)
         return jacobian(lambda y: now.fun(now.t0, y))(y)
 
-    check_beginning(stated.mass, numbers[1], found, lambda y: jit(slopes)(y, *numbers), stated.options)
+    if stated.mass is not None:
+        check_beginning(stated.mass, numbers[1], found, lambda y: jit(slopes)(y, *numbers), stated.options)
     advance = advancing(statement, make)
     return scipy.solve_ivp(
         lambda t, y: y,

@@ -23,12 +23,12 @@ from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.operands import broadcast_to
 from gradtape.lru import LRU
 from gradtape.ops.core.join import stack
-from gradtape.ops.core.reductions import reduce_sum
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.taylor.sweep import hessian_diagonal as diagonal
+from gradtape.transforms.taylor.sweep import laplacian as summed
 from gradtape.transforms.taylor.sweep import taylor as sweep
 from gradtape.trees import flatten, flatten_up_to, unflatten
 
@@ -298,13 +298,14 @@ def _second_derivatives(
         target = number_result(result, caller)
         tag.recording = False
         (target,), _ = with_loops(moment, [target], None, starts)
+        along = summed if is_summed else diagonal
         found = [
-            diagonal(target, start, lambda value: tag not in value.tags, mapped_tag(caller), bound)
+            along(target, start, lambda value: tag not in value.tags, mapped_tag(caller), bound)
             for start in starts
         ]
         tag.end()
         if is_summed:
-            sums = [reduce_sum(part, axes=tuple(range(part.ndim))) for part in found if part is not None]
+            sums = [part for part in found if part is not None]
             return Array(reduce(PRIMITIVES["add"], sums) if sums else _dense(None, target))
         parts = [Array(_dense(part, start)) for part, start in zip(found, starts, strict=True)]
         return selection.filled(unflatten(spec, parts))

@@ -1,8 +1,8 @@
 """Power series of values, computed order by order from the derivative rules of the ops.
 
 With z' = G(x, z, x') as the tangent of a node, coefficient k of z is coefficient k - 1 of G, divided by k: the nodes of G have series
-themselves, and need no order of z that is not known yet. So each op that has a tangent has a series. Nodes that are linear, multilinear
-or quotients have shorter recurrences; which nodes are linear follows from what the tangent depends on.
+themselves, and need no order of z that is not known yet. So each op that has a tangent has a series. Nodes that are linear, multilinear,
+quotients, squares or negative powers have shorter recurrences; which nodes are linear follows from what the tangent depends on.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce, singledispatch
-from typing import Final
+from typing import Any, Final
 
 from gradtape.errors import NotDifferentiableError
 from gradtape.ir.builder import at, emit_all
-from gradtape.ir.graph import Literal, Node, Value, extract, literal, merge_tags, next_serial
+from gradtape.ir.graph import Literal, Node, Value, extract, literal, merge_tags, next_serial, number_of
 from gradtape.ir.op import Op
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import is_inexact
@@ -300,6 +300,41 @@ class Quotient(ByOrder):
         return [None if rest is None else PRIMITIVES["divide"](rest, self.base.inputs[1])]
 
 
+class Square(ByOrder):
+    """The square of a value: of two products that are the same one is computed."""
+
+    def next(self, k: int) -> Sequence[Coefficient]:
+        multiply = PRIMITIVES["multiply"]
+        operand = self.node.op.square_of(*self.node.inputs)  # type: ignore[attr-defined]  # `rule_of` has asked it
+        parts = [self.expansion.coefficient(operand, j) for j in range(k + 1)]
+        pairs = [
+            multiply(part, other)
+            for part, other in zip(parts[: (k + 1) // 2], reversed(parts), strict=False)
+            if part is not None and other is not None
+        ]
+        middle = parts[k // 2] if k % 2 == 0 else None
+        return [_total([_times(_total(pairs), 2), None if middle is None else multiply(middle, middle)])]
+
+
+class NegativePower(ByOrder):
+    """The result z = x**a for a number a, with x z' = a x' z: powers that are lower by 1, 2, ... would have series of their own.
+
+    Where x is 0 the result is infinite. So the powers above 0, which may have derivatives there, are integrals of lower ones.
+    """
+
+    def next(self, k: int) -> Sequence[Coefficient]:
+        multiply = PRIMITIVES["multiply"]
+        x, exponent = self.node.inputs
+        above: Any = number_of(exponent)
+        products = []
+        for j in range(1, k + 1):
+            part, before = self.expansion.coefficient(x, j), self.orders[k - j][0]
+            if part is not None and before is not None:
+                products.append(_times(multiply(part, before), ((above + 1) * j - k) / k))
+        total = _total(products)
+        return [None if total is None else PRIMITIVES["divide"](total, self.base.inputs[0])]
+
+
 class Integral(ByOrder):
     """The integral of the tangent of a node.
 
@@ -348,7 +383,7 @@ def rule_of(op: Op, node: Node, expansion: Expansion) -> Build:
             return lambda series, at_node, base: Integral(series, at_node, base, [tangent])
         moving = [place for place, operand in enumerate(node.inputs) if expansion.is_active(operand)]
         kind = (
-            _kind_by_facts(op, moving)
+            _kind_by_facts(op, node, moving)
             if isinstance(op, Elementwise)
             else _kind_by_probe(node, moving, expansion)
         )
@@ -391,8 +426,14 @@ def _call(op: GraphCall, node: Node, expansion: Expansion) -> Build:
     return lambda series, at_node, base: Alias(series, at_node, base, values)
 
 
-def _kind_by_facts(op: Elementwise, moving: Sequence[int]) -> Build | None:
+def _kind_by_facts(op: Elementwise, node: Node, moving: Sequence[int]) -> Build | None:
     """Return the short recurrence of a row, if it has one for the inputs that move."""
+    if op.square_of is not None and op.square_of(*node.inputs) is not None:
+        return Square
+    if op.is_power and list(moving) == [0]:
+        exponent = number_of(node.inputs[1])
+        if isinstance(exponent, int | float) and exponent < 0:
+            return NegativePower
     rules = op.linear_rules
     if set(moving).issubset(op.additive):
         return Linear
@@ -485,7 +526,7 @@ def _total(terms: Sequence[Coefficient]) -> Coefficient:
     return reduce(PRIMITIVES["add"], present) if present else None
 
 
-def _times(value: Coefficient, number: int) -> Coefficient:
+def _times(value: Coefficient, number: float) -> Coefficient:
     return value if value is None or number == 1 else PRIMITIVES["multiply"](value, literal(float(number)))
 
 

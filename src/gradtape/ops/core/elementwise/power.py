@@ -183,6 +183,7 @@ def _complex_whole_power(x: Parts, exponent: int) -> Parts:
 
 
 POWER: dict[str, Any] = {
+    "is_power": True,
     "partials": (_slope_in_base, _slope_in_exponent),
     "domain": ((0.3, 3.0), (-3.0, 3.0)),
     "edges": (
