@@ -69,8 +69,8 @@ FAR_LOAD: Final = 5.0
 MEMORY_BYTES: Final = 1e10
 """Bytes a second that one core writes to memory, or reads."""
 
-FILE_BYTES: Final = 5e8
-"""Bytes a second that go to a disk, or come from it, one after the other: half of what an inexpensive solid-state drive does."""
+FILE_BYTES: Final = 2e8
+"""Bytes a second that go to a scratch file, or come from it: measured 2e8, most of it for the system's work on each new page."""
 
 FILE_SECONDS: Final = 2e-3
 """What it takes to make a scratch file and to map it."""
