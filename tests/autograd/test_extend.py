@@ -27,9 +27,10 @@ from gradtape.autograd.misc.fixed_points import fixed_point
 from gradtape.autograd.misc.optimizers import adam, rmsprop, sgd
 from gradtape.autograd.numpy.numpy_boxes import ArrayBox
 from gradtape.autograd.numpy.numpy_vjps import unbroadcast_f
-from gradtape.autograd.scipy import signal, special, stats
+from gradtape.autograd.scipy import linalg, signal, special, stats
 from gradtape.autograd.test_util import check_grads
 from gradtape.autograd.tracer import getval, isbox
+from gradtape.errors import GradtapeWarning
 
 X = numpy.array([0.5, 1.0, 2.0])
 CALLS = 4
@@ -148,12 +149,29 @@ def test_an_argument_without_a_rule():
     assert grad(scaled)(3.0, 2.0) == 2.0
     with pytest.raises(NotImplementedError, match=r"argnum 1.*pass defvjp a rule"):
         grad(scaled, 1)(3.0, 2.0)
-    with pytest.raises(TypeError, match=r"is not a primitive.*own = primitive\(sin\)"):
-        defvjp(numpy.sin, lambda result, x: lambda g: g)
+    with pytest.raises(TypeError, match=r"is not a primitive.*own = primitive\(cube\)"):
+        defvjp(cube, lambda result, x: lambda g: g)
     own = primitive(numpy.sin)
     defvjp(own, lambda result, x: lambda g: 5.0 * g)
     assert grad(own)(1.0) == 5.0
     assert grad(np.sin)(1.0) == numpy.cos(1.0)
+
+
+def cube(x):
+    return x**3
+
+
+@pytest.mark.parametrize("fun", [numpy.sin, linalg.cholesky_banded, numpy.linalg.det])
+@pytest.mark.parametrize("define", [defvjp, defjvp])
+def test_functions_of_numpy_and_scipy_keep_their_derivatives(define, fun):
+    """Packages give rules to those that autograd has none for."""
+    with pytest.warns(
+        GradtapeWarning, match=f"the rule for .* {fun.__name__} is not used.*own = primitive"
+    ) as said:
+        define(fun, lambda *_: lambda g: numpy.nan * g)
+    assert said[0].filename == __file__
+    bands = numpy.array([[1.0, 2.0], [4.0, 4.0]])
+    assert numpy.all(numpy.isfinite(grad(lambda x: numpy.sum(fun(x)))(bands)))
 
 
 @pytest.mark.parametrize("transform", [lambda f: f, jit])

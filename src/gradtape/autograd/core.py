@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
@@ -15,8 +16,11 @@ from gradtape.autograd.vector_spaces import VSpace as VSpace
 from gradtape.autograd.vector_spaces import differentiable
 from gradtape.autograd.vector_spaces import vspace as vspace
 from gradtape.autograd.wrap_util import get_name, subvals
+from gradtape.errors import GradtapeWarning
 from gradtape.trace.array.handle import Handle
 from gradtape.trees import flatten, unflatten
+
+primitive = Primitive
 
 primitive_vjps: Final[dict[Any, Callable[..., Any]]] = {}
 """For each primitive: ``rule(argnums, result, args, kwargs) -> pullback``."""
@@ -52,7 +56,8 @@ def defvjp_argnums(fun: Any, vjpmaker: Callable[..., Any]) -> None:
         return lambda g: [part.dense() if isinstance(part, SparseObject) else part for part in pullback(g)]
 
     primitive_vjps[fun] = vjpmaker
-    _primitive(fun).set_vjp(dense)
+    if _takes_rules(fun):
+        fun.set_vjp(dense)
 
 
 def defvjp_argnum(fun: Any, vjpmaker: Callable[..., Any]) -> None:
@@ -102,7 +107,8 @@ def defvjp(fun: Any, *vjpmakers: Any, **kwargs: Any) -> None:
 def defjvp_argnums(fun: Any, jvpmaker: Callable[..., Any]) -> None:
     """Set the rule of a primitive for forward mode: ``jvpmaker(argnums, tangents, result, args, kwargs) -> tangent``."""
     primitive_jvps[fun] = jvpmaker
-    _primitive(fun).set_jvp(jvpmaker)
+    if _takes_rules(fun):
+        fun.set_jvp(jvpmaker)
 
 
 def defjvp_argnum(fun: Any, jvpmaker: Callable[..., Any]) -> None:
@@ -174,13 +180,23 @@ def _in_dtype(part: Any, leaf: Any) -> Any:
     return np.asarray(part).astype(leaf.dtype)
 
 
-def _primitive(fun: Any) -> Primitive:
+def _takes_rules(fun: Any) -> bool:
+    """Return whether a function is a primitive. Those of NumPy and SciPy have gradtape's derivatives, which a warning says."""
     if isinstance(fun, Primitive):
-        return fun
-    raise TypeError(
-        f"{get_name(fun)} is not a primitive, so that it takes no rules; functions of NumPy and SciPy have gradtape's derivatives. "
-        f"For other ones call it through a primitive: own = primitive({get_name(fun)})"
+        return True
+    name = get_name(fun)
+    library = str(getattr(fun, "__module__", "numpy" if isinstance(fun, np.ufunc) else "")).partition(".")[0]
+    if library not in ("numpy", "scipy"):
+        raise TypeError(
+            f"{name} is not a primitive, so that it takes no rules: decorate it with @primitive, or call own = primitive({name})"
+        )
+    warnings.warn(
+        f"the rule for {library}'s {name} is not used: gradtape has its derivative. To use the rule, call "
+        f"own = primitive({name}), which takes rules",
+        GradtapeWarning,
+        stacklevel=4,
     )
+    return False
 
 
 def _rule_of(rules: dict[int, Any], fun: Any, argnum: int, kind: str) -> Any:

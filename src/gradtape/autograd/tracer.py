@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from gradtape.api.custom.primitive import Primitive
 from gradtape.api.tape.create import stop_gradient
 from gradtape.autograd.core import VJPNode, defjvp_argnums, defvjp_argnums
+from gradtape.autograd.core import primitive as primitive
 from gradtape.errors import ConcretizationError
 from gradtape.trace.array.handle import Handle, is_followed
 
@@ -42,9 +42,6 @@ def getval(value: Any) -> Any:
         return constant.numpy() if constant.ndim else constant.item()
     except ConcretizationError:
         return constant
-
-
-primitive = Primitive
 
 
 def notrace_primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
