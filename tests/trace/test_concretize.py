@@ -127,26 +127,10 @@ def test_views_have_the_same_dtype():
             x.view(dtype)
 
 
-class Labelled(np.ndarray):
-    pass
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        lambda x: x.view(Labelled),
-        lambda x: x.view(type=Labelled),
-        lambda x: x.view(np.float64, Labelled),
-        lambda x: x.view(np.ma.MaskedArray),
-    ],
-)
 @pytest.mark.parametrize("way", [gt.jit, gt.grad, gt.vmap, lambda f: lambda x: f(gt.constant(x))])
-def test_views_as_subclasses_of_ndarray_are_refused_by_their_class(way, view):
-    with pytest.raises(
-        gt.errors.ArraySubclassError, match="subclasses of ndarray are not supported"
-    ) as raised:
-        way(lambda x: np.sum(view(x)))(np.ones(3))
-    assert "np.ndarray" in str(raised.value)
+def test_views_as_masked_arrays_are_refused_by_their_class(way):
+    with pytest.raises(gt.errors.ArraySubclassError, match="MaskedArray, a subclass of ndarray"):
+        way(lambda x: np.sum(x.view(np.ma.MaskedArray)))(np.ones(3))
     assert way(lambda x: np.sum(x.view(type=np.ndarray)))(np.ones(3)) is not None
 
 

@@ -50,6 +50,9 @@ class Value:
         The name that the user gave.
     """
 
+    __array_ufunc__ = (
+        None  # code of packages that asks arrays for their `value` computes nothing with one of the graph
+    )
     __slots__ = (
         "__weakref__",
         "_inputs",

@@ -20,6 +20,7 @@ from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.indexed_slices import IndexedSlices, flatten_arrays
 from gradtape.trace.array.preallocated import Preallocated, unwrap_preallocated
 from gradtape.trace.source.log import Log
+from gradtape.trace.subclasses.instances import without_class
 from gradtape.transforms.sparse_grads import SparseGradient, sparse_sum
 from gradtape.trees import flatten_to, place_of_leaf, unflatten
 
@@ -112,6 +113,8 @@ def array_leaves(
     if isinstance(tree, Handle):
         return [tree], _only
     leaves, filled = flatten_arrays(tree)
+    if role == "target":
+        leaves = list(map(without_class, leaves))
     if Preallocated in map(type, leaves):
         leaves = [unwrap_preallocated(leaf) for leaf in leaves]
     for position, leaf in enumerate(leaves):

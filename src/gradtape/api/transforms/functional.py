@@ -38,6 +38,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.source.sites import user_site
+from gradtape.trace.subclasses.instances import without_class
 from gradtape.transforms.chunks import Bound, columns, rows
 from gradtape.trees import flatten, unflatten
 
@@ -650,7 +651,7 @@ def target_value(leaf: Any, caller: str) -> Value:
             where=here.site,
             remedy="return arrays or nests of them; has_aux=True for a pair of them and something else",
         )
-    value = traceable_operand(leaf, "the result")
+    value = traceable_operand(without_class(leaf), "the result")
     if not is_inexact(value.dtype):
         raise DtypeError(
             f"{caller} needs a function that returns floats; this one returned {value.dtype}",

@@ -50,6 +50,7 @@ from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.random.comparisons import warn_of_chance
 from gradtape.trace.source.sites import user_site
+from gradtape.trace.subclasses.instances import without_class
 from gradtape.transforms.taylor.orders import derivatives
 from gradtape.transforms.vjp import vjp as pull_back
 from gradtape.trees import unflatten
@@ -573,6 +574,7 @@ def number_result(result: Any, caller: str, kind: str = "f") -> Value:
             why="only a single number has a gradient",
             remedy="return a number (has_aux=True for a number and something else); for many numbers use vjp or a jacobian",
         )
+    result = without_class(result)
     value = result.value if isinstance(result, Handle) else as_value(result, "the result")
     if value.size != 1 or value.ndim:
         raise NonScalarOutputError(

@@ -30,6 +30,7 @@ from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.random.comparisons import warn_of_chance
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import user_site
+from gradtape.trace.subclasses.instances import without_class
 from gradtape.trace.translation.mode import run_function
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.residuals import expensive_values
@@ -85,7 +86,7 @@ class Recording:
         result, aux = split_aux(result, self.caller) if has_aux else (result, None)
         self.tag.recording = False
         leaves, self.result_spec = flatten(result)
-        targets = [traceable_operand(leaf, "the result") for leaf in leaves]
+        targets = [traceable_operand(without_class(leaf), "the result") for leaf in leaves]
         warn_of_cuts(self.tag, targets, self.sources)
         warn_of_chance(self.tag, targets, self.sources)
         self.targets = rolled_since(before, targets, self.sources)

@@ -81,6 +81,13 @@ from gradtape.trace.patching.bytecode import callee_names
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import is_program_file, is_traced_file, user_site
+from gradtape.trace.subclasses.instances import (
+    TracedNdarray,
+    as_instances,
+    is_subclass,
+    is_subclass_of_ndarray,
+    ufunc_beside_array,
+)
 from gradtape.trace.translation.trace_budget import watch_store
 
 _CLASSES: Final = {np.dtype(kind).kind: kind for kind in (int, float, complex)}
@@ -104,6 +111,13 @@ def _called_in_python(implementation: Any, args: Sequence[Any], kwargs: dict[str
     handles = [x.value for x in (*args, *kwargs.values()) if isinstance(x, Handle)]
     followed = functools.partial(_followed_array, tags=merge_tags(handles))
     return implementation(*map(followed, args), **{name: followed(x) for name, x in kwargs.items()})
+
+
+def _called_with_instances(function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Call a function with objects of subclasses of ndarray among its arguments; NotImplemented where they are to be asked."""
+    if all(issubclass(kind, TracedNdarray) for kind in types if is_subclass_of_ndarray(kind)):
+        return NotImplemented
+    return function(*as_instances(args), **as_instances(kwargs))
 
 
 def _followed_array(argument: Any, tags: tuple[TraceTag, ...]) -> Any:
@@ -367,6 +381,8 @@ class Array(Operators, Methods, Attributes, Handle):
             return NotImplemented
         if any(type(operand) is Selection for operand in inputs):  # which knows what to do beside an array
             return NotImplemented
+        if any(map(is_subclass, inputs)):
+            return ufunc_beside_array(ufunc, method, inputs, kwargs)
         here.site = user_site()
         keeps_layout = "out" in kwargs or all(
             map(is_c_contiguous, inputs)
@@ -378,8 +394,11 @@ class Array(Operators, Methods, Attributes, Handle):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Apply a NumPy function: a predicted call, a known rule, a view, or the general case, in this order."""
-        if len(types) > 1 and Selection in types:
-            return NotImplemented
+        if len(types) > 1:
+            if Selection in types:
+                return NotImplemented
+            if any(map(is_subclass_of_ndarray, types)):
+                return _called_with_instances(function, types, args, kwargs)
         if ASKING.questions is not None and (questions := ASKING.by_user(_frame(1))) is not None:
             return answered(questions, self.__array_function__, function, types, plain(args), plain(kwargs))
         if function in MAY_FAIL and is_handled(_frame(1)):

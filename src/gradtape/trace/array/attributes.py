@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from gradtape.errors import ArgumentError, ArraySubclassError, DtypeError, InPlaceError
+from gradtape.errors import ArgumentError, DtypeError, InPlaceError
 from gradtape.trace.array.concretize import array_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import exact_shadow_of, memory_of, root_of
@@ -20,6 +20,7 @@ from gradtape.trace.array.views import ReadOnlyView, StridedView
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.sites import is_user_file, user_site
+from gradtape.trace.subclasses.instances import instance
 
 
 def _asked(number: int) -> Any:
@@ -84,18 +85,12 @@ class Attributes:
         return self
 
     def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
-        """Return the array as a view. With another dtype it is a copy, of complex numbers as pairs or the reverse, for packages that only
-        read it."""
+        """Return the array as a view, also as an object of a subclass of ndarray. With another dtype it is a copy, of complex numbers as
+        pairs or the reverse, for packages that only read it."""
         cls = dtype if isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray) else type
         if cls is not None and cls is not np.ndarray:
-            raise ArraySubclassError(
-                f"x.view({cls.__name__}) of a traced array",
-                where=user_site(),
-                why="subclasses of ndarray are not supported for traced arrays: a traced array has no memory that an object of "
-                "another class could share",
-                remedy="compute with the array itself: write the methods of the class as functions of arrays, or keep the array "
-                "as an attribute of an object; x.view(np.ndarray) is supported",
-            )
+            viewed = self.view() if dtype is None or dtype is cls else self.view(dtype)
+            return instance(cls, viewed, self)
         wanted = self.dtype if dtype is None or dtype is cls else np.dtype(dtype)
         if wanted == self.dtype:
             return self[...]

@@ -22,6 +22,7 @@ from gradtape.trace.jit.outcomes import is_handled
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import READERS, asking_package, user_site
+from gradtape.trace.subclasses.instances import is_subclass
 
 _frame = sys._getframe
 ndarray = np.ndarray
@@ -112,6 +113,8 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
         elif type(other) in OPERAND_TYPES:
             right = other
             ordered = ordered and (type(other) is not ndarray or is_c_contiguous(other))
+        elif is_subclass(other):  # whose own operator is asked next
+            return NotImplemented
         elif isinstance(other, NUMBERS):
             right = unwrap(other)
         else:
@@ -143,6 +146,8 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
         observer = prediction.observer
         if observer is not None and (made := observer.observe(operate, (self, other), _frame(1))) is not None:
             return made
+        if is_subclass(other):
+            return NotImplemented
         if not isinstance(other, NUMBERS):
             other = _sequence(other)
             if other is NotImplemented:
@@ -173,6 +178,8 @@ def _in_place(name: str) -> Callable[[Any, Any], Any]:
             isinstance(other, (Handle, *NUMBERS)) or type(other) in COMPACT
         ):
             return NotImplemented
+        if is_subclass(other):
+            return getattr(np, name)(self, other, out=(self,))
         here.site = user_site()
         self.write_result(rule(self.value, unwrap(other)), f"np.{name}")
         return self

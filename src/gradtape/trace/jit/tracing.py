@@ -75,6 +75,7 @@ from gradtape.trace.random.draws import Draws
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import is_user_file, user_site
+from gradtape.trace.subclasses.instances import TracedNdarray, returned_instance
 from gradtape.trace.translation.mode import inner_codes, translating
 from gradtape.trace.translation.trace_budget import TranslationWanted, watched
 from gradtape.trace.variables.variable import Variable
@@ -513,6 +514,8 @@ def _traced_results(results: list[Any], spec: CaptureSpec) -> tuple[list[Value],
         if isinstance(leaf, Handle) and spec.trace in leaf.value.tags:
             outputs.append(len(traced))
             traced.append(leaf.value)
+        elif isinstance(leaf, TracedNdarray):
+            raise returned_instance(leaf)
         else:
             outputs.append(_constant_result(spec.original(leaf)))
     return traced, outputs

@@ -35,6 +35,14 @@ from gradtape.trace.source.sites import (
     is_program_file,
     is_traced_file,
 )
+from gradtape.trace.subclasses.instances import (
+    TracedNdarray,
+    content_of,
+    contents,
+    holds_instance,
+    in_numpy,
+    instance,
+)
 
 _frame = sys._getframe
 
@@ -78,6 +86,8 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     is_plain = (
         bool(args) and type(args[0]) is np.ndarray and args[0].dtype != object
     )  # the most frequent: without a further call
+    if args and isinstance(args[0], TracedNdarray):
+        return _of_instance(function, args, kwargs)
     if args and not is_plain and not issubclass(type(args[0]), Handle | list | tuple):
         args = (taken := _taken_apart(given := args[0], wanted), *args[1:])
         if taken is not given and isinstance(taken, Handle) and not is_followed(taken):
@@ -111,7 +121,25 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         _captured.items = before
     if asked and asking_package() in READERS:
         return without_hook(function)(*args, **kwargs)
+    if not asked and made.dtype == object and holds_instance(args[0]):
+        return function(contents(args[0]), *args[1:], **kwargs)
     return _traced_call(asked[0], function, args, kwargs) if asked else made
+
+
+def _of_instance(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a conversion function with an object of a subclass of ndarray, whose class it may keep."""
+    source, options = args[0], dict(kwargs)
+    keeps = options.pop("subok", False) or function is np.asanyarray
+    content = content_of(source)
+    if not isinstance(content, Handle):
+        made = function(content, *args[1:], **options)
+    elif _returns_argument(function.__name__, content, args, options):
+        made = content if keeps else content[...]  # type: ignore[index] # it is an Array
+    else:
+        made = _traced_call(content, function, (content, *args[1:]), options)
+    if not keeps:
+        return made
+    return source if made is content else instance(type(source), made, source)
 
 
 def _shared_or_traced(function: Any, source: Any = None, /, **kwargs: Any) -> Any:
@@ -179,7 +207,7 @@ def _held(items: Any) -> Any:
 
 Keeper = Callable[[Any, FrameType], bool]
 
-KEEPERS: Final[list[Keeper]] = []
+KEEPERS: Final[list[Keeper]] = [lambda source, frame: in_numpy.now]
 """Functions that say whether a call in a frame that would return its argument returns it, and not the ndarray behind it."""
 
 

@@ -440,6 +440,11 @@ def _within_slices(constants: Iterable[Any]) -> Iterator[Any]:
             yield from _within_slices(constant)
 
 
+def names_in(code: CodeType) -> frozenset[str]:
+    """Return the names of globals and attributes that code reads."""
+    return frozenset(code.co_names)
+
+
 def local_names(function: Any) -> tuple[str, ...] | None:
     """Return the names of a Python function's local variables, its parameters first; None for other callables."""
     code = getattr(function, "__code__", None)

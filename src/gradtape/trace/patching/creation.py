@@ -34,6 +34,7 @@ from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.asking import ASKING
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import PACKAGE, is_traced_file, is_user_file, user_site
+from gradtape.trace.subclasses.instances import TracedNdarray
 
 ALLOCATORS: Final = (np.zeros, np.empty)
 """NumPy's compiled functions that allocate arrays. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""
@@ -55,6 +56,8 @@ def _create(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return NotImplemented
     if ASKING.questions is not None and _follows_from_lengths(function, args, kwargs):
         return made_of_lengths(function, args, kwargs) if calls(_frame(1), function) else NotImplemented
+    if args and isinstance(args[0], TracedNdarray):
+        return NotImplemented
     if args and type(args[0]) in (list, tuple) and function in LIKE_FUNCTIONS:
         like: Any = np.asarray(args[0])
         if isinstance(like, Handle):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _abc
+import math
 import sys
 from typing import Any, Final
 
@@ -12,9 +13,11 @@ from gradtape.kinds.registry import FUNCTIONS
 from gradtape.ops.core.elementwise.cast import convert_number
 from gradtape.trace.array.array import Array, as_python_number, wrap
 from gradtape.trace.array.concretize import stays_traced
+from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching.conversions.sequences import Function, as_array, find_followed
+from gradtape.trace.subclasses.instances import instance
 
 
 def _clip(array: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
@@ -102,6 +105,25 @@ def _iterator(cls: type, *args: Any, **kwargs: Any) -> Any:
     return ArrayIterator(*args, **kwargs) if is_traced else NotImplemented
 
 
+def _of_buffer(
+    cls: type,
+    shape: Any,
+    dtype: Any = float,
+    buffer: Any = None,
+    offset: int = 0,
+    strides: Any = None,
+    order: Any = None,
+) -> Any:
+    """Call ``np.ndarray(shape, dtype, buffer=x)``, by which classes make their objects, for a traced array in memory order."""
+    if not isinstance(buffer, Handle) or offset or strides is not None or order not in (None, "C"):
+        return NotImplemented
+    array: Any = as_array(buffer)
+    if np.dtype(dtype) != array.dtype or math.prod(np.atleast_1d(shape).tolist()) != array.size:
+        return NotImplemented
+    made = np.ravel(array).reshape(shape)
+    return made if cls is np.ndarray else instance(cls, made, None)
+
+
 def _arange(*args: Any, **kwargs: Any) -> Any:
     followed = find_followed([*args, *kwargs.values()])
     return (
@@ -114,6 +136,7 @@ def _arange(*args: Any, **kwargs: Any) -> Any:
 CONVERSIONS: Final[dict[Any, Function]] = {
     _abc._abc_instancecheck: _is_instance,
     float: _python_number,
+    np.ndarray: _of_buffer,
     np.arange: _arange,
     np.nditer: _iterator,
     **{kind: _scalar(kind) for kind in SCALARS},

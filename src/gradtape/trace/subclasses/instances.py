@@ -1,0 +1,677 @@
+"""Instances: objects of a subclass of ndarray whose elements are a traced array, as ``np.asarray(x).view(Quantity)`` makes them.
+
+An instance is of a class made here, between the package's class and ndarray: `Quantity`, then `TracedNdarray`, then `ndarray`. So the
+code of the package runs as it is, its ``super()`` reaches `TracedNdarray`, and `isinstance` holds. What ndarray does for subclasses
+(``__array_finalize__``, ``__array_wrap__``, priorities) is done here, by NumPy's rules, for the traced array inside.
+
+An instance has memory, as any ndarray, but of objects that refuse: compiled code that reads it gets an error, and no wrong number.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any, Final
+
+import numpy as np
+from numpy import _core
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from gradtape.errors import ArraySubclassError, GradtapeError
+from gradtape.kinds.registry import FUNCTIONS
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.patching.bytecode import names_in
+from gradtape.trace.source.sites import user_site
+
+ndarray: Any = np.ndarray
+_METHODS: Final[Any] = _core._methods  # type: ignore[attr-defined] # the code of NumPy's methods of ndarray
+_CLIP: Final = _core.umath.clip  # type: ignore[attr-defined]
+_NO_VALUE: Final = np._NoValue
+
+_UNTRACED: Final = (np.memmap, np.ma.MaskedArray, np.matrix, np.recarray, np.char.chararray)
+"""Subclasses whose objects are never made of traced arrays: memory maps are ndarrays, and the others are NumPy's own."""
+
+
+def refused(kind: type, why: str) -> ArraySubclassError:
+    """Return the error for what an instance of a class cannot do."""
+    return ArraySubclassError(
+        f"code asked for the memory of a {kind.__name__}, a subclass of ndarray, whose elements are traced",
+        where=user_site(3),
+        why=why,
+        remedy="call the function with np.asarray(x), or by gt.callback(f, result_like, x), to which gt.custom_vjp gives a derivative",
+    )
+
+
+def returned_instance(array: TracedNdarray) -> ArraySubclassError:
+    """Return the error for an object that a jitted function returns."""
+    return ArraySubclassError(
+        f"the jitted function returned a {kind_of(type(array)).__name__}, a subclass of ndarray",
+        where=user_site(3),
+        why="a compiled call returns arrays, and what else belongs to such an object is made by Python code",
+        remedy="return np.asarray(x), and make the object of what the call returns",
+    )
+
+
+class _Withheld:
+    """The element of the memory of instances: whatever is to be made of it, an error says that there is no number."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "traced"
+
+
+def _withhold(*_: Any) -> Any:
+    raise refused(ndarray, "its numbers are known to a trace or a tape only, and compiled code reads memory")
+
+
+for _name in (
+    *("float", "int", "complex", "index", "bool", "abs", "neg", "pos", "invert", "hash"),
+    *("lt", "le", "gt", "ge", "eq", "ne"),
+    *(
+        f"{side}{name}"
+        for side in ("", "r")
+        for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+    ),
+):
+    setattr(_Withheld, f"__{_name}__", _withhold)
+
+
+class _Number(_Withheld):
+    """The element of an instance of rank 0, which is asked for its number as the traced array is."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def __float__(self) -> float:
+        return float(self.content)
+
+    def __complex__(self) -> complex:
+        return complex(self.content)
+
+    def __int__(self) -> int:
+        return int(self.content)
+
+    def __bool__(self) -> bool:
+        return bool(self.content)
+
+
+def _boxed(item: Any) -> Any:
+    box = np.empty((), dtype=object)
+    box[()] = item
+    return box
+
+
+_MEMORY: Final = _boxed(_Withheld())
+"""The memory of all instances of higher rank, in which all elements are this one."""
+
+
+class _Making(threading.local):
+    """Whether an instance is being made on this thread: then NumPy makes a view, and its content follows."""
+
+    now = False
+
+
+_making: Final = _Making()
+
+
+class _InNumpy(threading.local):
+    """Whether code of NumPy's runs on this thread with instances: then its ``asarray(x)`` returns a traced array, and no ndarray."""
+
+    now = False
+
+
+in_numpy: Final = _InNumpy()
+
+
+class _Front:
+    """What instances do before the package's class is asked."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        """Do nothing: the package is not told of a class that stands for its own."""
+
+    def __array_finalize__(self: Any, parent: Any) -> None:
+        if _making.now:
+            return
+        if not hasattr(self, "_gradtape_content"):
+            if type(parent) is ndarray and parent.dtype != object:  # ``y.view(type(x))`` of numbers
+                self._gradtape_content = parent[...]
+                return self.__array_finalize__(parent)  # type: ignore[no-any-return]
+            raise refused(
+                type(self)._gradtape_kind,
+                "a method of ndarray was called by its class, which reads the memory",
+            )
+        super().__array_finalize__(parent)  # type: ignore[misc] # of the package's class
+
+    def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        # A traced array beside it has attributes that ndarrays do not have, such as `value`, for which packages look.
+        beside = [_Beside.of(each) if isinstance(each, Handle) else each for each in inputs]
+        return super().__array_ufunc__(ufunc, method, *beside, **kwargs)  # type: ignore[misc]
+
+
+def is_subclass(operand: Any) -> bool:
+    """Return whether an operand is an object of a subclass of ndarray that can have traced elements."""
+    return is_subclass_of_ndarray(type(operand))
+
+
+def is_subclass_of_ndarray(kind: type) -> bool:
+    """Return whether objects of a class are arrays of a subclass of ndarray that can have traced elements."""
+    return (
+        kind is not ndarray
+        and issubclass(kind, ndarray)
+        and not issubclass(kind, _UNTRACED)
+        and kind is not _Beside
+    )
+
+
+def kind_of(kind: type) -> type:
+    """Return the class of the package for a class of instances; other classes are returned as they are."""
+    return getattr(kind, "_gradtape_kind", kind)
+
+
+@functools.lru_cache(maxsize=256)
+def _class_of_instances(kind: type) -> Any:
+    attributes = {
+        "__slots__": ("_gradtape_content",),
+        "_gradtape_kind": kind,
+        "__class__": property(lambda _: kind),
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+    }
+    made = type.__new__(type(kind), kind.__name__, (_Front, kind, TracedNdarray), attributes)
+    if isinstance(kind, abc.ABCMeta):
+        abc._abc_init(made)  # type: ignore[attr-defined]
+    return made
+
+
+def instance(kind: type, content: Any, parent: Any) -> Any:
+    """Return an object of a subclass of ndarray.
+
+    Parameters
+    ----------
+    kind : type
+        The class, or that of its instances.
+    content : Array or ndarray
+        The elements. Writes to the object are writes to it.
+    parent : object
+        What ``__array_finalize__`` gets: the array of which the object is a view, a copy or a result.
+    """
+    if kind_of(kind) is ndarray:
+        return content
+    if issubclass(kind, _UNTRACED):
+        raise refused(kind, "NumPy's own subclasses of ndarray read its memory")
+    content = _as_array(content)
+    memory = np.broadcast_to(_MEMORY, content.shape) if content.ndim else _boxed(_Number(content))
+    before, _making.now = _making.now, True
+    try:
+        made: Any = ndarray.view(memory, _class_of_instances(kind_of(kind)))
+    finally:
+        _making.now = before
+    made._gradtape_content = content
+    made.__array_finalize__(parent)
+    return made
+
+
+def content_of(operand: Any) -> Any:
+    """Return the elements of an object of a subclass as an array; other operands are returned as they are."""
+    if isinstance(operand, TracedNdarray):
+        return operand._gradtape_content
+    return ndarray.view(operand, ndarray) if is_subclass(operand) else operand
+
+
+def without_class(operand: Any) -> Any:
+    """Return the elements of an object with traced elements; other operands are returned as they are."""
+    return operand._gradtape_content if isinstance(operand, TracedNdarray) else operand
+
+
+def contents(items: Any) -> Any:
+    """Return arguments with arrays for the objects of subclasses in them."""
+    kind = type(items)
+    if kind in (list, tuple):
+        return kind(map(contents, items))
+    return {key: contents(item) for key, item in items.items()} if kind is dict else content_of(items)
+
+
+def holds_instance(items: Any) -> bool:
+    """Return whether an object of a subclass with traced elements stands in a list."""
+    if isinstance(items, list | tuple):
+        return any(map(holds_instance, items))
+    return isinstance(items, TracedNdarray)
+
+
+def as_instances(items: Any) -> Any:
+    """Return arguments with instances for the package's own objects in them, which have the attributes of these."""
+    kind = type(items)
+    if kind in (list, tuple):
+        return kind(map(as_instances, items))
+    if kind is dict:
+        return {key: as_instances(item) for key, item in items.items()}
+    if not is_subclass(items) or isinstance(items, TracedNdarray):
+        return items
+    made = instance(kind, ndarray.view(items, ndarray), items)
+    vars(made).update(getattr(items, "__dict__", ()))
+    return made
+
+
+def _like(array: Any, made: Any) -> Any:
+    """Return a result of a method of an object: of its class, unless it is a number."""
+    return made if _is_number(made) or type(array) is _Beside else instance(type(array), made, array)
+
+
+def _is_number(made: Any) -> bool:
+    """Return whether NumPy has a scalar, or something that is no array, in this place."""
+    if isinstance(made, Handle):
+        return bool(getattr(made, "is_scalar", False))
+    return not isinstance(made, ndarray)
+
+
+def _as_array(made: Any) -> Any:
+    """Return a result as an array, also one of rank 0, which NumPy's functions hand to ``__array_wrap__``."""
+    whole: Any = made
+    return whole[...] if _is_number(made) and isinstance(made, Handle) else made
+
+
+def _method(name: str, *, plain: bool = False) -> Callable[..., Any]:
+    """Return a method of ndarray for instances, whose result is of their class, or an array where `plain` is true."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = getattr(self._gradtape_content, name)(*contents(args), **contents(kwargs))
+        return made if plain or made is None else _like(self, made)
+
+    call.__name__ = name
+    return call
+
+
+def _reduction(ufunc: np.ufunc) -> Callable[..., Any]:
+    """Return a method of ndarray that reduces by a ufunc: its class may have a meaning of its own for it."""
+
+    def reduce(
+        self: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **options: Any
+    ) -> Any:
+        given = {name: option for name, option in options.items() if option is not _NO_VALUE}
+        if dtype is not None:
+            given["dtype"] = dtype
+        if out is not None:
+            given["out"] = out
+        if keepdims is not False and keepdims is not _NO_VALUE:
+            given["keepdims"] = keepdims
+        return ufunc.reduce(self, axis=axis, **given)
+
+    return reduce
+
+
+def _limit(ufunc: np.ufunc) -> Callable[..., Any]:
+    """Return ``x.max`` or ``x.min``, which take no dtype."""
+    reduce = _reduction(ufunc)
+
+    def limit(self: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **options: Any) -> Any:
+        return reduce(self, axis, None, out, keepdims, **options)
+
+    return limit
+
+
+def _accumulation(ufunc: np.ufunc) -> Callable[..., Any]:
+    def accumulate(self: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        given = {"dtype": dtype, "out": out}
+        array = self if axis is not None else self.ravel()
+        return ufunc.accumulate(
+            array, axis=axis or 0, **{name: x for name, x in given.items() if x is not None}
+        )
+
+    return accumulate
+
+
+_POWERS: Final = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
+"""By exponent: the ufunc that NumPy calls for the operator in place of `numpy.power`."""
+
+
+class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
+    """What ndarray is for a subclass, for elements that are traced. The elements are `_gradtape_content`, an Array or an ndarray."""
+
+    __slots__ = ()
+    _gradtape_content: Any
+    _gradtape_kind: Any
+
+    def __array_finalize__(self, parent: Any) -> None:
+        """Do nothing, as that of ndarray."""
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """Return an array as an object of this class."""
+        return array if type(array) is type(self) else instance(type(self), content_of(array), self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Apply a ufunc to the elements; the operand of the highest priority wraps the result."""
+        return apply_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Apply a function of NumPy's to objects of the class by NumPy's own code, which decides what keeps the class; where that is
+        compiled, or reads memory, to the elements."""
+        implementation = getattr(function, "_implementation", None)
+        in_linalg = getattr(function, "__module__", "") == "numpy.linalg"
+        if not isinstance(implementation, FunctionType):
+            if function not in FUNCTIONS:
+                raise refused(kind_of(type(self)), f"{function.__name__} of NumPy is compiled")
+        elif not in_linalg and _COMPILED.isdisjoint(names_in(implementation.__code__)):
+            before, in_numpy.now = in_numpy.now, True
+            try:
+                made = implementation(*args, **kwargs)
+                if not isinstance(made, ndarray) or made.dtype != object:
+                    return made
+            except (GradtapeError, TypeError):  # of compiled code inside
+                pass
+            finally:
+                in_numpy.now = before
+        given = _flat((args, kwargs))
+        made = function(*contents(args), **contents(kwargs))
+        if kwargs.get("out") is not None:
+            return kwargs["out"]
+        owner: Any = None
+        if in_linalg and function.__name__ in _WRAPPED:
+            owner = args[_WRAPPED[function.__name__]]
+            return _wrapped(owner, made, None) if is_subclass(owner) else made
+        if function is np.empty_like:
+            return instance(type(args[0]), made, args[0])
+        if function is np.concatenate:
+            owner = _wrapping(given, 0.0)
+            return made if owner is None else instance(type(owner), made, None)
+        if function in (np.dot, np.inner) and not _is_number(made):
+            owner = given[int(_priority(given[1]) > _priority(given[0]))]
+            return instance(type(owner), made, owner) if is_subclass(owner) else made
+        return made
+
+    # What is asked of the elements
+
+    def _not_set(self, _: Any) -> None:
+        raise refused(kind_of(type(self)), "the shape of such an object stays as it is; use x.reshape(...)")
+
+    shape = property(lambda self: self._gradtape_content.shape, _not_set)
+    dtype = property(lambda self: self._gradtape_content.dtype, _not_set)
+    strides = property(lambda self: self._gradtape_content.strides, _not_set)
+    ndim = property(lambda self: self._gradtape_content.ndim)
+    size = property(lambda self: self._gradtape_content.size)
+    flags = property(lambda self: self._gradtape_content.flags)
+    itemsize = property(lambda self: self._gradtape_content.itemsize)
+    nbytes = property(lambda self: self._gradtape_content.nbytes)
+    base = property(lambda self: self._gradtape_content.base)
+    T = property(lambda self: _like(self, self._gradtape_content.T))
+    mT = property(lambda self: _like(self, self._gradtape_content.mT))
+    flat = property(
+        lambda self: self._gradtape_content.flat,
+        lambda self, new: setattr(self._gradtape_content, "flat", contents(new)),
+    )
+    real = property(
+        lambda self: _like(self, self._gradtape_content.real),
+        lambda self, new: setattr(self._gradtape_content, "real", contents(new)),
+    )
+    imag = property(
+        lambda self: _like(self, self._gradtape_content.imag),
+        lambda self, new: setattr(self._gradtape_content, "imag", contents(new)),
+    )
+
+    def __len__(self) -> int:
+        return len(self._gradtape_content)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[k] for k in range(len(self)))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool((self == item).any())
+
+    def __getitem__(self, key: Any) -> Any:
+        return _like(self, self._gradtape_content[contents(key)])
+
+    def __setitem__(self, key: Any, new: Any) -> None:
+        self._gradtape_content[contents(key)] = contents(new)
+
+    def __float__(self) -> float:
+        return float(self._gradtape_content)
+
+    def __complex__(self) -> complex:
+        return complex(self._gradtape_content)
+
+    def __int__(self) -> int:
+        return int(self._gradtape_content)
+
+    def __bool__(self) -> bool:
+        return bool(self._gradtape_content)
+
+    def __index__(self) -> int:
+        return operator.index(self._gradtape_content)
+
+    def __repr__(self) -> str:
+        return f"{kind_of(type(self)).__name__}({self._gradtape_content!r})"
+
+    def __str__(self) -> str:
+        return str(self._gradtape_content)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._gradtape_content, spec)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._gradtape_content, dtype, copy=copy)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        raise refused(kind_of(type(self)), "pickling writes numbers")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+    def __pow__(self, other: Any) -> Any:
+        """Return ``x ** y``, for some exponents by another ufunc, as NumPy's operator."""
+        if type(other) in (int, float) and other in _POWERS and self.dtype.kind in "fc":
+            return _POWERS[other](self)
+        return super().__pow__(other)
+
+    def view(self, dtype: Any = None, type: Any = None) -> Any:
+        """Return the same elements as an object of this class, or of another one; an array for ``np.ndarray``."""
+        kinds = [each for each in (dtype, type) if isinstance(each, abc.ABCMeta | _TYPE)]
+        kind = next((each for each in kinds if issubclass(each, ndarray)), None)
+        wanted = None if dtype is kind else dtype
+        made = self._gradtape_content.view() if wanted is None else self._gradtape_content.view(wanted)
+        if kind is ndarray:
+            return made
+        return instance(self.__class__ if kind is None else kind, made, self)
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Any:
+        """Return the elements with another dtype."""
+        content = self._gradtape_content
+        made = content.astype(dtype, order=order, casting=casting, copy=copy)
+        if made is content:
+            return self
+        return instance(type(self), _as_array(made), self) if subok else made
+
+    def conj(self) -> Any:
+        """Return the complex conjugate: of real numbers the object itself."""
+        return np.conjugate(self) if self.dtype.kind == "c" else self
+
+    conjugate = conj
+
+    def round(self, decimals: int = 0, out: Any = None) -> Any:
+        """Return the elements rounded: an array where there are decimals, as NumPy's method."""
+        target = () if out is None else (out,)
+        return (
+            self._gradtape_content.round(decimals, *contents(target)) if decimals else np.rint(self, *target)
+        )
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
+        """Return the elements limited to an interval."""
+        return _METHODS._clip(self, min, max, out, **options)
+
+    def mean(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **options: Any
+    ) -> Any:
+        """Return the mean, as NumPy's code computes it."""
+        return _METHODS._mean(self, axis, dtype, out, keepdims, **options)
+
+    def var(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = False,
+        **options: Any,
+    ) -> Any:
+        """Return the variance, as NumPy's code computes it."""
+        return _METHODS._var(self, axis, dtype, out, ddof, keepdims, **options)
+
+    def std(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = False,
+        **options: Any,
+    ) -> Any:
+        """Return the standard deviation, as NumPy's code computes it."""
+        return _METHODS._std(self, axis, dtype, out, ddof, keepdims, **options)
+
+    sum, prod = _reduction(np.add), _reduction(np.multiply)
+    any, all = _reduction(np.logical_or), _reduction(np.logical_and)
+    max, min = _limit(np.maximum), _limit(np.minimum)
+    cumsum, cumprod = _accumulation(np.add), _accumulation(np.multiply)
+
+
+class _Beside(TracedNdarray):
+    """A traced array as an operand beside objects of a subclass: an ndarray in all that a package can ask."""
+
+    __slots__ = ("_gradtape_content",)
+    _gradtape_kind = ndarray
+    __class__ = ndarray
+
+    @classmethod
+    def of(cls, array: Handle) -> _Beside:
+        """Return a traced array in this form."""
+        made: _Beside = ndarray.view(np.broadcast_to(_MEMORY, array.shape), cls)
+        made._gradtape_content = array
+        return made
+
+
+_TYPE: Final = type
+
+for _name in (
+    *(
+        "reshape",
+        "ravel",
+        "flatten",
+        "copy",
+        "squeeze",
+        "swapaxes",
+        "transpose",
+        "diagonal",
+        "take",
+        "repeat",
+    ),
+    *("compress", "choose", "argsort", "argpartition", "dot", "trace", "argmax", "argmin"),
+):
+    setattr(TracedNdarray, _name, _method(_name))
+for _name in ("item", "tolist", "nonzero", "searchsorted", "fill", "put", "sort", "partition", "setflags"):
+    setattr(TracedNdarray, _name, _method(_name, plain=True))
+
+
+def _refusing(name: str) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise refused(kind_of(type(self)), f"x.{name} reads or changes the memory")
+
+    return call
+
+
+for _name in (
+    "byteswap",
+    "dump",
+    "dumps",
+    "getfield",
+    "resize",
+    "setfield",
+    "tobytes",
+    "tofile",
+    "__dlpack__",
+):
+    setattr(TracedNdarray, _name, _refusing(_name))
+for _name in ("ctypes", "data", "__array_interface__", "__array_struct__"):
+    setattr(TracedNdarray, _name, property(_refusing(_name)))
+
+
+_COMPILED: Final = frozenset({"c_einsum", "compiled_interp", "nditer"})
+"""Compiled functions, in the code of NumPy's functions, that read memory."""
+
+_WRAPPED: Final = {"solve": 1} | dict.fromkeys(("inv", "pinv", "cholesky", "tensorinv"), 0)
+"""Functions of `numpy.linalg` whose result ``__array_wrap__`` of an argument gets, with the number of the argument."""
+
+
+def _flat(items: Any) -> list[Any]:
+    if isinstance(items, dict):
+        items = tuple(items.values())
+    return [leaf for item in items for leaf in _flat(item)] if isinstance(items, list | tuple) else [items]
+
+
+def _priority(operand: Any) -> float:
+    return float(getattr(operand, "__array_priority__", 0.0)) if is_subclass(operand) else 0.0
+
+
+def _wrapping(operands: Any, lowest: float = -np.inf) -> Any:
+    """Return the operand that decides on the class of a result: the first with the highest priority above `lowest`; None if none does."""
+    owner = None
+    for operand in filter(is_subclass, operands):
+        if _priority(operand) > lowest:
+            owner, lowest = operand, _priority(operand)
+    return owner
+
+
+def _wrapped(owner: Any, array: Any, context: Any, made: Any = None) -> Any:
+    """Return an array as the class of an object wraps it; `made` is the result as NumPy's functions return it, which may be a number."""
+    is_number = made is not None and _is_number(made)
+    wrap = as_instances(owner).__array_wrap__
+    names = getattr(getattr(wrap, "__code__", None), "co_varnames", ("return_scalar",))
+    # without the last parameter as it was defined before NumPy 2
+    return wrap(array, context, is_number) if {"return_scalar", "args"} & {*names} else wrap(array, context)
+
+
+def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Apply a ufunc to the elements of objects of subclasses, as ``ndarray.__array_ufunc__`` does."""
+    out = kwargs.get("out")
+    called = np.clip if ufunc is _CLIP else getattr(ufunc, method)
+    made = called(*contents(inputs), **contents(kwargs))
+    if method == "at" or made is NotImplemented:
+        return made
+    several = isinstance(made, tuple)
+    results: Any = made if several else (made,)
+    owner = _wrapping(inputs)
+    wrapped = []
+    for k, result in enumerate(results):
+        context = (ufunc, inputs, k) if method in ("__call__", "outer") else None
+        target = None if out is None else out[k]
+        if target is None:
+            wrapped.append(result if owner is None else _wrapped(owner, _as_array(result), context, result))
+        else:
+            wrapped.append(_wrapped(target, target, context) if is_subclass(target) else target)
+    return tuple(wrapped) if several else wrapped[0]
+
+
+def ufunc_beside_array(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Apply a ufunc to a traced array and objects of subclasses; NotImplemented where these are asked next."""
+    kinds = [type(each) for each in (*inputs, *kwargs.get("out", ())) if is_subclass(each)]
+    if any(issubclass(kind, TracedNdarray) for kind in kinds):
+        return NotImplemented
+    if all(kind.__array_ufunc__ is ndarray.__array_ufunc__ for kind in kinds):
+        return apply_ufunc(ufunc, method, inputs, kwargs)
+    return getattr(ufunc, method)(*as_instances(inputs), **kwargs)
