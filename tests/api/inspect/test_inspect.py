@@ -57,6 +57,30 @@ def test_notes_that_repeat_are_counted() -> None:
     assert len(lines) == len(set(lines)) and any(line.endswith(" times") for line in lines)
 
 
+def test_where_machine_code_calls_python_is_said() -> None:
+    def doubled(x: Any) -> Any:
+        return 2.0 * x
+
+    f = gt.jit(lambda x: np.sum(gt.callback(doubled, x, x)))
+    f(PAIR)
+    (line,) = [line for line in gt.inspect.explain(f).splitlines() if "leaves machine code" in line]
+    assert "test_inspect.py" in line and "a function of Python is called" in line
+    rooted = gt.grad(lambda x: np.sum(np.linalg.eigvalsh(np.outer(x, x))))
+    rooted(PAIR)
+    assert "leaves machine code" not in gt.inspect.explain(rooted)
+
+
+def test_calls_that_ended_in_an_error_are_listed_with_the_line_of_the_package() -> None:
+    import fractions
+
+    f = gt.jit(lambda x: fractions.Fraction(x[0]))
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            f(PAIR)
+    (line,) = [line for line in gt.inspect.explain(f).splitlines() if line.startswith("a call ended at")]
+    assert "fractions.py" in line and "Error: " in line and line.endswith(", 2 times")
+
+
 def test_places_in_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "/tmp/ipykernel_12/3456.py"
 

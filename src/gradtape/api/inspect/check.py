@@ -30,6 +30,7 @@ from gradtape.api.inspect.records import Recorder
 from gradtape.api.inspect.report import INTERPRETER, FunctionFigures, KernelFigures
 from gradtape.api.inspect.script import USAGE, check_output, print_text, runner, status_of, wait_for_threads
 from gradtape.api.inspect.text import duration
+from gradtape.api.inspect.views import every_node
 from gradtape.api.transforms.jit import Jitted
 from gradtape.errors import (
     ArgumentError,
@@ -39,7 +40,6 @@ from gradtape.errors import (
     TraceLimitWarning,
     counted,
 )
-from gradtape.ir.body import bodies_of
 from gradtape.kinds.routines.callback import Callback
 from gradtape.lower.resident.callbacks import site_of_row
 from gradtape.trace.jit.callsite import CallSite
@@ -346,7 +346,7 @@ class CheckedRun(WatchedRun):
         """Yield where compiled programs call functions of Python."""
         for _, _, function, programs in self._seen:
             for program, measured in programs:
-                for node in _every_node(program.graph):
+                for node in every_node(program.graph):
                     if isinstance(node.op, Callback):
                         own = node.op.is_local
                         what = (
@@ -401,11 +401,3 @@ def _cost_of(row: str, measured: KernelFigures) -> float:
         for line in nest.lines
         if nest.kind == row or row in line.ops
     )
-
-
-def _every_node(graph: Any) -> Iterator[Any]:
-    """Yield the nodes of a graph and of the bodies in it."""
-    for node in graph.nodes:
-        yield node
-        for body in bodies_of(node):
-            yield from _every_node(body)

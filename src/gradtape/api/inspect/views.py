@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any
 
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import Jitted, jit
 from gradtape.errors import ArgumentError, counted, kind_of
+from gradtape.ir.body import bodies_of
 from gradtape.ir.printer import identifier, print_graph
+from gradtape.kinds.routines.callback import Callback
 from gradtape.lower.numba.module import EntryPoint, print_module, print_program
 from gradtape.lower.pipeline import lower
 from gradtape.passes.complex.graphs import split_complex
@@ -161,7 +163,9 @@ def explain(function: Jitted[..., Any]) -> Text:
     -------
     str
         For each signature: the traces, the guards that select them (with the line that needed a value), the origin of the machine code
-        (compiled, disk, or the interpreter and why), seconds, and the loops that were fused and the arrays that were stored.
+        (compiled, disk, or the interpreter and why), seconds, the loops that were fused and the arrays that were stored, and the lines at
+        which machine code calls Python. Calls that ended in an error are listed with the error and the line, of whatever package, that
+        asked for numbers or gave a traced array to compiled code.
     """
     site = _site(function)
     kept, lent = len(site.specialisations()), len(site.lent)
@@ -176,6 +180,12 @@ def explain(function: Jitted[..., Any]) -> Text:
             lines.extend("  " + line for line in _explain_trace(number, specialisation))
         if any(captures.tree.warned for captures in states):
             lines.append("  more traces than gt.config.trace_limit: other calls run on the interpreter")
+    errors = Counter(
+        f"a call ended at {event.site}: {event.text}"
+        for event in site.explain.events
+        if event.kind == "error"
+    )
+    lines.extend(f"{line}{times(n)}" for line, n in errors.items())
     if lent:
         lines.append("shared with functions of the same code")
         for number, specialisation in enumerate(site.lent):
@@ -209,6 +219,7 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         lines.append(f"  prologue: {specialisation.prologue.state}")
     lines.extend(f"  {way}" for way in dict.fromkeys(map(str, specialisation.ways)))
     lines.extend(f"  {line}" for line in _explain_loops(specialisation))
+    lines.extend(f"  {line}{times(n)}" for line, n in Counter(_explain_calls(specialisation)).items())
     if specialisation.captured:
         lines.append(
             f"  reads {len(specialisation.captured)} arrays from outside: traced anew when one of them changes"
@@ -244,6 +255,26 @@ def _explain_loops(specialisation: Specialisation) -> list[str]:
         if site not in rolled:
             lines.append(f"no loop at {site}: {reason}")
     return lines
+
+
+def every_node(graph: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph and of the bodies in it."""
+    for node in graph.nodes:
+        yield node
+        for body in bodies_of(node):
+            yield from every_node(body)
+
+
+def _explain_calls(specialisation: Specialisation) -> Iterator[str]:
+    """Yield where machine code calls Python."""
+    for node in every_node(specialisation.program.graph):
+        if isinstance(node.op, Callback):
+            what = (
+                "a function of Python is called, which no derivative follows unless gt.custom_vjp gives one"
+                if node.op.is_local
+                else f"{node.op.name}, a routine of NumPy or SciPy, is called"
+            )
+            yield f"leaves machine code at {node.site}: {what}"
 
 
 def _site(function: Any) -> CallSite:

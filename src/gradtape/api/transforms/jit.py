@@ -27,7 +27,7 @@ from gradtape.api.transforms.out_arrays import has_out, written
 from gradtape.api.transforms.pickling import Call, reduced, shipment_of
 from gradtape.api.transforms.sharing import NOT_SHARED, share
 from gradtape.config import TraceSettings, config, on_change, trace_settings
-from gradtape.errors import DtypeError, InternalError, note_recursion
+from gradtape.errors import DtypeError, InternalError, is_internal, note_recursion
 from gradtape.habits import FUNCTION as FUNCTION_HABITS
 from gradtape.habits import Missing
 from gradtape.runtime.call.callable import FastCallable, vectorcalled
@@ -40,7 +40,7 @@ from gradtape.trace.jit.dims import Dim, shapes_of
 from gradtape.trace.jit.signature import EVERYTHING_TRACED, CallArguments, StaticArguments
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.lazy.instruments import RECORDING
-from gradtape.trace.source.sites import user_site, without_internals
+from gradtape.trace.source.sites import Site, user_site, without_internals
 
 CHAIN_LENGTH = 6
 
@@ -122,6 +122,8 @@ class Jitted(_Callable[P, R_co]):
             except Exception as error:
                 note_recursion(error, f"{site.name}, while it was traced or computed")
                 note_package(error, f"while {site.name} was traced")
+                text, place = _described(error)
+                site.explain.note("error", text, site=place)
                 if config.full_traceback or isinstance(error, InternalError):
                     raise
                 raise error.with_traceback(without_internals(error.__traceback__)) from error.__cause__
@@ -386,6 +388,17 @@ class Shared:
             call = CallArguments((self._function, *args), kwargs, site.static)
             known = [*made.site.lent, *site.specialisations_for(call)]
             made.site.lent = list({id(each): each for each in known}.values())
+
+
+def _described(error: Exception) -> tuple[str, Site | None]:
+    """Return an error in one line, and the line, of whatever package, at which it was raised."""
+    lines = str(error).splitlines()
+    place, trace = None, error.__traceback__
+    while trace is not None:
+        if not is_internal(trace.tb_frame):
+            place = Site(trace.tb_frame.f_code, trace.tb_lasti)
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {lines[0] if lines else ''}", place
 
 
 def _installer(own: ref[Jitted[..., Any]]) -> Callable[[Specialisation], None]:
