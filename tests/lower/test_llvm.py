@@ -14,6 +14,7 @@ from gradtape.kinds.elementwise import Libm
 from gradtape.kinds.registry import ROWS
 from gradtape.lower.llvm.function import MOST_INLINED
 from gradtape.lower.pipeline import lower
+from gradtape.lower.target.host import has_fused_multiply_add
 from gradtape.lower.target.vecmath import inline_variants, vector_variants
 from gradtape.runtime.compile.engine import assembly
 from tests.support.lowering import Compiled, array_input, check, graph_of
@@ -109,3 +110,23 @@ def test_what_a_lowered_program_tells() -> None:
     assert [str(type_) for type_ in lowered.inputs] == ["f64[50,60]", "f64[60,70]"]
     assert any("exp[50, 60] is stored" in reason for reason in lowered.explain)
     assert lowered.estimated_cost > 0
+
+
+@pytest.mark.parametrize("dtype", (np.float64, np.float32))
+@pytest.mark.parametrize("divisor", (3.0, -7.0, 2.0**0.5, 1.1e-30, 1e30, np.pi))
+def test_quotients_by_numbers_are_rounded_once(divisor: float, dtype: Any) -> None:
+    """The machine's quotients take eight times as long as the product and the sum that give the same."""
+    rng = np.random.default_rng(0)
+    limits = np.finfo(dtype)
+    edges = [0.0, limits.max, limits.tiny, 1.0, np.inf]
+    numbers = (rng.normal(size=20000) * 10.0 ** rng.integers(-8, 8, 20000)).astype(dtype)
+    numbers = np.concatenate([np.array([*edges, *[-x for x in edges], np.nan], dtype), numbers])
+    kernel = Compiled(graph_of([x := array_input(numbers.size, dtype=dtype)], [x / divisor]))
+    with np.errstate(all="ignore"):
+        expected = numbers / dtype(divisor)
+    (found,) = kernel([numbers])
+    apart = found.view(f"i{found.itemsize}") - expected.view(f"i{found.itemsize}")
+    assert not np.any(apart[~(np.abs(expected) < limits.tiny)])
+    assert np.max(np.abs(apart)) <= 1  # subnormal numbers, for which the second product has no digits left
+    is_near = 1.0 / np.sqrt(limits.max) < abs(divisor) < np.sqrt(limits.max)
+    assert ("fdiv" in kernel.lowered.ir_text) != (is_near and has_fused_multiply_add())

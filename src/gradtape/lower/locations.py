@@ -65,9 +65,9 @@ def with_locations(ir_text: str, node_of: Callable[[str, str], int]) -> str:
 
     for line in ir_text.splitlines():
         definition = _DEFINITION.match(line)
-        if definition is not None and line.endswith(
-            "{"
-        ):  # the heads of routines, which nodes share, have several lines
+        # Routines, which nodes share, and whose heads have several lines, have no locations. Where they are inlined, LLVM gives their
+        # instructions that of the call.
+        if definition is not None and line.endswith("{") and " alwaysinline " not in line:
             function = definition[1]
             scope = add(
                 f'distinct !DISubprogram(name: "{function}", file: !{first}, type: !{first + 2}, unit: !{first + 1}, '

@@ -11,7 +11,14 @@ from gradtape.ir.graph import Node
 from gradtape.kinds.elementwise import Instruction, Libm, SciPy
 from gradtape.loops.affine import Atom, Clamped, Position, Quotient, Remainder, Var
 from gradtape.loops.ir import Buffer, Const, Dtype, For, Index, Number, Place, Statement
-from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type, operation, register_type
+from gradtape.lower.llvm.instructions import (
+    constant_text,
+    conversion,
+    memory_type,
+    operation,
+    reciprocal,
+    register_type,
+)
 from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar, inline_vectors
 from gradtape.lower.llvm.special import emit_special
 from gradtape.lower.llvm.vector_plans import Slot
@@ -281,6 +288,14 @@ class FunctionEmitter(FunctionWriter):
             for step in steps:
                 name = self.let(step.format(name))
             return last.format(name)
+        factors = reciprocal(body, out, operands[-1])
+        if factors is not None:
+            type_ = register_type(out)
+            high, low = factors
+            name = f"llvm.fma.{'f64' if type_ == 'double' else 'f32'}"
+            self.module.declare(f"declare {type_} @{name}({type_}, {type_}, {type_})")
+            rest = self.let(f"fmul {type_} {operands[0]}, {low}")
+            return f"call {type_} @{name}({type_} {operands[0]}, {type_} {high}, {type_} {rest})"
         text = self.applied(body, dtypes, out, operands, reassociate)
         if inlines is None or not isinstance(body, Libm) or not can_inline_scalar(body.name, out):
             return text

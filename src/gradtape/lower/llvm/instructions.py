@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import struct
+from fractions import Fraction
 from typing import Any, Final
 
+import numpy as np
+
 from gradtape.errors import LoweringError
+from gradtape.ir.varying import code_is_shared
 from gradtape.kinds.elementwise import Instruction, Intrinsic, Libm
-from gradtape.loops.ir import Const, Dtype
+from gradtape.loops.ir import Const, Dtype, const
+from gradtape.lower.target.host import has_fused_multiply_add
 from gradtape.lower.target.vecmath import c_name
 
 _MEMORY: Final = {
@@ -59,6 +64,39 @@ def operation(
         typed = ", ".join(f"{register_type(dtype)} {arg}" for dtype, arg in zip(dtypes, args, strict=True))
         return f"call {register_type(out)} @{c_name(body.name, out)}({typed})"
     raise LoweringError(f"{body!r} is not a primitive")
+
+
+def reciprocal(body: Any, out: Dtype, divisor: str) -> tuple[str, str] | None:
+    """Return the reciprocal of a constant divisor as a sum of two constants, by which to multiply instead; None where that is no use.
+
+    ``fma(x, high, x * low)`` is ``x / divisor``, rounded once but for subnormal results: the sum is right to more than 100 bits. A quotient
+    takes eight times as long.
+    The first part is rounded towards zero, so that infinities and zeros keep their signs. After N. Brisebarre, J. Muller and S. Raina,
+    "Accelerating correctly rounded floating-point division when the divisor is known in advance", IEEE Transactions on Computers 53, 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> divide = Instruction(real="fdiv")
+    >>> reciprocal(divide, np.dtype(float), "%x"), reciprocal(divide, np.dtype(float), "0x4000000000000000")  # a power of 2
+    (None, None)
+    """
+    if not isinstance(body, Instruction) or body.real != "fdiv" or out.char not in "fd":
+        return None
+    if not divisor.startswith("0x") or not has_fused_multiply_add():
+        return None
+    (number,) = struct.unpack("<d", struct.pack("<Q", int(divisor, 16)))
+    limit = float(np.sqrt(np.finfo(out).max))
+    if not 1.0 / limit < abs(number) < limit or (code_is_shared() and number.is_integer()):
+        return None  # what is whole may be a length
+    exact = 1 / Fraction(number)
+    high = out.type(float(exact))
+    if abs(Fraction(float(high))) > abs(exact):
+        high = np.nextafter(high, out.type(0.0))
+    low = out.type(float(exact - Fraction(float(high))))
+    if low == 0.0:
+        return None
+    return constant_text(const(high, out)), constant_text(const(low, out))
 
 
 def _class(dtype: Dtype) -> str:

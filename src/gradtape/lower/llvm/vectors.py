@@ -16,7 +16,14 @@ from gradtape.loops.affine import Position, substitute
 from gradtape.loops.ir import Assign, Buffer, Compute, Const, Dtype, For, Load, Number, Register, Store
 from gradtape.loops.passes.monoids import identity
 from gradtape.lower.llvm.function import FunctionEmitter
-from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type, operation, register_type
+from gradtape.lower.llvm.instructions import (
+    constant_text,
+    conversion,
+    memory_type,
+    operation,
+    reciprocal,
+    register_type,
+)
 from gradtape.lower.llvm.math import inline_vectors
 from gradtape.lower.llvm.vector_plans import (
     REDUCTIONS,
@@ -179,6 +186,16 @@ class _LoopWriter(VectorWriter):
             made = [piece[0] for piece in args]
             for step in conversion(dtypes[0], target.dtype, "%arg0"):
                 made = [self._bound(step.replace("{}", "%arg0"), [piece]) for piece in made]
+        elif (factors := _factors(statement)) is not None:
+            element = register_type(target.dtype)
+            high, low = (self.constant(element, factor) for factor in factors)
+            wide, name = self.type(element), f"llvm.fma.v{self.width}{_suffix(element)}"
+            made = []
+            for piece in args:
+                rest = function.let(f"fmul {wide} {piece[0]}, {low}")
+                made.append(
+                    function.call(wide, name, f"{wide} {piece[0]}", f"{wide} {high}", f"{wide} {rest}")
+                )
         else:
             holes = tuple(f"%arg{k}" for k in range(len(dtypes)))
             text = operation(body, dtypes, target.dtype, holes, statement.reassociate)
@@ -297,6 +314,14 @@ class _LoopWriter(VectorWriter):
             splat = self.function.let(f"shufflevector {wide} {first}, {wide} poison, {places}")
             self.splats[scalar] = [splat] * len(self.counts)
         return self.splats[scalar]
+
+
+def _factors(statement: Compute) -> tuple[str, str] | None:
+    """Return the two numbers whose sum a quotient is multiplied by; None where it is computed otherwise."""
+    divisor = statement.args[-1]
+    if not isinstance(divisor, Const):
+        return None
+    return reciprocal(statement.body, statement.target.dtype, constant_text(divisor))
 
 
 def _shuffle(function: FunctionEmitter, type_: str, a: str, b: str, places: Sequence[int]) -> str:
