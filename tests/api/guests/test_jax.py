@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.api.guests.flat import Flat
 from tests.api.guests.pages import check_programs
 from tests.support.ways import expect
 
@@ -178,6 +180,20 @@ def test_constants_are_told_apart() -> None:
     assert float(f(2.0, 1)) == 2 and float(f(2.0, True)) == 6 and float(f(2.0, 5)) == 10
     g = gt.jax(lambda x, options: x * len(options))  # sets have no hash, and are no pytree
     assert float(g(2.0, {1, 2})) == 4 and float(g(2.0, {1})) == 2
+
+
+def test_operators_for_constants_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradtape.api.guests.jax_primitive.MOST_OPERATORS", 3)
+
+    def product(x: Any, n: int) -> Any:
+        return x * n
+
+    f = gt.jax(product)
+    for n in range(8):
+        assert float(f(2.0, n)) == 2 * n
+    gc.collect()
+    own = [thing for thing in gc.get_objects() if type(thing) is Flat and thing.function is product]
+    assert len(own) == 3
 
 
 def test_what_numpy_does_not_have_is_an_error() -> None:

@@ -9,6 +9,9 @@ import numpy as np
 MOST_OPERATORS: Final = 256
 """How many operations a function keeps that differ in the structure of the arguments, and in the constants among them."""
 
+MOST_TYPES: Final = 256
+"""Of how many combinations of shapes and dtypes an operation knows the types of its results."""
+
 
 class Same:
     """An object as a key, by identity."""

@@ -6,13 +6,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradtape.api.control.nested import as_value_of_rank
 from gradtape.api.custom.call import name_of, zeros_for
-from gradtape.api.guests.constants import MOST_OPERATORS, key_of
+from gradtape.api.guests.constants import MOST_OPERATORS, MOST_TYPES, key_of
 from gradtape.api.guests.flat import inserted
 from gradtape.api.guests.operator import Operator, Transforms
 from gradtape.errors import ArgumentError, ConcretizationError, kind_of
@@ -32,9 +32,6 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.copies import original_function
 from gradtape.trace.random.observation import own_calls
 from gradtape.trace.source.sites import user_site
-
-MOST_TYPES: Final = 256
-"""Of how many combinations of shapes and dtypes a function knows the types of its results."""
 
 
 class Library(Transforms):

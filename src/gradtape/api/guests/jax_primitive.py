@@ -14,7 +14,7 @@ from jax.experimental.buffer_callback import buffer_callback
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from gradtape.api.export.specs import Spec, examples
+from gradtape.api.export.specs import Spec
 from gradtape.api.guests.constants import MOST_OPERATORS, key_of
 from gradtape.api.guests.flat import Flat, dtype_of
 from gradtape.api.guests.operator import Operator, OurTransforms, is_inexact
@@ -62,12 +62,10 @@ def in_dtype_of_jax(result: Any) -> Any:
     return result.astype(wanted) if hasattr(result, "astype") else wanted.type(result)
 
 
-@functools.lru_cache(4096)
 def types_of_results(operator: Operator, *operands: ShapedArray) -> tuple[ShapedArray, ...]:
-    """Return the types of an operator's results by tracing it. Where Python looks at values it takes the way that ones take."""
-    arrays, _ = examples(list(map(spec_of, operands)))
-    results = operator.program.lower(*arrays).out_specs
-    return tuple([ShapedArray(np.shape(r), dtypes.canonicalize_dtype(dtype_of(r))) for r in results])
+    """Return the types of an operator's results, found by a trace."""
+    types = operator.types_of_results(list(map(spec_of, operands)))
+    return tuple([ShapedArray(type_.shape, dtypes.canonicalize_dtype(type_.dtype)) for type_ in types])
 
 
 def spec_of(operand: ShapedArray) -> Spec:
@@ -79,6 +77,15 @@ def spec_of(operand: ShapedArray) -> Spec:
             remedy="f(x.astype(np.float32)), or f(jax.random.key_data(key)); gradients are converted back",
         )
     return Spec(operand.shape, dtype)
+
+
+def computed(*operands: Any, operator: Operator) -> list[Any]:
+    """Return the results of an operator outside programs of XLA, whose caches would keep it."""
+    types = [spec_of(jax.typeof(operand)) for operand in operands]
+    results = operator.program(
+        *[np.asarray(o, type_.dtype) for o, type_ in zip(operands, types, strict=True)]
+    )
+    return list(map(jax.numpy.asarray, results))
 
 
 def written(operator: Operator, context: Any, outs: Sequence[Any], *operands: Any) -> None:
@@ -141,7 +148,7 @@ def mapped(operands: Sequence[Any], axes: Sequence[int | None], *, operator: Ope
 
 primitive = Primitive("gradtape")
 primitive.multiple_results = True
-primitive.def_impl(jax.jit(primitive.bind, static_argnames="operator"))
+primitive.def_impl(computed)
 primitive.def_abstract_eval(lambda *operands, operator: types_of_results(operator, *operands))
 ad.primitive_jvps[primitive] = pushed
 ad.primitive_transposes[primitive] = transposed

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.api.custom.complex_convention import Convention
+from gradtape.api.export.specs import Spec, examples
+from gradtape.api.guests.constants import MOST_TYPES
+from gradtape.api.guests.flat import dtype_of
 from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.jit import jit
 from gradtape.api.transforms.vmap import vmap
+from gradtape.lru import LRU
 from gradtape.trees import flatten, structure_key, unflatten
 
 
@@ -83,8 +87,22 @@ class Operator:
         self.transforms = transforms
         self.program: Any = transforms.jit(function)
         self._made: dict[Any, Operator] = {}
+        self._types: LRU[Any, list[Spec]] = LRU(_most_types)
         # What this is the pushforward of, and in which of how many operands: their tangents come after all operands.
         self._pushes = pushes
+
+    def types_of_results(self, operands: Sequence[Spec]) -> list[Spec]:
+        """Return the types of the results of a compiled function of ours, by a trace for operands of these types.
+
+        Where Python looks at values it takes the way that ones take.
+        """
+        key = tuple([(operand.shape, operand.dtype) for operand in operands])
+        found = self._types.get(key)
+        if found is None:
+            arrays, _ = examples(list(operands))
+            leaves, _ = flatten(self.program.lower(*arrays).out_specs)
+            found = self._types[key] = [Spec(np.shape(leaf), dtype_of(leaf)) for leaf in leaves]
+        return found
 
     def pullback(self, positions: tuple[int, ...], count: int) -> Operator:
         """Return the operator of cotangents: from `count` operands and the cotangents of the inexact results to those of some operands."""
@@ -147,6 +165,10 @@ class Operator:
             return tuple(filter(self.transforms.is_inexact, flatten(self.function(*filled))[0]))
 
         return of_chosen, [operands[position] for position in positions]
+
+
+def _most_types() -> int:  # no lambda: PyTensor's graphs are pickled with their operators
+    return MOST_TYPES
 
 
 class Operators:

@@ -15,9 +15,9 @@ from pytensor.graph.replace import _vectorize_node
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
-from gradtape.api.export.specs import Spec, examples
+from gradtape.api.export.specs import Spec
 from gradtape.api.guests.constants import MOST_OPERATORS, key_of
-from gradtape.api.guests.flat import Flat, dtype_of
+from gradtape.api.guests.flat import Flat
 from gradtape.api.guests.operator import Operator, OurTransforms, is_inexact
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.lru import LRU
@@ -74,7 +74,6 @@ class Called(Op):  # type: ignore[misc, unused-ignore] # Any where PyTensor is n
 
     def __init__(self, operator: Operator, name: str, like: tuple[int, ...] | None = None) -> None:
         self.operator, self.name, self.like = operator, name, like
-        self._types: LRU[Any, list[Spec]] = LRU(lambda: MOST_OPERATORS)
 
     def __str__(self) -> str:
         return self.name
@@ -104,7 +103,7 @@ class Called(Op):  # type: ignore[misc, unused-ignore] # Any where PyTensor is n
                 for shape, dtype in zip(shapes, dtypes, strict=True)
             ]
             try:
-                return specs, self.results(specs)
+                return specs, self.operator.types_of_results(specs)
             except ShapeError as error:
                 first = first or error
             if not any(None in shape for shape in shapes):
@@ -118,16 +117,6 @@ class Called(Op):  # type: ignore[misc, unused-ignore] # Any where PyTensor is n
             why=f"the extents that are None are not known: {first}",
             remedy='pt.vector("x", shape=(3,)), or pt.specify_shape(x, (3,))',
         ) from first
-
-    def results(self, specs: Sequence[Spec]) -> list[Spec]:
-        """Return the types of the results for operands of some types, by a trace."""
-        key = tuple([(spec.shape, spec.dtype) for spec in specs])
-        found = self._types.get(key)
-        if found is None:
-            arrays, _ = examples(list(specs))
-            leaves, _ = flatten(self.operator.program.lower(*arrays).out_specs)
-            found = self._types[key] = [Spec(np.shape(leaf), dtype_of(leaf)) for leaf in leaves]
-        return found
 
     def perform(self, node: Apply, inputs: Sequence[Any], storage: Sequence[list[Any]]) -> None:
         results = self.operator.program(*inputs)
@@ -207,7 +196,7 @@ class Shapes(Op):  # type: ignore[misc, unused-ignore]
         specs = [
             Spec(tuple([next(extents) for _ in type_.shape]), np.dtype(type_.dtype)) for type_ in self.types
         ]
-        found = [extent for spec in self.called.results(specs) for extent in spec.shape]
+        found = [extent for spec in self.called.operator.types_of_results(specs) for extent in spec.shape]
         for cell, extent in zip(storage, found, strict=True):
             cell[0] = np.asarray(extent, np.int64)
 
