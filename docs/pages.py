@@ -53,7 +53,13 @@ GALLERY = {
         "13_brusselator",
         "05_loops_from_code",
     ),
-    "gradtape itself": ("01_first_gradient", "02_the_tape", "03_when_gradients_go_wrong", "04_loops"),
+    "gradtape itself": (
+        "01_first_gradient",
+        "02_the_tape",
+        "03_when_gradients_go_wrong",
+        "04_loops",
+        "14_more_than_gradients",
+    ),
 }
 """The notebooks of the gallery, in this order."""
 

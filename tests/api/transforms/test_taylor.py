@@ -268,6 +268,30 @@ def test_laplacians_are_the_traces_of_hessians(name: str) -> None:
     )
 
 
+SIDES: list[Any] = [
+    (lambda x: np.where(x > 0, np.sqrt(x), 0.0), lambda x: np.sqrt(x), lambda x: 0.0 * x),
+    (lambda x: np.maximum(x, 1.0) ** 2, lambda x: x**2, lambda x: 1.0 + 0.0 * x),
+    (lambda x: np.abs(x) * x, lambda x: x**2, lambda x: -(x**2)),
+    (lambda x: np.clip(x, -0.5, 5.0) * x, lambda x: x**2, lambda x: -0.5 * x),
+    (lambda x: np.max(np.stack([x, -x, x - 1])) ** 3, lambda x: x**3, lambda x: -(x**3)),
+    (lambda x: np.sort(np.stack([x, 0.5 * x]))[0] ** 3, lambda x: x**3 / 8, lambda x: x**3),
+]
+
+
+@pytest.mark.parametrize("case", range(len(SIDES)))
+def test_selections_have_the_coefficients_of_the_chosen_side(case: int) -> None:
+    function, above, below = SIDES[case]
+    for x, side in ((2.0, above), (-2.0, below)):
+        found = gt.taylor(function, x, 1.0, 5)
+        np.testing.assert_allclose(found, gt.taylor(side, x, 1.0, 5), rtol=1e-13, atol=1e-15)
+
+
+def test_what_is_not_selected_has_no_coefficients() -> None:
+    x = np.array([0.0, 4.0])
+    found = gt.taylor(lambda x: np.where(x > 0, np.sqrt(x), 0.0), x, np.ones(2), 3)
+    np.testing.assert_allclose(found[:, 0], 0.0)
+
+
 def negative_powers(x: Any) -> Any:
     return x**-1.5 + (x * x + 1) ** -2 + np.float_power(x, -0.3) + x**1.5 + x**2
 
