@@ -111,7 +111,7 @@ def test_plot_needs_two_dimensions(tmp_path: Path) -> None:
     assert "has 10" in done.stderr
 
 
-@pytest.mark.parametrize("script", ["pendulum.py", "lstm.py", "greeks.py"])
+@pytest.mark.parametrize("script", ["pendulum.py", "lstm.py", "greeks.py", "amplifier.py"])
 def test_programs_are_short(script: str) -> None:
     assert len((EXAMPLES / script).read_text().splitlines()) <= 100
 
@@ -153,9 +153,25 @@ def test_greeks_are_those_of_the_formula(tmp_path: Path) -> None:
     assert float(re.findall(r"^ +price +(\S+)", asian, re.MULTILINE)[0]) > 0
 
 
+def test_the_amplifier_has_the_output_of_the_test_set(tmp_path: Path) -> None:
+    done = run(tmp_path, "--plot", "band.png", script="amplifier.py")
+    assert done.returncode == 0, done.stderr
+    ends = re.search(r"^output at the end (\S+) \(reference (\S+)\)$", done.stdout, re.MULTILINE)
+    assert ends is not None and float(ends[1]) == pytest.approx(float(ends[2]), abs=1e-5)
+    shares = dict(re.findall(r"^ +(\w+) +(\S+) %$", done.stdout, re.MULTILINE))
+    assert list(shares)[:2] == ["C4", "C2"]
+    assert float(shares["C4"]) == pytest.approx(0.65, abs=0.01)
+    assert (tmp_path / "band.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     "script, arguments",
-    [("pendulum.py", ("--steps", "3")), ("pendulum.py", ("--noise", "0")), ("greeks.py", ("--batches", "1"))],
+    [
+        ("pendulum.py", ("--steps", "3")),
+        ("pendulum.py", ("--noise", "0")),
+        ("greeks.py", ("--batches", "1")),
+        ("amplifier.py", ("--tolerance", "0")),
+    ],
 )
 def test_useless_options_are_explained(tmp_path: Path, script: str, arguments: tuple[str, ...]) -> None:
     done = run(tmp_path, *arguments, script=script)
