@@ -51,6 +51,7 @@ GALLERY = {
         "11_digits",
         "12_orbit",
         "13_brusselator",
+        "14_crane",
         "05_loops_from_code",
     ),
     "gradtape itself": (
