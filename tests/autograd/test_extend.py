@@ -149,8 +149,6 @@ def test_an_argument_without_a_rule():
     assert grad(scaled)(3.0, 2.0) == 2.0
     with pytest.raises(NotImplementedError, match=r"argnum 1.*pass defvjp a rule"):
         grad(scaled, 1)(3.0, 2.0)
-    with pytest.raises(TypeError, match=r"is not a primitive.*own = primitive\(cube\)"):
-        defvjp(cube, lambda result, x: lambda g: g)
     own = primitive(numpy.sin)
     defvjp(own, lambda result, x: lambda g: 5.0 * g)
     assert grad(own)(1.0) == 5.0
@@ -161,13 +159,11 @@ def cube(x):
     return x**3
 
 
-@pytest.mark.parametrize("fun", [numpy.sin, linalg.cholesky_banded, numpy.linalg.det])
+@pytest.mark.parametrize("fun", [numpy.sin, linalg.cholesky_banded, numpy.linalg.det, cube])
 @pytest.mark.parametrize("define", [defvjp, defjvp])
-def test_functions_of_numpy_and_scipy_keep_their_derivatives(define, fun):
+def test_functions_that_are_no_primitives_keep_their_derivatives(define, fun):
     """Packages give rules to those that autograd has none for."""
-    with pytest.warns(
-        GradtapeWarning, match=f"the rule for .* {fun.__name__} is not used.*own = primitive"
-    ) as said:
+    with pytest.warns(GradtapeWarning, match=f"{fun.__name__} is not a primitive.*own = primitive") as said:
         define(fun, lambda *_: lambda g: numpy.nan * g)
     assert said[0].filename == __file__
     bands = numpy.array([[1.0, 2.0], [4.0, 4.0]])

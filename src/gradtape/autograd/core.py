@@ -181,18 +181,13 @@ def _in_dtype(part: Any, leaf: Any) -> Any:
 
 
 def _takes_rules(fun: Any) -> bool:
-    """Return whether a function is a primitive. Those of NumPy and SciPy have gradtape's derivatives, which a warning says."""
+    """Return whether a function is a primitive; a warning says so of others, which gradtape differentiates by what they do."""
     if isinstance(fun, Primitive):
         return True
     name = get_name(fun)
-    library = str(getattr(fun, "__module__", "numpy" if isinstance(fun, np.ufunc) else "")).partition(".")[0]
-    if library not in ("numpy", "scipy"):
-        raise TypeError(
-            f"{name} is not a primitive, so that it takes no rules: decorate it with @primitive, or call own = primitive({name})"
-        )
     warnings.warn(
-        f"the rule for {library}'s {name} is not used: gradtape has its derivative. To use the rule, call "
-        f"own = primitive({name}), which takes rules",
+        f"{name} is not a primitive: gradtape differentiates it, and the rule is not used. To use the rule, decorate the function with "
+        f"@primitive, or call own = primitive({name}), which takes rules",
         GradtapeWarning,
         stacklevel=4,
     )
