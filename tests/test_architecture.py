@@ -206,9 +206,9 @@ def test_importing_leaves_the_cycle_collector_on():
 PLAIN = """
 and attribute by check class config containers content context convention copy core cost counter create creation custom debug debugger
 decision determinants disk edit equal error evaluate event explain explanation finding habit init inside inspect iterator key leaves
-list loader lock lookup main method minimize mixed more name namespace naming nested number object operator order origin out part per
+list loader lock lookup losses main method minimize mixed more name namespace naming nested number object operator order origin out part per
 picture plan
-problem product progress read reader reason recording report result routine script select set sign solution solver special split
+problem product progress read reader reason recording report result robust routine script select set sign solution solver special split
 statement switch step table text thread tracing tuple type undo unsupported use user walk write writer
 clipping guest manual torch jax casadi pytensor constants flat foreign library
 
