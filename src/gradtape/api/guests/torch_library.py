@@ -34,7 +34,9 @@ class Torch(Library):
         return function
 
     def vjp(self, function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], Any]]:
-        results, pulled = torch.func.vjp(function, *primals)
+        # `torch.func` takes several times as long; only its transforms need it.
+        is_inside = torch._C._are_functorch_transforms_active()
+        results, pulled = (torch.func.vjp if is_inside else recorded_vjp)(function, *primals)
 
         def bilinear(cotangents: Any) -> Any:
             # PyTorch's cotangents are conjugates of ours.
@@ -139,6 +141,29 @@ class Torch(Library):
                 ) from None
             types.append(aval(tuple(result.shape), dtype))
         return types
+
+
+def recorded_vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Do what `torch.func.vjp` does for a function that returns a tuple, by PyTorch's graph."""
+    is_nested = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # Views, so that other operands that are computed from the same tensor stay constants.
+        inputs = [
+            primal.view_as(primal) if primal.requires_grad else primal.detach().requires_grad_()
+            for primal in primals
+        ]
+        results = function(*inputs)
+
+    def pulled(cotangents: Any) -> Any:
+        pairs = [(r, c) for r, c in zip(results, cotangents, strict=True) if r.requires_grad]
+        if not pairs:
+            return tuple(map(torch.zeros_like, primals))
+        ends, seeds = zip(*pairs, strict=True)
+        return torch.autograd.grad(
+            ends, inputs, seeds, create_graph=is_nested, retain_graph=True, materialize_grads=True
+        )
+
+    return results, pulled
 
 
 WEAK = {"f": torch.float64, "c": torch.complex128, "i": torch.int64}
