@@ -359,9 +359,7 @@ def least_squares(
         found = optimize.least_squares(program.compiled(jit), start, jac=slopes, args=args, **more)
     given = options.get("loss", "linear")
     loss = None if given == "linear" else RobustLoss(given, float(options.get("f_scale", 1.0)))
-    flat: Function = _half_of_squares
-    if loss is not None:
-        flat = loss
+    flat: Function = _half_of_squares if loss is None else loss.of_function
     return remember(_with_nested(found, unknowns), Fit(fun, unknowns, args, flat, ends, loss=loss))
 
 

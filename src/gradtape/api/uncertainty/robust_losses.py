@@ -33,7 +33,7 @@ class RobustLoss(NamedTuple):
         terms = self.rho(squares)[0] if callable(self.rho) else LOSSES[self.rho](squares)
         return self.scale**2 / 2 * np.sum(terms)
 
-    def __call__(self, function: Callable[..., Any], x: Any, *args: Any) -> Any:
+    def of_function(self, function: Callable[..., Any], x: Any, *args: Any) -> Any:
         """Return the sum for a function's residuals."""
         return self.of(vector_of(function(x, *args)))
 
