@@ -59,7 +59,7 @@ GALLERY = {
         "02_the_tape",
         "03_when_gradients_go_wrong",
         "04_loops",
-        "14_more_than_gradients",
+        "15_more_than_gradients",
     ),
 }
 """The notebooks of the gallery, in this order."""
