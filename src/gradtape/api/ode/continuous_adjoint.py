@@ -72,9 +72,9 @@ def solved_at(problem: Problem, make: Callable[[], Method], times: Any) -> tuple
     has_come : bool
     """
     is_real = all(np.result_type(one).kind == "f" for one in (problem.y0, times))
-    has_adjoint = (
-        problem.mass is None and make is not TaylorMethod
-    )  # the solution in a window is piecewise analytic
+    method: object = make
+    # Series need analytic right-hand sides, and the solution in a window is analytic in pieces only.
+    has_adjoint = problem.mass is None and method is not TaylorMethod
     if config.ode_adjoint == "discrete" or not is_real or not np.size(times) or not has_adjoint:
         return solution_at(problem, make(), times)
     like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
