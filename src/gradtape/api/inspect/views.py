@@ -179,7 +179,9 @@ def explain(function: Jitted[..., Any]) -> Text:
         for number, specialisation in enumerate(states.all()):
             lines.extend("  " + line for line in _explain_trace(number, specialisation))
         if any(captures.tree.warned for captures in states):
-            lines.append("  more traces than gt.config.trace_limit: other calls run on the interpreter")
+            lines.append(
+                "  more traces than gt.config.trace_limit: calls that need another one run on the interpreter"
+            )
     errors = Counter(
         f"a call ended at {event.site}: {event.text}"
         for event in site.explain.events

@@ -93,21 +93,21 @@ class Explain:
             return
         tree.warned = True
         self._limit(
-            f"there are {tree.count} traces already: calls that need another run on the interpreter",
-            f"{self.name} has {tree.count} traces for one signature; calls that need another run on the interpreter",
+            f"it has {tree.count} traces already: calls that need another one run on the interpreter",
+            f"{self.name} has {tree.count} traces for one signature; calls that need another one run on the interpreter",
             where=None if missed is None else missed.specialisation.guards[missed.guard].site,
-            why="what Python sees there differs from call to call, and each way on is traced and compiled",
+            why="this branch depends on values that change between calls, and each path is traced and compiled separately",
             remedy="use np.where in place of the branch, or raise gt.config.trace_limit",
         )
 
     def warn_of_disagreement(self, own: Miss) -> None:
-        """Warn of a number that Python looks at and that the kernel rounds otherwise than NumPy."""
+        """Warn of a branch on a number that the kernel rounds differently from NumPy."""
         self._limit(
-            "it looks at a number that its kernel rounds otherwise than NumPy: calls in which this decides run on the interpreter",
-            f"{self.name} looks at a number that its kernel rounds otherwise than NumPy; calls in which this decides run on the "
+            "a branch depends on a number that the kernel rounds differently from NumPy: calls where this matters run on the interpreter",
+            f"{self.name} branches on a number that its kernel rounds differently from NumPy; calls where this matters run on the "
             "interpreter",
             where=own.specialisation.guards[own.guard].site,
-            why="sums in another order, and other implementations of functions, differ in the last digits",
+            why="the order of sums and the implementations of functions differ, which changes the last digits",
             remedy="use np.where in place of the branch, or compare with a tolerance",
         )
 
@@ -116,22 +116,22 @@ class Explain:
         if self._has_warned_of_changes:
             return
         self._has_warned_of_changes = True
-        what = "what it reads from outside" if changed is None else changed.name
+        what = "a captured value" if changed is None else changed.name
         self._limit(
-            f"it was traced {config.trace_limit} times, because {what} changes: other calls run on the interpreter",
-            f"{self.name} was traced {config.trace_limit} times for one signature, because {what} changes; calls that find it "
-            "changed once more run on the interpreter",
-            why="it steers Python, or could not be traced, and each value is traced and compiled",
+            f"it was traced {config.trace_limit} times because {what} changes: calls with further values run on the interpreter",
+            f"{self.name} was traced {config.trace_limit} times for one signature because {what} changes; calls with further "
+            "values run on the interpreter",
+            why="it controls Python branches or cannot be traced, so every new value needs its own trace",
             remedy="pass it as an argument, keep it in an array or a gt.Variable, or raise gt.config.trace_limit",
         )
 
     def warn_of_useless_traces(self, why: str, count: int) -> None:
         """Warn of traces that no later call can use."""
         self._limit(
-            f"{count} traces can be of no use again: {why}",
-            f"{self.name} was traced {count} times for calls that do not come again: {why}",
-            why="a trace is used again only if what it has read from outside is the same",
-            remedy="make the object once, outside the calls, or pass as an argument what differs; keep a count in a gt.Variable",
+            f"{count} traces can never be reused: {why}",
+            f"{self.name} made {count} traces that can never be reused: {why}",
+            why="a trace is reused only if its captured values are unchanged",
+            remedy="create the object once, outside the calls, or pass what changes as an argument; keep counters in a gt.Variable",
         )
 
     def _limit(self, event: str, what: str, *, where: Any = None, why: str, remedy: str) -> None:
@@ -144,7 +144,7 @@ class Explain:
         reasons = dict(spec.unrepeatable)
         if any(generator_state(generator) != state for generator, state in states):
             reasons["a random number generator"] = (
-                "it has drawn numbers, and the compiled function has those of the trace"
+                "it drew numbers, which the compiled function repeats in every call"
             )
         for name, why in reasons.items():
             if name in self._effects:
@@ -153,6 +153,6 @@ class Explain:
             warn(
                 SideEffectWarning,
                 f"{self.name} uses {name}",
-                why=f"{why}: a function is run once in Python and compiled",
+                why=f"{why}: Python runs a compiled function only once, while it is traced",
                 remedy='do it outside the function; pass and return what changes, or set gt.config.effects = "run"',
             )
