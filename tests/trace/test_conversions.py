@@ -221,6 +221,15 @@ def test_what_nobody_follows_is_left_to_numpy() -> None:
             np.sum([x[0]], no_such_argument=1)
 
 
+def test_arrays_made_in_a_compiled_function_have_numpys_type() -> None:
+    def squares_if_arrays(x: Any) -> Any:
+        made = np.zeros(4)
+        return np.sum(x * x + made) if type(made) is np.ndarray and type(x) is np.ndarray else np.sum(x)
+
+    np.testing.assert_array_equal(gt.grad(squares_if_arrays)(X), 2 * X)
+    assert gt.jit(squares_if_arrays)(X) == np.sum(X * X)
+
+
 def test_objects_stay_what_they_are() -> None:
     functions = [math.sin, math.log, math.hypot, math.fsum, np.exp, np.sum, np.add.reduce, np.float64]
     before = [(hash(function), repr(function)) for function in functions]

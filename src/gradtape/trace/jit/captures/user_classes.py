@@ -144,8 +144,11 @@ class TypeOfNumbers:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the class of an object, or make a class."""
-        if len(args) == 1 and not kwargs and type(args[0]) is Array:
-            return args[0]._numpy_class()
+        if len(args) == 1 and not kwargs:
+            if type(args[0]) is Array:
+                return args[0]._numpy_class()
+            if isinstance(args[0], Handle):  # an array that the function makes
+                return args[0].__class__
         return type(*args, **kwargs)
 
     def __instancecheck__(self, thing: Any) -> bool:
