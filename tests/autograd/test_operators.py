@@ -1,5 +1,7 @@
 """The operators under autograd's names: values, conventions, and arguments that stay what they are."""
 
+import sys
+
 import numpy
 import pytest
 
@@ -116,3 +118,54 @@ def test_integers_are_taken_as_floats():
 def test_results_without_derivative_have_zeros():
     assert grad(lambda x: np.sum(x > 1.0))(X).tolist() == [0.0, 0.0, 0.0]
     assert grad(lambda x: 3.0)(1.0) == 0.0
+
+
+def test_gradients_that_are_kept_are_compiled_with_their_constants():
+    weights = numpy.linspace(0.0, 1.0, 20_000)  # more than what functions made anew may share
+
+    def weighted_loss(x):
+        return np.sum(weights * np.sin(x) ** 2)
+
+    names = []
+    x = numpy.full(20_000, 0.3)
+    for operator in (grad(weighted_loss), value_and_grad(weighted_loss)):
+        first = operator(x)
+        again = [operator(x) for _ in range(3)]
+        sys.setprofile(lambda frame, *_: names.append(frame.f_code.co_name))
+        again.append(operator(x))
+        sys.setprofile(None)
+        assert "weighted_loss" not in names
+        for result in again:
+            for part, expected in zip(as_tuple(result), as_tuple(first), strict=True):
+                numpy.testing.assert_allclose(part, expected)
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_kept_gradients_have_autograds_errors_and_conventions(calls):
+    for _ in range(calls):
+        with pytest.raises(TypeError, match="Grad only applies to real scalar-output functions"):
+            grad(cube_of_each)(X)
+    kept, of_complex, with_axis = (
+        grad(cube_of_each),
+        grad(lambda z: abs(z) ** 2),
+        value_and_grad(sum_as_array),
+    )
+    for _ in range(calls):
+        with pytest.raises(TypeError, match="Grad only applies to real scalar-output functions"):
+            kept(X)
+        assert of_complex(1.0 + 2.0j) == 2.0 - 4.0j
+        value, slope = with_axis(X)
+        assert value.shape == (1,)
+        numpy.testing.assert_allclose(slope, 3 * X**2)
+
+
+def as_tuple(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+def cube_of_each(x):
+    return x**3
+
+
+def sum_as_array(x):
+    return np.sum(x**3, keepdims=True)

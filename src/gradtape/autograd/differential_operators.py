@@ -6,23 +6,50 @@ import inspect
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradtape.api.custom.checkpoint import checkpoint as recomputed
 from gradtape.api.transforms.functional import jacobian as jacobian_of
+from gradtape.api.transforms.gradient import value_and_grad as gradient_of
 from gradtape.autograd.core import make_jvp as _make_jvp
 from gradtape.autograd.core import make_vjp as _make_vjp
 from gradtape.autograd.core import vspace
 from gradtape.autograd.vector_spaces import differentiable
 from gradtape.autograd.wrap_util import unary_to_nary
+from gradtape.errors import ArgumentError
 
 make_vjp = unary_to_nary(_make_vjp)
 make_jvp = unary_to_nary(_make_jvp)
 
 
-@unary_to_nary
+def _compiled_value_and_grad(fun: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what computes the value and the gradient of a function that is called again and again."""
+
+    def number(x: Any) -> Any:
+        ans = fun(x)
+        _one(ans, "Grad")
+        if vspace(ans).iscomplex:
+            raise ArgumentError("the derivative of a complex number is left to make_vjp")
+        return np.reshape(ans, ()), ans
+
+    value_and_gradient = gradient_of(number, has_aux=True, convention="jax")
+
+    def computed(x: Any) -> Any:
+        (_, ans), gradient = value_and_gradient(differentiable(x))
+        return ans, gradient
+
+    return computed
+
+
+def _compiled_grad(fun: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    computed = _compiled_value_and_grad(fun)
+    return lambda x: computed(x)[1]
+
+
+@partial(unary_to_nary, compiled=_compiled_grad)
 def grad(fun: Callable[[Any], Any], x: Any) -> Any:
     """Return the gradient of a function whose result is one real number.
 
@@ -140,7 +167,7 @@ def make_ggnvp(
     return product
 
 
-@unary_to_nary
+@partial(unary_to_nary, compiled=_compiled_value_and_grad)
 def value_and_grad(fun: Callable[[Any], Any], x: Any) -> Any:
     """Return the value of a function whose result is one real number, and its gradient."""
     vjp, ans = _make_vjp(fun, x)

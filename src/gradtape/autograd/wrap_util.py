@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from gradtape.errors import GradtapeError
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -18,13 +20,19 @@ def subvals(values: Iterable[Any], replacements: Iterable[tuple[int, Any]]) -> t
     return tuple(replaced)
 
 
-def unary_to_nary(unary_operator: Callable[..., Any]) -> Callable[..., Any]:
+def unary_to_nary(
+    unary_operator: Callable[..., Any],
+    compiled: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None = None,
+) -> Callable[..., Any]:
     """Let an operator ``operator(function, x)`` act on functions of several arguments, in one of them or in several.
 
     Parameters
     ----------
     unary_operator : callable
         ``unary_operator(function, x, *args)``, where `function` has one argument.
+    compiled : callable, optional
+        ``compiled(function)(x)`` is ``unary_operator(function, x)``, by code that is kept. The derivative of a function of one argument
+        takes it from its second call on, and leaves to the operator what it refuses.
 
     Returns
     -------
@@ -37,15 +45,32 @@ def unary_to_nary(unary_operator: Callable[..., Any]) -> Callable[..., Any]:
         fun: Callable[..., Any], argnum: Any = 0, *op_args: Any, **op_kwargs: Any
     ) -> Callable[..., Any]:
         assert isinstance(argnum, int | tuple | list), argnum
-        return _applied(unary_operator, fun, argnum, op_args, op_kwargs)
+        kept = compiled if argnum == 0 and not (op_args or op_kwargs) else None
+        return _applied(unary_operator, fun, argnum, op_args, op_kwargs, kept)
 
     return nary_operator
 
 
 def _applied(
-    operator: Callable[..., Any], fun: Callable[..., Any], argnum: Any, op_args: Any, op_kwargs: Any
+    operator: Callable[..., Any],
+    fun: Callable[..., Any],
+    argnum: Any,
+    op_args: Any,
+    op_kwargs: Any,
+    compiled: Any,
 ) -> Callable[..., Any]:
+    calls, kept = 0, None
+
     def nary_function(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls, kept, compiled
+        if compiled is not None and len(args) == 1 and not kwargs:
+            calls += 1
+            if calls > 1:
+                kept = kept or compiled(fun)
+                try:
+                    return kept(args[0])
+                except GradtapeError:
+                    compiled = None
         if isinstance(argnum, int):
             x = args[argnum]
         else:
