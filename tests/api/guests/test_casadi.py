@@ -108,4 +108,4 @@ def test_what_casadi_cannot_call_is_an_error() -> None:
 
 
 def test_the_page_prints_what_it_says() -> None:
-    check_programs("casadi as ca")
+    check_programs("casadi")
