@@ -117,13 +117,12 @@ class BDF:
     dense: tuple[str, ...] = ("t", "t_old", "differences", "grid", "order")
     repeats_steps = False
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: Problem, slope: Any) -> State:
         """Return the state at the beginning."""
         self._equations = systems_of(problem)
         self._apply, self._evaluate, self._parameters, systems, _ = self._equations
         self._systems = systems
         self._change = with_derivatives(self._increments, self._step_matrix, systems)
-        slope = problem.rate(problem.t0, problem.y0)
         size = first_step_size(problem, slope, 1)
         t, grid = problem.t0 + 0.0 * size, size * problem.direction
         zero, no = 0.0 * size, np.isinf(t)

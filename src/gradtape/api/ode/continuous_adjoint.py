@@ -348,7 +348,7 @@ class _Sweep:
         problem = self._problem._replace(
             t0=starts.t[place], t_bound=end, y0=starts.y[place], first_step=starts.size[place]
         )
-        state = method.start(problem)
+        state = method.start(problem, problem.initial_rate())
         kind = type(state)
         fields = [name for name in kind._fields if name in method.dense]
         sample = [getattr(state, name) for name in fields]
@@ -403,7 +403,7 @@ class _Sweep:
         sparsity = None if own.jac_sparsity is None else np.transpose(own.jac_sparsity)
         problem = Problem(fun, begin, end, a, own.rtol, self._atol, own.max_step, None, sparsity)
         method: Any = statement.make()
-        start = method.start(problem)
+        start = method.start(problem, problem.initial_rate())
         kind = type(start)
 
         def goes_on(state: Any, sums: Any) -> Any:

@@ -70,9 +70,8 @@ class ExplicitMethod:
     def __init__(self, name: str) -> None:
         self.table: Any = getattr(importlib.import_module("scipy.integrate"), name)
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: Problem, slope: Any) -> State:
         """Return the state at the beginning."""
-        slope = problem.fun(problem.t0, problem.y0)
         size = first_step_size(problem, slope, self.table.error_estimator_order)
         slopes = np.stack([slope] * (self.table.n_stages + 1))
         t = problem.t0 + 0.0 * size

@@ -29,7 +29,7 @@ def beginning(statement: Statement, make: Callable[[], Method]) -> Callable[...,
 
     def begin(*arguments: Any) -> Any:
         problem = statement(*arguments)
-        return make().start(problem), problem.y0
+        return make().start(problem, problem.initial_rate()), problem.y0
 
     return jit(begin)
 
@@ -39,7 +39,7 @@ def advancing(statement: Statement, make: Callable[[], Method]) -> Callable[...,
 
     def advance(state: Any, *arguments: Any) -> Any:
         problem, method, kind = statement(*arguments), make(), type(state)
-        method.start(problem)  # the method learns its problem
+        method.start(problem, problem.initial_rate())  # the method learns its problem
         bound = stop_gradient(problem.t_bound)
 
         def step(state: Any, _: Any) -> tuple[Any, Any]:

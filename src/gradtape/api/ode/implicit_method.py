@@ -94,12 +94,12 @@ class Radau:
     def __init__(self) -> None:
         self.table: Any = importlib.import_module("scipy.integrate._ivp.radau")
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: Problem, slope: Any) -> State:
         """Return the state at the beginning."""
         self._equations = systems_of(problem)
         self._apply, self._evaluate, self._parameters, self._systems, _ = self._equations
         self._stages = with_derivatives(self._increments, self._stage_matrix, self._systems)
-        size = first_step_size(problem, problem.rate(problem.t0, problem.y0), 3)
+        size = first_step_size(problem, slope, 3)
         t = problem.t0 + 0.0 * size
         zero, no = 0.0 * size, np.isinf(t)
         slopes = 0.0 * stop_gradient(self._systems.jacobian(t, problem.y0, *self._parameters))

@@ -85,6 +85,10 @@ class Problem(NamedTuple):
         """Return the derivative of y in time."""
         return (self.slope or self.fun)(t, y)
 
+    def initial_rate(self) -> Any:
+        """Return the derivative of y in time at the beginning."""
+        return self.rate(self.t0, self.y0)
+
     @property
     def direction(self) -> Any:
         """The sign of the steps."""

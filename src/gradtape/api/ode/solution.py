@@ -30,8 +30,8 @@ class Method(Protocol):
     dense: tuple[str, ...]
     repeats_steps: bool
 
-    def start(self, problem: Problem) -> Any:
-        """Return the state at the beginning."""
+    def start(self, problem: Problem, slope: Any) -> Any:
+        """Return the state at the beginning, where the solution has this slope."""
 
     def attempt(self, problem: Problem, state: Any) -> Any:
         """Return the state after an attempt at a step."""
@@ -110,14 +110,14 @@ def solution_at(problem: Problem, method: Method, times: Any) -> tuple[Any, Any]
         NaN at times that it has not come to, or that are not in the interval.
     has_come : bool
     """
-    start, count = method.start(problem), np.shape(times)[0]
+    slope = problem.initial_rate()
+    start, count = method.start(problem, slope), np.shape(times)[0]
     kind = type(start)
     is_large = method.repeats_steps and np.size(problem.y0) >= LARGE_STATE
     policy = rolling().policy or ("sqrt" if is_large else None)
     direction, goals, bound = problem.direction, stop_gradient(times), stop_gradient(problem.t_bound)
     lead = direction * (goals - stop_gradient(problem.t0))
     is_begun = ~(lead > 0)  # a time that is not a number is reached at once
-    slope = problem.rate(problem.t0, problem.y0)
     # At the beginning: its derivatives in the times are those of the solution.
     begun = problem.y0 + (times - problem.t0)[:, None] * slope
     values = np.where((is_begun & ~(lead < 0))[:, None], begun, np.nan)

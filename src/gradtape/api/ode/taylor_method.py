@@ -85,9 +85,8 @@ class TaylorMethod:
     def __init__(self, order: int) -> None:
         self._order = order
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: Problem, slope: Any) -> State:
         """Return the state at the beginning."""
-        slope = problem.fun(problem.t0, problem.y0)
         size = np.inf if problem.first_step is None else problem.first_step
         t = problem.t0 + 0.0 * stop_gradient(problem.t_bound)
         none = np.zeros_like(problem.y0)
