@@ -51,7 +51,10 @@ LINKING = [
 MODULES = ["gradtape", *sorted(module.name for module in pkgutil.walk_packages(gt.__path__, "gradtape."))]
 OPTIONAL = {
     "gradtape.api.guests.torch_function": "torch",
+    "gradtape.api.guests.torch_library": "torch",
     "gradtape.api.guests.jax_primitive": "jax",
+    "gradtape.api.guests.jax_library": "jax",
+    "gradtape.api.guests.pytensor_op": "pytensor",
     "gradtape.api.guests.casadi_callback": "casadi",
 }
 """Modules that work with packages which need not be installed."""

@@ -27,7 +27,7 @@ from gradtape.api.transforms.out_arrays import has_out, written
 from gradtape.api.transforms.pickling import Call, reduced, shipment_of
 from gradtape.api.transforms.sharing import NOT_SHARED, share
 from gradtape.config import TraceSettings, config, on_change, trace_settings
-from gradtape.errors import DtypeError, InternalError, is_internal, note_recursion
+from gradtape.errors import DtypeError, GradtapeError, InternalError, is_internal, note_recursion
 from gradtape.habits import FUNCTION as FUNCTION_HABITS
 from gradtape.habits import Missing
 from gradtape.runtime.call.callable import FastCallable, vectorcalled
@@ -392,13 +392,15 @@ class Shared:
 
 def _described(error: Exception) -> tuple[str, Site | None]:
     """Return an error in one line, and the line, of whatever package, at which it was raised."""
-    lines = str(error).splitlines()
+    # The text of other objects is code of the user, or needs the numbers of traced arrays.
+    is_plain = isinstance(error, GradtapeError) or all(type(each) in (str, int, float) for each in error.args)
+    lines = str(error).splitlines() if is_plain else []
     place, trace = None, error.__traceback__
     while trace is not None:
         if not is_internal(trace.tb_frame):
             place = Site(trace.tb_frame.f_code, trace.tb_lasti)
         trace = trace.tb_next
-    return f"{type(error).__name__}: {lines[0] if lines else ''}", place
+    return ": ".join([type(error).__name__, *lines[:1]]), place
 
 
 def _installer(own: ref[Jitted[..., Any]]) -> Callable[[Specialisation], None]:
