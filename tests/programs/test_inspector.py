@@ -121,7 +121,7 @@ def test_one_selection_in_all_panes(browser: Browser, address: str) -> None:
     assert len(titles) == 2 and sum(title.startswith("∂") for title in titles) == 1
     assert page.locator("#lines tr.chosen").count() == 1
     assert page.locator(".nest.chosen").count() >= 1 and page.locator(".nest.chosen.shown").count() == 1
-    for pane, text in (("loop", "np.exp"), ("llvm", "exp"), ("assembly", "")):
+    for pane, text in (("loop", "np.exp"), ("llvm", "fma"), ("assembly", "")):
         assert page.locator(f"#{pane} .chosen", has_text=text).count() >= 1
     assert "shares loop" in page.locator(".nest.shown .why").inner_text()
     assert page.locator("#details td").count() == 10  # two directions with time, share, operations and bytes

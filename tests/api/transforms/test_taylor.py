@@ -229,17 +229,17 @@ def test_second_derivatives_in_nests_and_several_arguments() -> None:
     assert np.isclose(gt.grad(gt.laplacian(lambda x: np.sum(x**3)))(X)[1], 6.0)
 
 
-W = np.random.default_rng(3).standard_normal((3, 4, 4)) / 2
+MATRICES = np.random.default_rng(3).standard_normal((3, 4, 4)) / 2
 
 
 def layers(x: Any) -> Any:
-    for matrix in W:
+    for matrix in MATRICES:
         x = np.tanh(x @ matrix)
     return np.sum(x)
 
 
 def scanned_layers(x: Any) -> Any:
-    return np.sum(gt.scan(lambda x, matrix: (np.tanh(x @ matrix), None), x, W)[0])
+    return np.sum(gt.scan(lambda x, matrix: (np.tanh(x @ matrix), None), x, MATRICES)[0])
 
 
 LAPLACIANS: dict[str, Any] = {
