@@ -44,7 +44,12 @@ def test_long_code_calls_functions() -> None:
     ys = [x]
     for _ in range(MOST_INLINED + 8):
         ys.append(ROW["exp"](ROW["negative"](ys[-1])))
-    text = lower(graph_of([x], [ys[-1]])).ir_text
+    graph = graph_of([x], [ys[-1]])
+    text = lower(graph).ir_text
+    expected = numbers = np.linspace(0.0, 1.0, 1000)
+    for _ in range(MOST_INLINED + 8):
+        expected = np.exp(-expected)
+    np.testing.assert_allclose(Compiled(graph)([numbers])[0], expected, rtol=1e-12)
     if inline_variants(Libm("exp"), False):
         assert text.count("call double @exp(") == MOST_INLINED + 8
         numbers = {line.rpartition("#")[2] for line in text.splitlines() if "call double @exp(" in line}

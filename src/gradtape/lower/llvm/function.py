@@ -334,7 +334,8 @@ class FunctionEmitter(FunctionWriter):
             group = self.module.attribute(" ".join(filter(None, (PURE, attribute))))
             for lanes, symbol in variants:
                 self.keep_vector_function(symbol, lanes, register_type(out), len(types))
-            self.module.declare(f"{declaration} #{group}")
+            # The vector forms are attributes of calls: one function may have calls with other forms, or none.
+            self.module.declare(f"{declaration} #{self.module.attribute(PURE)}")
             return f"{text} #{group}"
         self.module.declare(declaration)
         return text
