@@ -33,6 +33,7 @@ FRONT_END = "frontend/"
 """The folder that translates bytecode, as a compiler does: it changes nothing of the function."""
 
 NAMESPACE_WRITERS = {
+    "autograd/redirect.py": "modules stand under autograd's names, as who calls it asks for",
     "trace/subclasses/instances.py": "an object that stands for one of a package has the attributes of that one",
     "trace/routines/sparse_matrices.py": "a constructor fills its own matrix, and copies are matrices that it has made",
     "trace/translation/trace_budget.py": "our own clock counts while a trace is watched, and is a plain object otherwise",
