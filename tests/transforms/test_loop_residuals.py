@@ -341,7 +341,7 @@ def test_the_memory_of_loops_of_unknown_trip_count() -> None:
     assert bytes_[1] < 0.6 * bytes_["all"]
     assert bytes_["sqrt"] < 0.05 * bytes_["all"]
     assert bytes_[100] < 0.05 * bytes_["all"]
-    assert bytes_["treeverse", 10] < 50_000
+    assert bytes_["treeverse", 10] < 60_000  # of which some 40,000 are what Python allocates for a first call
 
 
 @gt.custom_vjp
