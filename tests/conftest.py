@@ -19,6 +19,7 @@ from gradtape.api.transforms import sharing
 from gradtape.config import config
 from gradtape.ir.builder import here
 from gradtape.kinds.registry import HOOKS
+from gradtape.transforms.observers import OBSERVERS
 from tests.suite.selection import DURATIONS, TESTS, Durations, processor_seconds, sample, tested_names
 
 COLLECTED: Final = pytest.StashKey[list[pytest.Item]]()
@@ -192,3 +193,9 @@ def no_place_left_over() -> None:
 def no_shared_programs() -> None:
     """Functions that a test makes share no programs with those of a test that ran before: each test counts its own traces."""
     sharing.clear()
+
+
+@pytest.fixture(autouse=True)
+def no_observers() -> None:
+    """Debuggers in reference cycles of earlier tests would keep the loops of a test from being rolled."""
+    OBSERVERS.clear()

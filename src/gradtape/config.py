@@ -482,6 +482,7 @@ class Rolling(NamedTuple):
     is_on: bool
     checkpoint: str | None
     memory: str | None
+    scratch_dir: str | None
 
     @property
     def policy(self) -> str | int | tuple[str, int] | None:
@@ -495,6 +496,7 @@ class TraceSettings(NamedTuple):
     reroll: bool
     reroll_checkpoint: str | None
     memory: str | None
+    scratch_dir: str | None
     loops: str
     ode_adjoint: str
     trace_packages: str
@@ -546,6 +548,7 @@ def trace_settings() -> TraceSettings:
         config.reroll,
         config.reroll_checkpoint,
         stated_memory(),
+        config.scratch_dir,
         config.loops,
         config.ode_adjoint,
         config.trace_packages,
@@ -565,4 +568,4 @@ def default_memory_budget() -> int:
 
 def rolling() -> Rolling:
     """Return how what repeats itself becomes loops now."""
-    return Rolling(config.reroll, config.reroll_checkpoint, stated_memory())
+    return Rolling(config.reroll, config.reroll_checkpoint, stated_memory(), config.scratch_dir)

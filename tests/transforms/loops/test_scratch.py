@@ -94,6 +94,23 @@ def test_a_scratch_file_changes_no_gradient(f: Callable[[Any], Any], in_files: l
     assert "in a scratch file" in str(gt.inspect.explain(gradient))
 
 
+@pytest.mark.parametrize("f", [heat, rolled])
+def test_another_folder_means_another_plan(
+    f: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = gt.value_and_grad(f, memory="4 kB")
+    monkeypatch.setattr(budget, "free_scratch", lambda: 0)
+    expected = full(point())
+    assert "scratch file" not in str(gt.inspect.explain(full))
+    monkeypatch.undo()
+    monkeypatch.setattr(budget.costs, "FILE_SECONDS", 0.0)
+    monkeypatch.setattr(budget.costs, "FILE_BYTES", 1e30)
+    with gt.config.override(scratch_dir=str(tmp_path)):
+        for gradient in (full, gt.value_and_grad(f, memory="4 kB")):
+            np.testing.assert_allclose(gradient(point())[1], expected[1], rtol=1e-12)
+            assert "in a scratch file" in str(gt.inspect.explain(gradient))
+
+
 def test_second_derivatives_and_tapes_use_scratch_files(in_files: list[tuple[int, int]]) -> None:
     direction = np.ones(SIZE)
     expected = gt.jvp(gt.grad(heat), (point(),), (direction,))[1]
