@@ -81,6 +81,9 @@ class TranslationBuilder(ProcedureBuilder):
                 return
         self.check(fits(number, dtype), "OverflowError", f"Python integer out of bounds for {dtype}")
 
+    def note_copy(self, copy: Pointer, original: Pointer) -> None:
+        self.copied.append((copy, original))
+
     @contextmanager
     def binding(self) -> Iterator[None]:
         """Let stores inside bind names to copies: they are no writes of the code's."""
@@ -138,6 +141,8 @@ class TranslationBuilder(ProcedureBuilder):
         first, second = self.joined(first), self.joined(second)
         if first is second:
             return
+        if first in self.unknown_orders or second in self.unknown_orders:
+            self.unknown_orders |= {first, second}
         self._joined[second] = first
         for pointer in self._serials:
             if pointer.memory is second:

@@ -94,7 +94,7 @@ from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays.indexing import getitem, setitem
 from gradtape.procedures.arrays.nests import check_same_kind, materialise, update
-from gradtape.procedures.arrays.view import ArrayView, Expression
+from gradtape.procedures.arrays.view import ArrayView, Deferred, Expression
 from gradtape.procedures.ir import Check, If, Memory, Pointer, Statement, Variable
 
 MOST_CALLS: Final = 40
@@ -670,7 +670,10 @@ def is_deferred(value: Any) -> bool:
 def in_memory(value: Any) -> Any:
     """Return an array that is an expression as one in memory, also in tuples; anything else as it is."""
     if isinstance(value, Expression) and not isinstance(value, ArrayView):
-        return materialise(value, temporary=True)
+        made = materialise(value, temporary=True)
+        if isinstance(value, Deferred) and value.viewed is not None:
+            value.build.note_copy(made.pointer, value.viewed.pointer)
+        return made
     if type(value) is tuple and any(isinstance(item, Expression | tuple) for item in value):
         return tuple(map(in_memory, value))
     return value

@@ -27,7 +27,7 @@ from gradtape.ir.graph import Value, literal
 from gradtape.ir.site import Site
 from gradtape.ir.types import Aval, Shape, aval
 from gradtape.kinds.operands import as_value, check_dtype
-from gradtape.procedures.arrays.nests import store
+from gradtape.procedures.arrays.nests import is_order_known, memory_order, span_of_strides, store
 from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
 from gradtape.procedures.ir import Allocate, Content, Memory, Pointer, Procedure, Statement
 from gradtape.procedures.traversal import stored, walk
@@ -53,6 +53,8 @@ class Translation:
     notes : list of tuple
         What was read from outside and taken for constant: where (a namespace, a cell or an object), under which name, and the value.
         A note without a place is a remark.
+    orders : dict of int to tuple of int
+        Of results that NumPy would not have in C order: the axes from the slowest to the fastest; ``()`` where nobody knows.
     """
 
     procedure: Procedure
@@ -61,6 +63,7 @@ class Translation:
     result: Any = None
     mutated: dict[int, int] = field(default_factory=dict)
     notes: list[tuple[Any, str, Any]] = field(default_factory=list)
+    orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def translate(
@@ -108,6 +111,7 @@ def translate_leaves(
     leaves: Sequence[Any],
     spec: TreeSpec,
     strides: Sequence[Shape | None] | None = None,
+    strides_of: Callable[[Any], Shape | None] = lambda array: None,
 ) -> Translation:
     """Translate a function to a procedure, as `translate` does, for arguments that are flattened already.
 
@@ -122,18 +126,23 @@ def translate_leaves(
     spec : TreeSpec
         The structure.
     strides : sequence of tuple of int or None, optional
-        For each leaf the strides, in elements, of an array that is not C-contiguous: they decide which reshapes are views.
+        For each leaf the strides, in elements, of an array that is not C-contiguous, or ``()`` where they are not known: they decide
+        which reshapes are views.
+    strides_of : callable, optional
+        Returns the same of an array that the code reads from outside.
     """
     before, builder = here.site, here.builder
     strides = [None] * len(leaves) if strides is None else strides
     try:
-        translator = _Translator(function, [None] * len(leaves))
+        translator = _Translator(function, [None] * len(leaves), strides_of)
         translation = translator.translate(leaves, spec)
         build = translator.build
         if build.reads_order and (build.loses_order or any(own is not None for own in strides)):
-            translator = _Translator(function, strides)
+            translator = _Translator(function, strides, strides_of)
             translator.build.keeps_order = True
             translation = translator.translate(leaves, spec)
+        elif any(own is not None for own in strides):
+            translation.orders.update(dict.fromkeys(range(len(translation.procedure.result_types)), ()))
         return translation
     except RecursionError:
         name = getattr(function, "__name__", "the function")
@@ -147,8 +156,11 @@ def translate_leaves(
 class _Translator:
     """The state of one translation."""
 
-    def __init__(self, function: Any, strides: Sequence[Shape | None]) -> None:
+    def __init__(
+        self, function: Any, strides: Sequence[Shape | None], strides_of: Callable[[Any], Shape | None]
+    ) -> None:
         self.strides = strides
+        self.strides_of = strides_of
         python = getattr(function, "py_func", function)
         code = getattr(python, "__code__", None)
         name = getattr(python, "__name__", "f")
@@ -164,6 +176,7 @@ class _Translator:
         self.captured: dict[int, tuple[Any, Any]] = {}
         self.views: list[ArrayView] = []
         self.results: list[Content] = []
+        self.orders: dict[int, tuple[int, ...]] = {}
         self.types: list[Aval] = []
 
     def translate(self, leaves: Sequence[Any], spec: TreeSpec) -> Translation:
@@ -191,6 +204,7 @@ class _Translator:
             result,
             mutated,
             self.interpreter.noted,
+            self.orders,
         )
 
     def interpreter_value(self, argument: Any) -> Any:
@@ -221,12 +235,13 @@ class _Translator:
         """Return an array argument in memory that has the strides of the argument; the parameter itself is C-contiguous."""
         if strides is None or not isinstance(parameter, ArrayView):
             return parameter
-        reach = [stride * (extent - 1) for stride, extent in zip(strides, parameter.aval.shape, strict=True)]
-        first = -sum([far for far in reach if far < 0])
+        if not strides and parameter.ndim:
+            self.build.unknown_orders.add(parameter.pointer.memory)
+            return parameter
+        first, size = span_of_strides(parameter.aval.shape, strides)
         with self.build.at_start():
-            size = sum(map(abs, reach)) + 1 if parameter.aval.size else 0
             pointer = self.build.allocate(parameter.pointer.name, size, parameter.dtype)
-            view = ArrayView(self.build, pointer, first, parameter.shape, strides)
+            view = ArrayView(self.build, pointer, first, parameter.shape, strides, parameter.writable)
             store(view, parameter)
         return view
 
@@ -243,6 +258,9 @@ class _Translator:
             parameter = self.parameter(name, type_)
             if isinstance(parameter, ArrayView):
                 parameter.writable = False
+                strides = self.strides_of(array)
+                self.build.loses_order |= strides is not None
+                parameter = self.laid_out(parameter, strides if self.build.keeps_order else None)
             found = self.captured[id(array)] = (array, parameter)
         return found[1]
 
@@ -285,7 +303,17 @@ class _Translator:
             store(ArrayView.of_pointer(self.build, pointer, type_.shape), array)
         self.results.append(pointer)
         self.types.append(type_)
+        if type_.ndim > 1:
+            self.note_order(array)
         return len(self.results) - 1
+
+    def note_order(self, array: Expression) -> None:
+        """Note the order of an array that is returned, which is that of NumPy's if this translation keeps it."""
+        number = len(self.results) - 1
+        if not is_order_known(array) or (self.build.loses_order and not self.build.keeps_order):
+            self.orders[number] = ()
+        elif list(order := memory_order(array, "K")) != list(range(array.ndim)):
+            self.orders[number] = tuple(order)
 
     def fills_memory(self, array: ArrayView) -> bool:
         """Return whether an array is the whole of a memory that the procedure allocates outermost, and is no result yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.exceptions import AxisError
@@ -183,6 +183,22 @@ def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
 def lookup(namespace: Any, name: str) -> Any:
     """Return a function of NumPy, or None where the NumPy at hand lacks it."""
     return getattr(namespace, name, None)
+
+
+OWN_ORDER: Final[frozenset[Any]] = frozenset(
+    {
+        np.cross,
+        np.linalg.cross,
+        np.nanquantile,
+        np.nanpercentile,
+        np.quantile,
+        np.percentile,
+        np.einsum,
+        np.apply_along_axis,
+        np.apply_over_axes,
+    }
+)
+"""Functions whose results may be in another order than that of C even where their arguments are."""
 
 
 def iteration_order(ndim: int, strides: Sequence[Sequence[int]]) -> tuple[int, ...]:

@@ -83,6 +83,8 @@ class ProcedureBuilder:
         """Whether NumPy would have laid out an array in another order than this procedure does."""
         self.reads_order = False
         """Whether the order of elements in memory has decided between a view and a copy."""
+        self.unknown_orders: set[Memory] = set()
+        """The memories of arrays of which nobody knows in which order NumPy's elements would stand."""
         self.array_inputs: dict[Content, Content] = {}
         """Of the array computation that is being made: what its scalar inputs stand for."""
         self._open = [self.body]
@@ -125,6 +127,9 @@ class ProcedureBuilder:
         """Let statements be put before all others."""
         with self.block(self.start):
             yield
+
+    def note_copy(self, copy: Pointer, original: Pointer) -> None:
+        """Note that an array is a copy of another one which may be a view of it in NumPy."""
 
     # Parameters, memory and variables
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -111,3 +113,174 @@ def test_complex_numbers_of_a_tape_are_written_by_their_real_part(dtype: Any) ->
             b[0] = z
     assert np.exceptions.ComplexWarning in [one.category for one in shown]
     assert b.tolist() == [2, 0]
+
+
+def _pairs(x: Any) -> Any:
+    return np.stack([x, 2 * x, 3 * x]).transpose(0, 2, 1)
+
+
+LAID_OUT_BY_NUMPY: dict[str, Callable[[Any], Any]] = {
+    "sort": lambda x: np.sort(x, axis=0),
+    "partition": lambda x: np.partition(x, 1, axis=0),
+    "cumsum": lambda x: np.cumsum(x, axis=0),
+    "cumprod": lambda x: np.cumprod(x, axis=1),
+    "x.cumsum": lambda x: x.cumsum(axis=0),
+    "nancumsum": lambda x: np.nancumsum(x, axis=1),
+    "accumulate": lambda x: np.maximum.accumulate(x, axis=1),
+    "add.reduce": lambda x: np.add.reduce(_pairs(x), axis=0),
+    "roll": lambda x: np.roll(x, 1, axis=0),
+    "diff": lambda x: np.diff(x, axis=0),
+    "pad": lambda x: np.pad(x, 1),
+    "concatenate": lambda x: np.concatenate([x, x]),
+    "stack": lambda x: np.stack([x, x], axis=2),
+    "vstack": lambda x: np.vstack([x, x]),
+    "dstack": lambda x: np.dstack([x, x]),
+    "block": lambda x: np.block([[x, x], [x, x]]),
+    "tile": lambda x: np.tile(x, (2, 1)),
+    "delete": lambda x: np.delete(x, 0, axis=0),
+    "insert": lambda x: np.insert(x, 0, 1.0, axis=0),
+    "append": lambda x: np.append(x, x, axis=0),
+    "gradient": lambda x: np.gradient(x, axis=0),
+    "kron": lambda x: np.kron(x, x),
+    "sum": lambda x: np.sum(np.stack([x, x]).T, axis=2),
+    "max": lambda x: np.max(_pairs(x), axis=0),
+    "mean": lambda x: np.mean(_pairs(x), axis=1, keepdims=True),
+    "median": lambda x: np.median(_pairs(x), axis=0),
+    "std": lambda x: np.std(_pairs(x), axis=0),
+    "trapezoid": lambda x: np.trapezoid(_pairs(x), axis=0),
+    "outer": lambda x: np.outer(x[:, 0], x[0]).T * 1,
+    "unwrap": lambda x: np.unwrap(x, axis=0),
+    "fft": lambda x: np.fft.fft(x, axis=0).real,
+    "take": lambda x: np.take(x, [1, 0], axis=0),
+    "repeat": lambda x: x.repeat(2, axis=1),
+    "solve": lambda x: np.linalg.solve(np.eye(len(x)) * 2, x),
+    "qr": lambda x: np.linalg.qr(x)[0],
+    "zeros_like": lambda x: np.zeros_like(x) + x,
+    "copy": lambda x: np.copy(x),
+    "astype": lambda x: x.astype(np.float32),
+    "einsum": lambda x: np.einsum("ij,jk->ki", x, x.T),
+    "expand_dims": lambda x: np.expand_dims(x, 0) * 1,
+}
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "C": lambda x: x,
+    "transposed": lambda x: x.T.copy().T,
+    "reversed": lambda x: x[::-1].copy()[::-1],
+    "broadcast": lambda x: np.broadcast_to(x[0], x.shape),
+}
+
+
+@pytest.mark.parametrize("name", LAID_OUT_BY_NUMPY)
+def test_a_reshape_is_a_view_where_numpys_is_one(name: str) -> None:
+    """In code compiled from its source results of all functions had been taken for C-ordered: writes reached arrays, or did not."""
+
+    def written(x: Any) -> Any:
+        y = LAID_OUT_BY_NUMPY[name](x)
+        z = y.reshape(-1)
+        z[1] = 70.0
+        return y * 1, z * 1
+
+    def in_memory_order(x: Any) -> Any:
+        return LAID_OUT_BY_NUMPY[name](x).ravel("K") * 1
+
+    def flattened(x: Any) -> Any:
+        y = LAID_OUT_BY_NUMPY[name](x)
+        z = np.ravel(y)
+        y[0] = 7.0
+        return y * 1, z * 1, y.flatten("A")
+
+    x = np.array([[3.0, 1.0, 4.0], [1.5, 9.0, 2.0], [6.0, 5.0, 3.5], [8.0, 9.5, 7.0]])
+    for layout, function in itertools.product(LAYOUTS, (written, in_memory_order, flattened)):
+        argument = LAYOUTS[layout](x)
+        with gt.config.override(loops="compile", jit=False), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = function(argument)
+            try:
+                found = gt.jit(function)(argument)
+            except (gt.errors.InPlaceError, gt.errors.UnsupportedFunctionError):
+                assert layout == "broadcast"  # where NumPy's functions differ
+                continue
+        for mine, numpys in zip(_as_tuple(found), _as_tuple(expected), strict=True):
+            np.testing.assert_allclose(mine, numpys, rtol=1e-12, err_msg=f"{layout}, {function.__name__}")
+
+
+def _as_tuple(x: Any) -> tuple[Any, ...]:
+    return x if isinstance(x, tuple) else (x,)
+
+
+COLUMNS = np.asfortranarray(np.arange(12.0).reshape(3, 4))
+
+
+def _captured(x: Any) -> Any:
+    y = COLUMNS * x[0, 0]
+    z = y.reshape(-1)
+    z[1] = 70.0
+    return y * 1, z * 1
+
+
+def _some_rows(x: Any) -> Any:
+    count = 0
+    for k in range(len(x)):
+        if x[k, 0] > 2:
+            count += 1
+    y = x[:count].T * 2
+    z = y.reshape(-1)
+    z[1] = 70.0
+    return np.sum(y * y), np.sum(z * np.arange(1.0, 1.0 + len(z)))
+
+
+def _large_rows(x: Any) -> Any:
+    y = np.sort(x.T, axis=0)
+    for k in range(len(x)):
+        if x[k, 0] > 2:
+            y = y + 1
+    return y
+
+
+def _result_of_a_loop(x: Any) -> Any:
+    y = _large_rows(x)
+    z = y.reshape(-1)
+    z[1] = 70.0
+    return y * 1, z * 1
+
+
+def _real_part(x: Any) -> Any:
+    c = x * (1 + 2j)
+    y = c.real
+    y[0] = 5.0
+    return np.abs(c), y * 1
+
+
+def _imaginary_part(x: Any) -> Any:
+    c = np.fft.fft(x, axis=0)
+    y = np.imag(c)
+    y[0] += 5.0
+    return np.abs(c), y * 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_captured, _some_rows, _result_of_a_loop, _real_part, _imaginary_part],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("loops", ["auto", "compile"])
+def test_writes_reach_what_numpys_reach(function: Any, loops: str) -> None:
+    x = np.array([[3.0, 1.0, 4.0], [1.5, 9.0, 2.0], [6.0, 5.0, 3.5], [8.0, 9.5, 7.0]])
+    for layout, make in LAYOUTS.items():
+        expected = function(make(x))
+        with gt.config.override(loops=loops, jit=False):
+            found = gt.jit(function)(make(x))
+        for mine, numpys in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, numpys, rtol=1e-12, atol=1e-12, err_msg=layout)
+
+
+@pytest.mark.parametrize("name", ["copy", "sort", "astype", "zeros_like"])
+def test_copies_of_repeated_elements_are_in_the_order_of_numpy(name: str) -> None:
+    x = np.broadcast_to(np.arange(3.0), (4, 3))
+
+    def written(x: Any) -> Any:
+        y = LAID_OUT_BY_NUMPY[name](x)
+        z = y.reshape(-1)
+        z[1] = 70.0
+        return y * 1
+
+    assert np.array_equal(gt.jit(written)(x), written(x))

@@ -35,7 +35,7 @@ from gradtape.frontend.values import (
 from gradtape.ir.builder import here
 from gradtape.ir.types import Aval, aval
 from gradtape.procedures.arrays import index_arithmetic as ix
-from gradtape.procedures.arrays.nests import materialise, memory_order, store
+from gradtape.procedures.arrays.nests import is_order_known, materialise, memory_order, store
 from gradtape.procedures.arrays.view import ArrayView, Expression
 from gradtape.procedures.ir import Dtype, Memory, Pointer, Variable
 from gradtape.records import record
@@ -368,7 +368,9 @@ class Slot:
 
     def _note_order(self, value: Any) -> None:
         """Refuse an array of another order than C, which its own memory would have, where it decides whether a reshape is a view."""
-        if isinstance(value, Expression) and list(memory_order(value, "K")) != list(range(value.ndim)):
+        if isinstance(value, Expression) and not (
+            is_order_known(value) and list(memory_order(value, "K")) == list(range(value.ndim))
+        ):
             if self.build.keeps_order:
                 refuse(
                     f"{self.name} is an array of another order than C, which a branch or a loop makes anew"

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from gradtape.errors import UnsupportedFunctionError
+from gradtape.frontend.numpy.layouts import with_layout
 from gradtape.frontend.numpy.registry import ATTRIBUTES, FUNCTIONS, METHODS, UFUNC_METHODS
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
@@ -111,6 +113,8 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
             return None
         if function not in RETURNING_ARGUMENTS and any(result is x for x in operands_of(args)):
             result = apart(result)  # such as np.pad(x, 0)
+    if out is None:
+        result = with_layout(build, function, args, kwargs, result)
     return delivered(build, result, out, function)
 
 
@@ -266,6 +270,8 @@ def call_method(
     kwargs = without_ignored(kwargs, replacement)
     out = kwargs.pop("out", None)
     result = run(replacement, f"the method {name}", build, as_operand(build, x), *args, **kwargs)
+    if out is None:
+        result = with_layout(build, _method_of(name), (x, *args), kwargs, result)
     return delivered(build, result, out, name)
 
 
@@ -278,7 +284,14 @@ def call_ufunc_method(
         raise UnsupportedFunctionError(
             f"np.{ufunc.__name__}.{method} is not supported in compiled loops", where=here.site
         )
-    return value_of(run(replacement, f"np.{ufunc.__name__}.{method}", build, *args, **kwargs))
+    result = run(replacement, f"np.{ufunc.__name__}.{method}", build, *args, **kwargs)
+    return value_of(with_layout(build, getattr(ufunc, method), args, kwargs, result))
+
+
+@functools.lru_cache(maxsize=256)
+def _method_of(name: str) -> Any:
+    """Return what calls a method of its first argument."""
+    return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
 
 
 def attribute(build: ProcedureBuilder, x: Any, name: str) -> Any:
@@ -288,7 +301,9 @@ def attribute(build: ProcedureBuilder, x: Any, name: str) -> Any:
         raise UnsupportedFunctionError(
             f"the attribute {name} is not supported in compiled loops", where=here.site
         )
-    return found(build, as_operand(build, x))
+    operand = as_operand(build, x)
+    function = getattr(np, name) if name in ("real", "imag") else operator.attrgetter(name)
+    return with_layout(build, function, (operand,), {}, found(build, operand))
 
 
 def is_array(x: Any) -> bool:

@@ -11,7 +11,7 @@ from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS, implements
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.procedures.arrays.indexing import nonzero
 from gradtape.procedures.arrays.nests import store
-from gradtape.procedures.arrays.view import apply, as_expression
+from gradtape.procedures.arrays.view import ArrayView, Deferred, apply, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
 
@@ -26,7 +26,6 @@ for _function in (
     np.fix,
     np.sinc,
     np.i0,
-    np.imag,
     np.angle,
     np.isreal,
     np.iscomplex,
@@ -47,7 +46,23 @@ def nan_to_num(build: ProcedureBuilder, x: Any, copy: Any = True, **numbers: Any
 
 
 METHODS["conj"] = METHODS["conjugate"] = lambda build, x: apply(build, np.conjugate, x)
-ATTRIBUTES["imag"] = lambda build, x: apply(build, np.imag, x)
+
+
+def part(build: ProcedureBuilder, function: Any, x: Any) -> Any:
+    """Return the real or the imaginary part of complex numbers, of which NumPy's is a view."""
+    made = apply(build, function, x)
+    if isinstance(made, Deferred) and isinstance(x, ArrayView):
+        made.viewed = x
+    return made
+
+
+@implements(np.imag)
+def imag(build: ProcedureBuilder, val: Any) -> Any:
+    operand = as_operand(build, val)
+    return part(build, np.imag, operand) if operand.dtype.kind == "c" else apply(build, np.imag, operand)
+
+
+ATTRIBUTES["imag"] = imag
 
 
 @implements(np.round, np.around, method="round")

@@ -13,7 +13,7 @@ from gradtape.ir.graph import Value
 from gradtape.procedures.arrays import creation, shapes
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.indexing import getitem
-from gradtape.procedures.arrays.nests import as_view, materialise, memory_order, with_axes
+from gradtape.procedures.arrays.nests import as_view, is_order_known, materialise, memory_order, with_axes
 from gradtape.procedures.arrays.view import ArrayView, Expression, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
@@ -86,17 +86,36 @@ def squeeze(build: ProcedureBuilder, a: Any, axis: Any = None) -> Any:
     return shapes.squeeze(as_expression(build, a), axis)
 
 
+def _reordered(build: ProcedureBuilder, x: ArrayView, found: ArrayView, order: str) -> ArrayView:
+    """Return the elements of an array in another shape: where nobody knows whether NumPy's is a view, a copy, and neither may be
+    written to while there are both."""
+    if is_order_known(x) or sum([extent != 1 for extent in x.shape]) < 2:
+        return found
+    if order in "KA":
+        raise UnsupportedFunctionError(
+            f"order={order!r} of an array whose order in memory is not known",
+            where=here.site,
+            remedy='use order="C" or order="F"',
+        )
+    if found.pointer.memory is x.pointer.memory:
+        found = materialise(found, order="C")
+    build.note_copy(found.pointer, x.pointer)
+    return found
+
+
 @implements(np.reshape)
 def reshape(build: ProcedureBuilder, a: Any, shape: Any, order: str = "C") -> Any:
     build.reads_order = True
     given = as_expression(build, a)
     x = as_view(build, given, temporary=False)
+    wanted = order
     if order == "A":
         order = "F" if shapes.transpose(x).is_contiguous and not x.is_contiguous else "C"
     if order == "C":
-        return with_axes(given, shapes.reshape(x, shape))
+        return with_axes(given, _reordered(build, x, shapes.reshape(x, shape), wanted))
     extents = tuple(shape)[::-1] if isinstance(shape, tuple | list) else shape
-    return with_axes(given, shapes.transpose(shapes.reshape(shapes.transpose(x), extents)))
+    found = shapes.transpose(shapes.reshape(shapes.transpose(x), extents))
+    return with_axes(given, _reordered(build, x, found, wanted))
 
 
 @implements_method("reshape")
@@ -111,7 +130,8 @@ def ravel(build: ProcedureBuilder, a: Any, order: str = "C") -> Any:
     view = as_view(build, given, temporary=False)
     if order != "C":
         view = shapes.transpose(view, memory_order(view, order))
-    return with_axes(given, shapes.ravel(view if view.is_contiguous else materialise(view, order="C")))
+    found = shapes.ravel(view if view.is_contiguous else materialise(view, order="C"))
+    return with_axes(given, _reordered(build, view, found, order))
 
 
 @implements_method("flatten")

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import UnsupportedFunctionError
+from gradtape.frontend.numpy.elementwise import part
 from gradtape.frontend.numpy.registry import ATTRIBUTES, implements
 from gradtape.ir.builder import here
 from gradtape.kinds.arguments import one_axis
 from gradtape.procedures.arrays import shapes
 from gradtape.procedures.arrays.indexing import getitem
 from gradtape.procedures.arrays.nests import with_axes
-from gradtape.procedures.arrays.view import Expression, apply, as_expression, as_operand
+from gradtape.procedures.arrays.view import Expression, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
 
@@ -121,7 +122,7 @@ def atleast_3d(build: ProcedureBuilder, x: Any) -> Any:
 @implements(np.real)
 def real(build: ProcedureBuilder, val: Any) -> Any:
     operand = as_operand(build, val)
-    return apply(build, np.real, operand) if operand.dtype.kind == "c" else operand
+    return part(build, np.real, operand) if operand.dtype.kind == "c" else operand
 
 
 ATTRIBUTES["real"] = real

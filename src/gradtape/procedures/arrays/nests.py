@@ -254,19 +254,52 @@ def materialise(source: Any, temporary: bool = False, dtype: Any = None, order: 
         temporary=temporary,
         axes=memory_order(source, order),
     )
+    if order in "KA" and not is_order_known(source):
+        source.build.unknown_orders.add(target.pointer.memory)
     store(target, source)
     return target
+
+
+def is_order_known(source: Expression) -> bool:
+    """Return whether it is known in which order the elements of an array stand in memory, or would stand if it is stored."""
+    unknown = source.build.unknown_orders
+    views = [view for view in source.views() if isinstance(view, ArrayView)]
+    if unknown and source.ndim > 1 and any(view.pointer.memory in unknown for view in views):
+        return False
+    if isinstance(source, ArrayView) or source.ndim < 2 or all(view.is_contiguous for view in views):
+        return True
+    strides = [stride for view in views for stride in view.strides]
+    return ix.static_shape(source.shape) is not None and ix.static_shape(strides) is not None
+
+
+def span_of_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """Return where the first element of an array with strides stands in the least memory for it, and how many elements this has."""
+    if 0 in shape:
+        return 0, 0
+    reach = [stride * (extent - 1) for stride, extent in zip(strides, shape, strict=True)]
+    return -sum([far for far in reach if far < 0]), sum(map(abs, reach)) + 1
 
 
 def memory_order(source: Expression, order: str) -> Sequence[int]:
     """Return the axes of a new array, from the slowest to the fastest, in order C or F, or in that of NumPy's result of an elementwise
     expression (K). The latter is C order for dynamic shapes; that of arrays that are F-contiguous only (A) is F."""
     if order == "A":
-        own = memory_order(source, "K")
-        return own if list(own) == list(range(source.ndim))[::-1] else range(source.ndim)
+        in_columns = range(source.ndim)[::-1]
+        return in_columns if _is_fortran(source) else range(source.ndim)
     if order != "K":
         return range(source.ndim)[:: -1 if order == "F" else 1]
     return common_order(source.shape, [source])
+
+
+def _is_fortran(source: Expression) -> bool:
+    """Return whether an array is F-contiguous and not C-contiguous, or would be if it is stored."""
+    axes = range(source.ndim)[::-1]
+    if isinstance(source, ArrayView):
+        places = [Place(0, axis) for axis in axes]
+        turned = source.remapped(tuple([source.shape[axis] for axis in axes]), places)
+        return turned.is_contiguous and not source.is_contiguous
+    longer = [axis for axis in axes if source.shape[axis] != 1]
+    return len(longer) > 1 and [axis for axis in memory_order(source, "K") if axis in longer] == longer
 
 
 def common_order(shape: Sequence[Extent], sources: Sequence[Expression]) -> Sequence[int]:

@@ -308,7 +308,14 @@ class Deferred(Expression):
         The shape of the result.
     dtype : numpy.dtype
         Of the result.
+
+    Attributes
+    ----------
+    viewed : ArrayView or None
+        The array of which NumPy's result is a view, as the real part of complex numbers is one. Stored, it is a copy here.
     """
+
+    viewed: ArrayView | None = None
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value, constant, merge_tags
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape, aval
+from gradtape.kinds.arguments import OWN_ORDER
 from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.kinds.registry import HOOKS
 from gradtape.ops.core.elementwise.cast import convert, identity
@@ -29,9 +30,9 @@ from gradtape.trace.array.handle import Handle, fresh_value, run_checks, unwrap
 from gradtape.trace.array.layout import (
     is_c_contiguous,
     laid_out_as,
+    layout_of_copy,
     layout_of_operand,
     layout_of_picked,
-    layout_of_result,
     remember_memory,
     with_layout_of,
 )
@@ -41,9 +42,9 @@ from gradtape.trace.array.methods import Methods
 from gradtape.trace.array.operators import Operators
 from gradtape.trace.array.view_functions import (
     ALWAYS_C,
+    COPYING,
     KEEPING,
     MAKES_ARRAYS,
-    ODD,
     VIEWING,
     set_shape,
     view_of,
@@ -337,7 +338,7 @@ class Array(Operators, Methods, Attributes, Handle):
 
     def __copy__(self) -> Array:
         array = Array(fresh_value(self.value))
-        array._contiguous = self._contiguous is True or layout_of_result(self.shape, (self,))
+        array._contiguous = self._contiguous is True or layout_of_copy(self)
         return array
 
     def __deepcopy__(self, memo: Any) -> Array:
@@ -411,7 +412,7 @@ class Array(Operators, Methods, Attributes, Handle):
             here.site = user_site(2, known.via)
             made = wrap_value(run(known.rule, args, kwargs))
             if (
-                function not in ODD
+                function not in OWN_ORDER
                 and (function not in MAKES_ARRAYS or (type(made) is Array and made._current.aval.shape))
                 and all(map(is_c_contiguous, args))
                 and (not kwargs or all(map(is_c_contiguous, kwargs.values())))
@@ -613,9 +614,12 @@ def with_layout(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
         for array in made if isinstance(made, tuple) else (made,):
             if type(array) is Array and array._base is None and not array._current.aval.shape:
                 array._contiguous = False
-    if function in ODD:
+    if function in OWN_ORDER:
         return unknown_layout(made)
     if function in ALWAYS_C or all(map(is_c_contiguous, operands)):
+        return made
+    if function in COPYING and isinstance(made, Array) and made.ndim > 1:
+        made._contiguous = layout_of_copy(operands[0])
         return made
     return with_layout_of(made, operands) if function in KEEPING else unknown_layout(made)
 

@@ -192,21 +192,39 @@ def exact_shadow_of(array: Handle) -> NDArray | None:
 
 
 def strides_of(operand: Any) -> Shape | None:
-    """Return the strides, in elements, of an array that is not C-contiguous; None for others, and where they are not known.
+    """Return the strides, in elements, of an array that is not C-contiguous; None for others.
 
-    An array with repeated elements has gaps instead, which NumPy's reshapes treat alike: they copy.
+    They are ``()`` where they are not known, and where elements are repeated: NumPy lays out copies of such an array and elementwise
+    results of it in different orders.
     """
     seen = shadow_of(operand)
-    if seen is None or seen.flags.c_contiguous:
+    if seen is None:
+        return () if isinstance(operand, Handle) and operand.ndim > 1 else None
+    if seen.flags.c_contiguous:
         return None
-    if 0 in seen.strides:
-        step, strides = 2, []
-        for extent in reversed(seen.shape):
-            strides.append(step)
-            step *= 2 * max(extent, 1)
-        return tuple(strides[::-1])
     simple = _simplest(seen)
-    return tuple([stride // seen.itemsize for stride in simple])
+    return () if 0 in simple else tuple([stride // seen.itemsize for stride in simple])
+
+
+def layout_of_copy(operand: Any) -> Layout:
+    """Return the layout of a copy of an array (``order="K"``), whose axes NumPy sorts by their strides, those of repeated elements last."""
+    seen = shadow_of(operand)
+    if seen is None:
+        return False
+    order = tuple(sorted(range(seen.ndim), key=lambda axis: -abs(seen.strides[axis])))
+    return True if order == tuple(range(seen.ndim)) else order
+
+
+def layout_in_order(operand: Handle, order: str) -> Layout:
+    """Return the layout of a copy of an array in order C, F, A or K."""
+    if order == "K" and operand._contiguous is not True:
+        return layout_of_copy(operand)
+    if order == "A" and operand._contiguous is not True:
+        seen = shadow_of(operand)
+        if seen is None:
+            return False
+        order = "F" if seen.flags.f_contiguous and not seen.flags.c_contiguous else "C"
+    return fortran(operand.ndim) if order == "F" else True
 
 
 def layout_of_result(shape: Shape, operands: Iterable[Any]) -> Layout:

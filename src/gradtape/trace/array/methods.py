@@ -14,7 +14,7 @@ from gradtape.kinds.operands import number_dtype
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array import view_functions
 from gradtape.trace.array.iterators import FlatIterator
-from gradtape.trace.array.layout import with_layout_of
+from gradtape.trace.array.layout import layout_in_order, with_layout_of
 from gradtape.trace.array.view_functions import VIEWING, view_of
 from gradtape.trace.array.views import ImaginaryView, RealView
 from gradtape.trace.dispatch.dispatch import as_strong, call_function, call_ufunc
@@ -193,7 +193,8 @@ class Methods:
         if not self.ndim:
             made._contiguous = self._contiguous is True and self._base is None
             return made
-        return made if order == "C" or self._contiguous is True else with_layout_of(made, (self,))
+        made._contiguous = layout_in_order(self, order)
+        return made
 
     def fill(self: Any, number: Any) -> None:
         """Set every element. NumPy's scalars have the method as well, and stay as they are."""

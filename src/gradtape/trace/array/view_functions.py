@@ -26,7 +26,7 @@ from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import (
     Strides,
     fortran,
-    layout_of_result,
+    layout_of_copy,
     memory_order,
     remember_memory,
     reshaped_view,
@@ -457,7 +457,7 @@ def copied(source: Any, order: str) -> Any:
         return copy
     order = _known_order(source, order) if order == "A" else order
     if order == "K":
-        copy._contiguous = layout_of_result(copy.shape, (source,))
+        copy._contiguous = layout_of_copy(source)
     else:
         copy._contiguous = fortran(copy.ndim) if order == "F" else True
     return copy
@@ -511,12 +511,11 @@ VIEWING: Final[dict[Any, Viewer]] = {
 }
 """What views, by NumPy's function."""
 
-KEEPING: Final[frozenset[Any]] = frozenset(
+KEEPING: Final[frozenset[Any]] = frozenset({np.where, np.clip, np.round, np.around, np.sinc})
+"""Functions whose results NumPy lays out as their arguments, as elementwise operations do."""
+
+COPYING: Final[frozenset[Any]] = frozenset(
     {
-        np.where,
-        np.clip,
-        np.round,
-        np.around,
         np.copy,
         np.sort,
         np.partition,
@@ -525,19 +524,13 @@ KEEPING: Final[frozenset[Any]] = frozenset(
         np.ones_like,
         np.full_like,
         np.empty_like,
-        np.sinc,
         np.astype,
     }
 )
-"""Functions whose results NumPy lays out as their arguments, as elementwise operations do."""
+"""Functions whose results NumPy lays out as a copy of their first argument."""
 
 ALWAYS_C: Final[frozenset[Any]] = frozenset({np.dot, np.take, np.repeat, np.tensordot, np.matmul})
 """Functions whose results are C-contiguous whatever their arguments are."""
-
-ODD: Final[frozenset[Any]] = frozenset(
-    {np.cross, np.linalg.cross, np.nanquantile, np.nanpercentile, np.quantile, np.percentile, np.einsum}
-)
-"""Functions whose results may be in another order than that of C even where their arguments are."""
 
 MAKES_ARRAYS: Final[frozenset[Any]] = frozenset(
     {

@@ -234,7 +234,7 @@ def translated(
     keep_code_in(_kept)
 
     with with_own_code():
-        translation = translate_leaves(function, types, spec, strides)
+        translation = translate_leaves(function, types, spec, strides, strides_of)
     found = translation, reference_to(translation.procedure)
     reads_mutable = any(isinstance(value, MUTABLE) for _, _, value in translation.notes)
     if table is not TRANSLATIONS or not (translation.captured or (reads_mutable and not is_numbas)):
@@ -272,4 +272,7 @@ def _result(translation: Translation, outs: Sequence[Value]) -> Any:
     """Return what the function returns: its containers, with arrays of the recording for results."""
     leaves, spec = flatten(translation.result)
     made = [Array(fresh_value(outs[leaf])) if type(leaf) is int else leaf for leaf in leaves]
+    for leaf, array in zip(leaves, made, strict=True):
+        if type(leaf) is int and leaf in translation.orders:
+            array._contiguous = translation.orders[leaf] or False
     return spec.unflatten(made)
