@@ -635,3 +635,42 @@ def test_results_of_rank_0_can_be_written_to_where_numpy_has_arrays(name: str) -
         gt.grad(written)(x),
         [0.0, 6.0] if isinstance(RANK_0[name](x), np.ndarray) else gt.grad(lambda x: 3 * RANK_0[name](x))(x),
     )
+
+
+def _owners(x: Any) -> Any:
+    y, e = x[1:], x * 2
+    return (
+        x.base is None,
+        y.base is x,
+        y[1:].base is y,
+        y[1:].base is x,
+        x.T.T.base is x,
+        x[:].base is x,
+        y.base is x.base,
+        e.base is None,
+        e.T.base is e,
+        e[0:1][0:1].base is e,
+        e.reshape(-1).base is e,
+        np.sort(x).base is None,
+    )
+
+
+@pytest.mark.parametrize("layout", ["its own", "strided", "rows", "columns"])
+def test_the_base_of_a_view_is_the_owner_of_the_memory(layout: str) -> None:
+    whole = np.arange(24.0).reshape(8, 3)
+    x = {
+        "its own": whole.copy(),
+        "strided": whole[::2],
+        "rows": whole[2:6],
+        "columns": np.asfortranarray(whole),
+    }[layout]
+    found = []
+
+    def f(x: Any) -> Any:
+        found.append(_owners(x))
+        return np.sum(x)
+
+    for run in (gt.jit(f), gt.grad(f), lambda x: gt.vjp(f, x)):
+        found.clear()
+        run(x)
+        assert found == [_owners(x)]

@@ -220,3 +220,57 @@ def test_the_square_of_a_root_has_no_derivative_where_the_root_is_no_number() ->
         assert np.isnan(gt.grad(lambda x: np.sqrt(x) ** 2)(-1.0))
     assert gt.grad(lambda x: np.sqrt(x) ** 2)(0.0) == 1.0
     assert gt.grad(gt.grad(lambda x: np.sqrt(x) ** 2))(0.0) == 0.0
+
+
+def _rolled(x):
+    y, s = np.sort(np.abs(x)), 0.0
+    for i in range(len(y)):
+        s += y[i] * y[i]
+    return s
+
+
+def _rolled_in_part(x):
+    y, s = np.abs(x), 0.0
+    for i in range(len(y)):
+        s += 0.5 * y[i] * y[i] * 2.0
+    return s
+
+
+def _scanned(x):
+    return gt.scan(lambda s, e: (s + e**2, None), 0.0, np.abs(x))[0]
+
+
+def _scanned_from_outside(x):
+    y = np.abs(x)
+    return gt.scan(lambda s, i: (s + y[i] * y[i], None), 0.0, np.arange(len(x)))[0]
+
+
+def _scanned_rows(x):
+    y = np.abs(x)
+    return gt.scan(lambda s, row: (s + row @ row, None), 0.0, np.stack([y, y]))[0] / 2
+
+
+def _counted(x):
+    y = np.abs(x)
+    return gt.fori_loop(0, len(x), lambda i, s: s + y[i] * y[i], 0.0)
+
+
+def _unrolled_in_part(x):
+    return gt.scan(lambda s, e: (s + e * e, None), 0.0, np.abs(x), unroll=2)[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_rolled, _rolled_in_part, _scanned, _scanned_from_outside, _scanned_rows, _counted, _unrolled_in_part],
+)
+@pytest.mark.parametrize("jit", [True, False])
+def test_loops_know_the_squares_of_what_they_read(function, jit):
+    """They read numbers from outside, whose kink they did not see: the second derivative at 0 had been 0."""
+    with gt.config.override(jit=jit):
+        for n in (1, 3, 10, 40):
+            np.testing.assert_allclose(gt.hessian(function)(np.zeros(n)), 2 * np.eye(n))
+        x = np.array([0.5, -0.25, 0.0, 2.0])
+        value, gradient = gt.value_and_grad(function)(x)
+        np.testing.assert_allclose(value, np.sum(x**2))
+        np.testing.assert_allclose(gradient, 2 * x)
+        np.testing.assert_allclose(gt.jacfwd(gt.grad(function))(x), 2 * np.eye(4), atol=1e-15)

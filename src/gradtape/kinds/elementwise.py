@@ -685,23 +685,26 @@ class SmoothSquare(NamedTuple):
         return reduce(lambda product, factor: multiply(factor, product), self.factors, total)
 
 
-def smooth_square(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
+def smooth_square(
+    node: Node, is_closed: Callable[[Value], bool], leaves: Container[Value] = ()
+) -> SmoothSquare | None:
     """Return what the square that a node computes is differentiated as, where its operand has a kink that cancels.
 
     By the chain rule, the slope of the operand at the kink would decide, which is a convention; second derivatives would be wrong.
-    None for other nodes, and where derivatives end at the operand (`is_closed`).
+    None for other nodes, and where derivatives end at the operand (`is_closed`). Values in `leaves` have a kink; they are among the
+    `others` of the result.
     """
     op = node.op
     if isinstance(op, Contract):
-        return _sum_of_squares(node, is_closed)
+        return _sum_of_squares(node, is_closed, leaves)
     if not isinstance(op, Elementwise) or op.square_of is None:
         return None
     operand = op.square_of(*node.inputs)
     if operand is None:
-        return _square_among_factors(node, node.inputs, is_closed) if _multiplies(node) else None
-    square = _square_of(operand, is_closed)
+        return _square_among_factors(node, node.inputs, is_closed, leaves) if _multiplies(node) else None
+    square = _square_of(operand, is_closed, leaves)
     if square is None:
-        return _square_among_factors(node, (operand, operand), is_closed)
+        return _square_among_factors(node, (operand, operand), is_closed, leaves)
     return square
 
 
@@ -755,12 +758,14 @@ def unmoved(value: Value) -> Value:
     return value
 
 
-def _sum_of_squares(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
+def _sum_of_squares(
+    node: Node, is_closed: Callable[[Value], bool], leaves: Container[Value] = ()
+) -> SmoothSquare | None:
     """Return the sum that contracts equal arrays element by element."""
     x, y = node.inputs
     if node.params["x"] != node.params["y"] or not is_same(x, y):
         return None
-    square = _square_of(x, is_closed)
+    square = _square_of(x, is_closed, leaves)
     return None if square is None else square._replace(contraction=node)
 
 
@@ -779,10 +784,14 @@ def _moved(node: Node) -> tuple[Value, ...]:
     return () if scaling is None else scaling[:1]
 
 
-def _square_of(operand: Value, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
+def _square_of(
+    operand: Value, is_closed: Callable[[Value], bool], leaves: Container[Value] = ()
+) -> SmoothSquare | None:
     """Return the square of a value, if it is the result of a row with a kink, or its elements are moved from such results."""
     square = square_of_elements(operand, is_closed)
-    return square if square is not None and square.kinks else None
+    if square is None or not (square.kinks or any(value in leaves for value in square.others)):
+        return None
+    return square
 
 
 def square_of_elements(operand: Value, is_closed: Callable[[Value], bool]) -> SmoothSquare | None:
@@ -816,14 +825,17 @@ def square_of_elements(operand: Value, is_closed: Callable[[Value], bool]) -> Sm
 
 
 def _square_among_factors(
-    node: Node, operands: Sequence[Value], is_closed: Callable[[Value], bool]
+    node: Node,
+    operands: Sequence[Value],
+    is_closed: Callable[[Value], bool],
+    leaves: Container[Value] = (),
 ) -> SmoothSquare | None:
     """Return the square in a product of two values such as ``0.5 * a * a``, if `a` has a kink."""
     left, right = (_factors(value, is_closed) for value in operands)
     if len(left) + len(right) == 2:
         return None
     for position, value in enumerate(left):
-        square = _square_of(value, is_closed) if value.shape == node.out.shape else None
+        square = _square_of(value, is_closed, leaves) if value.shape == node.out.shape else None
         if square is None:
             continue
         for other, equal in enumerate(right):

@@ -36,6 +36,7 @@ from gradtape.trace.random.generators import loop_draws
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import Policy
 from gradtape.transforms.loops.ops import scan as scan_node
+from gradtape.transforms.loops.squares import with_outer_squares
 from gradtape.trees import flatten, place_of_leaf, unflatten
 
 if TYPE_CHECKING:
@@ -280,6 +281,7 @@ class ScanTracer:
         if self.length == 0:
             ys = body.outputs[len(carries) :]
             return [*carries, *[broadcast_to(literal(0, y.dtype), (0, *y.shape)) for y in ys]]
+        body, shared, arrays = with_outer_squares(body, shared, arrays)
         if self.unroll > 1:
             return unrolled_scan(
                 body, shared, carries, arrays, self.length, self.reverse, self.unroll, self.policy

@@ -36,6 +36,16 @@ API_VERSIONS: Final = {
 """The modules of the versions of the array API standard: each adds to the one before, and the last has tuples in place of lists."""
 
 
+class OutsideMemory:
+    """The owner of the memory of arguments that are views."""
+
+    def __repr__(self) -> str:
+        return "<the array of which an argument is a view>"
+
+
+OUTSIDE: Final = OutsideMemory()
+
+
 class Attributes:
     """Attributes of ndarrays that depend on the shape, the dtype and the layout only."""
 
@@ -66,8 +76,17 @@ class Attributes:
 
     @property
     def base(self: Any) -> Any:
-        """The array that a view is a view of; None for other arrays."""
-        return self._base if isinstance(self._base, Handle) else None
+        """The array in whose memory a view is; None for an array with memory of its own.
+
+        An object outside of the recording, of which an argument is a view, is represented by another one: only ``x.base is None`` can be
+        asked of it.
+        """
+        root = root_of(self)
+        _note_question(self)
+        memory = memory_of(root)
+        if memory is not None and not memory.owndata:
+            return OUTSIDE
+        return None if root is self else root
 
     @property
     def device(self) -> Literal["cpu"]:
@@ -196,7 +215,7 @@ class Flags:
             _note_question(array)
         if name.lower() in ("owndata", "o"):
             memory = memory_of(array)
-            return array.base is None if memory is None else memory.owndata
+            return root_of(array) is array if memory is None else memory.owndata
         seen = _layout(array)
         if seen.flags.writeable and _is_read_only(array):
             seen = seen.view()

@@ -9,6 +9,7 @@ from gradtape.ir.body import Body
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Value, literal
 from gradtape.transforms.loops.ops import scan
+from gradtape.transforms.loops.squares import with_outer_squares
 from gradtape.transforms.reroll.carries import (
     LoopCarries,
     LoopSummary,
@@ -73,11 +74,12 @@ def roll_scan(
         nodes, consts, elements_read, _ = loop.live_body(outputs, carried.inputs)
         body = Body([loop.index, *consts.values(), *carried.inputs, *elements_read.values()], nodes, outputs)
         with at(loop.template[0].site):
+            body, shared, arrays = with_outer_squares(body, list(consts), list(elements_read))
             outs = scan(
                 body,
-                list(consts),
+                shared,
                 carried.inits,
-                list(elements_read),
+                arrays,
                 loop.trips,
                 policy=rolling().policy,
             )
