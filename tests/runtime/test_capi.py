@@ -13,6 +13,8 @@ FIELDS = {
     "dimensions": "ARRAY_DIMENSIONS",
     "descr": "ARRAY_DESCR",
     "flags": "ARRAY_FLAGS",
+    "byteorder": "DTYPE_ORDER",
+    "num": "DTYPE_NUMBER",
 }
 
 
@@ -25,7 +27,9 @@ def test_fields_are_where_native_code_reads_them(array: np.ndarray) -> None:
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_that_has_moved_is_an_import_error(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside = {"data": 8, "ndim": -8, "dimensions": 8, "descr": -8, "flags": -8}[field]
+    beside = {"data": 8, "ndim": -8, "dimensions": 8, "descr": -8, "flags": -8, "byteorder": -1, "num": 4}[
+        field
+    ]
     monkeypatch.setattr(capi, FIELDS[field], getattr(capi, FIELDS[field]) + beside)
     assert field in capi.unexpected_fields(np.ones((3, 5), np.int16))
     with pytest.raises(ImportError, match=field):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import pickle
 import sys
 import threading
 from collections.abc import Callable
@@ -126,6 +128,28 @@ def test_a_refusing_kernel_sends_the_call_to_the_fallback() -> None:
     )
     assert function(X)[0] == "fallback"
     assert function(X)[1][0] is X
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equal_dtypes_that_are_other_objects_pass(dtype: str) -> None:
+    x = np.arange(3).astype(dtype)
+    other = pickle.loads(pickle.dumps(x))
+    assert other.dtype is not x.dtype or dtype in ("?", "i1", "u1")
+    result = copying(dtype, (3,))(other)
+    np.testing.assert_array_equal(result, x)
+    assert result.dtype is x.dtype
+
+
+def test_arrays_of_pointers_and_memory_views_pass(gradient: Any) -> None:
+    numbers = (ctypes.c_double * 3)(*X)
+    pointer = ctypes.cast(numbers, ctypes.POINTER(ctypes.c_double))
+    for other in (np.ctypeslib.as_array(pointer, (3,)), np.asarray(memoryview(numbers))):
+        assert gradient(other)[0] == 14.0
+
+
+def test_other_units_and_byte_orders_do_not_pass(gradient: Any) -> None:
+    for other in (X.astype(">f8"), X.view(np.int64).view("m8[s]"), X.view("V8")):
+        assert gradient(other)[0] == "fallback"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

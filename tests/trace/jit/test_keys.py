@@ -171,6 +171,27 @@ def test_nested_arguments_stay_native_in_both_orders() -> None:
     assert f.site.traces == 2 and len(f.site.nested) == 2
 
 
+def test_results_that_are_constants_leave_the_others_to_machine_code() -> None:
+    table, label = np.arange(3.0), object()
+    f = gt.jit(lambda x, k: {"y": x * k, "rest": [label, table, None, "text", x + k], "n": 3})
+    site = f.site
+    for _ in range(2):
+        made = f(X, 2.0)
+    answers = []
+    site.run_op_by_op = lambda *_, **__: pytest.fail("the call is not native")
+    compute, site._computed = site._computed, lambda *args: answers.append(args) or compute(*args)
+    made["rest"][1][:] = 7.0
+    for k in (2.0, 3.0):
+        made = f(X, k)
+        assert list(made) == ["y", "rest", "n"] and made["n"] == 3
+        np.testing.assert_array_equal(made["y"], X * k)
+        np.testing.assert_array_equal(made["rest"][4], X + k)
+        assert made["rest"][0] is label and made["rest"][2] is None and made["rest"][3] == "text"
+        np.testing.assert_array_equal(made["rest"][1], [0.0, 1.0, 2.0])
+    assert not answers and site.traces == 1
+    np.testing.assert_array_equal(f(np.ones(2), 2.0)["y"], [2.0, 2.0])
+
+
 @pytest.mark.parametrize(
     "kind",
     [Settings, type("Items", (list,), {}), type("Fixed", (tuple,), {}), type("Ordered", (dict,), {})],

@@ -134,7 +134,9 @@ class Derivatives:
 
     def jacobian(self, x: Any) -> Any:
         """Return the elements of the Jacobian of the constraints."""
-        return self.jacobian_matrix(x).data if self._count else np.zeros(0)
+        if not self._count:
+            return np.zeros(0)
+        return self._compiled.jacobian.elements(np.array(x), *self._parameters)
 
     def jacobian_matrix(self, x: Any) -> Any:
         """Return the Jacobian of the constraints as a sparse matrix."""
@@ -142,7 +144,8 @@ class Derivatives:
 
     def hessian(self, x: Any, factor: float, duals: Any) -> Any:
         """Return the elements of the lower half of the Hessian of the Lagrangian."""
-        return self.hessian_matrix(x, factor, duals).data[self._lower]
+        more = float(factor), np.array(duals), *self._parameters
+        return self._compiled.hessian.elements(np.array(x), *more)[self._lower]
 
     def hessian_matrix(self, x: Any, factor: float, duals: Any) -> Any:
         """Return the Hessian of the Lagrangian as a sparse matrix."""

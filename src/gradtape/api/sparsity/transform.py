@@ -80,6 +80,17 @@ class SparseTransform(Repeatable):
     def __repr__(self) -> str:
         return f"<gradtape.{self.__name__}>"
 
+    def elements(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the elements of the pattern alone, row by row, for solvers that know it (see `plan`).
+
+        Returns
+        -------
+        array
+            Shape (number of elements of the pattern,); a tuple of arrays for several arguments.
+        """
+        data, *_ = self._compiled(*args, **kwargs)
+        return tuple(data) if self._several else data[0]
+
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """Return the plan for these arguments: the pattern of the matrix in all arguments side by side, and the colours."""
         *_, layout = self._compiled(*args, **kwargs)

@@ -270,7 +270,7 @@ class Jitted(_Callable[P, R_co]):
             nested.clear()
         bound = _bound(self.site, specialisation, _missed)
         if bound is not None:
-            structure, entry = NestedEntry.of(bound, arguments, results)
+            structure, entry = NestedEntry.of(bound, arguments, results, specialisation.outputs)
             nested[structure] = entry
 
     def _link(self) -> None:

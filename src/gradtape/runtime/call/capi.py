@@ -34,12 +34,15 @@ ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMENSIONS, ARRAY_DESCR, ARRAY_FLAGS = (
 )
 """Bytes to the fields of an ndarray."""
 
+DTYPE_ORDER, DTYPE_NUMBER = HEAD + 10, HEAD + 12
+"""Bytes to the fields of a dtype: the character of its byte order, and the number of its type."""
+
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x0001, 0x0100, 0x0400
 """Bits of an ndarray's flags."""
 
 
 def unexpected_fields(array: np.ndarray[Any, Any]) -> list[str]:
-    """Return the names of the fields of an ndarray that are not at the offsets from which native code reads them.
+    """Return the names of the fields of an ndarray, and of its dtype, that are not at the offsets from which native code reads them.
 
     Examples
     --------
@@ -55,6 +58,8 @@ def unexpected_fields(array: np.ndarray[Any, Any]) -> list[str]:
         "ndim": (_int(start + ARRAY_NDIM), array.ndim),
         "descr": (_word(start + ARRAY_DESCR), id(array.dtype)),
         "flags": (_int(start + ARRAY_FLAGS) & known, expected),
+        "byteorder": (_byte(id(array.dtype) + DTYPE_ORDER), ord(array.dtype.byteorder)),
+        "num": (_int(id(array.dtype) + DTYPE_NUMBER), array.dtype.num),
     }
     unexpected = [name for name, (read, actual) in fields.items() if read != actual]
     if "ndim" not in unexpected:  # otherwise this may not be a pointer
@@ -71,6 +76,10 @@ def _int(address: int) -> int:
     return ctypes.c_int.from_address(address).value
 
 
+def _byte(address: int) -> int:
+    return ctypes.c_ubyte.from_address(address).value
+
+
 def _check_layout() -> None:
     """Check all fields that native code reads by their offsets.
 
@@ -80,8 +89,12 @@ def _check_layout() -> None:
         Where this NumPy or this Python has another layout.
     """
     matrix = np.zeros((3, 5), np.int16)
-    unaligned = np.zeros(17, np.uint8)[1:].view(np.float64)
-    unexpected = {name for array in (matrix, matrix[:, ::2], unaligned) for name in unexpected_fields(array)}
+    unaligned, swapped = (
+        np.zeros(17, np.uint8)[1:].view(np.float64),
+        np.zeros(2, np.dtype(float).newbyteorder()),
+    )
+    arrays = matrix, matrix[:, ::2], unaligned, swapped
+    unexpected = {name for array in arrays for name in unexpected_fields(array)}
     if unexpected:
         fields = ", ".join(sorted(unexpected))
         raise ImportError(f"gradtape does not know the layout of arrays in NumPy {np.__version__}: {fields}")

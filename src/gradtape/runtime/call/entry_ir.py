@@ -12,7 +12,11 @@ two uses of the same code is in the state block that the called object points to
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
 
 from gradtape.ir.varying import code_is_shared
 from gradtape.lower.llvm.counters import ENTRIES, ENTRY_TICKS, add
@@ -27,6 +31,8 @@ from gradtape.runtime.call.capi import (
     ARRAY_FLAGS,
     ARRAY_NDIM,
     C_CONTIGUOUS,
+    DTYPE_NUMBER,
+    DTYPE_ORDER,
     FREE_THREADED,
     HEAD,
     TUPLE_ITEMS,
@@ -53,6 +59,9 @@ from gradtape.runtime.call.convention import (
 from gradtape.runtime.memory.pool import is_pooled
 
 __all__ = ["add_entry"]
+
+SWAPPED: Final = ord(">" if sys.byteorder == "little" else "<")
+"""The character of the other byte order in a dtype; there are several for the machine's own."""
 
 
 def add_entry(ir_text: str, signature: Signature | None, *, profiled: bool = False) -> str:
@@ -185,7 +194,7 @@ class _EntryWriter(FunctionWriter):
         return self.let(f"phi ptr [{from_array}, %{array_end}], [{from_scalar}, %{scalar_end}]")
 
     def check_layout(self, spec: ArraySpec, argument: str) -> str:
-        self.require_same(self.load("ptr", argument, ARRAY_DESCR), self.symbol(f"dtype.{spec.dtype.name}"))
+        self.check_dtype(spec.dtype, self.load("ptr", argument, ARRAY_DESCR))
         self.require(self.let(f"icmp eq i32 {self.load('i32', argument, ARRAY_NDIM)}, {len(spec.shape)}"))
         flags = self.let(f"and i32 {self.load('i32', argument, ARRAY_FLAGS)}, {C_CONTIGUOUS | ALIGNED}")
         self.require(self.let(f"icmp eq i32 {flags}, {C_CONTIGUOUS | ALIGNED}"))
@@ -194,6 +203,21 @@ class _EntryWriter(FunctionWriter):
             for axis, length in enumerate(spec.shape):
                 self.require(self.let(f"icmp eq i64 {self.load('i64', dimensions, WORD * axis)}, {length}"))
         return self.load("ptr", argument, ARRAY_DATA)
+
+    def check_dtype(self, dtype: np.dtype[Any], descr: str) -> None:
+        """Make sure that an array has a dtype: NumPy's own object, or one that is equal to it.
+
+        Arrays from pickles, of other processes, of memory views and of pointers have objects of their own.
+        """
+        other, known = self.new_label(), self.new_label()
+        same = self.let(f"icmp eq ptr {descr}, {self.symbol(f'dtype.{dtype.name}')}")
+        self.emit(f"br i1 {same}, label %{known}, label %{other}, {LIKELY}")
+        self.start_block(other)
+        number, order = self.load("i32", descr, DTYPE_NUMBER), self.load("i8", descr, DTYPE_ORDER)
+        self.require(self.let(f"icmp eq i32 {number}, {dtype.num}"))
+        self.require(self.let(f"icmp ne i8 {order}, {SWAPPED}"))
+        self.emit(f"br label %{known}")
+        self.start_block(known)
 
     def check_scalar(self, spec: ScalarSpec, argument: str) -> str:
         if spec.kind == "bool":

@@ -12,6 +12,7 @@ What costs time on the way, and what the user is warned of, is in `explain`.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -88,21 +89,37 @@ class NestedEntry(NamedTuple):
         Sorts the leaves of arguments whose keys are in another order.
     keys : object
         What `structure_key` returns, if there are dicts with other keys than texts: equal ones may be of other types.
+    outputs : list of int or callable, or None
+        Where some results are constants: for each its position among those of machine code, or a function that returns it.
     """
 
     native: Callable[..., Any]
     results: TreeSpec
     order: Callable[[list[Any]], Sequence[Any]] | None
     keys: Any
+    outputs: list[Any] | None
 
     @classmethod
-    def of(cls, native: Callable[..., Any], arguments: TreeSpec, results: TreeSpec) -> tuple[TreeSpec, Self]:
+    def of(
+        cls, native: Callable[..., Any], arguments: TreeSpec, results: TreeSpec, outputs: Sequence[Any]
+    ) -> tuple[TreeSpec, Self]:
         """Return the entry for arguments of a structure, and that structure with the keys in order."""
         tree: Any = arguments.unflatten(range(arguments.num_leaves))
         numbers, spec = flatten_arguments(tree, ORDERED)
         positions = sorted(range(len(numbers)), key=numbers.__getitem__)
         order = None if positions == sorted(positions) else itemgetter(*positions)
-        return spec, cls(native, results, order, None if has_texts_only(tree) else structure_key(tree))
+        keys = None if has_texts_only(tree) else structure_key(tree)
+        if all(isinstance(output, int) for output in outputs):
+            return spec, cls(native, results, order, keys, None)
+        numbering = itertools.count()
+        places = [next(numbering) if isinstance(output, int) else output for output in outputs]
+        return spec, cls(native, results, order, keys, places)
+
+    def nested(self, results: Sequence[Any]) -> Any:
+        """Return what machine code has computed, and the constants, as the function returns them."""
+        if self.outputs is not None:
+            results = [results[each] if isinstance(each, int) else each() for each in self.outputs]
+        return self.results.unflatten(results)
 
 
 class OpByOp(NamedTuple):
@@ -157,7 +174,7 @@ class CallSite(Tracer):
             if entry is not None and (entry.keys is None or entry.keys == self._structure(args, kwargs)):
                 results = entry.native(*leaves) if entry.order is None else entry.native(*entry.order(leaves))
                 if results is not MISSED:
-                    return entry.results.unflatten(results)
+                    return entry.nested(results)
         here.site = user_site()
         call = CallArguments(args, kwargs, self.static)
         if self.inline or not config.jit or config.eager or RECORDING.tools or _is_traced(call.leaves):

@@ -282,8 +282,8 @@ class NativeCall(NamedTuple):
     statics : list
         The objects that static arguments are compared with.
     nested : tuple of TreeSpec or None
-        The structures of arguments and of results, unless they are plain tuples and lists of results: then the entry takes and returns
-        the leaves.
+        The structures of arguments and of results, unless they are plain tuples and lists of results: then the entry takes the leaves,
+        and returns those that are computed.
     leaves : int
         The number of leaves of a call.
     passed : tuple of int
@@ -301,7 +301,7 @@ def native_call(
     call: CallArguments,
     values: Sequence[Value],
     spec: TreeSpec,
-    results: Sequence[int],
+    results: Sequence[Any],
     hidden: Sequence[Any],
     written: Collection[int] = (),
 ) -> NativeCall | None:
@@ -315,8 +315,8 @@ def native_call(
         The outputs of the kernel.
     spec : TreeSpec
         The containers of the results.
-    results : sequence of int
-        For each leaf of `spec`, its position in `values`.
+    results : sequence of int or callable
+        For each leaf of `spec`, its position in `values`, or a function that returns a constant: machine code leaves these out.
     hidden : sequence of object
         The hidden inputs.
     written : collection of int
@@ -328,11 +328,12 @@ def native_call(
     if any(issubclass(type(leaf), np.generic) and not scalar_holds_data(leaf.dtype) for leaf in numbers):
         return None  # machine code reads the data of a scalar where it is
     _, kwargs = call.with_leaves(call.leaves)
+    computed = [output for output in results if isinstance(output, int)]
     structure: Any = spec.unflatten(results)
     nested = None
-    if kwargs or call.has_containers or not _plain_structure(structure):
+    if kwargs or call.has_containers or len(computed) < len(results) or not _plain_structure(structure):
         nested = (call.spec, spec)
-        structure = tuple(results)
+        structure = tuple(computed)
     statics: list[Any] = []
     arguments: list[ArraySpec | ScalarSpec | StaticSpec] = []
     passed = []

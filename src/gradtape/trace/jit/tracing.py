@@ -555,10 +555,9 @@ def _constant_result(leaf: Any) -> Callable[[], Any]:
 
 
 def _is_plain(call: CallArguments, outputs: list[Any]) -> bool:
-    """Return whether all results are traced, and no argument is a variable."""
-    return all(isinstance(output, int) for output in outputs) and not any(
-        isinstance(leaf, Variable) for leaf in call.leaves
-    )
+    """Return whether there are traced results, and no argument is a variable."""
+    is_computed = not outputs or any(isinstance(output, int) for output in outputs)
+    return is_computed and not any(isinstance(leaf, Variable) for leaf in call.leaves)
 
 
 def _is_safe(call: CallArguments, spec: CaptureSpec, writes: Writes) -> bool:
