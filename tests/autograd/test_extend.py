@@ -6,6 +6,7 @@ import pkgutil
 import numpy
 import pytest
 
+import gradtape as gt
 import gradtape.autograd
 import gradtape.autograd.numpy as np
 from gradtape import jit
@@ -31,6 +32,7 @@ from gradtape.autograd.scipy import linalg, signal, special, stats
 from gradtape.autograd.test_util import check_grads
 from gradtape.autograd.tracer import getval, isbox
 from gradtape.errors import GradtapeWarning
+from gradtape.runtime.compile import kernel, program
 
 X = numpy.array([0.5, 1.0, 2.0])
 CALLS = 4
@@ -338,3 +340,25 @@ def test_eigenvalues_depend_on_one_triangle(uplo, unit):
     assert not numpy.any(numpy.triu(gradient, 1) if uplo == "L" else numpy.tril(gradient, -1))
     with pytest.raises(ValueError, match="UPLO"):
         np.linalg.eigh(a, "X")
+
+
+def test_primitives_share_the_kernels_of_other_traces(monkeypatch):
+    compiled = []
+    real = kernel.compile_graph
+    monkeypatch.setattr(program, "compile_graph", lambda *args, **kw: compiled.append(1) or real(*args, **kw))
+
+    @primitive
+    def cube(x):
+        return x**3
+
+    defvjp(cube, lambda ans, x: lambda g: 3 * g * x**2)
+
+    def slope(scale):
+        return gt.jit(gt.grad(lambda x: numpy.sum(cube(x) * scale)))
+
+    for k in range(3):  # another function each time, and the same program
+        numpy.testing.assert_allclose(
+            slope(numpy.arange(3.0) + k)(numpy.arange(3.0)),
+            3 * (numpy.arange(3.0) + k) * numpy.arange(3.0) ** 2,
+        )
+    assert len(compiled) == 1

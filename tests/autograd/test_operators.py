@@ -140,6 +140,47 @@ def test_gradients_that_are_kept_are_compiled_with_their_constants():
                 numpy.testing.assert_allclose(part, expected)
 
 
+@pytest.mark.parametrize("operator", [grad, value_and_grad])
+def test_gradients_whose_other_arguments_stay_are_compiled(operator):
+    def scaled_loss(scale, x, options, power=2):
+        return scale * np.sum(options["weights"] * x**power)
+
+    kept, options = operator(scaled_loss, 1), {"weights": numpy.arange(3.0)}
+    first = kept(2.0, X, options, power=3)
+    again = [kept(2.0, X, options, power=3) for _ in range(3)]
+    names = []
+    sys.setprofile(lambda frame, *_: names.append(frame.f_code.co_name))
+    again.append(kept(2.0, X, options, power=3))
+    sys.setprofile(None)
+    assert "scaled_loss" not in names
+    for result in again:
+        for part, expected in zip(as_tuple(result), as_tuple(first), strict=True):
+            numpy.testing.assert_allclose(part, expected)
+    options["weights"] = options["weights"] + 1.0  # what is captured is read again
+    expected = 2.0 * 3 * X**2 * numpy.arange(1.0, 4.0)
+    numpy.testing.assert_allclose(as_tuple(kept(2.0, X, options, power=3))[-1], expected)
+    options["weights"][:] = 1.0
+    numpy.testing.assert_allclose(as_tuple(kept(2.0, X, options, power=3))[-1], 6 * X**2)
+    numpy.testing.assert_allclose(as_tuple(kept(3.0, X, options, power=3))[-1], 9 * X**2)
+    numpy.testing.assert_allclose(as_tuple(kept(3.0, X, {"weights": 2.0}, power=2))[-1], 12 * X)
+
+
+def test_a_failure_does_not_end_compilation():
+    def loss(x, bound):
+        if len(bound) == 0:
+            raise ValueError("no bound")
+        return np.sum(x**2) * bound[0]
+
+    kept, bound = grad(loss), [2.0]
+    numpy.testing.assert_allclose(kept(X, bound), 4 * X)
+    bound.clear()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no bound"):
+            kept(X, bound)
+    bound.append(3.0)
+    numpy.testing.assert_allclose(kept(X, bound), 6 * X)
+
+
 @pytest.mark.parametrize("calls", [1, 2, 3])
 def test_kept_gradients_have_autograds_errors_and_conventions(calls):
     for _ in range(calls):

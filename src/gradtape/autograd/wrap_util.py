@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from operator import is_
 from typing import Any, TypeVar
 
 from gradtape.errors import GradtapeError
@@ -31,8 +32,9 @@ def unary_to_nary(
     unary_operator : callable
         ``unary_operator(function, x, *args)``, where `function` has one argument.
     compiled : callable, optional
-        ``compiled(function)(x)`` is ``unary_operator(function, x)``, by code that is kept. The derivative of a function of one argument
-        takes it from its second call on, and leaves to the operator what it refuses.
+        ``compiled(function)(x)`` is ``unary_operator(function, x)``, by code that is kept. The derivative in one argument takes it from the
+        second call on whose other arguments are the same objects, as in the iterations of a solver, and leaves to the operator what it
+        refuses.
 
     Returns
     -------
@@ -45,7 +47,7 @@ def unary_to_nary(
         fun: Callable[..., Any], argnum: Any = 0, *op_args: Any, **op_kwargs: Any
     ) -> Callable[..., Any]:
         assert isinstance(argnum, int | tuple | list), argnum
-        kept = compiled if argnum == 0 and not (op_args or op_kwargs) else None
+        kept = compiled if isinstance(argnum, int) and not (op_args or op_kwargs) else None
         return _applied(unary_operator, fun, argnum, op_args, op_kwargs, kept)
 
     return nary_operator
@@ -59,18 +61,11 @@ def _applied(
     op_kwargs: Any,
     compiled: Any,
 ) -> Callable[..., Any]:
-    calls, kept = 0, None
+    others: list[Any] | None = None
+    kept: Callable[[Any], Any] | None = None
 
     def nary_function(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls, kept, compiled
-        if compiled is not None and len(args) == 1 and not kwargs:
-            calls += 1
-            if calls > 1:
-                kept = kept or compiled(fun)
-                try:
-                    return kept(args[0])
-                except GradtapeError:
-                    compiled = None
+        nonlocal others, kept, compiled
         if isinstance(argnum, int):
             x = args[argnum]
         else:
@@ -80,8 +75,23 @@ def _applied(
             places = [(argnum, x)] if isinstance(argnum, int) else zip(argnum, x, strict=True)
             return fun(*subvals(args, places), **kwargs)
 
-        unary_function.__name__ = get_name(fun)
-        return operator(unary_function, x, *op_args, **op_kwargs)
+        def by_operator() -> Any:
+            unary_function.__name__ = get_name(fun)
+            return operator(unary_function, x, *op_args, **op_kwargs)
+
+        if compiled is None:
+            return by_operator()
+        now = [*subvals(args, [(argnum, None)]), *kwargs, *kwargs.values()]
+        if others is None or len(now) != len(others) or not all(map(is_, now, others)):
+            others, kept = now, None
+            return by_operator()
+        kept = kept or compiled(unary_function if len(now) > 1 else fun)
+        try:
+            return kept(x)
+        except GradtapeError:
+            result = by_operator()
+            compiled = kept = others = None
+            return result
 
     name = f"{get_name(operator)}_of_{get_name(fun)}_wrt_argnum_{argnum}"
     return wraps(

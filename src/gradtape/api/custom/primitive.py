@@ -135,11 +135,12 @@ class Primitive:
             return self._body(*args, **kwargs)
         here.site = user_site()
         operands = Operands(tuple(bound.handles))
-        function = self.fun
+        raw = function = self.fun
+        if kwargs or not all(isinstance(arg, Handle) for arg in args):
 
-        def raw(*arrays: Any) -> Any:
-            own_args, own_kwargs = bound.filled(arrays)
-            return function(*own_args, **own_kwargs)
+            def raw(*arrays: Any) -> Any:
+                own_args, own_kwargs = bound.filled(arrays)
+                return function(*own_args, **own_kwargs)
 
         if all(abstract_of(value) is None and abstracting_trace(value) is None for value in operands.values):
             arrays = force(list(operands.values))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -23,12 +23,26 @@ FUNCTIONS: Final[dict[str, Function]] = {}
 Types = tuple[tuple[Shape, str], ...]
 
 
-def enter_function(function: Function) -> str:
+def enter_function(function: Function, identity: Hashable = None) -> str:
     """Register a function of arrays that returns a tuple of arrays, and return its key: no other process has it, whose kernels the disk
-    cache may hold."""
+    cache may hold.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    identity : hashable, optional
+        Equal for functions that compute the same. The first of them stands for all, so that programs which call them share their kernels.
+        What its ids belong to must live as long as `function`.
+    """
     key = uuid.uuid4().hex
-    FUNCTIONS[key] = function
+    if identity is not None:
+        key = _keys.setdefault(identity, key)
+    FUNCTIONS.setdefault(key, function)
     return key
+
+
+_keys: Final[dict[Hashable, str]] = {}
 
 
 @functools.cache
