@@ -128,9 +128,9 @@ def test_views_have_the_same_dtype():
 
 
 @pytest.mark.parametrize("way", [gt.jit, gt.grad, gt.vmap, lambda f: lambda x: f(gt.constant(x))])
-def test_views_as_masked_arrays_are_refused_by_their_class(way):
-    with pytest.raises(gt.errors.ArraySubclassError, match="MaskedArray, a subclass of ndarray"):
-        way(lambda x: np.sum(x.view(np.ma.MaskedArray)))(np.ones(3))
+def test_views_as_other_classes_of_numpy_are_refused_by_their_class(way):
+    with pytest.raises(gt.errors.ArraySubclassError, match="recarray, a subclass of ndarray"):
+        way(lambda x: np.sum(x.view(np.recarray)))(np.ones(3))
     assert way(lambda x: np.sum(x.view(type=np.ndarray)))(np.ones(3)) is not None
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from gradtape.config import traces_package
 from gradtape.errors import (
-    ArraySubclassError,
     ConcretizationError,
     GradtapeWarning,
     warn,
@@ -33,7 +32,6 @@ from gradtape.trace.array.checks import answer_of_check
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.jit.guards import Mapped, Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
-from gradtape.trace.patching.asarray import calling_module
 from gradtape.trace.patching.bytecode import callee_names, instruction_at
 from gradtape.trace.patching.callers import callee_of, extension_module_of
 from gradtape.trace.random.comparisons import warn_of_chance_in_branch
@@ -164,13 +162,6 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
     frame = nearest_frame(3)
     trace = abstracting_trace(value)
     package = asking_package()
-    if calling_module(3) == "numpy.ma.core" and package not in READERS:
-        raise ArraySubclassError(
-            "a MaskedArray, a subclass of ndarray, meets a traced array",
-            where=site_of(frame),
-            why="a trace cannot keep track of which elements are left out",
-            remedy="use m.filled(...), and the mask in np.where",
-        )
     if instruction_at(frame) == "STORE_SUBSCR":
         return np.array(_data_for_store(value, trace, frame), dtype)
     subscript = instruction_at(frame) == "BINARY_SUBSCR"

@@ -58,6 +58,19 @@ def hook_function(function: FunctionType, handler_of: Callable[[Function], Funct
     function.__code__ = changed
 
 
+def with_names(function: Any, **names: Any) -> Function:
+    """Return a function with the code of another one, in which global names mean something else."""
+    made = FunctionType(
+        function.__code__,
+        {**function.__globals__, **names},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
 def without_hook(function: FunctionType) -> Function:
     """Return a function with the code that a function had before it was hooked."""
     return _original_functions.get(function.__code__, function)

@@ -33,6 +33,7 @@ TRACED: Final = tuple(
         f"{PACKAGE}.trace.routines",
         "numpy._core._asarray",
         "numpy.lib",
+        "numpy.ma",
         "numpy.polynomial",
         "scipy._external.array_api_compat",
         "scipy._external.array_api_extra",

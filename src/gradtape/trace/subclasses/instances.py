@@ -32,8 +32,11 @@ _METHODS: Final[Any] = _core._methods  # type: ignore[attr-defined] # the code o
 _CLIP: Final = _core.umath.clip  # type: ignore[attr-defined]
 _NO_VALUE: Final = np._NoValue
 
-_UNTRACED: Final = (np.memmap, np.ma.MaskedArray, np.matrix, np.recarray, np.char.chararray)
+_UNTRACED: Final = (np.memmap, np.matrix, np.recarray, np.char.chararray)
 """Subclasses whose objects are never made of traced arrays: memory maps are ndarrays, and the others are NumPy's own."""
+
+front_of: Final[dict[type, type]] = {}
+"""By class: what its instances do before the class is asked, beside what all instances do."""
 
 
 def refused(kind: type, why: str) -> ArraySubclassError:
@@ -46,13 +49,34 @@ def refused(kind: type, why: str) -> ArraySubclassError:
     )
 
 
+def _returned_masked(said: str) -> ArraySubclassError:
+    return ArraySubclassError(
+        said,
+        where=user_site(3),
+        why="its elements without the mask would be another result",
+        remedy="return x.filled(...), and np.ma.getmaskarray(x) beside it",
+    )
+
+
 def returned_instance(array: TracedNdarray) -> ArraySubclassError:
     """Return the error for an object that a jitted function returns."""
+    if isinstance(array, np.ma.MaskedArray):
+        return _returned_masked("the jitted function returned a MaskedArray, a subclass of ndarray")
     return ArraySubclassError(
         f"the jitted function returned a {kind_of(type(array)).__name__}, a subclass of ndarray",
         where=user_site(3),
         why="a compiled call returns arrays, and what else belongs to such an object is made by Python code",
         remedy="return np.asarray(x), and make the object of what the call returns",
+    )
+
+
+def _masked(function: Any, error: Exception) -> ArraySubclassError:
+    """Return the error for a function of NumPy's that a masked array with traced elements stops."""
+    return ArraySubclassError(
+        f"np.{function.__name__} got a masked array whose elements are traced",
+        where=user_site(3),
+        why=f"NumPy's code of this function asks its memory: {str(error).splitlines()[0]}",
+        remedy=f"use np.ma.{function.__name__} if there is one, or x.compressed() or x.filled(...), which are arrays",
     )
 
 
@@ -177,6 +201,9 @@ def kind_of(kind: type) -> type:
     return getattr(kind, "_gradtape_kind", kind)
 
 
+_OF_CLASSES: Final = frozenset({"__module__", "__doc__", "__slots__"})
+
+
 @functools.lru_cache(maxsize=256)
 def _class_of_instances(kind: type) -> Any:
     attributes = {
@@ -186,7 +213,14 @@ def _class_of_instances(kind: type) -> Any:
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
     }
-    made = type.__new__(type(kind), kind.__name__, (_Front, kind, TracedNdarray), attributes)
+    fronts = []
+    for base, front in front_of.items():
+        if issubclass(kind, base):
+            own = {name for each in kind.__mro__[: kind.__mro__.index(base)] for name in vars(each)}
+            if name := next(iter(own & vars(front).keys() - _OF_CLASSES), None):
+                raise refused(kind, f"it has an own {name}, which cannot be called with traced elements")
+            fronts.append(front)
+    made = type.__new__(type(kind), kind.__name__, (_Front, *fronts, kind, TracedNdarray), attributes)
     if isinstance(kind, abc.ABCMeta):
         abc._abc_init(made)  # type: ignore[attr-defined]
     return made
@@ -229,7 +263,11 @@ def content_of(operand: Any) -> Any:
 
 def without_class(operand: Any) -> Any:
     """Return the elements of an object with traced elements; other operands are returned as they are."""
-    return operand._gradtape_content if isinstance(operand, TracedNdarray) else operand
+    if not isinstance(operand, TracedNdarray):
+        return operand
+    if isinstance(operand, np.ma.MaskedArray) and operand.mask is not np.ma.nomask:
+        raise _returned_masked("a MaskedArray, a subclass of ndarray, is to be differentiated")
+    return operand._gradtape_content
 
 
 def contents(items: Any) -> Any:
@@ -254,7 +292,7 @@ def as_instances(items: Any) -> Any:
         return kind(map(as_instances, items))
     if kind is dict:
         return {key: as_instances(item) for key, item in items.items()}
-    if not is_subclass(items) or isinstance(items, TracedNdarray):
+    if not is_subclass(items) or isinstance(items, TracedNdarray) or items is np.ma.masked:
         return items
     made = instance(kind, ndarray.view(items, ndarray), items)
     vars(made).update(getattr(items, "__dict__", ()))
@@ -263,10 +301,10 @@ def as_instances(items: Any) -> Any:
 
 def _like(array: Any, made: Any) -> Any:
     """Return a result of a method of an object: of its class, unless it is a number."""
-    return made if _is_number(made) or type(array) is _Beside else instance(type(array), made, array)
+    return made if is_scalar(made) or type(array) is _Beside else instance(type(array), made, array)
 
 
-def _is_number(made: Any) -> bool:
+def is_scalar(made: Any) -> bool:
     """Return whether NumPy has a scalar, or something that is no array, in this place."""
     if isinstance(made, Handle):
         return bool(getattr(made, "is_scalar", False))
@@ -276,7 +314,7 @@ def _is_number(made: Any) -> bool:
 def _as_array(made: Any) -> Any:
     """Return a result as an array, also one of rank 0, which NumPy's functions hand to ``__array_wrap__``."""
     whole: Any = made
-    return whole[...] if _is_number(made) and isinstance(made, Handle) else made
+    return whole[...] if is_scalar(made) and isinstance(made, Handle) else made
 
 
 def _method(name: str, *, plain: bool = False) -> Callable[..., Any]:
@@ -365,8 +403,9 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
                 made = implementation(*args, **kwargs)
                 if not isinstance(made, ndarray) or made.dtype != object:
                     return made
-            except (GradtapeError, TypeError):  # of compiled code inside
-                pass
+            except (GradtapeError, TypeError) as error:  # of compiled code inside
+                if isinstance(self, np.ma.MaskedArray):  # whose elements alone are something else
+                    raise _masked(function, error) from error
             finally:
                 in_numpy.now = before
         given = _flat((args, kwargs))
@@ -382,7 +421,7 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
         if function is np.concatenate:
             owner = _wrapping(given, 0.0)
             return made if owner is None else instance(type(owner), made, None)
-        if function in (np.dot, np.inner) and not _is_number(made):
+        if function in (np.dot, np.inner) and not is_scalar(made):
             owner = given[int(_priority(given[1]) > _priority(given[0]))]
             return instance(type(owner), made, owner) if is_subclass(owner) else made
         return made
@@ -639,7 +678,7 @@ def _wrapping(operands: Any, lowest: float = -np.inf) -> Any:
 
 def _wrapped(owner: Any, array: Any, context: Any, made: Any = None) -> Any:
     """Return an array as the class of an object wraps it; `made` is the result as NumPy's functions return it, which may be a number."""
-    is_number = made is not None and _is_number(made)
+    is_number = made is not None and is_scalar(made)
     wrap = as_instances(owner).__array_wrap__
     names = getattr(getattr(wrap, "__code__", None), "co_varnames", ("return_scalar",))
     # without the last parameter as it was defined before NumPy 2

@@ -10,13 +10,16 @@ import numpy as np
 from gradtape.errors import ArraySubclassError
 from gradtape.ir.builder import here
 from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.array.masked import without_selections
 from gradtape.trace.array.view_functions import strided
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.conversions.sequences import Function, as_ndarray_or_traced, find_followed
-from gradtape.trace.patching.functions import hook_function
+from gradtape.trace.patching.functions import hook_function, with_names
 from gradtape.trace.source.sites import user_site
+from gradtape.trace.subclasses.instances import TracedNdarray, holds_instance
+from gradtape.trace.subclasses.masked_arrays import followed, median_of_traced
 
 
 def _index_trick(plain: Function) -> Function:
@@ -111,6 +114,37 @@ def _refuse_matrix(plain: Function) -> Function:
     return new
 
 
+class _NameOfNdarray(type):
+    def __instancecheck__(cls, item: Any) -> bool:
+        return isinstance(item, np.ndarray | Handle)
+
+
+class _Ndarray(metaclass=_NameOfNdarray):
+    """What the name `ndarray` means in the code that makes masked arrays, where the elements are traced."""
+
+    @staticmethod
+    def view(array: Any, kind: type) -> Any:
+        return array.view(kind)
+
+
+def _masked_array(plain: Function) -> Function:
+    """Return the handler of masked arrays. Of traced elements they are instances, made by NumPy's code, in which `ndarray` is a name of
+    traced arrays as well."""
+    of_traced = with_names(plain, ndarray=_Ndarray)
+
+    def new(cls: Any, data: Any = None, *args: Any, **options: Any) -> Any:
+        if find_followed((args[:1], options.get("mask"))) is not None:
+            data = followed(data)
+        if not (isinstance(data, Handle) or holds_instance(data) or find_followed(data) is not None):
+            return plain(cls, data, *args, **options)
+        made = of_traced(cls, data, *args, **options)
+        if isinstance(made, TracedNdarray):
+            made._baseclass = np.ndarray
+        return made
+
+    return new
+
+
 def _as_strided(plain: Function) -> Function:
     """Return the handler of ``np.lib.stride_tricks.as_strided``, which asks arrays for their memory."""
 
@@ -127,6 +161,9 @@ def _hook_classes() -> None:
     hook_function(np.lib.stride_tricks.as_strided, _as_strided)  # type: ignore[arg-type]
     joining: Any = type(np.r_).__mro__[1]
     mapping: Any = np.vectorize
+    masked: Any = np.ma
+    hook_function(masked.MaskedArray.__new__, _masked_array)
+    hook_function(masked.extras._median, median_of_traced)
     hook_function(np.matrix.__new__, _refuse_matrix)  # type: ignore[arg-type]
     hook_function(joining.__getitem__, _index_trick)
     hook_function(mapping._vectorize_call, _vectorize_call)
