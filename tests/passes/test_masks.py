@@ -12,6 +12,7 @@ from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import BOOL
 from gradtape.kinds.registry import ROWS
 from gradtape.ops.core.shape import expand
+from gradtape.passes.pipeline import optimise
 from gradtape.passes.simplify import masks
 from gradtape.passes.simplify.masks import fold_masks
 from gradtape.runtime.interpret import interpret
@@ -114,3 +115,86 @@ def test_a_derivative_of_slices_selects_nothing():
     assert " if " not in text and "+ 0.0" not in text
     assert text.count("range(50)") == 1
     np.testing.assert_allclose(total(z), np.stack([gt.grad(radial)(row) for row in z]), rtol=1e-13)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gates_of_a_loop_need_neither_masks_nor_their_array(axis):
+    """Gates are computed together and read one by one: their cotangents are padded, and begin as zeros, which nothing selects."""
+
+    def loss(w, b, h, xs):
+        def step(h, x):
+            gates = np.stack([x, h, x, h], axis=axis) * w + b
+            i, f, o, c = [gates[k] if axis == 0 else gates[:, k] for k in range(4)]
+            h = np.tanh(i) * h + 1.0 / (1.0 + np.exp(-f)) * np.tanh(o) + c**2
+            return h, np.sum(h)
+
+        _, terms = gt.scan(step, h, xs)
+        return np.sum(terms)
+
+    def unrolled(w, b, h, xs):
+        total = 0.0
+        for x in xs:
+            gates = np.stack([x, h, x, h], axis=axis) * w + b
+            i, f, o, c = [gates[k] if axis == 0 else gates[:, k] for k in range(4)]
+            h = np.tanh(i) * h + 1.0 / (1.0 + np.exp(-f)) * np.tanh(o) + c**2
+            total = total + np.sum(h)
+        return total
+
+    rng = np.random.default_rng(0)
+    shape = (4, 5) if axis == 0 else (5, 4)
+    arguments = [0.3 * rng.normal(size=s) for s in (shape, shape, (5,), (6, 5))]
+    gradient = gt.grad(loss, argnums=(0, 1, 2, 3))
+    text = str(gt.inspect.loops(gradient, *arguments))
+    assert "bool" not in text and " if " not in text
+    expected = gt.grad(unrolled, argnums=(0, 1, 2, 3))(*arguments)
+    for actual, wanted in zip(gradient(*arguments), expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    ("begin", "goes"),
+    [
+        (lambda x: np.full_like(x, 0.0), True),
+        (lambda x: np.full_like(x, -0.0), False),
+        (lambda x: np.full_like(x, 2.0), False),
+    ],
+)
+def test_a_selection_of_the_first_iteration_goes_where_it_selects_the_same(first, begin, goes):
+    """Only a number with the same sign as the initial value is the same."""
+
+    def run(x):
+        def step(carry, _):
+            flag, h = carry
+            chosen = np.where(flag, h, 0.0) if not first else np.where(flag, 0.0, h)
+            return (np.full_like(x, not first, dtype=bool), np.sin(h) + x), (chosen, h)
+
+        begins = np.full_like(x, first, dtype=bool), begin(x)
+        _, (chosen, h) = gt.scan(step, begins, None, length=4)
+        return chosen, h
+
+    x = np.array([0.1, 0.2, 0.3])
+    chosen, h = gt.jit(run)(x)
+    expected = np.concatenate([np.zeros((1, 3)), h[1:]])
+    np.testing.assert_array_equal(chosen, expected)
+    np.testing.assert_array_equal(np.signbit(chosen), np.signbit(expected))
+    text = str(gt.inspect.loops(gt.jit(run), x))
+    assert (" if " not in text) == goes
+
+
+def test_one_known_mask_is_enough_where_it_decides():
+    x = array_input(5)
+    known = ROW["logical_or"](repeated(True, 5), ROW["greater"](x, literal(0.0)))
+    neither = ROW["bitwise_and"](ROW["greater"](x, literal(0.0)), repeated(False, 5))
+    graph = fold_masks(graph_of([x], [ROW["bitwise_or"](known, neither), neither]))
+    assert {node.op.name for node in graph.nodes} <= {"expand", "logical_or", "greater", "bitwise_or"}
+
+
+def test_zeros_around_a_selected_part_are_zeros_already():
+    x = array_input(3)
+    chosen = ROW["where"](padded(repeated(True, 3), 2, 1), padded(x, 2, 1), literal(0.0))
+    assert [node.op.name for node in optimise(graph_of([x], [chosen])).nodes] == ["pad"]
+    other = ROW["where"](padded(repeated(True, 3), 1, 2), padded(x, 2, 1), literal(0.0))
+    negative = ROW["where"](padded(repeated(True, 3), 2, 1), padded(x, 2, 1), literal(-0.0))
+    for value in (other, negative):
+        assert "where" in [node.op.name for node in optimise(graph_of([x], [value])).nodes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from gradtape.ir.verifier import verify
 from gradtape.kinds.registry import ROWS
 from gradtape.passes.pipeline import PASSES, optimise
 from gradtape.passes.simplify.algebra import simplify_algebra
+from gradtape.passes.simplify.joins import slice_pieces
 from gradtape.passes.simplify.product_sums import drop_repeated_axes
 from gradtape.runtime.interpret import interpret
 from gradtape.transforms.vjp import vjp
@@ -248,6 +250,61 @@ def test_the_derivative_of_a_quotient_stays_finite_where_a_shared_division_would
     weighted = gt.grad(lambda x, y, c: c * (x / y), argnums=(0, 1))
     by_x, by_y = weighted(0.0, 2.0**-1000, 2.0**500)
     assert by_x == np.inf and by_y == 0.0
+
+
+def test_the_derivatives_of_a_quotient_share_a_division() -> None:
+    quotient = gt.grad(lambda x, y, c: np.sum(c * (x / y)), argnums=(0, 1))
+    rng = np.random.default_rng(0)
+    x, y, c = (rng.uniform(0.5, 2.0, 9) for _ in range(3))
+    assert str(gt.inspect.loops(quotient, x, y, c)).count(" / ") == 2
+    edges = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan])
+    x, y, c = (part.ravel() for part in np.meshgrid(edges, edges, edges))
+    with np.errstate(all="ignore"):
+        by_x, by_y = quotient(x, y, c)
+        np.testing.assert_array_equal(by_x, c / y)
+        np.testing.assert_allclose(by_y, -(x / y) / y * c, rtol=1e-15)
+    alone = gt.grad(lambda y, x: np.sum(x / y))
+    assert str(gt.inspect.loops(alone, y, x)).count(" / ") == 2
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_slices_of_joins_are_slices_of_their_pieces(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    axis = int(rng.integers(2))
+    shapes = []
+    for _ in range(4):
+        extents = [3, 3]
+        extents[axis] = int(rng.integers(0, 4))
+        shapes.append(tuple(extents))
+    arrays = [rng.normal(size=shape) for shape in shapes]
+    inputs = inputs_like(arrays)
+    whole = ROW["join"](*inputs, axis=axis)
+    factor = array_input(*whole.shape)
+    scaled = ROW["sin"](ROW["multiply"](whole, factor) + 2.0) - whole
+    borders = np.cumsum([0, *[shape[axis] for shape in shapes]])
+    parts = []
+    for start, stop in pairwise(borders):
+        if rng.random() < 0.3:  # across a border
+            start = max(start - 1, 0)
+        starts, extents = [0, 0], [3, 3]
+        starts[axis], extents[axis] = int(start), int(stop - start)
+        params = {"starts": tuple(starts), "shape": tuple(extents), "strides": (1, 1)}
+        parts.append(ROW["slice"](scaled if rng.random() < 0.8 else whole, **params))
+    graph = graph_of([*inputs, factor], parts)
+    arrays.append(rng.normal(size=whole.shape))
+    changed = slice_pieces(graph)
+    verify(changed, "slice_pieces")
+    for actual, expected in zip(interpret(changed, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_gates_that_slices_alone_read_are_never_joined() -> None:
+    x, y, w = array_input(3), array_input(3), array_input(6)
+    gates = ROW["join"](x, y, axis=0) * w + 1.0
+    parts = [ROW["slice"](gates, starts=(at,), shape=(3,), strides=(1,)) for at in (0, 3)]
+    assert "join" not in names([ROW["exp"](parts[0]) * parts[1]], [x, y, w])
+    assert names([*parts, ROW["reduce_sum"](gates, axes=(0,))], [x, y, w]).count("multiply") == 1
+    assert names([*parts, parts[0] + parts[1], gates], [x, y, w]).count("multiply") == 1
 
 
 @pytest.mark.parametrize(

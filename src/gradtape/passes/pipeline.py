@@ -28,9 +28,10 @@ from gradtape.passes.simplify.cse import eliminate_common_subexpressions
 from gradtape.passes.simplify.dce import eliminate_dead_code
 from gradtape.passes.simplify.expand_correlations import expand_correlations
 from gradtape.passes.simplify.expand_formulas import expand_formulas
-from gradtape.passes.simplify.factors import hoist_factors
+from gradtape.passes.simplify.factors import hoist_factors, share_quotients
 from gradtape.passes.simplify.fold import fold_constants
 from gradtape.passes.simplify.inline_calls import inline_calls
+from gradtape.passes.simplify.joins import slice_pieces
 from gradtape.passes.simplify.masks import fold_masks
 from gradtape.passes.simplify.primal_results import share_primal_results
 from gradtape.passes.simplify.product_sums import drop_repeated_axes, sum_before_products
@@ -48,6 +49,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     eliminate_common_subexpressions,
     share_primal_results,
     fuse_loops,
+    fold_masks,
     trim_loops,
     expand_formulas,
     expand_correlations,
@@ -59,6 +61,8 @@ PASSES: Final[tuple[Pass, ...]] = (
     simplify_algebra,
     fold_transposes,
     hoist_factors,
+    share_quotients,
+    slice_pieces,
     sum_before_products,
     drop_repeated_axes,
     eliminate_common_subexpressions,
@@ -79,7 +83,9 @@ PASSES: Final[tuple[Pass, ...]] = (
 """All passes, in their order. The bodies of loops and branches take them up to `remove_barriers` where `trim_loops` stands, and the rest
 before the graph that holds them does."""
 
-FOR_SOME_LENGTHS: Final = frozenset([make_row_major, tile_matmuls, pack_operands, privatise_operands])
+FOR_SOME_LENGTHS: Final = frozenset(
+    [slice_pieces, make_row_major, tile_matmuls, pack_operands, privatise_operands]
+)
 """Passes that are left out where lengths vary: layouts that are faster for some."""
 
 _LAST: Final = PASSES.index(remove_barriers)

@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract
+from gradtape.ir.types import BOOL
 from gradtape.kinds.index_map import repeated_number
+from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import expand, expand_row
 from gradtape.passes.control.equal_carries import EqualCarries, MergedLoop, source_key
 from gradtape.passes.rewrite import rewrite
@@ -63,6 +65,7 @@ class _Trim:
         before = self._node
         self._fold_constants()
         constants = self._remove_constant_carries()
+        self._drop_first_selections()
         places = self._remove_dead_carries(constants)
         outer = self._forward_operands(places)
         classes = EqualCarries(self._draft)
@@ -150,6 +153,34 @@ class _Trim:
                 else:
                     becomes[carry.inner] = expand(number, carry.inner.shape, ())
             draft.substitute(becomes)
+
+    def _drop_first_selections(self) -> None:
+        """Replace selections that a carry decides which is one number in the first iteration and the other in all later ones, where the
+        first iteration would choose the same number anyway: masks of cotangents that begin as zeros."""
+        carries = {carry.inner: carry for carry in self._draft.carries}
+        flags = {
+            carry.inner: bool(first.data)
+            for carry in self._draft.carries
+            if carry.inner.dtype == BOOL
+            and (first := repeated_number(carry.init)) is not None
+            and (later := repeated_number(carry.next_carry)) is not None
+            and bool(first.data) != bool(later.data)
+        }
+        if not flags:
+            return
+        becomes: dict[Value, Value] = {}
+        for node in self._draft.nodes():
+            if node.op is where and node.inputs[0] in flags:
+                mask, x, y = node.inputs
+                at_first, later_on = (x, y) if flags[mask] else (y, x)
+                carry = carries.get(later_on)
+                begin = None if carry is None else repeated_number(carry.init)
+                number = repeated_number(at_first)
+                if begin is None or number is None or source_key(begin) != source_key(number):
+                    continue
+                if later_on.shape == node.out.shape:
+                    becomes[node.out] = later_on
+        self._draft.substitute(becomes)
 
     def _remove_dead_carries(self, constants: Collection[int]) -> list[int]:
         """Remove carries that no result depends on; return the positions of the others among the node's."""

@@ -15,7 +15,7 @@ from gradtape.ir.varying import code_is_shared
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import repeated_number
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
-from gradtape.ops.core.elementwise.cast import convert_row
+from gradtape.ops.core.elementwise.cast import convert_row, zeros_like
 from gradtape.ops.core.elementwise.logic import invert
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.join import join_row
@@ -121,6 +121,16 @@ def _where(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     known = repeated_number(c)
     if known is not None and known.data is not None:
         return a if known.data else b
+    padded, selected = _made_by(c, pad_row), _made_by(a, pad_row)
+    if (
+        padded is not None
+        and selected is not None
+        and padded.params == selected.params
+        and padded.inputs[0].shape == selected.inputs[0].shape
+        and _consists_of(b, 0.0)
+    ):
+        mask, x = padded.inputs[0], selected.inputs[0]
+        return pad_row(where(mask, x, zeros_like(x)), **selected.params)
     inverted = _made_by(c, invert)
     if inverted is not None:
         return where(inverted.inputs[0], b, a)

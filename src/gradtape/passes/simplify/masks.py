@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradtape.ir.graph import Graph, Node, Value, literal
+from gradtape.ir.op import Op
 from gradtape.ir.types import BOOL
 from gradtape.ir.varying import is_varying
 from gradtape.kinds.elementwise import Elementwise
@@ -21,11 +22,15 @@ from gradtape.kinds.index_map import IndexMap, repeated_number
 from gradtape.kinds.join import Join
 from gradtape.kinds.reduction import Reduction
 from gradtape.loops.affine import Affine, Position, Var, affine
+from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or
 from gradtape.ops.core.shape import expand
 from gradtape.passes.rewrite import rewrite
 
 MOST_ELEMENTS: Final = 4096
 """Elements of a mask that is evaluated, repetitions not counted: a few microseconds."""
+
+ABSORBING: Final[dict[Op, bool]] = {bitwise_or: True, bitwise_and: False}
+"""By row, the truth value that decides the result alone."""
 
 
 def fold_masks(graph: Graph) -> Graph:
@@ -43,6 +48,10 @@ def fold_masks(graph: Graph) -> Graph:
         if not _is_mask(node, inputs):
             return None
         operands = [contents(value) for value in inputs]
+        absorbing = ABSORBING.get(node.op)
+        if absorbing is not None and any(x is not None and bool((x == absorbing).all()) for x in operands):
+            number = literal(absorbing, BOOL)
+            return (number if not node.out.shape else expand(number, node.out.shape, ()),)
         result = None if any(x is None for x in operands) else _evaluated(node, operands)
         if result is None or result.size > MOST_ELEMENTS:
             return None

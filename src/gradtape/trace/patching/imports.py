@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gradtape.trace.patching.recorders import before_recording
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:  # the import system asks for methods, and the import of these classes takes 7 ms
+    Loader = MetaPathFinder = object
 
 Work = Callable[[ModuleType], None]
 

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gradtape.ir.graph import Literal, Node, Value, extract, literal
-from gradtape.ir.types import INT64
+from gradtape.ir.types import BOOL, INT64
 from gradtape.kinds.control import Barrier, Structured
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap, repeated_number
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.elementwise.logic import greater
 from gradtape.ops.core.shape import expand_row, permute_row
@@ -103,11 +104,27 @@ def _invariants(draft: Draft, excluded: Collection[Value]) -> list[Value]:
         value = pending.pop(0)
         if value in given or value.node is None or isinstance(value, Literal):
             continue
-        if value.node.op in VIEWS or all(isinstance(each, Literal) for each in value.node.inputs):
+        if (
+            value.node.op in VIEWS
+            or _is_test(value)
+            or all(isinstance(each, Literal) for each in value.node.inputs)
+        ):
             pending.extend(value.node.inputs)
         else:
             moved[value] = None
     return list(moved)
+
+
+def _is_test(value: Value) -> bool:
+    """Return whether a mask asks where an element lies and nothing else: rules for selections must see that."""
+    node = value.node
+    return (
+        value.dtype == BOOL
+        and node is not None
+        and isinstance(node.op, IndexMap)
+        and len(node.inputs) == 1
+        and repeated_number(node.inputs[0]) is not None
+    )
 
 
 def _may_move(node: Node) -> bool:
