@@ -25,7 +25,7 @@ seen = []
 gc.callbacks.append(lambda phase, info: seen.append(info["generation"]) if phase == "start" else None)
 before = set(sys.modules)
 import gradtape as gt
-slow = ("numpy.ma", "importlib.resources", "tempfile", "llvmlite", "scipy")
+slow = ("importlib.resources", "tempfile", "llvmlite", "scipy")
 early = [name for name in slow if name in set(sys.modules) - before]
 from gradtape.lower.resident import routine
 parsed = []
