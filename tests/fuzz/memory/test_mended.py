@@ -284,3 +284,47 @@ def test_copies_of_repeated_elements_are_in_the_order_of_numpy(name: str) -> Non
         return y * 1
 
     assert np.array_equal(gt.jit(written)(x), written(x))
+
+
+def _diagonal_written(x: Any) -> Any:
+    d = np.diag(x)
+    x[0, 0] = 50.0
+    return d * 1
+
+
+def _last_diagonal_written(x: Any) -> Any:
+    d = np.linalg.diagonal(x, offset=1)
+    x[0, 1] = 50.0
+    return d * 1
+
+
+def _diagonal_made(x: Any) -> Any:
+    return np.diag(x[0], 1) + np.diag(x[:, 0], k=-1)
+
+
+def _real_if_close(x: Any) -> Any:
+    c = x * (1 + 0j)
+    r = np.real_if_close(c)
+    c[0] = 9.0
+    return r * 1
+
+
+def _real_already(x: Any) -> Any:
+    r = np.real_if_close(x)
+    x[0] = 9.0
+    return r * 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_diagonal_written, _last_diagonal_written, _diagonal_made, _real_if_close, _real_already],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("loops", LOOPS)
+def test_diagonals_and_real_parts_are_views(function: Any, loops: Any) -> None:
+    x = np.arange(1.0, 10.0).reshape(3, 3)
+    with gt.config.override(loops=loops, jit=False):
+        np.testing.assert_array_equal(gt.jit(function)(x.copy()), function(x.copy()))
+    with gt.GradientTape() as tape:
+        found = function(tape.watch(x) * 1)
+    np.testing.assert_array_equal(found.numpy(), function(x.copy()))

@@ -10,8 +10,10 @@ from gradtape.errors import UnsupportedFunctionError
 from gradtape.frontend.numpy.registry import ATTRIBUTES, implements, implements_method
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
+from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.procedures.arrays import creation, shapes
 from gradtape.procedures.arrays import index_arithmetic as ix
+from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.indexing import getitem
 from gradtape.procedures.arrays.nests import as_view, is_order_known, materialise, memory_order, with_axes
 from gradtape.procedures.arrays.view import ArrayView, Expression, as_expression, as_operand
@@ -156,6 +158,19 @@ def diagonal(build: ProcedureBuilder, a: Any, offset: int = 0, axis1: int = 0, a
     if isinstance(found, ArrayView):
         found.writable = False
     return found
+
+
+@implements(np.diag)
+def diag(build: ProcedureBuilder, v: Any, k: int = 0) -> Any:
+    x = as_expression(build, v)
+    if x.ndim != 2:
+        return apply_graph(build, RULES[np.diag], (x, k), {})
+    return diagonal(build, x, k)
+
+
+@implements(np.linalg.diagonal)
+def diagonal_of_last(build: ProcedureBuilder, x: Any, /, *, offset: int = 0) -> Any:
+    return diagonal(build, x, offset, -2, -1)
 
 
 @implements(np.concatenate)

@@ -127,3 +127,13 @@ def real(build: ProcedureBuilder, val: Any) -> Any:
 
 ATTRIBUTES["real"] = real
 ATTRIBUTES["mT"] = matrix_transpose
+
+
+@implements(np.real_if_close)
+def real_if_close(build: ProcedureBuilder, a: Any, tol: Any = 100) -> Any:
+    operand = as_operand(build, a)
+    if operand.dtype.kind == "c":
+        raise UnsupportedFunctionError(
+            "the numbers say whether np.real_if_close returns real ones", where=here.site, remedy="use x.real"
+        )
+    return operand

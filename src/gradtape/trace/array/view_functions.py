@@ -430,6 +430,13 @@ def _nan_to_num(function: Any, source: Any, args: Arguments, kwargs: Named) -> A
     return source
 
 
+def _real_if_close(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
+    """Return the array itself, or its real part: a view, too."""
+    result = call_function(function, (source, *args), dict(kwargs))
+    is_part = result.dtype.kind != source.dtype.kind
+    return source.part_view(RealView()) if is_part else source
+
+
 def _astype(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
     dtype = number_dtype(args[0] if args else kwargs["dtype"])
     if kwargs.get("copy", True) or dtype != source.dtype:
@@ -496,7 +503,7 @@ VIEWING: Final[dict[Any, Viewer]] = {
     **dict.fromkeys((np.atleast_1d, np.atleast_2d, np.atleast_3d), _EACH),
     **dict.fromkeys((np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit), _pieces),
     **dict.fromkeys((np.real, np.imag), _part),
-    **dict.fromkeys((np.diff, np.linalg.matrix_power, np.polyder, np.polyint, np.real_if_close), _itself),
+    **dict.fromkeys((np.diff, np.linalg.matrix_power, np.polyder, np.polyint), _itself),
     np.unstack: _unstacked,
     np.reshape: _reshaped,
     np.ravel: _raveled,
@@ -507,6 +514,7 @@ VIEWING: Final[dict[Any, Viewer]] = {
     np.einsum: _einsum,
     np.trim_zeros: _trimmed,
     np.nan_to_num: _nan_to_num,
+    np.real_if_close: _real_if_close,
     np.astype: _astype,
 }
 """What views, by NumPy's function."""
