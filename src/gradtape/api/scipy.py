@@ -479,11 +479,12 @@ def solve_ivp(
         With "Taylor", for a right-hand side that selects by the state or the time (`np.where`, `abs`, `maximum`, a branch): it has no
         series there.
     ArgumentError
-        For explicit methods, for equations of higher index, where there are no consistent values near `y0`, and for a matrix that is a
-        function. Equations that are singular for some numbers only raise LinAlgError in a compiled function, and values that are not
-        found are NaN there, with `success` False.
+        For an unknown method, negative tolerances, and sizes of steps that are not positive. With a mass matrix, for explicit methods, for
+        equations of higher index, where there are no consistent values near `y0`, and for a matrix that is a function. Equations that are
+        singular for some numbers only raise LinAlgError in a compiled function, and values that are not found are NaN there, with
+        `success` False.
     ShapeError, DtypeError
-        If M has another shape, or is complex.
+        If M has another shape, or is complex; if `y0`, a tolerance, or what `fun` returns has another shape.
     TypeError
         For a misspelt `mass_matrix`, of which SciPy would only warn.
 

@@ -11,7 +11,7 @@ from scipy import special
 from scipy.integrate import solve_ivp
 
 import gradtape as gt
-from gradtape.errors import ArgumentError, NotDifferentiableError, ShapeError
+from gradtape.errors import ArgumentError, NotDifferentiableError, ShapeError, UnsupportedFunctionError
 
 EXACT: dict[str, Any] = {"rtol": 2.3e-16, "atol": 1e-16}
 
@@ -92,6 +92,20 @@ def test_errors_follow_the_tolerance(rtol: float) -> None:
     exact = solved(lambda t, y: [y[1], -np.sin(y[0])], (0.0, 10.0), [1.0, 0.0])
     error = np.max(np.abs(found.y[:, -1] - exact.y[:, -1]))
     assert 1e-4 * rtol < error < 30 * rtol
+
+
+def test_tolerances_of_one_function() -> None:
+    """The order, which they decide, becomes a number that the trace guards."""
+
+    def end(y0: Any, tolerance: float) -> Any:
+        found = solved(logistic, (0.0, 1.5), y0, t_eval=[1.0, 1.5], rtol=tolerance, atol=tolerance)
+        return found.y[0, -1]
+
+    rise = 1 / (1 + 9 * math.exp(-1.5))
+    for way in (end, gt.jit(end, static_argnames="tolerance")):
+        for tolerance in (1e-3, 1e-6, 1e-3, 1e-10, 1e-4, 1e-12, 1.0, 7.0, 0.0):
+            found = way(np.array([0.1]), tolerance=tolerance)
+            np.testing.assert_allclose(found, rise, rtol=min(max(30 * tolerance, 1e-13), 0.2))
 
 
 def swing(t: Any, s: Any, force: Any) -> Any:
@@ -287,9 +301,68 @@ def test_names_and_shapes_of_arguments() -> None:
         solved(lambda t, y: y[:1], (0, 1), np.ones(2))
 
 
-def test_the_continuous_adjoint_is_that_of_the_steps() -> None:
-    def end(a: Any) -> Any:
-        return solved(lambda t, y: -a * y, (0.0, 1.0), np.ones(1), rtol=1e-9).y[0, -1]
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a negative max_step": ({"max_step": -1.0}, "max_step is -1.0"),
+    "max_step 0": ({"max_step": 0.0}, "max_step is 0.0"),
+    "max_step NaN": ({"max_step": math.nan}, "max_step is nan"),
+    "first_step 0": ({"first_step": 0}, "first_step is 0"),
+    "a negative first_step": ({"first_step": -0.1}, "first_step is -0.1"),
+    "first_step beyond the end": (
+        {"first_step": 2.5},
+        "first_step is 2.5, and the interval has the length 1",
+    ),
+    "a negative rtol": ({"rtol": -1e-3}, "rtol is -0.001"),
+    "rtol NaN": ({"rtol": math.nan}, "rtol is nan"),
+    "a negative atol": ({"atol": -1e-3}, "atol is -0.001"),
+    "a negative atol of one": ({"atol": np.array([1e-3, -1e-3])}, "atol is array"),
+    "atol of a wrong shape": ({"atol": np.ones(3)}, "atol has shape .3,., and there are 2 unknowns"),
+}
 
+
+@pytest.mark.parametrize("name", WRONG)
+def test_options_that_decide_about_steps(name: str) -> None:
+    """Also where SciPy's own function, which sees them first, does not run: on a tape with `t_eval`."""
+    options, words = WRONG[name]
+    y0 = np.array([1.0, 2.0])
+
+    def end(y0: Any, solve: Any, method: str) -> Any:
+        return np.sum(solve(lambda t, y: -y, (0.0, 1.0), y0, method, t_eval=[0.5, 1.0], **options).y)
+
+    for solve, method in ((gt.scipy.solve_ivp, "Taylor"), (solve_ivp, "RK45")):
+        with gt.GradientTape() as tape, pytest.raises(ArgumentError, match=f"scipy.*solve_ivp: {words}"):
+            end(tape.watch(y0), solve, method)
+    with pytest.raises(ArgumentError, match=f"gt.scipy.solve_ivp: {words}"):
+        end(y0, gt.scipy.solve_ivp, "Taylor")
+
+
+def test_errors_name_what_was_called() -> None:
+    def fun(t: Any, y: Any) -> Any:
+        return -y
+
+    for solve, method, name in (
+        (gt.scipy.solve_ivp, "Taylor", "gt.scipy"),
+        (solve_ivp, "RK45", "scipy.integrate"),
+    ):
+
+        def at(y0: Any, pick: Any, solve: Any = solve, method: str = method) -> Any:
+            return np.sum(pick(solve(fun, (0.0, 1.0), y0, method)))
+
+        with pytest.raises(ShapeError, match=f"^{name}.solve_ivp: y0 has shape"):
+            gt.grad(at)(np.ones((2, 2)), lambda found: found.y)
+        with pytest.raises(UnsupportedFunctionError, match=f"{name}.solve_ivp without t_eval"):
+            gt.jit(at, static_argnums=1)(np.ones(2), lambda found: found.y)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_reverse_mode_is_that_of_the_steps(compiled: bool) -> None:
+    def angles(p: Any) -> Any:
+        start = np.stack([p[1], 0.0 * p[0]])
+        found = solved(swing, (0.0, 1.5), start, args=(p[0],), t_eval=[0.7, 1.5], rtol=1e-5, atol=1e-6)
+        return np.sum(found.y[0] * np.array([1.0, 2.0]))
+
+    way = gt.jit(gt.grad(angles)) if compiled else gt.grad(angles)
+    with gt.config.override(ode_adjoint="discrete"):
+        expected = way(P)
     with gt.config.override(ode_adjoint="continuous"):
-        np.testing.assert_allclose(gt.grad(end)(1.3), -math.exp(-1.3), rtol=1e-8)
+        np.testing.assert_allclose(way(P), expected, rtol=1e-13)
+        assert "the adjoint of" not in str(gt.inspect.graph(gt.grad(angles), P))

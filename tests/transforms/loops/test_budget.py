@@ -210,6 +210,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "value_and_grad": lambda memory: gt.value_and_grad(heat, memory=memory)(point())[1],
     "vjp": lambda memory: gt.vjp(heat, point(), memory=memory)[1](1.0)[0],
     "jacrev": lambda memory: gt.jacrev(heat, memory=memory)(point()),
+    "sparse_jacobian": lambda memory: gt.sparse_jacobian(heat, mode="rev", memory=memory)(point()).toarray(),
     "GradientTape": on_a_tape,
     "hvp": lambda memory: gt.hvp(heat, (point(),), (np.ones(SIZE),), memory=memory),
     "hessian": lambda memory: gt.hessian(heat, memory=memory)(point()),

@@ -72,11 +72,11 @@ def solved_at(problem: Problem, make: Callable[[], Method], times: Any) -> tuple
     has_come : bool
     """
     is_real = all(np.result_type(one).kind == "f" for one in (problem.y0, times))
-    method: object = make
+    method = make()
     # Series need analytic right-hand sides, and the solution in a window is analytic in pieces only.
-    has_adjoint = problem.mass is None and method is not TaylorMethod
+    has_adjoint = problem.mass is None and not isinstance(method, TaylorMethod)
     if config.ode_adjoint == "discrete" or not is_real or not np.size(times) or not has_adjoint:
-        return solution_at(problem, make(), times)
+        return solution_at(problem, method, times)
     like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
     closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")
     arrays = {name: getattr(problem, name) for name in _ARRAYS if getattr(problem, name) is not None}

@@ -51,9 +51,8 @@ WITH_MASS = ("Radau", "BDF")
 OWN = ("Taylor",)
 """The methods that SciPy does not have."""
 
-UNKNOWN_STEPS = Unknown(
-    "scipy.integrate.solve_ivp without t_eval in a compiled function", "steps", "pass t_eval="
-)
+OWN_CALLER = "gt.scipy.solve_ivp"
+"""What was called where our loops make the steps."""
 
 OPTIONS = {"rtol": 1e-3, "atol": 1e-6, "max_step": np.inf, "first_step": None}
 
@@ -71,6 +70,7 @@ class InitialValueCall:
 
     def __init__(self, call: SolverCall) -> None:
         self.call, given = call, call.given
+        self.caller = OWN_CALLER if call.plain is solve_by_own_steps else call.name
         options = dict(OPTIONS) | given.get("options", {})
         mass = options.pop("mass_matrix", None)
         self.extra = call.extra() if given["args"] is not None else ()
@@ -78,15 +78,16 @@ class InitialValueCall:
         self.y0 = _state(given["y0"])
         if np.ndim(self.y0) != 1:
             raise ShapeError(
-                f"scipy.integrate.solve_ivp: y0 has shape {np.shape(self.y0)}",
+                f"{self.caller}: y0 has shape {np.shape(self.y0)}",
                 where=user_site(),
                 remedy="pass an array of one axis, and reshape it in the function",
             )
-        self.name = method_of(given["method"], call.plain is solve_by_own_steps)
+        self.name = method_of(given["method"], self.caller)
         if mass is not None:
             self._check_mass(call)
         self.mass = mass_matrix(mass, len(self.y0))
         self.options = options
+        check_steering(self.caller, options, (self.t0, self.t_bound), len(self.y0))
         for name in ("rtol", "atol", "max_step", "first_step"):
             if options[name] is not None:
                 options[name] = stop_gradient(options[name])
@@ -95,13 +96,13 @@ class InitialValueCall:
         if without_effect:
             warn(
                 GradtapeWarning,
-                f"scipy.integrate.solve_ivp: {', '.join(without_effect)} has no effect with method {self.name}",
+                f"{self.caller}: {', '.join(without_effect)} has no effect with method {self.name}",
                 where=user_site(),
                 remedy=f"choose among {', '.join(known)}",
             )
         if METHODS[self.name] is Radau and np.result_type(self.y0).kind == "c":
             raise DtypeError(
-                f"scipy.integrate.solve_ivp: method {self.name} does not take a complex y0",
+                f"{self.caller}: method {self.name} does not take a complex y0",
                 where=user_site(),
                 remedy="use BDF, RK45 or DOP853, or the real and the imaginary part as two states",
             )
@@ -109,7 +110,7 @@ class InitialValueCall:
 
     def _check_mass(self, call: SolverCall) -> None:
         """Raise an error where a mass matrix does not go with the call."""
-        if call.plain is not solve_by_own_steps:
+        if self.caller != OWN_CALLER:
             raise ArgumentError(
                 "scipy.integrate.solve_ivp has no mass_matrix",
                 where=user_site(),
@@ -117,13 +118,13 @@ class InitialValueCall:
             )
         if self.name not in WITH_MASS:
             raise ArgumentError(
-                f"gt.scipy.solve_ivp: method {self.name} does not take a mass_matrix",
+                f"{self.caller}: method {self.name} does not take a mass_matrix",
                 where=user_site(),
                 remedy=f"use {' or '.join(WITH_MASS)}, which are implicit",
             )
         if np.result_type(self.y0).kind == "c":
             raise DtypeError(
-                "gt.scipy.solve_ivp: a complex y0 and a mass_matrix do not go together",
+                f"{self.caller}: a complex y0 and a mass_matrix do not go together",
                 where=user_site(),
                 remedy="state the real and the imaginary parts as unknowns",
             )
@@ -134,7 +135,7 @@ class InitialValueCall:
         slope = array_of(called(self.call.given["fun"], (t, state, *self.extra)))
         if np.size(slope) != np.size(y):
             raise ShapeError(
-                f"scipy.integrate.solve_ivp: fun returns an array of shape {np.shape(slope)} for y of shape {np.shape(y)}",
+                f"{self.caller}: fun returns an array of shape {np.shape(slope)} for y of shape {np.shape(y)}",
                 where=user_site(),
                 remedy="return one derivative for each element of y",
             )
@@ -153,11 +154,8 @@ class InitialValueCall:
 
     def _problem(self) -> Problem:
         own = self.options
-        rtol = own["rtol"]
-        if not isinstance(rtol, Handle):
-            rtol = np.maximum(
-                rtol, EPS if self.name in OWN else 100 * EPS
-            )  # SciPy's own methods are not exact enough
+        least = EPS if self.name in OWN else 100 * EPS  # SciPy's own methods are not exact enough
+        rtol = np.maximum(own["rtol"], least)
         limits = own["max_step"], own["first_step"]
         sparsity = own.get("jac_sparsity")
         return Problem(
@@ -218,8 +216,59 @@ def _state(given: Any) -> Any:
     return plain.astype(np.result_type(plain.dtype, np.float64))
 
 
-def method_of(method: Any, with_own: bool) -> str:
-    """Return the name of a method; those that SciPy does not have are known to `gt.scipy.solve_ivp` alone (`with_own`).
+def check_steering(caller: str, options: dict[str, Any], t_span: tuple[Any, Any], n: int) -> None:
+    """Check the options that decide about steps, as far as their numbers are known.
+
+    Parameters
+    ----------
+    caller : str
+        For errors.
+    options : dict
+        `rtol`, `atol`, `max_step` and `first_step`, or some of them.
+    t_span : tuple of scalar
+        The ends of the interval.
+    n : int
+        How many unknowns there are.
+
+    Raises
+    ------
+    ArgumentError
+        For negative tolerances, and sizes of steps that are not positive; for a first step longer than the interval.
+    ShapeError
+        For tolerances that are neither numbers nor one for each unknown.
+    """
+    known = {
+        name: np.asarray(option)
+        for name, option in options.items()
+        if option is not None and not isinstance(option, Handle)
+    }
+    for name in ("rtol", "atol"):
+        if name in known and known[name].shape not in ((), (n,)):
+            raise ShapeError(
+                f"{caller}: {name} has shape {known[name].shape}, and there are {n} unknowns",
+                where=user_site(),
+                remedy="pass a number, or one for each unknown",
+            )
+    for name, valid, remedy in (
+        ("rtol", np.greater_equal, "pass a number of at least 0"),
+        ("atol", np.greater_equal, "pass a number of at least 0"),
+        ("max_step", np.greater, "pass a positive size: steps have it in both directions"),
+        ("first_step", np.greater, "pass a positive size: steps have it in both directions"),
+    ):
+        if name in known and not np.all(valid(known[name], 0)):
+            raise ArgumentError(f"{caller}: {name} is {options[name]!r}", where=user_site(), remedy=remedy)
+    if "first_step" in known and not any(isinstance(end, Handle) for end in t_span):
+        length = abs(t_span[1] - t_span[0])
+        if known["first_step"] > length:
+            raise ArgumentError(
+                f"{caller}: first_step is {options['first_step']!r}, and the interval has the length {length:.6g}",
+                where=user_site(),
+                remedy="pass a smaller one",
+            )
+
+
+def method_of(method: Any, caller: str) -> str:
+    """Return the name of a method; those that SciPy does not have are known to `gt.scipy.solve_ivp` alone.
 
     Raises
     ------
@@ -228,18 +277,18 @@ def method_of(method: Any, with_own: bool) -> str:
     """
     module: Any = importlib.import_module("scipy.integrate")
     name = method if isinstance(method, str) else getattr(method, "__name__", "")
-    if name in OWN and with_own:
+    if name in OWN and caller == OWN_CALLER:
         return name
     if name in OWN:
         raise ArgumentError(
-            f"scipy.integrate.solve_ivp has no method {name!r}",
+            f"{caller} has no method {name!r}",
             where=user_site(),
             remedy="call gt.scipy.solve_ivp, which has it",
         )
     if name in METHODS and method in (name, getattr(module, name)):
         return name
     raise refused(
-        f"scipy.integrate.solve_ivp with method={method!r}",
+        f"{caller} with method={method!r}",
         "its steps are not known",
         f"use one of {', '.join(METHODS)}",
     )
@@ -367,7 +416,8 @@ def _in_compiled_function(initial: InitialValueCall) -> Any:
             y, has_come = initial.solve(np.where(is_before, stop_gradient(end), times))
             y = np.stack([initial.y0 + 0.0 * y[:, 0], np.where(is_before, y_end, y[:, -1])], axis=1)
             times = np.stack([times[0], t_end])
-        result.t, result.y = EndsOnly(times, "t", UNKNOWN_STEPS), EndsOnly(y, "y", UNKNOWN_STEPS)
+        steps = Unknown(f"{initial.caller} without t_eval in a compiled function", "steps", "pass t_eval=")
+        result.t, result.y = EndsOnly(times, "t", steps), EndsOnly(y, "y", steps)
     result.success = has_come
     result.status = np.where(has_come, np.where(is_before, 1, 0) if y_end is not None else 0, -1)
     return result
@@ -419,7 +469,9 @@ def solve_by_own_steps(
     def statement(*arguments: Any) -> Problem:
         return initial(*arguments).problem()
 
-    numbers = tuple(np.float64(end) for end in t_span), _state(y0), extra, steering
+    t0, t_bound = map(np.float64, t_span)
+    numbers = (t0, t_bound), _state(y0), extra, steering
+    check_steering(OWN_CALLER, steering, numbers[0], len(numbers[1]))  # the trace does not know their numbers
     stated = initial(*numbers)
     make = stated.make
     state, found = None, np.full(len(numbers[1]), np.nan)

@@ -36,6 +36,9 @@ SAFETY: Final = 0.7
 LARGEST_DEFECT: Final = 10.0
 """How many times the tolerance the error may be that follows from the slope at the end of a step."""
 
+LOWEST: Final = 2
+"""The lowest order: the size of a step follows from two coefficients beside the value."""
+
 NOISE: Final = 100 * EPS
 """Rounding errors of slopes, as a part of the state: that of the right-hand side is not known."""
 
@@ -90,7 +93,8 @@ class TaylorMethod:
         size = np.inf if problem.first_step is None else problem.first_step
         t = problem.t0 + 0.0 * stop_gradient(problem.t_bound)
         none = np.zeros_like(problem.y0)
-        series = np.stack([problem.y0, slope, *[none] * (self._order - 1)])
+        # The order may be a number that a trace guards; a list times one would be an array.
+        series = np.stack([problem.y0, slope, *[none for _ in range(1, self._order)]])
         return State(t, problem.y0, t, series, stop_gradient(size) + 0.0 * stop_gradient(t), np.isinf(t))
 
     def attempt(self, problem: Problem, state: State) -> State:
@@ -133,7 +137,7 @@ def order_for(rtol: Any) -> int:
     It is the highest one where a number cannot be had, as in the body of a loop.
     """
     with suppress(ConcretizationError):
-        return int(np.ceil(1 - np.log(np.maximum(np.min(rtol), EPS)) / 2))
+        return max(LOWEST, int(np.ceil(1 - np.log(np.maximum(np.min(rtol), EPS)) / 2)))
     return int(np.ceil(1 - np.log(EPS) / 2))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.api.sparsity.plan import Plan, hessian_plan, jacobian_plan
 from gradtape.api.sparsity.products import FlatMaps
 from gradtape.api.tape.jacobian import chunk_limit
-from gradtape.api.tape.memory import Memory
+from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import target_value
@@ -24,6 +24,7 @@ from gradtape.api.transforms.recording import (
     split_aux,
     zeros_like,
 )
+from gradtape.config import within_memory
 from gradtape.errors import (
     ArgumentError,
     DtypeError,
@@ -193,8 +194,11 @@ def sparse_jacobian(
         ``np.where`` does not select, what is multiplied by zero and what an index array does not read counts as zero; a call with
         another one is traced anew. Or the pattern itself, if it is known: elements outside it must be zero; or a plan (of the method
         ``plan`` of another transform, in another process too: it can be pickled), which has the colours as well.
-    chunk_size, memory : int, optional
-        The number of products that are computed at once, and its memory, as for `jacobian`.
+    chunk_size : int, optional
+        The number of products that are computed at once, as for `jacobian`.
+    memory : int or str, optional
+        The bytes, as a number or as in ``"2 GB"``, that the intermediate values of these products, and the records of each reversed loop,
+        may take, as for `jacobian`.
 
     Returns
     -------
@@ -342,7 +346,7 @@ def _transform(
 ) -> SparseTransform:
     check_callable(function, caller)
     here.site = user_site()
-    bound = chunk_limit(chunk_size, memory, caller)
+    bound, limit = chunk_limit(chunk_size, memory, caller), memory_limit(memory, caller)
     selection = selection_of(function, argnums, argnames, caller)
     given = _given_pattern(pattern, caller)
     is_hessian = mode == "hessian"
@@ -355,6 +359,10 @@ def _transform(
         )
 
     def compute(*args: Any, **kwargs: Any) -> Any:
+        with within_memory(limit):
+            return computed(args, kwargs)
+
+    def computed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the function, and compute the compressed products of its derivative."""
         here.site = user_site()
         places = selection.places(args, kwargs)

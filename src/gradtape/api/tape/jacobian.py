@@ -23,7 +23,7 @@ from gradtape.api.tape.endpoints import (
     per_source,
     unconnected_choice,
 )
-from gradtape.api.tape.memory import memory_limit
+from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.tape.row_probe import check_rows
 from gradtape.config import bytes_of, config
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, kind_of
@@ -69,7 +69,7 @@ class Jacobians(ABC):
         experimental_use_pfor: bool = True,
         *,
         chunk_size: int | None = None,
-        memory: int | None = None,
+        memory: Memory = None,
     ) -> Any:
         """Return the Jacobian of `target` in `sources`.
 
@@ -89,8 +89,9 @@ class Jacobians(ABC):
             Whether rows are computed together; otherwise one after another, with the same result.
         chunk_size : int, optional
             The same as `parallel_iterations`.
-        memory : int, optional
-            The bytes that the rows of a chunk may take on their way, by default `gt.config.jacobian_memory`: a part of what is free.
+        memory : int or str, optional
+            The bytes, as a number or as in ``"2 GB"``, that the rows of a chunk may take on their way, by default
+            `gt.config.jacobian_memory`: a part of what is free. Records of reversed loops are bounded by the tape's own `memory`.
 
         Returns
         -------
@@ -154,7 +155,7 @@ class Jacobians(ABC):
         experimental_use_pfor: bool = True,
         *,
         chunk_size: int | None = None,
-        memory: int | None = None,
+        memory: Memory = None,
     ) -> Any:
         """Return the Jacobian of each row of `target` in the same row of `source`.
 
@@ -235,7 +236,7 @@ class _Request:
         parallel_iterations: Any,
         use_pfor: bool,
         chunk_size: Any = None,
-        memory: Any = None,
+        memory: Memory = None,
     ) -> None:
         self.choice = unconnected_choice(unconnected, caller)
         self.sequential = not use_pfor
@@ -266,7 +267,7 @@ class _Request:
             )
 
 
-def chunk_limit(chunk_size: Any, memory: Any, caller: str, counted: str = "rows or columns") -> Bound:
+def chunk_limit(chunk_size: Any, memory: Memory, caller: str, counted: str = "rows or columns") -> Bound:
     """Return how many rows or columns are computed at once, as a user asks for it."""
     meaning = f"it says how many {counted} are computed at once"
     if chunk_size is not None:
