@@ -105,6 +105,41 @@ def test_sparse_jacobian_is_the_dense_one(name, mode):
     )
 
 
+def defects_in_a_list(x):
+    made = []
+    for k in range(len(x) - 1):
+        made += [x[k + 1] - x[k] - 0.1 * np.sin(x[k + 1])]
+    return np.stack(made)
+
+
+def defects_of_a_while(x):
+    k, made = 0, []
+    while k < len(x) - 1:
+        made += [x[k + 1] - x[k] - 0.1 * np.sin(x[k + 1])]
+        k += 1
+    return np.array(made)
+
+
+def defects_of_a_scan(x):
+    return gt.scan(lambda last, now: (now, now - last - 0.1 * np.sin(now)), x[0], x[1:])[1]
+
+
+@pytest.mark.parametrize("function", [defects_in_a_list, defects_of_a_while, defects_of_a_scan])
+def test_steps_in_a_loop_have_the_pattern_of_slices(function):
+    x = np.linspace(0.0, 1.0, 90)
+    found = gt.sparse_jacobian(function)(x)
+    expected = gt.sparse_jacobian(lambda x: x[1:] - x[:-1] - 0.1 * np.sin(x[1:]))(x)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(found.data, expected.data, rtol=1e-12)
+
+
+def test_elements_alone_are_those_of_the_matrix():
+    jac = gt.sparse_jacobian(lambda x, y: x[1:] * x[:-1] * y, argnums=(0, 1))
+    for elements, matrix in zip(jac.elements(X, 2.0), jac(X, 2.0), strict=True):
+        np.testing.assert_array_equal(elements, matrix.data)
+    np.testing.assert_array_equal(gt.sparse_hessian(np.prod).elements(X), gt.sparse_hessian(np.prod)(X).data)
+
+
 HESSIANS = {
     "chain": (lambda x: np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2), 34),
     "separable": (lambda x: np.sum(np.exp(x) * x), 12),
