@@ -115,4 +115,21 @@ PACKAGES = [
             [0.47, 0.56, 0.74, 1.47, 1.74],
         ),
     ),
+    package(
+        "ambiance 1.3.1",
+        "from ambiance import Atmosphere",
+        ("Atmosphere(p).temperature", [1000.0, 8000.0, 15000.0]),
+        ("Atmosphere(p).density", [1000.0, 8000.0, 15000.0]),
+        ("Atmosphere(p).speed_of_sound", [1000.0, 8000.0]),
+    ),
+    package(
+        "hydroeval 0.1.0",
+        """
+        import hydroeval as he
+        measured = np.array([5.3, 4.2, 5.7, 2.3])
+        """,
+        ("he.evaluator(he.nse, p, measured)", [4.7, 4.3, 5.5, 2.7]),
+        ("he.evaluator(he.kge, p, measured)", [4.7, 4.3, 5.5, 2.7]),
+        ("he.rmse(p, measured)", [4.7, 4.3, 5.5, 2.7]),
+    ),
 ]

@@ -84,4 +84,31 @@ PACKAGES = [
             [680e3, 0.1],
         ),
     ),
+    package(
+        "psychrolib 2.5.0",
+        """
+        import psychrolib
+        psychrolib.SetUnitSystem(psychrolib.SI)
+        """,
+        ("psychrolib.GetTDewPointFromRelHum(p[0], p[1])", [25.0, 0.8]),
+        ("psychrolib.GetHumRatioFromRelHum(p[0], p[1], 101325.0)", [25.0, 0.6]),
+        ("psychrolib.GetTWetBulbFromRelHum(p[0], p[1], 101325.0)", [25.0, 0.6]),
+    ),
+    package(
+        "pythermalcomfort 4.8.1",
+        "from pythermalcomfort import models",
+        ("models.heat_index_rothfusz(tdb=p[0], rh=p[1], round_output=False).hi", [31.0, 60.0]),
+        ("models.at(tdb=p[0], rh=p[1], v=p[2], round_output=False).at", [25.0, 30.0, 0.5]),
+    ),
+    package(
+        "impedance 1.7.1",
+        """
+        from impedance.models.circuits import elements
+        from impedance.models.circuits.circuits import CustomCircuit
+        f = [1000.0, 5.0, 0.01]
+        """,
+        ("elements.CPE([p[0], p[1]], f)", [0.02, 0.8]),
+        ("elements.p([elements.R([p[0]], f), elements.C([p[1]], f)])", [0.1, 0.5]),
+        ("elements.Wo([p[0], p[1]], f)", [0.05, 100.0]),
+    ),
 ]

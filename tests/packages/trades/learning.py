@@ -388,4 +388,14 @@ PACKAGES = [
         ("einsum(p.reshape(4, 3), other, 'i k, k j -> i j')", "rng.normal(size=12)"),
         ("pack([p[:6].reshape(2, 3), p[6:]], 'b *')[0]", "rng.normal(size=8)"),
     ),
+    package(
+        "pymcdm 1.4.0",
+        """
+        from pymcdm import methods, normalizations, weights
+        kinds = np.array([1, -1, 1])
+        """,
+        ("methods.TOPSIS()(p.reshape(3, 3), np.array([0.5, 0.3, 0.2]), kinds)", "rng.uniform(1, 2, 9)"),
+        ("methods.WSM()(p.reshape(3, 3), np.array([0.5, 0.3, 0.2]), kinds)", "rng.uniform(1, 2, 9)"),
+        ("weights.entropy_weights(p.reshape(3, 3))", "rng.uniform(1, 2, 9)"),
+    ),
 ]

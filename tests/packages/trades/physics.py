@@ -116,4 +116,21 @@ PACKAGES = [
         ("vd.maxabs(p)", "rng.normal(size=6)"),
         ("vd.variance_to_weights(p)", "rng.uniform(0.5, 1.5, size=6)"),
     ),
+    package(
+        "tmm 0.2.0",
+        "import tmm",
+        (
+            "tmm.coh_tmm('s', [1.0, 2.2, 3.3 + 0.3j, 1.0], [np.inf, p[0], p[1], np.inf], 0.3, 400.0)['R']",
+            [100.0, 300.0],
+        ),
+        ("tmm.snell(1.0, p[0], p[1])", [1.5, 0.3]),
+        ("tmm.unpolarized_RT([1.0, 2.2, 1.0], [np.inf, p[0], np.inf], 0.3, 500.0)['T']", [120.0]),
+    ),
+    package(
+        "aotools 1.0.8",
+        "import aotools",
+        ("aotools.phaseFromZernikes(p, 16)", [0.3, -0.2, 0.5, 0.1]),
+        ("aotools.gaussian2d(12, p[0], amplitude=p[1])", [3.0, 2.0]),
+        ("aotools.r0_to_seeing(p[0])", [0.15]),
+    ),
 ]

@@ -184,4 +184,32 @@ PACKAGES = [
         ("kernel_weight_bartlett(4.0, 6) @ p", "rng.normal(size=5)"),
         ("IV2SLS.estimate_parameters(p.reshape(40, 1), x, z, 0.0)", "rng.normal(size=40)"),
     ),
+    package(
+        "pwlf 2.7.0",
+        """
+        import pwlf
+        x = np.linspace(0.0, 10.0, 21)
+        y = np.where(x < 4.0, x, 8.0 - x)
+        """,
+        ("pwlf.PiecewiseLinFit(x, y).fit_with_breaks([0.0, p[0], 10.0])", [4.3]),
+        ("pwlf.PiecewiseLinFit(x, p).fit_with_breaks([0.0, 4.0, 10.0])", "np.sin(np.arange(21.0))"),
+        (
+            """
+            model = pwlf.PiecewiseLinFit(x, y)
+            model.fit_with_breaks([0.0, 4.5, 10.0])
+            return model.predict(p)
+            """,
+            [1.0, 3.0, 7.0],
+        ),
+    ),
+    package(
+        "dcor 0.7",
+        """
+        import dcor
+        a = np.array([[1.0, 2.0], [0.5, -1.0], [3.0, 0.2], [-0.7, 1.1]])
+        """,
+        ("dcor.distance_correlation(p.reshape(4, 2), a, method='naive')", "rng.normal(size=8)"),
+        ("dcor.distance_covariance_sqr(p.reshape(4, 2), a, method='naive')", "rng.normal(size=8)"),
+        ("dcor.energy_distance(p.reshape(4, 2), a)", "rng.normal(size=8)"),
+    ),
 ]
