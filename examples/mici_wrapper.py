@@ -4,7 +4,7 @@
     python examples/mici_wrapper.py
     python examples/mici_wrapper.py --samples 2000
 
-The first model is a logistic regression. The second one is a density on a torus, which the zeros of a constraint are.
+The first model is a logistic regression. The second one is a density on a torus, the set of points where a constraint is zero.
 """
 
 import argparse

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
@@ -16,7 +15,7 @@ from gradtape.autograd.vector_spaces import VSpace as VSpace
 from gradtape.autograd.vector_spaces import differentiable
 from gradtape.autograd.vector_spaces import vspace as vspace
 from gradtape.autograd.wrap_util import get_name, subvals
-from gradtape.errors import GradtapeWarning
+from gradtape.errors import GradtapeWarning, warn
 from gradtape.trace.array.handle import Handle
 from gradtape.trees import flatten, unflatten
 
@@ -185,11 +184,11 @@ def _takes_rules(fun: Any) -> bool:
     if isinstance(fun, Primitive):
         return True
     name = get_name(fun)
-    warnings.warn(
-        f"{name} is not a primitive: gradtape differentiates it, and the rule is not used. To use the rule, decorate the function with "
-        f"@primitive, or call own = primitive({name}), which takes rules",
+    warn(
         GradtapeWarning,
-        stacklevel=4,
+        f"the rule for {name} is not used",
+        why=f"{name} is not a primitive: gradtape differentiates it by what it does",
+        remedy=f"decorate the function with @primitive, or own = primitive({name}), which takes rules",
     )
     return False
 

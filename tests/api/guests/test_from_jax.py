@@ -244,3 +244,11 @@ def test_errors_of_the_computation_arrive() -> None:
 
     with pytest.raises(Exception, match="too hot"):
         gt.jit(gt.from_jax(checked))(np.ones(2))
+
+
+def test_dtypes_of_one_library_only() -> None:
+    f = gt.from_jax(lambda x: x + 1)
+    assert f(np.arange(3.0).astype(">f8")).tolist() == [1, 2, 3]
+    for x in (np.ones(2, np.longdouble), np.array(["a"]), np.array([1.0, None])):
+        expect(gt.errors.DtypeError, lambda x=x: f(x), "JAX does not have", "astype")
+    expect(gt.errors.DtypeError, lambda: gt.from_jax(lambda x: jax.random.key(0))(1.0), "key_data")

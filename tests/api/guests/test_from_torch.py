@@ -234,3 +234,17 @@ def test_errors() -> None:
 def test_a_function_of_numpy_has_no_derivative() -> None:
     slope = gt.grad(lambda x: np.sum(gt.from_torch(np.sin)(x)))
     expect(gt.errors.ArgumentError, lambda: slope(np.ones(3)), "sin converts tensors", "without NumPy")
+
+
+def test_shapes_that_depend_on_numbers_are_refused_after_the_first_call() -> None:
+    f = gt.jit(gt.from_torch(lambda x: x[x > 0]))
+    assert f(np.array([1.0, 2.0, 3.0, 4.0, 5.0])).tolist() == [1, 2, 3, 4, 5]
+    x = np.array([5.0, -1.0, -1.0, -1.0, -1.0])
+    expect(gt.errors.ArgumentError, lambda: f(x), r"shape (1,), and one of shape (5,)", "torch.where")
+    slope = gt.grad(lambda x: np.sum(gt.from_torch(lambda x: x[x > 0])(x) ** 2))
+    assert slope(x).tolist() == [10, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("x", [np.arange(3.0).astype(">f8"), np.zeros(3, "i1,f8")["f1"]])
+def test_byte_orders_and_fields_of_records(x: Any) -> None:
+    assert np.array_equal(gt.from_torch(lambda x: x + 1)(x), x + 1)

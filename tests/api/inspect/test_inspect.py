@@ -77,7 +77,7 @@ def test_calls_that_ended_in_an_error_are_listed_with_the_line_of_the_package() 
     for _ in range(2):
         with pytest.raises(TypeError):
             f(PAIR)
-    (line,) = [line for line in gt.inspect.explain(f).splitlines() if line.startswith("a call ended at")]
+    (line,) = [line for line in gt.inspect.explain(f).splitlines() if line.startswith("a call failed at")]
     assert "fractions.py" in line and "Error: " in line and line.endswith(", 2 times")
 
 

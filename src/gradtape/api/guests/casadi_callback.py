@@ -11,7 +11,7 @@ import casadi
 import numpy as np
 
 from gradtape.api.export.specs import Spec, examples
-from gradtape.api.guests.constants import key_of
+from gradtape.api.guests.constants import key_of_all
 from gradtape.api.transforms.functional import jacfwd, jacrev
 from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.jit import jit
@@ -41,7 +41,7 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         key = (
             structure_key((args, kwargs)),
             tuple(shapes),
-            tuple([(p, key_of(c)) for p, c in constants.items()]),
+            key_of_all(constants),
         )
         called = made.get(key)
         if called is None:

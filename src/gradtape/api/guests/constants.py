@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,11 @@ class Same:
 
     def __hash__(self) -> int:
         return id(self.thing)
+
+
+def key_of_all(constants: Mapping[int, Any]) -> tuple[tuple[int, Any], ...]:
+    """Return what tells constants apart, by their positions."""
+    return tuple([(position, key_of(constant)) for position, constant in constants.items()])
 
 
 def key_of(constant: Any) -> Any:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 Flatten = Callable[[Any], tuple[list[Any], Any]]
 Unflatten = Callable[[Any, Sequence[Any]], Any]
+
+NUMPYS_KINDS: Final = "biufc"
+"""The kinds of dtypes that are numbers."""
 
 
 class Flat:

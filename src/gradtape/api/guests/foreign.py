@@ -12,7 +12,7 @@ import numpy as np
 
 from gradtape.api.control.nested import as_value_of_rank
 from gradtape.api.custom.call import name_of, zeros_for
-from gradtape.api.guests.constants import MOST_OPERATORS, MOST_TYPES, key_of
+from gradtape.api.guests.constants import MOST_OPERATORS, MOST_TYPES, key_of_all
 from gradtape.api.guests.flat import inserted
 from gradtape.api.guests.operator import Operator, Transforms
 from gradtape.errors import ArgumentError, ConcretizationError, kind_of
@@ -79,6 +79,10 @@ class Library(Transforms):
     @abstractmethod
     def is_conversion(self, error: Exception) -> bool:
         """Return whether an error is that of an array which is followed by a transform, and converted to one of NumPy."""
+
+    def is_mismatch(self, error: Exception) -> bool:
+        """Return whether an error is that of results with other shapes than before: in a pullback, or among the elements of a batch."""
+        return False
 
     @abstractmethod
     def types(self, flat: ForeignCode, operands: Sequence[Aval]) -> Sequence[Aval]:
@@ -160,8 +164,7 @@ class ForeignFunction:
         """Return the results for numbers, in their containers: arrays, or scalars of NumPy."""
         types = [aval(array.shape, array.dtype, flag) for array, flag in zip(arrays, self.weak, strict=True)]
         results = self._results_of(types, lambda: arrays)
-        outs = self._called(self.operator, [array.ndim for array in arrays], arrays)
-        found = [np.array(out, type_.dtype) for out, type_ in zip(outs, results.types, strict=True)]
+        found = list(map(np.array, self._called(self.operator, [array.ndim for array in arrays], arrays)))
         return self.library.unflatten(
             results.nesting, [array if array.ndim else array[()] for array in found]
         )
@@ -169,11 +172,12 @@ class ForeignFunction:
     def call(self, operator: Operator, values: Sequence[Value], types: Sequence[Aval]) -> tuple[Value, ...]:
         """Return the results, of these types, of an operator, as values with the derivatives that it has."""
         ranks = tuple([value.ndim for value in values])
+        shapes = tuple([type_.shape for type_ in types])
         # The operator is kept with its key, so that no other one gets its id.
-        known = self._calls.get((id(operator), ranks))
+        known = self._calls.get((id(operator), ranks, shapes))
         if known is None:
-            known = operator, enter_function(lambda *arrays: self._called(operator, ranks, arrays))
-            self._calls[id(operator), ranks] = known
+            known = operator, enter_function(lambda *arrays: self._called(operator, ranks, arrays, shapes))
+            self._calls[id(operator), ranks, shapes] = known
         outs = call_host(known[1], types, values, takes_stacks=True)
         return custom_call(outs, values, _OperatorRule(self, operator))
 
@@ -189,19 +193,28 @@ class ForeignFunction:
                 except NeedsNumbers as error:
                     if numbers is None:
                         raise ConcretizationError(
-                            f"{library.caller}: the shapes of what {flat.name} returns depend on the numbers of its arguments",
+                            f"{library.caller}: the shapes of what {flat.name} returns were not found without the numbers of "
+                            "its arguments",
                             where=user_site(),
-                            why=f"there are none in the body of a loop, or of a mapped function: {error}",
-                            remedy=f"gt.callback({flat.name}, np.zeros(shape), x)",
+                            why=f"there are none in the body of a loop, or of a mapped function; the library says: {error}",
+                            remedy=f"correct {flat.name} if that is a mistake; if it needs numbers, "
+                            f"gt.callback({flat.name}, np.zeros(shape), x)",
                         ) from error
                     found = library.types_of(flat, flat(*self._given(numbers())))
             known = self._results[key] = Results(flat.nesting, found)
         return known
 
     def _called(
-        self, operator: Operator, ranks: Sequence[int], arrays: Sequence[NDArray]
+        self,
+        operator: Operator,
+        ranks: Sequence[int],
+        arrays: Sequence[NDArray],
+        shapes: Sequence[Shape] | None = None,
     ) -> tuple[NDArray, ...]:
-        """Compute the results of an operator, or of a stack of calls, of which the number is that of axes in front of all operands."""
+        """Compute the results of an operator, or of a stack of calls, of which the number is that of axes in front of all operands.
+
+        `shapes` are those that a program has for the results.
+        """
         lead: Shape = arrays[0].shape[: arrays[0].ndim - ranks[0]] if arrays else ()
         if lead:
             operator = operator.mapped((0,) * len(arrays))
@@ -210,22 +223,39 @@ class ForeignFunction:
         with own_calls(), library.running():
             results = self._explained(operator.program, *self._given(arrays))
             found = [library.taken(result) for result in results]
+        for array, shape in zip(found, shapes or (), strict=shapes is not None):
+            if array.shape[bool(lead) :] != shape:
+                raise self._other_shapes(
+                    f"returned an array of shape {array.shape[bool(lead) :]}, and one of shape {shape} when its shapes were found"
+                )
         return tuple([array.reshape((*lead, *array.shape[1:])) for array in found] if lead else found)
 
     def _explained(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the library, and say what is wrong if it is one of NumPy."""
+        name = self.flat.name
         try:
             return function(*args)
         except Exception as error:
+            if self.library.is_mismatch(error):
+                raise self._other_shapes(
+                    "returned arrays of other shapes than those when its shapes were found"
+                ) from error
             if not self.library.is_conversion(error):
                 raise
-            name = self.flat.name
             raise ArgumentError(
                 f"{self.library.caller}: {name} converts {self.library.results} to arrays of NumPy",
                 where=user_site(),
                 why="their derivatives end there",
                 remedy=f"call {name}(x) itself, which gradtape traces, or write it without NumPy",
             ) from error
+
+    def _other_shapes(self, what: str) -> ArgumentError:
+        return ArgumentError(
+            f"{self.library.caller}: {self.flat.name} {what}",
+            where=user_site(),
+            why="a compiled program has the shapes of its first call",
+            remedy="return arrays whose shapes do not depend on numbers: torch.where(x > 0, x, 0), not x[x > 0]",
+        )
 
     def _given(self, arrays: Sequence[NDArray]) -> list[Any]:
         weak = (*self.weak, *(False,) * (len(arrays) - len(self.weak)))
@@ -285,6 +315,11 @@ class _OperatorRule(Rule):
         return pulled_by_value(self, node, cotangents, wanted)
 
 
+def native(array: NDArray) -> NDArray:
+    """Return an array in the byte order of the machine: other libraries have no other."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
 def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any]:
     """Return a function of arrays, traced ones or not, for a function of a library."""
     function = original_function(function)  # not the copy that a trace reads
@@ -303,13 +338,13 @@ def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any
                 for leaf in operands
             ]
         )
-        kept = key, weak, tuple([(place, key_of(constant)) for place, constant in constants.items()])
+        kept = key, weak, key_of_all(constants)
         foreign = made.get(kept)
         if foreign is None:
             flat = ForeignCode(function, library, structure, constants)
             foreign = made[kept] = ForeignFunction(flat, weak)
         arrays = [
-            library.taken(leaf) if hasattr(leaf, "dtype") and not isinstance(leaf, Handle) else leaf
+            native(library.taken(leaf)) if hasattr(leaf, "dtype") and not isinstance(leaf, Handle) else leaf
             for leaf in operands
         ]
         if not any(isinstance(leaf, Handle) for leaf in operands):

@@ -33,7 +33,8 @@ def from_jax(function: Callable[..., Any]) -> Wrapper[..., Any]:
     ArgumentError
         At a call, if `function` converts its arguments to NumPy's arrays, or returns something else than arrays.
     DtypeError
-        At a call, for a result of a dtype that NumPy does not have.
+        At a call, for arguments of dtypes that JAX does not have, and for results of dtypes that NumPy does not have (keys of random
+        numbers are such).
 
     Notes
     -----
@@ -75,11 +76,13 @@ def from_torch(function: Callable[..., Any]) -> Wrapper[..., Any]:
     ImportError
         If PyTorch is not installed.
     ArgumentError
-        At a call, if `function` returns something else than dense tensors.
+        At a call, if `function` returns something else than dense tensors, converts its arguments to NumPy's arrays where derivatives
+        are wanted, or returns tensors of other shapes than before in a compiled function.
     DtypeError
         At a call, for arguments of dtypes that PyTorch does not have, and for results of dtypes that NumPy does not have.
     ConcretizationError
-        At a call in the body of a loop, or of a mapped function, if `function` needs numbers to know the shapes of its results.
+        At a call in the body of a loop, or of a mapped function, if the shapes of the results of `function` are not found without the
+        numbers of its arguments.
 
     Notes
     -----
@@ -88,7 +91,9 @@ def from_torch(function: Callable[..., Any]) -> Wrapper[..., Any]:
     The parameters of a module are constants, and no ``.grad`` is computed. For derivatives with respect to them, pass them as an argument:
     ``gt.from_torch(lambda params, x: torch.func.functional_call(module, params, (x,)))``.
 
-    Shapes of results are found with tensors that have no numbers; if the function asks for numbers, by a call.
+    Shapes of results are found with tensors that have no numbers; if the function asks for numbers, by a call. They must not depend on
+    numbers: a compiled function has the shapes of its first call, and raises ArgumentError for others. Return
+    ``torch.where(x > 0, x, 0)``, not ``x[x > 0]``.
 
     Examples
     --------

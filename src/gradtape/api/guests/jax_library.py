@@ -9,13 +9,18 @@ from typing import Any
 import jax
 import numpy as np
 
+from gradtape.api.guests.flat import NUMPYS_KINDS, dtype_of
 from gradtape.api.guests.foreign import ForeignCode, Library, wrapped
 from gradtape.errors import DtypeError
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Aval, aval
 from gradtape.trace.source.sites import user_site
 
-NUMPYS_KINDS = "biufc"
+JAXS_DTYPES = frozenset(
+    ["bool", "float16", "float32", "float64", "complex64", "complex128"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+"""The dtypes of NumPy that JAX has."""
 
 
 def wrapped_function(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,6 +80,13 @@ class Jax(Library):
         return isinstance(error, jax.errors.TracerArrayConversionError)
 
     def types(self, flat: ForeignCode, operands: Sequence[Aval]) -> Sequence[Aval]:
+        for type_ in operands:
+            if type_.dtype.name not in JAXS_DTYPES:
+                raise DtypeError(
+                    f"{self.caller}: an argument has the dtype {type_.dtype}, which JAX does not have",
+                    where=user_site(),
+                    remedy="pass x.astype(float)",
+                )
         examples = [
             type_.dtype.type().item() if type_.weak else jax.ShapeDtypeStruct(type_.shape, type_.dtype)
             for type_ in operands
@@ -84,16 +96,13 @@ class Jax(Library):
 
     def types_of(self, flat: ForeignCode, results: Sequence[Any]) -> Sequence[Aval]:
         for result in results:
-            dtype = dtype_of(result)
-            if dtype.kind not in NUMPYS_KINDS:
+            dtype = getattr(result, "dtype", None) or dtype_of(
+                result
+            )  # keys of random numbers have a dtype of JAX's own
+            if not isinstance(dtype, np.dtype) or dtype.kind not in NUMPYS_KINDS:
                 raise DtypeError(
                     f"{self.caller}: {flat.name} returned an array of {dtype}, which NumPy does not have",
                     where=user_site(),
-                    remedy="return x.astype(jnp.float32)",
+                    remedy="return x.astype(jnp.float32), or jax.random.key_data(key)",
                 )
         return [aval(np.shape(result), dtype_of(result)) for result in results]
-
-
-def dtype_of(value: Any) -> np.dtype[Any]:
-    dtype = getattr(value, "dtype", None)
-    return np.asarray(value).dtype if dtype is None else np.dtype(dtype)

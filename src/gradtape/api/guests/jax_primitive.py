@@ -15,14 +15,12 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from gradtape.api.export.specs import Spec
-from gradtape.api.guests.constants import MOST_OPERATORS, key_of
-from gradtape.api.guests.flat import Flat, dtype_of
+from gradtape.api.guests.constants import MOST_OPERATORS, key_of_all
+from gradtape.api.guests.flat import NUMPYS_KINDS, Flat, dtype_of
 from gradtape.api.guests.operator import Operator, OurTransforms, is_inexact
 from gradtape.errors import DtypeError
 from gradtape.lru import LRU
 from gradtape.trace.source.sites import user_site
-
-NUMPYS_KINDS = "biufc"
 
 
 def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,8 +32,7 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = jax.tree.flatten((args, kwargs))
         constants = {position: leaf for position, leaf in enumerate(leaves) if not is_operand(leaf)}
-        kept = tuple([(position, key_of(constant)) for position, constant in constants.items()])
-        key = structure, dtypes.canonicalize_dtype(np.float64), kept
+        key = structure, dtypes.canonicalize_dtype(np.float64), key_of_all(constants)
         found = made.get(key)
         if found is None:
             flat = Flat(function, jax.tree.flatten, jax.tree.unflatten, structure, constants, in_dtype_of_jax)

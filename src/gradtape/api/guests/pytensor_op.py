@@ -16,7 +16,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
 from gradtape.api.export.specs import Spec
-from gradtape.api.guests.constants import MOST_OPERATORS, key_of
+from gradtape.api.guests.constants import MOST_OPERATORS, key_of_all
 from gradtape.api.guests.flat import Flat
 from gradtape.api.guests.operator import Operator, OurTransforms, is_inexact
 from gradtape.errors import ArgumentError, ShapeError
@@ -37,8 +37,7 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     def of_variables(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         constants = {position: leaf for position, leaf in enumerate(leaves) if not is_operand(leaf)}
-        kept = [(position, key_of(constant)) for position, constant in constants.items()]
-        key = structure_key((args, kwargs)), tuple(kept)
+        key = structure_key((args, kwargs)), key_of_all(constants)
         found = made.get(key)
         if found is None:
             flat = Flat(function, flatten, unflatten, structure, constants)
@@ -96,7 +95,7 @@ class Called(Op):  # type: ignore[misc, unused-ignore] # Any where PyTensor is n
         shapes = [variable.type.shape for variable in variables]
         dtypes = [np.dtype(variable.type.dtype) for variable in variables]
         known = sorted({extent for shape in shapes for extent in shape if extent is not None})
-        first: ShapeError | None = None
+        first: Exception | None = None
         for guess in dict.fromkeys((*GUESSES, *known)):
             specs = [
                 Spec(tuple([guess if extent is None else extent for extent in shape]), dtype)
@@ -104,7 +103,7 @@ class Called(Op):  # type: ignore[misc, unused-ignore] # Any where PyTensor is n
             ]
             try:
                 return specs, self.operator.types_of_results(specs)
-            except ShapeError as error:
+            except (ShapeError, IndexError, ValueError) as error:  # of a guess, or of NumPy
                 first = first or error
             if not any(None in shape for shape in shapes):
                 break

@@ -89,7 +89,7 @@ class Torch(Library):
     def given(self, array: NDArray, weak: bool) -> Any:
         if weak:
             return torch.tensor(array.item(), dtype=WEAK[array.dtype.kind])
-        if not array.flags.writeable or min(array.strides, default=0) < 0:
+        if not array.flags.writeable or any(step < 0 or step % array.itemsize for step in array.strides):
             array = array.copy()
         try:
             return torch.from_numpy(array)
@@ -107,7 +107,10 @@ class Torch(Library):
         return array
 
     def is_conversion(self, error: Exception) -> bool:
-        return isinstance(error, RuntimeError) and "call numpy() on Tensor" in str(error)
+        return isinstance(error, RuntimeError) and any(text in str(error) for text in CONVERSIONS)
+
+    def is_mismatch(self, error: Exception) -> bool:
+        return isinstance(error, RuntimeError) and any(text in str(error) for text in MISMATCHES)
 
     def types(self, flat: ForeignCode, operands: Sequence[Aval]) -> Sequence[Aval]:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
@@ -165,6 +168,12 @@ def recorded_vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Call
 
     return results, pulled
 
+
+CONVERSIONS = "call numpy() on Tensor", "Cannot access data pointer of Tensor"
+"""What PyTorch says of tensors that are converted in reverse mode, and in forward mode or a batch."""
+
+MISMATCHES = "Mismatch in shape: grad_output", "stack expects each tensor to be equal size"
+"""What PyTorch says of a cotangent that has not the shape of its result, and of elements of several shapes."""
 
 WEAK = {"f": torch.float64, "c": torch.complex128, "i": torch.int64}
 """Tensors of rank 0 do not widen others, as numbers of Python do not."""

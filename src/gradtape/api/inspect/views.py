@@ -164,7 +164,7 @@ def explain(function: Jitted[..., Any]) -> Text:
     str
         For each signature: the traces, the guards that select them (with the line that needed a value), the origin of the machine code
         (compiled, disk, or the interpreter and why), seconds, the loops that were fused and the arrays that were stored, and the lines at
-        which machine code calls Python. Calls that ended in an error are listed with the error and the line, of whatever package, that
+        which machine code calls Python. Calls that failed are listed with the error and the line, of whatever package, that
         asked for numbers or gave a traced array to compiled code.
     """
     site = _site(function)
@@ -183,7 +183,7 @@ def explain(function: Jitted[..., Any]) -> Text:
                 "  more traces than gt.config.trace_limit: calls that need another one run on the interpreter"
             )
     errors = Counter(
-        f"a call ended at {event.site}: {event.text}"
+        f"a call failed at {event.site}: {event.text}"
         for event in site.explain.events
         if event.kind == "error"
     )
