@@ -3,7 +3,7 @@
     python benchmarks/taylor.py [--repeats 5] [--rtol 1e-6,1e-9,1e-12]
 
 Errors are the largest ones of the state at the end, by series of numbers of 30 digits (mpmath) from the same initial values. Times
-are medians of calls when the optimised code is there, in one process and in turns, so that their ratios count. DOP853 runs at its tightest
+are medians of calls after the first, in one process and in turns, so that their ratios count. DOP853 runs at its tightest
 too: SciPy raises smaller `rtol`s to 2.2e-14.
 """
 
@@ -160,7 +160,6 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--wait", type=float, default=5.0, help="seconds for the compiler")
     parser.add_argument("--rtol", default="1e-6,1e-9,1e-12")
     given = parser.parse_args()
     tolerances = [float(one) for one in given.rtol.split(",")]
@@ -179,9 +178,6 @@ def main() -> None:
             begin = time.perf_counter()
             run(np.array(start))
             first[way] = time.perf_counter() - begin
-            for _ in range(20):
-                run(np.array(start))
-        time.sleep(given.wait)  # the optimised code is made while the first one runs
         error = {way: np.max(np.abs(np.asarray(run(np.array(start))) - truth)) for way, run in ways.items()}
         times: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(given.repeats):

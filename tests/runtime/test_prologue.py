@@ -9,6 +9,7 @@ import pytest
 from scipy import special
 
 import gradtape as gt
+from gradtape.passes.prologue import may_pay
 from gradtape.runtime.compile import prologue as prologues
 from gradtape.runtime.compile.background import finish_all
 from gradtape.runtime.compile.prologue import MOST_CHANGES, MOST_KEPT, kept_bytes
@@ -87,6 +88,27 @@ def test_arguments_of_a_jitted_function_count_where_another_one_changes():
     for number in range(4):
         warm(function, np.full(32, float(number)), *data)
     assert prologue(function).runs == 1
+
+
+def test_the_only_argument_of_a_jitted_function_is_no_data():
+    scale = np.ones(3)
+    function = gt.jit(lambda x: np.sum(np.exp(x) * np.log(x)) * scale)
+    warm(function, RNG.uniform(0.5, 1.0, 100_000))
+    assert prologue(function) is None
+
+
+def test_what_is_too_little_is_found_out_once(monkeypatch):
+    """A walk over a large graph takes longer than many calls."""
+    asked = []
+    monkeypatch.setattr(
+        prologues, "may_pay", lambda graph, stable: asked.append(stable) or pays(graph, stable)
+    )
+    pays = may_pay
+    function, x, y = gt.jit(lambda x, y: np.sum(np.exp(x) * y)), np.ones(100_000), np.ones(100_000)
+    for _ in range(MOST_CHANGES + 2):
+        function(x, y)
+    assert len(asked) == len(set(map(frozenset, asked))) <= 2
+    assert prologue(function).is_over
 
 
 def test_cheap_work_is_not_kept():

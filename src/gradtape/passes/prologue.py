@@ -55,7 +55,7 @@ def invariant_nodes(graph: Graph, stable: Collection[int]) -> list[Node]:
     varying = {value for number, value in enumerate(graph.inputs) if number not in stable}
     found = []
     for node in graph.nodes:
-        if _calls_local_function(node) or not varying.isdisjoint(node.inputs):
+        if not varying.isdisjoint(node.inputs) or _calls_local_function(node):
             varying.update(node.outs)
         else:
             found.append(node)

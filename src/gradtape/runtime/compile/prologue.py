@@ -117,6 +117,7 @@ class Prologue:
         "_graph",
         "_is_busy",
         "_making",
+        "_pays",
         "_previous",
         "_prologue",
         "is_over",
@@ -139,6 +140,7 @@ class Prologue:
         self._prologue: tuple[Split, Program] | None = None
         self._changes = 0
         self._is_busy = False
+        self._pays: dict[frozenset[int], bool] = {}
         self.kept: list[Kept] = []
         self.main: Program | None = None
         self.when_ready: Callable[[str], object] | None = None
@@ -201,7 +203,9 @@ class Prologue:
                 self._note_change()
         elif self._making is None:
             stable = equal if self._conditional - equal else equal & self._captured
-            if stable and may_pay(self._graph, stable):
+            if stable not in self._pays:  # a walk over a large graph takes longer than a call
+                self._pays[stable] = bool(stable) and may_pay(self._graph, stable)
+            if self._pays[stable]:
                 self._make(stable)
             else:
                 self._note_change()
@@ -326,6 +330,8 @@ def prologue_of(
         return None
     fit: set[int] = {place for place, spec in enumerate(specs) if _is_comparable(spec)} - set(differentiated)
     captured = {place for place in fit if differentiated or place >= len(specs) - hidden}
+    if len(fit - captured) == 1:  # no other one can change
+        fit = captured
     if not fit or not may_pay(graph, fit):
         return None
     return Prologue(graph, form, captured, fit - captured)
