@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gradtape.config import config, rolling
+from gradtape.config import config, running
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Graph, Literal, Node, TraceTag, Value, constant, extract, literal, merge_tags
 from gradtape.ir.op import NDArray
@@ -161,7 +161,10 @@ def template_for(
     positions = region.positions
     key = (
         what,
-        rolling(),
+        config.reroll,
+        config.reroll_checkpoint,
+        running.memory or config.memory,
+        config.scratch_dir,
         len(targets),
         tuple([positions.get(source, -1) for source in sources]),
         seeds and tuple([_seed_key(seed, positions, -1 - k) for k, seed in enumerate(seeds)]),

@@ -18,7 +18,7 @@ from operator import call
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, TypeGuard, TypeVar
 
-from gradtape.config import config, rolling
+from gradtape.config import config, running
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Graph, Literal, TraceTag, Value, extract
 from gradtape.kinds.control import Structured
@@ -384,7 +384,8 @@ def predict(
         Of the user's arrays.
     """
     code = frame.f_code
-    key = id(code), frame.f_lasti, rolling()
+    memory = running.memory or config.memory
+    key = id(code), frame.f_lasti, config.reroll, config.reroll_checkpoint, memory, config.scratch_dir
     line = _lines.get(key)
     if line is None:
         if len(_lines) >= config.memory_cache:
