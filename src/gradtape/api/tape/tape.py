@@ -560,8 +560,11 @@ class GradientTape(Jacobians):
         warn_of_chance(record.tag, [ends[0]], [value for point in ends[1] for value in point.values])
         asked = _OneShotQuery(self, record)
         try:
-            with within_memory(self._memory):
+            if self._memory is None:  # to enter the context takes five calls
                 yield record.tag, *ends, not self._persistent
+            else:
+                with within_memory(self._memory):
+                    yield record.tag, *ends, not self._persistent
         except BaseException:
             asked.fail()
             raise
