@@ -411,3 +411,55 @@ def test_memory_of_traced_arrays_is_refused_by_name(case: str, way: str) -> None
     function(X)
     with pytest.raises((AttributeError, TypeError), match=r"no memory of its own|not '(Array|Variable)'"):
         WAYS[way](function, X)
+
+
+INDICES = (np.array([0, 0, 2]), np.array([1, 1, 0]))
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum])
+@pytest.mark.parametrize("index", [lambda i, j: (i, j), lambda i, j: (i, slice(None)), lambda i, j: [i, j]])
+def test_traced_indices_of_at_are_one_for_each_axis(ufunc, index):
+    """A tuple of index arrays is no array: `np.add.at(z, (i, j), v)` adds to elements, not to rows."""
+
+    def f(x, i, j):
+        z = x * 1.0
+        ufunc.at(z, index(i, j), 2.5)
+        return z
+
+    x = np.arange(9.0).reshape(3, 3)
+    expected = f(x, *INDICES)
+    np.testing.assert_array_equal(gt.jit(f)(x, *INDICES), expected)
+    np.testing.assert_array_equal(gt.vmap(f, in_axes=(0, None, None))(x[None], *INDICES)[0], expected)
+    np.testing.assert_array_equal(f(gt.constant(x), *INDICES), expected)
+
+
+def test_a_target_in_a_tuple_is_written_to():
+    def f(x):
+        z = x * 1.0
+        np.clip(z, -1.0, 1.0, out=(z,))
+        return z
+
+    x = np.array([-2.0, 0.5, 3.0])
+    np.testing.assert_array_equal(gt.jit(f)(x), f(x))
+    np.testing.assert_array_equal(f(gt.constant(x)), f(x))
+
+
+@pytest.mark.parametrize("function", [np.sum, np.cumsum, np.mean, np.max])
+def test_other_functions_refuse_targets_in_tuples_and_lists(function):
+    """NumPy does; a trace ignored them."""
+    for container in (tuple, list):
+        with pytest.raises(TypeError):
+            function(np.ones(3), out=container([np.ones(3)]))
+        with pytest.raises(TypeError, match="out= of np"):
+            gt.jit(lambda x, container=container: function(x, out=container([x * 1.0])))(np.ones(3))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "max", "nanstd", "argmax", "median", "all"])
+def test_keepdims_that_is_not_given_is_false(name):
+    def f(x):
+        return getattr(np, name)(x, axis=0, keepdims=np._NoValue)
+
+    x = np.arange(6.0).reshape(2, 3)
+    compiled = gt.jit(f)
+    for got in (compiled(x), f(gt.constant(x)), f(gt.constant(x))):
+        np.testing.assert_allclose(got, f(x))

@@ -69,8 +69,9 @@ def operation(
 def reciprocal(body: Any, out: Dtype, divisor: str) -> tuple[str, str] | None:
     """Return the reciprocal of a constant divisor as a sum of two constants, by which to multiply instead; None where that is no use.
 
-    ``fma(x, high, x * low)`` is ``x / divisor``, rounded once but for subnormal results: the sum is right to more than 100 bits. A quotient
-    takes eight times as long.
+    ``fma(x, high, x * low)`` is ``x / divisor``, rounded once: the sum is right to more than 100 bits. Where ``x * low`` is
+    subnormal, the result may be the other neighbour. A quotient takes eight times as long.
+
     The first part is rounded towards zero, so that infinities and zeros keep their signs. After N. Brisebarre, J. Muller and S. Raina,
     "Accelerating correctly rounded floating-point division when the divisor is known in advance", IEEE Transactions on Computers 53, 2004.
 

@@ -211,7 +211,9 @@ class Methods:
         """Set elements by their flat indices: ``np.put``."""
         np.put(self, indices, values, mode)
 
-    def sort(self: Any, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+    def sort(
+        self: Any, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
+    ) -> None:
         """Sort in place: ``np.sort``."""
         here.site = user_site(via="x.sort")
         self.rebind(call_function(np.sort, (self,), {"axis": axis}))

@@ -23,7 +23,7 @@ from gradtape.ops.core.elementwise.cast import convert, convert_number
 from gradtape.ops.core.elementwise.select import where as where_row
 from gradtape.ops.core.indexing import fit_for_write
 from gradtape.trace.array.handle import Handle, check_fits, unwrap
-from gradtape.trace.dispatch.op_cache import NUMBERS, run
+from gradtape.trace.dispatch.op_cache import NUMBERS, given, run
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.bytecode import instruction_at
 from gradtape.trace.source.sites import is_traced_file, nearest_frame
@@ -214,10 +214,10 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     place = out_place(function)
     if place is not None and len(args) > place:
         out, args = args[place], (*args[:place], *args[place + 1 :])
+    if type(out) in (tuple, list) and (type(out) is list or function is not np.clip):
+        raise TypeError(f"out= of {public_name(function)} must be an array, not a {type(out).__name__}")
     in_place = WRITTEN_ARGUMENTS.get(function)
-    result = rule(
-        *[unwrap(argument) for argument in args], **{key: unwrap(value) for key, value in kwargs.items()}
-    )
+    result = rule(*map(unwrap, args), **given(kwargs))
     if in_place is not None:
         return _store(args[0] if args else kwargs[in_place], result, public_name(function))
     return result if out is None else _write_outputs(result, args, out, public_name(function))

@@ -79,12 +79,16 @@ def run(rule: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -
     values: list[Value] = []
     call = cached_call(rule, args, kwargs, values)
     if call is None:
-        return rule(
-            *[unwrap(argument) for argument in args], **{name: unwrap(kwargs[name]) for name in kwargs}
-        )
+        return rule(*map(unwrap, args), **given(kwargs))
     template = call.template
     assert template is not None
     return template(*values) if call.container is None else call.container(template.results(values))
+
+
+def given(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments with values for handles, without those that stand for none: code of NumPy's hands on
+    ``keepdims=np._NoValue``."""
+    return {name: unwrap(each) for name, each in kwargs.items() if each is not NO_VALUE}
 
 
 def cached_call(
@@ -181,7 +185,7 @@ def _abstract_call(
     try:
         result = rule(
             *[_replaced(argument, rest) for argument in args],
-            **{name: _replaced(kwargs[name], rest) for name in kwargs},
+            **{name: _replaced(each, rest) for name, each in kwargs.items() if each is not NO_VALUE},
         )
     except Exception:  # it reads data, or the arguments are wrong: then the call itself raises the error
         return NOT_CACHED

@@ -367,8 +367,19 @@ def _accumulation(ufunc: np.ufunc) -> Callable[..., Any]:
     return accumulate
 
 
-_POWERS: Final = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
-"""By exponent: the ufunc that NumPy calls for the operator in place of `numpy.power`."""
+class _Probe(ndarray):  # type: ignore[misc]
+    """An array whose operators return the ufunc that NumPy calls for them."""
+
+    def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:
+        return ufunc
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def _power(dtype: Any, exponent: float) -> tuple[Any, Any]:
+    """Return the ufuncs that NumPy calls for ``x ** exponent`` and ``x **= exponent``: for some exponents not `numpy.power`; which ones
+    differs between versions."""
+    probe = np.ones(1, dtype).view(_Probe)
+    return probe**exponent, operator.ipow(probe, exponent)
 
 
 class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
@@ -393,11 +404,10 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
         """Apply a function of NumPy's to objects of the class by NumPy's own code, which decides what keeps the class; where that is
         compiled, or reads memory, to the elements."""
         implementation = getattr(function, "_implementation", None)
-        in_linalg = getattr(function, "__module__", "") == "numpy.linalg"
         if not isinstance(implementation, FunctionType):
             if function not in FUNCTIONS:
                 raise refused(kind_of(type(self)), f"{function.__name__} of NumPy is compiled")
-        elif not in_linalg and _COMPILED.isdisjoint(names_in(implementation.__code__)):
+        elif function not in _BY_ELEMENTS and _COMPILED.isdisjoint(names_in(implementation.__code__)):
             before, in_numpy.now = in_numpy.now, True
             try:
                 made = implementation(*args, **kwargs)
@@ -408,23 +418,10 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
                     raise _masked(function, error) from error
             finally:
                 in_numpy.now = before
-        given = _flat((args, kwargs))
         made = function(*contents(args), **contents(kwargs))
         if kwargs.get("out") is not None:
             return kwargs["out"]
-        owner: Any = None
-        if in_linalg and function.__name__ in _WRAPPED:
-            owner = args[_WRAPPED[function.__name__]]
-            return _wrapped(owner, made, None) if is_subclass(owner) else made
-        if function is np.empty_like:
-            return instance(type(args[0]), made, args[0])
-        if function is np.concatenate:
-            owner = _wrapping(given, 0.0)
-            return made if owner is None else instance(type(owner), made, None)
-        if function in (np.dot, np.inner) and not is_scalar(made):
-            owner = given[int(_priority(given[1]) > _priority(given[0]))]
-            return instance(type(owner), made, owner) if is_subclass(owner) else made
-        return made
+        return _classified(function, args, kwargs, made)
 
     # What is asked of the elements
 
@@ -513,9 +510,15 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
 
     def __pow__(self, other: Any) -> Any:
         """Return ``x ** y``, for some exponents by another ufunc, as NumPy's operator."""
-        if type(other) in (int, float) and other in _POWERS and self.dtype.kind in "fc":
-            return _POWERS[other](self)
+        if type(other) in (int, float) and (ufunc := _power(self.dtype, other)[0]) is not np.power:
+            return ufunc(self)
         return super().__pow__(other)
+
+    def __ipow__(self, other: Any) -> Any:
+        """Do ``x **= y``, for some exponents by another ufunc, as NumPy's operator."""
+        if type(other) in (int, float) and (ufunc := _power(self.dtype, other)[1]) is not np.power:
+            return ufunc(self, out=(self,))
+        return super().__ipow__(other)
 
     def view(self, dtype: Any = None, type: Any = None) -> Any:
         """Return the same elements as an object of this class, or of another one; an array for ``np.ndarray``."""
@@ -650,11 +653,69 @@ for _name in ("ctypes", "data", "__array_interface__", "__array_struct__"):
     setattr(TracedNdarray, _name, property(_refusing(_name)))
 
 
-_COMPILED: Final = frozenset({"c_einsum", "compiled_interp", "nditer"})
+_COMPILED: Final = frozenset({"c_einsum", "compiled_interp", "nditer", "_umath_linalg"})
 """Compiled functions, in the code of NumPy's functions, that read memory."""
 
-_WRAPPED: Final = {"solve": 1} | dict.fromkeys(("inv", "pinv", "cholesky", "tensorinv"), 0)
-"""Functions of `numpy.linalg` whose result ``__array_wrap__`` of an argument gets, with the number of the argument."""
+_WRAPPED: Final[dict[Any, tuple[int, tuple[int, ...]]]] = {
+    np.linalg.solve: (1, (0,)),
+    np.linalg.tensorsolve: (0, (0,)),
+    np.linalg.lstsq: (1, (0, 1)),
+    np.linalg.qr: (0, (0, 1)),
+    np.linalg.eig: (0, (1,)),
+    np.linalg.eigh: (0, (1,)),
+    np.linalg.svd: (0, (0, 2)),
+    **dict.fromkeys((np.linalg.inv, np.linalg.pinv, np.linalg.cholesky), (0, (0,))),
+}
+"""Functions whose results ``__array_wrap__`` of an argument gets: the number of the argument, and those of the results."""
+
+_OF_FIRST: Final = {
+    **dict.fromkeys((np.empty_like, np.i0, np.nanvar), True),
+    **dict.fromkeys((np.insert, np.delete, np.diagflat, np.linspace, np.logspace, np.geomspace), False),
+    **dict.fromkeys((np.quantile, np.percentile, np.nanquantile, np.nanpercentile, np.nanmedian), False),
+}
+"""Functions whose results have the class of their first argument, and whose code in Python reads memory; whether those of rank 0 do."""
+
+_OF_PRIORITY: Final = frozenset((np.dot, np.inner, np.correlate))
+"""Compiled functions whose result has the class of the operand of the higher priority."""
+
+_BY_ELEMENTS: Final = frozenset({np.array_equiv, np.i0, np.linspace, np.logspace, np.geomspace, *_WRAPPED})
+"""Functions whose code in Python takes an error of compiled code for an answer, converts, or wraps what compiled code returns."""
+
+
+def _classified(function: Any, args: Any, kwargs: dict[str, Any], made: Any) -> Any:
+    """Return the result of a function of arrays as the class that NumPy's compiled code, or code that reads memory, gives it."""
+    given = _flat((args, kwargs))
+    if function in _WRAPPED:
+        place, wrapped = _WRAPPED[function]
+        owner = args[place]
+        if not is_subclass(owner):
+            return made
+        if not isinstance(made, tuple):
+            return made if function is np.linalg.svd else _wrapped(owner, made, None)
+        parts = [_wrapped(owner, part, None) if k in wrapped else part for k, part in enumerate(made)]
+        return type(made)(parts) if type(made) is tuple else type(made)(*parts)
+    if function in _OF_FIRST and is_subclass(given[0]):
+        if isinstance(made, tuple):  # np.linspace(..., retstep=True)
+            return tuple(instance(type(given[0]), part, given[0]) for part in made)
+        return (
+            made
+            if is_scalar(made) and not _OF_FIRST[function]
+            else instance(type(given[0]), made, given[0])
+        )
+    if function is np.meshgrid:
+        return type(made)(
+            instance(type(array), part, array) if is_subclass(array) else part
+            for array, part in zip(args, made, strict=True)
+        )
+    if function is np.concatenate:
+        owner = _wrapping(given, 0.0)
+        return made if owner is None else instance(type(owner), made, None)
+    if function in _OF_PRIORITY and not is_scalar(made):
+        if function is np.correlate and np.size(given[0]) < np.size(given[1]):
+            given[:2] = given[1::-1]
+        owner = given[int(_priority(given[1]) > _priority(given[0]))]
+        return instance(type(owner), made, owner) if is_subclass(owner) else made
+    return made
 
 
 def _flat(items: Any) -> list[Any]:

@@ -45,7 +45,12 @@ def as_array(items: Any) -> Any:
 
 def call_ufunc(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a ufunc, or a method of one, with traced arrays in place of lists; `NotImplemented` if no list has traced elements."""
-    operands = [as_array(argument) for argument in args]
+    operands = [
+        argument
+        if place == 2 and function is np.ufunc.at and type(argument) is tuple  # an index for each axis
+        else as_array(argument)
+        for place, argument in enumerate(args)
+    ]
     if all(operand is argument for operand, argument in zip(operands, args, strict=True)):
         return NotImplemented
     if "where" in kwargs:
@@ -75,7 +80,9 @@ def call_dispatched(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         if function in BY_ITEM and isinstance(args[0] if args else None, Handle):
             return NotImplemented
         sequences = [
-            item for item in dispatcher(*args, **kwargs) or () if type(item) is list or type(item) is tuple
+            item
+            for item in dispatcher(*args, **kwargs) or ()
+            if (type(item) is list or type(item) is tuple) and item is not kwargs.get("out")
         ]
     except TypeError:  # NumPy raises its own error
         return NotImplemented
