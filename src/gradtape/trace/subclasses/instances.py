@@ -378,8 +378,10 @@ class _Probe(ndarray):  # type: ignore[misc]
 def _power(dtype: Any, exponent: float) -> tuple[Any, Any]:
     """Return the ufuncs that NumPy calls for ``x ** exponent`` and ``x **= exponent``: for some exponents not `numpy.power`; which ones
     differs between versions."""
-    probe = np.ones(1, dtype).view(_Probe)
-    return probe**exponent, operator.ipow(probe, exponent)
+    probe: Any = np.ones(1, dtype).view(_Probe)
+    raised = probe**exponent
+    probe **= exponent  # probe is now the ufunc
+    return raised, probe
 
 
 class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
@@ -407,7 +409,9 @@ class TracedNdarray(NDArrayOperatorsMixin, ndarray):  # type: ignore[misc]
         if not isinstance(implementation, FunctionType):
             if function not in FUNCTIONS:
                 raise refused(kind_of(type(self)), f"{function.__name__} of NumPy is compiled")
-        elif function not in _BY_ELEMENTS and _COMPILED.isdisjoint(names_in(implementation.__code__)):
+        elif _COMPILED.isdisjoint(names_in(implementation.__code__)) and (
+            function not in _BY_ELEMENTS or isinstance(self, np.ma.MaskedArray)
+        ):
             before, in_numpy.now = in_numpy.now, True
             try:
                 made = implementation(*args, **kwargs)
@@ -698,9 +702,7 @@ def _classified(function: Any, args: Any, kwargs: dict[str, Any], made: Any) -> 
         if isinstance(made, tuple):  # np.linspace(..., retstep=True)
             return tuple(instance(type(given[0]), part, given[0]) for part in made)
         return (
-            made
-            if is_scalar(made) and not _OF_FIRST[function]
-            else instance(type(given[0]), made, given[0])
+            made if is_scalar(made) and not _OF_FIRST[function] else instance(type(given[0]), made, given[0])
         )
     if function is np.meshgrid:
         return type(made)(
