@@ -17,7 +17,7 @@ from tests.packages.run import measure
 from tests.packages.table import Package, package
 from tests.packages.trades import PACKAGES, SAMPLE, TRADES
 
-FEWEST = 2
+FEWEST = 5
 """Calls of a package."""
 
 

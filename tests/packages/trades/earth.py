@@ -121,6 +121,8 @@ PACKAGES = [
         ("Atmosphere(p).temperature", [1000.0, 8000.0, 15000.0]),
         ("Atmosphere(p).density", [1000.0, 8000.0, 15000.0]),
         ("Atmosphere(p).speed_of_sound", [1000.0, 8000.0]),
+        ("Atmosphere(p).pressure", [1000.0, 8000.0, 15000.0]),
+        ("Atmosphere(p).dynamic_viscosity", [1000.0, 8000.0]),
     ),
     package(
         "hydroeval 0.1.0",
@@ -131,5 +133,7 @@ PACKAGES = [
         ("he.evaluator(he.nse, p, measured)", [4.7, 4.3, 5.5, 2.7]),
         ("he.evaluator(he.kge, p, measured)", [4.7, 4.3, 5.5, 2.7]),
         ("he.rmse(p, measured)", [4.7, 4.3, 5.5, 2.7]),
+        ("he.mare(p, measured)", [4.7, 4.3, 5.5, 2.7]),
+        ("he.evaluator(he.kgeprime, p, measured)", [4.7, 4.3, 5.5, 2.7]),
     ),
 ]

@@ -93,12 +93,17 @@ PACKAGES = [
         ("psychrolib.GetTDewPointFromRelHum(p[0], p[1])", [25.0, 0.8]),
         ("psychrolib.GetHumRatioFromRelHum(p[0], p[1], 101325.0)", [25.0, 0.6]),
         ("psychrolib.GetTWetBulbFromRelHum(p[0], p[1], 101325.0)", [25.0, 0.6]),
+        ("psychrolib.GetMoistAirEnthalpy(p[0], p[1])", [25.0, 0.01]),
+        ("psychrolib.GetSatVapPres(p[0])", [25.0]),
     ),
     package(
         "pythermalcomfort 4.8.1",
         "from pythermalcomfort import models",
         ("models.heat_index_rothfusz(tdb=p[0], rh=p[1], round_output=False).hi", [31.0, 60.0]),
         ("models.at(tdb=p[0], rh=p[1], v=p[2], round_output=False).at", [25.0, 30.0, 0.5]),
+        ("models.wbgt(twb=p[0], tg=p[1], round_output=False).wbgt", [25.0, 32.0]),
+        ("models.humidex(tdb=p[0], rh=p[1], round_output=False).humidex", [25.0, 50.0]),
+        ("models.net(tdb=p[0], rh=p[1], v=p[2], round_output=False).net", [37.0, 60.0, 0.5]),
     ),
     package(
         "impedance 1.7.1",
@@ -110,5 +115,7 @@ PACKAGES = [
         ("elements.CPE([p[0], p[1]], f)", [0.02, 0.8]),
         ("elements.p([elements.R([p[0]], f), elements.C([p[1]], f)])", [0.1, 0.5]),
         ("elements.Wo([p[0], p[1]], f)", [0.05, 100.0]),
+        ("elements.W([p[0]], f)", [0.05]),
+        ("elements.G([p[0], p[1]], f)", [0.2, 3.0]),
     ),
 ]

@@ -397,5 +397,7 @@ PACKAGES = [
         ("methods.TOPSIS()(p.reshape(3, 3), np.array([0.5, 0.3, 0.2]), kinds)", "rng.uniform(1, 2, 9)"),
         ("methods.WSM()(p.reshape(3, 3), np.array([0.5, 0.3, 0.2]), kinds)", "rng.uniform(1, 2, 9)"),
         ("weights.entropy_weights(p.reshape(3, 3))", "rng.uniform(1, 2, 9)"),
+        ("methods.MOORA()(p.reshape(3, 3), np.array([0.5, 0.3, 0.2]), kinds)", "rng.uniform(1, 2, 9)"),
+        ("weights.standard_deviation_weights(p.reshape(3, 3))", "rng.uniform(1, 2, 9)"),
     ),
 ]

@@ -125,6 +125,8 @@ PACKAGES = [
         ),
         ("tmm.snell(1.0, p[0], p[1])", [1.5, 0.3]),
         ("tmm.unpolarized_RT([1.0, 2.2, 1.0], [np.inf, p[0], np.inf], 0.3, 500.0)['T']", [120.0]),
+        ("tmm.interface_r('s', 1.0, p[0], 0.3, p[1])", [1.5, 0.2]),
+        ("tmm.R_from_r(p[0] + 1j * p[1])", [0.3, 0.2]),
     ),
     package(
         "aotools 1.0.8",
@@ -132,5 +134,7 @@ PACKAGES = [
         ("aotools.phaseFromZernikes(p, 16)", [0.3, -0.2, 0.5, 0.1]),
         ("aotools.gaussian2d(12, p[0], amplitude=p[1])", [3.0, 2.0]),
         ("aotools.r0_to_seeing(p[0])", [0.15]),
+        ("aotools.slope_variance_from_r0(p[0], 500e-9, p[1])", [0.15, 0.5]),
+        ("aotools.phase_covariance(p, 0.15, 25.0)", [0.5, 1.0, 2.0]),
     ),
 ]

@@ -201,6 +201,22 @@ PACKAGES = [
             """,
             [1.0, 3.0, 7.0],
         ),
+        (
+            """
+            model = pwlf.PiecewiseLinFit(x, p)
+            model.fit_with_breaks([0.0, 4.0, 10.0])
+            return model.calc_slopes()
+            """,
+            "np.sin(np.arange(21.0))",
+        ),
+        (
+            """
+            model = pwlf.PiecewiseLinFit(x, p)
+            model.fit_with_breaks([0.0, 4.0, 10.0])
+            return model.r_squared()
+            """,
+            "np.sin(np.arange(21.0))",
+        ),
     ),
     package(
         "dcor 0.7",
@@ -211,5 +227,7 @@ PACKAGES = [
         ("dcor.distance_correlation(p.reshape(4, 2), a, method='naive')", "rng.normal(size=8)"),
         ("dcor.distance_covariance_sqr(p.reshape(4, 2), a, method='naive')", "rng.normal(size=8)"),
         ("dcor.energy_distance(p.reshape(4, 2), a)", "rng.normal(size=8)"),
+        ("dcor.distance_covariance(p.reshape(4, 2), a, method='naive')", "rng.normal(size=8)"),
+        ("dcor.u_distance_covariance_sqr(p.reshape(4, 2), a, method='naive')", "rng.normal(size=8)"),
     ),
 ]
