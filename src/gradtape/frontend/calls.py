@@ -26,6 +26,7 @@ from gradtape.frontend.values import (
     as_integer,
     is_number,
     is_static,
+    number_type,
     refuse,
     settled,
     shown,
@@ -80,6 +81,8 @@ def call(self: Interpreter, function: Any, args: Sequence[Any], kwargs: dict[str
     closure = self.close(function)
     if closure is not None and not _is_library(function):
         return _inlined(self, closure, args, kwargs)
+    if not kwargs and (of_numbers := _of_numbers(function, args)) is not None:
+        return call(self, *of_numbers, kwargs)
     if _is_numba_type(function):
         return FUNCTIONS[np.dtype](self, np.dtype(str(function)), *args)
     if all(map(is_static, (*args, *kwargs.values()))) and _is_pure(function):
@@ -125,6 +128,26 @@ def _is_library(function: Any) -> bool:
         "numba",
         "gradtape",
     ) and not hasattr(function, "py_func")
+
+
+def _of_numbers(ufunc: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
+    """Return the function of a ufunc of Numba's and the numbers that it gets; None if it gets others, or for everything else.
+
+    A loop that has been compiled for other types answers if the numbers can be cast to these; else Numba compiles one for their own.
+    """
+    function = getattr(getattr(ufunc, "_dispatcher", None), "py_func", None)
+    if function is None or not all(map(is_number, args)):
+        return None
+    own = [number_type(x)[0] for x in args]
+    if any(dtype not in (np.int64, np.float64) for dtype in own):
+        return None
+    loops = [[np.dtype(char) for char in loop.partition("->")[0]] for loop in ufunc.types]
+    fitting = [loop for loop in loops if len(loop) == len(own) and all(map(np.can_cast, own, loop))]
+    if not fitting or own in fitting:
+        return function, args
+    if any(dtype != np.float64 for dtype in fitting[0]) or not all(map(is_static, args)):
+        return None
+    return function, tuple(map(float, args))
 
 
 def _is_numba_type(function: Any) -> bool:

@@ -123,3 +123,68 @@ def test_methods_of_a_jitclass_are_refused_with_the_remedy() -> None:
         with pytest.raises(UnsupportedCodeError, match=r"jitclass Spring(.|\n)*@numba\.njit"):
             gt.grad(function)(X)
     np.testing.assert_array_equal(gt.grad(lambda x: spring.k * np.sum(x))(X), [2.0, 2.0])
+
+
+@numba.vectorize
+def kelvin(celsius: Any) -> Any:
+    return celsius + 273.15
+
+
+@numba.vectorize
+def vapour_pressure(celsius: Any, humidity: Any) -> Any:
+    if celsius < -100.0 or celsius > 200.0:
+        raise ValueError("out of range")
+    t = kelvin(celsius)
+    return humidity * np.exp(-5800.2206 / t + 1.3914993 - 0.048640239 * t + 6.5459673 * np.log(t))
+
+
+@numba.vectorize
+def halved(n: Any) -> Any:
+    return n // 2
+
+
+@numba.vectorize
+def with_half_of_seven(x: Any) -> Any:
+    return halved(7) + x
+
+
+@numba.vectorize
+def rounded_quarter(x: Any) -> Any:
+    return x / 4 if x > 1 else x + 1.75
+
+
+@numba.vectorize
+def with_quarter_of_nine(x: Any) -> Any:
+    return rounded_quarter(9) * x
+
+
+@numba.njit
+def kelvin_of_all(x: Any) -> Any:
+    return kelvin(x)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, gt.jit])
+def test_ufuncs_that_call_others_with_numbers(transform: Any) -> None:
+    f = transform(lambda t: np.sum(vapour_pressure(t, np.array([0.5, 0.7]))))
+    t = np.array([25.0, 31.0])
+    value, slope = gt.value_and_grad(f)(t)
+    np.testing.assert_allclose(value, np.sum(vapour_pressure(t, np.array([0.5, 0.7]))), rtol=1e-13)
+    e = 1e-4
+    for k in range(2):
+        step = e * np.eye(2)[k]
+        difference = (f(t + step) - f(t - step)) / (2 * e)
+        np.testing.assert_allclose(slope[k], difference, rtol=1e-7)
+    with pytest.raises(ValueError, match="out of range"):
+        gt.grad(lambda t: vapour_pressure(t, 0.5))(300.0)
+
+
+def test_integers_of_ufuncs_are_cast_where_numba_casts_them() -> None:
+    assert gt.grad(with_half_of_seven)(3.3) == 1.0
+    assert gt.value_and_grad(with_half_of_seven)(3.3)[0] == with_half_of_seven(3.3) == 6.3
+    assert rounded_quarter(0.5) == 2.25  # compiled for floats, to which 9 is cast
+    assert gt.value_and_grad(with_quarter_of_nine)(1.0)[0] == with_quarter_of_nine(1.0)
+
+
+def test_ufuncs_with_arrays_are_refused_in_others() -> None:
+    with pytest.raises(UnsupportedCodeError, match="kelvin is called"):
+        gt.grad(lambda x: np.sum(kelvin_of_all(x)))(np.ones(3))
