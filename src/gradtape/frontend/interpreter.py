@@ -94,7 +94,7 @@ from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays.indexing import getitem, setitem
 from gradtape.procedures.arrays.nests import check_same_kind, materialise, update
-from gradtape.procedures.arrays.view import ArrayView, Deferred, Expression
+from gradtape.procedures.arrays.view import ArrayView, Deferred, Expression, FlatIterator
 from gradtape.procedures.ir import Check, If, Memory, Pointer, Statement, Variable
 
 MOST_CALLS: Final = 40
@@ -812,7 +812,10 @@ def _static_getitem(self: Interpreter, one: Instruction) -> Any:
 def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
     """Return ``owner[key]``."""
     if isinstance(owner, Expression):
-        return settled(getitem(owner, self.plain(key)))
+        found = getitem(owner, self.plain(key))
+        return settled(
+            materialise(found) if isinstance(owner, FlatIterator) and isinstance(found, Expression) else found
+        )
     if owner is np.mgrid:
         return grid(self.build, key)
     grown = self.growing(owner)

@@ -328,3 +328,56 @@ def test_diagonals_and_real_parts_are_views(function: Any, loops: Any) -> None:
     with gt.GradientTape() as tape:
         found = function(tape.watch(x) * 1)
     np.testing.assert_array_equal(found.numpy(), function(x.copy()))
+
+
+def _conjugate_of_real(x: Any) -> Any:
+    z = x.conj()
+    z[0] = 9.0
+    return x * 1
+
+
+def _first_power(x: Any) -> Any:
+    z = np.linalg.matrix_power(x, 1)
+    x[0, 0] = 9.0
+    return z * 1
+
+
+def _windows(x: Any) -> Any:
+    w = np.lib.stride_tricks.sliding_window_view(x, 2, axis=1)
+    x[1] = 9.0
+    return w * 1
+
+
+def _slice_of_flat(x: Any) -> Any:
+    z = x.flat[1:4]
+    z[0] = 9.0
+    x[0, 2] = 7.0
+    return np.sum(x) + z
+
+
+def _elements_of_flat(x: Any) -> Any:
+    x.flat[2:4] = x.flat[0:2]
+    x.flat[0] = x.flat[-1]
+    return x * 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_conjugate_of_real, _first_power, _windows, _slice_of_flat, _elements_of_flat],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("loops", LOOPS)
+def test_views_and_copies_are_numpys(function: Any, loops: Any) -> None:
+    x = np.arange(1.0, 10.0).reshape(3, 3)
+    weights = np.cos(np.arange(function(x.copy()).size)).reshape(function(x.copy()).shape)
+
+    def total(x: Any) -> Any:
+        return np.sum(function(x * 1) * weights)
+
+    expected = [(total(x + 0.5 * unit) - total(x - 0.5 * unit)) for unit in np.eye(9).reshape(9, 3, 3)]
+    with gt.config.override(loops=loops):
+        np.testing.assert_array_equal(gt.jit(function)(x.copy()), function(x.copy()))
+        np.testing.assert_allclose(gt.grad(total)(x).ravel(), expected, rtol=1e-9, atol=1e-9)
+    with gt.GradientTape() as tape:
+        found = function(tape.watch(x) * 1)
+    np.testing.assert_array_equal(found.numpy(), function(x.copy()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS, implements
+from gradtape.frontend.numpy.registry import ATTRIBUTES, implements, implements_method
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.procedures.arrays.indexing import nonzero
 from gradtape.procedures.arrays.nests import store
@@ -45,7 +45,10 @@ def nan_to_num(build: ProcedureBuilder, x: Any, copy: Any = True, **numbers: Any
     return x
 
 
-METHODS["conj"] = METHODS["conjugate"] = lambda build, x: apply(build, np.conjugate, x)
+@implements_method("conj", "conjugate")
+def conjugate(build: ProcedureBuilder, x: Any) -> Any:
+    """Return a new array of complex numbers; real ones are the array itself, unlike the ufunc's."""
+    return apply(build, np.conjugate, x) if x.dtype.kind == "c" else x
 
 
 def part(build: ProcedureBuilder, function: Any, x: Any) -> Any:

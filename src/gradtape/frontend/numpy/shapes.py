@@ -16,7 +16,7 @@ from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.indexing import getitem
 from gradtape.procedures.arrays.nests import as_view, is_order_known, materialise, memory_order, with_axes
-from gradtape.procedures.arrays.view import ArrayView, Expression, as_expression, as_operand
+from gradtape.procedures.arrays.view import ArrayView, Expression, FlatIterator, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
 ATTRIBUTES["shape"] = lambda build, x: x.shape
@@ -30,10 +30,8 @@ ATTRIBUTES["T"] = lambda build, x: shapes.transpose(x) if x.ndim else x
 
 def flat(build: ProcedureBuilder, x: Any) -> Any:
     """Return the elements in a row, which are read-only where they are a copy: NumPy's iterator writes to the array."""
-    found = shapes.ravel(x)
-    if found.pointer is not getattr(x, "pointer", None):
-        found.writable = False
-    return found
+    row = shapes.ravel(x)
+    return FlatIterator.over(row, row.writable and row.pointer is getattr(x, "pointer", None))
 
 
 ATTRIBUTES["flat"] = flat

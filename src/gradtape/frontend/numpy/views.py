@@ -7,16 +7,19 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.frontend.numpy.elementwise import part
 from gradtape.frontend.numpy.registry import ATTRIBUTES, implements
 from gradtape.ir.builder import here
 from gradtape.kinds.arguments import one_axis
+from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.procedures.arrays import shapes
+from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.indexing import getitem
-from gradtape.procedures.arrays.nests import with_axes
-from gradtape.procedures.arrays.view import Expression, as_expression, as_operand
+from gradtape.procedures.arrays.nests import as_view, with_axes
+from gradtape.procedures.arrays.view import ArrayView, Expression, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
 
@@ -127,6 +130,44 @@ def real(build: ProcedureBuilder, val: Any) -> Any:
 
 ATTRIBUTES["real"] = real
 ATTRIBUTES["mT"] = matrix_transpose
+
+
+@implements(np.linalg.matrix_power)
+def matrix_power(build: ProcedureBuilder, a: Any, n: Any) -> Any:
+    x = as_expression(build, a)
+    is_itself = type(n) is int and n == 1 and x.ndim >= 2 and x.shape[-1] == x.shape[-2]
+    return x if is_itself else apply_graph(build, RULES[np.linalg.matrix_power], (x, n), {})
+
+
+@implements(sliding_window_view)
+def windows(
+    build: ProcedureBuilder,
+    x: Any,
+    window_shape: Any,
+    axis: Any = None,
+    *,
+    subok: Any = False,
+    writeable: Any = False,
+) -> Any:
+    view = as_view(build, as_expression(build, x), temporary=False)
+    extents = window_shape if isinstance(window_shape, tuple | list) else (window_shape,)
+    places = range(view.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    if len(places) != len(extents):
+        raise ValueError("window_shape and axis must have the same length")
+    shape, strides = list(view.shape), list(view.strides)
+    for extent, place in zip(extents, [one_axis(place, view.ndim) for place in places], strict=True):
+        if not isinstance(shape[place], int) or not isinstance(extent, int):
+            raise UnsupportedFunctionError(
+                "windows of lengths that are known when the compiled code runs", where=here.site
+            )
+        if not 0 <= extent <= shape[place]:
+            raise ValueError("window shape cannot be larger than input array shape")
+        shape[place] -= extent - 1
+        shape.append(extent)
+        strides.append(view.strides[place])
+    return ArrayView(
+        build, view.pointer, view.offset, tuple(shape), tuple(strides), bool(writeable) and view.writable
+    )
 
 
 @implements(np.real_if_close)

@@ -231,6 +231,15 @@ class ArrayView(Expression):
         self.build.store(self.pointer, self.position(indices), value)
 
 
+class FlatIterator(ArrayView):
+    """The elements of an array in a row, as NumPy's ``x.flat``: reading more than one of them copies, and writing writes to the array."""
+
+    @classmethod
+    def over(cls, row: ArrayView, writable: bool) -> FlatIterator:
+        """Return the iterator over an array with one axis."""
+        return cls(row.build, row.pointer, row.offset, row.shape, row.strides, writable)
+
+
 class Formula(Expression):
     """An array whose elements a function computes from their indices.
 
