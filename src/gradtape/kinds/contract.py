@@ -45,11 +45,11 @@ class Contract(Op):
             for subscript, extent in zip(subscripts, type_.shape, strict=True):
                 if extents.setdefault(subscript, extent) != extent:
                     raise ShapeError(
-                        f"shapes {a.shape} and {b.shape} do not fit: an axis that is summed over has extents "
+                        f"shapes {a.shape} and {b.shape} do not match: the contracted axes have lengths "
                         f"{extents[subscript]} and {extent}",
                         where=here.site,
-                        remedy="transpose an operand or check which axes meet (the last of the "
-                        "first, the last but one of the second)",
+                        remedy="transpose an operand, or check which axes are contracted (in a product of matrices the last of the first "
+                        "operand and the second-to-last of the second)",
                     )
         return (aval(tuple(extents[subscript] for subscript in params["out"]), a.dtype),)
 

@@ -19,7 +19,7 @@ from gradtape.api.debug.doctor import CHECKS
 def test_a_sound_installation(capsys: pytest.CaptureFixture[str]) -> None:
     assert gt.doctor()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-1] for line in lines[-len(CHECKS) :]] == ["right"] * len(CHECKS)
+    assert [line.split()[-1] for line in lines[-len(CHECKS) :]] == ["ok"] * len(CHECKS)
 
 
 def test_cores_that_are_not_used_are_named(
@@ -45,7 +45,7 @@ def test_what_does_not_work_is_named(
     output = capsys.readouterr().out
     assert "gradient:      gives a wrong result" in output
     assert "tape:          raises OSError: no compiler" in output
-    assert "batch:         right" in output
+    assert "batch:         ok" in output
 
 
 def test_a_cache_folder_that_cannot_be_written(

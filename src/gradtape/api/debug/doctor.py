@@ -65,7 +65,7 @@ def doctor() -> bool:
         except Exception as error:
             wrong = f"raises {type(error).__name__}: {error}"
         healthy = healthy and not wrong
-        print(f"{name + ':':<14} {wrong or 'right'}")
+        print(f"{name + ':':<14} {wrong or 'ok'}")
     return healthy
 
 

@@ -61,10 +61,10 @@ def common_extents(operands: Sequence[tuple[Shape, Subscripts]]) -> dict[int, in
             if before != 1 and extent not in (1, before):
                 shapes = " and ".join(str(each) for each, _ in operands)
                 raise ShapeError(
-                    f"shapes {shapes} do not fit: an axis that is summed over or shared has extents "
+                    f"shapes {shapes} do not match: a contracted or shared axis has lengths "
                     f"{before} and {extent}",
                     where=here.site,
-                    remedy="transpose an operand, or check which axes meet",
+                    remedy="transpose an operand, or check which axes are contracted",
                 )
             extents[subscript] = extent if before == 1 else before
     return extents
