@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from gradtape.errors import ArgumentError, DtypeError, InPlaceError
-from gradtape.trace.array.concretize import array_of
+from gradtape.trace.array.concretize import array_of, numbers_for_reader
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import exact_shadow_of, memory_of, root_of
 from gradtape.trace.array.views import ReadOnlyView, StridedView
@@ -108,6 +108,9 @@ class Attributes:
         pairs or the reverse, for packages that only read it."""
         cls = dtype if isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray) else type
         if cls is not None and cls is not np.ndarray:
+            numbers = numbers_for_reader(self.value)
+            if numbers is not None:
+                return numbers.view(cls) if dtype is None or dtype is cls else numbers.view(dtype, cls)
             viewed = self.view() if dtype is None or dtype is cls else self.view(dtype)
             return instance(cls, viewed, self)
         wanted = self.dtype if dtype is None or dtype is cls else np.dtype(dtype)

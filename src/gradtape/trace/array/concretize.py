@@ -192,6 +192,13 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
     return np.array(data, dtype)
 
 
+def numbers_for_reader(value: Value) -> NDArray | None:
+    """Return the numbers of a value that are known, if a package asks that draws or checks them; else None."""
+    if asking_package() not in READERS or abstracting_trace(value) is not None:
+        return None
+    return np.array(force([value])[0])
+
+
 def _loses_derivative(value: Value) -> bool:
     """Return whether a tape follows a value and loses its derivative if it is converted; integers have none."""
     return is_inexact(value.dtype) and any(tag.recording for tag in value.tags)

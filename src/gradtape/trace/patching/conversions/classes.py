@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.errors import ArraySubclassError
 from gradtape.ir.builder import here
 from gradtape.trace.array.array import Array
+from gradtape.trace.array.concretize import numbers_for_reader
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.array.masked import without_selections
@@ -133,6 +134,9 @@ def _masked_array(plain: Function) -> Function:
     of_traced = with_names(plain, ndarray=_Ndarray)
 
     def new(cls: Any, data: Any = None, *args: Any, **options: Any) -> Any:
+        numbers = numbers_for_reader(data.value) if isinstance(data, Handle) else None
+        if numbers is not None:
+            data = numbers
         if find_followed((args[:1], options.get("mask"))) is not None:
             data = followed(data)
         if not (isinstance(data, Handle) or holds_instance(data) or find_followed(data) is not None):
