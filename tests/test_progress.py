@@ -150,7 +150,7 @@ def long_for(x: Any) -> Any:
 
 
 def long_scan(x: Any) -> Any:
-    return gt.scan(lambda a, _: (np.sin(a) + x, None), x, None, 1_000_000)[0]
+    return gt.scan(lambda a, _: (np.sin(a) + x, None), x, None, 4_000_000)[0]
 
 
 def layers(x: Any) -> Any:
@@ -171,7 +171,7 @@ LONG_LOOPS: dict[str, tuple[Any, str]] = {
     "while_loop": (gt.jit(long_while), "iteration"),
     "compiled from its code": (gt.jit(long_for), "4000000"),
     "outermost of two": (gt.jit(in_another_loop), "4"),
-    "gradient": (gt.grad(long_scan), "1000000"),
+    "gradient": (gt.grad(long_scan), "4000000"),
     "chunks of a map": (gt.vmap(lambda x: np.sum(np.sort(np.sin(x * TABLE))), chunk_size=1), "300"),
     "chunks of a Jacobian": (gt.jacobian(layers, chunk_size=1), "300"),
 }  # fmt: skip
