@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Config", "config", "on_change", "rolling", "trace_settings"]
+__all__ = ["Config", "config", "loop_policy", "on_change", "trace_settings"]
 
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off", "")
@@ -476,20 +476,6 @@ config: Final = Config(os.environ)
 """The settings of this process."""
 
 
-class Rolling(NamedTuple):
-    """How what repeats itself becomes loops: a part of the keys of what is kept of traces and records."""
-
-    is_on: bool
-    checkpoint: str | None
-    memory: str | None
-    scratch_dir: str | None
-
-    @property
-    def policy(self) -> str | int | tuple[str, int] | None:
-        """The memory policy of the loops."""
-        return _policy(self.checkpoint)
-
-
 class TraceSettings(NamedTuple):
     """The settings that traces of compiled functions depend on: under others, a function is traced anew."""
 
@@ -566,6 +552,6 @@ def default_memory_budget() -> int:
     return _memory_share(2)
 
 
-def rolling() -> Rolling:
-    """Return how what repeats itself becomes loops now."""
-    return Rolling(config.reroll, config.reroll_checkpoint, stated_memory(), config.scratch_dir)
+def loop_policy() -> str | int | tuple[str, int] | None:
+    """Return what reversed loops store, as ``gt.config.reroll_checkpoint`` says; None where it says nothing."""
+    return _policy(config.reroll_checkpoint)

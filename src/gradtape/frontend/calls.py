@@ -136,7 +136,7 @@ def _of_numbers(ufunc: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]
     A loop that has been compiled for other types answers if the numbers can be cast to these; else Numba compiles one for their own.
     """
     function = getattr(getattr(ufunc, "_dispatcher", None), "py_func", None)
-    if function is None or not all(map(is_number, args)):
+    if function is None or hasattr(ufunc, "gufunc_builder") or not all(map(is_number, args)):
         return None
     own = [number_type(x)[0] for x in args]
     if any(dtype not in (np.int64, np.float64) for dtype in own):

@@ -248,3 +248,37 @@ def test_shapes_that_depend_on_numbers_are_refused_after_the_first_call() -> Non
 @pytest.mark.parametrize("x", [np.arange(3.0).astype(">f8"), np.zeros(3, "i1,f8")["f1"]])
 def test_byte_orders_and_fields_of_records(x: Any) -> None:
     assert np.array_equal(gt.from_torch(lambda x: x + 1)(x), x + 1)
+
+
+def test_gradients_refuse_other_shapes_than_those_of_the_first_call() -> None:
+    kept = gt.from_torch(lambda x: x[x > 0])
+    slope = gt.grad(lambda x: np.sum(kept(x) ** 2))
+    np.testing.assert_allclose(slope(np.array([1.0, 2.0, -3.0])), [2.0, 4.0, 0.0])
+    expect(gt.errors.ArgumentError, lambda: slope(np.array([1.0, -2.0, -3.0])), "shape", "torch.where")
+
+
+@pytest.mark.filterwarnings("ignore:__array_wrap__ must accept:DeprecationWarning")
+def test_a_function_of_numpy_has_no_tangent() -> None:
+    def tangent() -> Any:
+        return gt.jvp(lambda x: np.sum(gt.from_torch(np.sin)(x)), (np.ones(3),), (np.ones(3),))
+
+    expect(gt.errors.ArgumentError, tangent, "sin converts tensors", "without NumPy")
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(6.0)[::-2], np.broadcast_to(2.0, (3,))], ids=["reversed", "read-only"]
+)
+def test_arrays_with_other_strides(array: Any) -> None:
+    function = gt.from_torch(lambda x: (x**2).sum())
+    assert function(array) == np.sum(array**2)
+    np.testing.assert_allclose(gt.grad(function)(array), 2 * array)
+
+
+def test_mistakes_in_mapped_functions_are_shown_as_the_library_says_them() -> None:
+    expect(
+        gt.errors.ConcretizationError,
+        lambda: gt.vmap(gt.from_torch(lambda x: x @ torch.ones(4, dtype=torch.float64)))(np.ones((2, 3))),
+        "were not found without the numbers",
+        "the library says",
+        "if that is a mistake",
+    )

@@ -96,9 +96,8 @@ class Jax(Library):
 
     def types_of(self, flat: ForeignCode, results: Sequence[Any]) -> Sequence[Aval]:
         for result in results:
-            dtype = getattr(result, "dtype", None) or dtype_of(
-                result
-            )  # keys of random numbers have a dtype of JAX's own
+            # Keys of random numbers have a dtype of JAX's own.
+            dtype = getattr(result, "dtype", None) or dtype_of(result)
             if not isinstance(dtype, np.dtype) or dtype.kind not in NUMPYS_KINDS:
                 raise DtypeError(
                     f"{self.caller}: {flat.name} returned an array of {dtype}, which NumPy does not have",

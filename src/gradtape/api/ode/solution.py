@@ -9,7 +9,7 @@ import numpy as np
 from gradtape.api.control.loops import fori_loop, while_loop
 from gradtape.api.ode.problem import Problem
 from gradtape.api.tape.create import stop_gradient
-from gradtape.config import rolling
+from gradtape.config import loop_policy
 from gradtape.trace.routines.registry import refused
 
 LARGE_STATE: Final = 32
@@ -114,7 +114,7 @@ def solution_at(problem: Problem, method: Method, times: Any) -> tuple[Any, Any]
     start, count = method.start(problem, slope), np.shape(times)[0]
     kind = type(start)
     is_large = method.repeats_steps and np.size(problem.y0) >= LARGE_STATE
-    policy = rolling().policy or ("sqrt" if is_large else None)
+    policy = loop_policy() or ("sqrt" if is_large else None)
     direction, goals, bound = problem.direction, stop_gradient(times), stop_gradient(problem.t_bound)
     lead = direction * (goals - stop_gradient(problem.t0))
     is_begun = ~(lead > 0)  # a time that is not a number is reached at once

@@ -156,14 +156,18 @@ def windows(
         raise ValueError("window_shape and axis must have the same length")
     shape, strides = list(view.shape), list(view.strides)
     for extent, place in zip(extents, [one_axis(place, view.ndim) for place in places], strict=True):
-        if not isinstance(shape[place], int) or not isinstance(extent, int):
+        if not isinstance(shape[place], int) or not isinstance(extent, int | np.integer):
             raise UnsupportedFunctionError(
-                "windows of lengths that are known when the compiled code runs", where=here.site
+                "windows of lengths that are known when the compiled code runs",
+                where=here.site,
+                remedy="pass the length as a number of Python",
             )
-        if not 0 <= extent <= shape[place]:
+        if extent < 0:
+            raise ValueError("window_shape cannot contain negative values")
+        if extent > shape[place]:
             raise ValueError("window shape cannot be larger than input array shape")
-        shape[place] -= extent - 1
-        shape.append(extent)
+        shape[place] -= int(extent) - 1
+        shape.append(int(extent))
         strides.append(view.strides[place])
     return ArrayView(
         build, view.pointer, view.offset, tuple(shape), tuple(strides), bool(writeable) and view.writable

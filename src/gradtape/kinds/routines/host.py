@@ -20,6 +20,9 @@ Function = Callable[..., tuple[NDArray, ...]]
 FUNCTIONS: Final[dict[str, Function]] = {}
 """The functions that kernels of this process call, by key. A kernel may live as long as the process, and so do they."""
 
+_keys: Final[dict[Hashable, str]] = {}
+"""The keys of functions that have an identity."""
+
 Types = tuple[tuple[Shape, str], ...]
 
 
@@ -40,9 +43,6 @@ def enter_function(function: Function, identity: Hashable = None) -> str:
         key = _keys.setdefault(identity, key)
     FUNCTIONS.setdefault(key, function)
     return key
-
-
-_keys: Final[dict[Hashable, str]] = {}
 
 
 @functools.cache

@@ -367,7 +367,7 @@ def _accumulation(ufunc: np.ufunc) -> Callable[..., Any]:
     return accumulate
 
 
-class _Probe(ndarray):  # type: ignore[misc]
+class _Probe(np.ndarray[Any, Any]):
     """An array whose operators return the ufunc that NumPy calls for them."""
 
     def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradtape.config import rolling
+from gradtape.config import loop_policy
 from gradtape.errors import InternalError
 from gradtape.ir.builder import emit_all
 from gradtape.ir.graph import Node, Value
@@ -118,7 +118,7 @@ class Reverse(ProcedureOp):
             procedure=reference,
             active=active,
             seeded=seeded,
-            policy=policy or rolling().policy or stated_budget(),
+            policy=policy or loop_policy() or stated_budget(),
         )
 
     def whole(self, params: dict[str, Any]) -> ProcedureReference:

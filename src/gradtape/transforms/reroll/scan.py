@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradtape.config import rolling
+from gradtape.config import loop_policy
 from gradtape.ir.body import Body
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Value, literal
@@ -81,7 +81,7 @@ def roll_scan(
                 carried.inits,
                 arrays,
                 loop.trips,
-                policy=rolling().policy,
+                policy=loop_policy(),
             )
         count, elements = len(nodes), len(elements_read)
     stacks = dict(zip([*stacked, *deferred], outs[len(carried.inputs) :], strict=True))

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.config import rolling
+from gradtape.config import loop_policy
 from gradtape.ir.body import Body
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Value, literal
@@ -173,7 +173,7 @@ def roll_while(
             list(consts),
             carried.inits,
             min(limits) if limits else None,
-            rolling().policy,
+            loop_policy(),
         )
     results: list[tuple[Value, Value]] = []
     for (slot, output), iterations in uses.escapes.items():
