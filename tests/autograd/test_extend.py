@@ -363,4 +363,6 @@ def test_primitives_share_the_kernels_of_other_traces(monkeypatch):
             slope(numpy.arange(3.0) + k)(numpy.arange(3.0)),
             3 * (numpy.arange(3.0) + k) * numpy.arange(3.0) ** 2,
         )
-    assert len(compiled) == 1
+        if k == 0:  # an earlier test of the same process may have compiled this program, too
+            compiled.clear()
+    assert not compiled

@@ -136,3 +136,32 @@ def test_polynomials_under_vmap() -> None:
         lambda c: (np.polynomial.Polynomial(c) + np.polynomial.Polynomial(D))(0.2),
     ):
         np.testing.assert_allclose(gt.vmap(function)(batch), [function(c) for c in batch], rtol=1e-12)
+
+
+PAIR = [0.3 + 0.7j, 0.3 - 0.7j]
+
+
+@pytest.mark.parametrize(
+    "zeros",
+    [
+        np.array([[-0.5, 0.2], [-0.3, -0.8]]),  # a real matrix with complex eigenvalues
+        np.array([[0.5, 0.2], [0.3, 0.8]]),
+        np.array([[0.5, 0.2j], [0.3, 0.8]]),
+        np.array(PAIR),
+        np.array([*PAIR, 1.3]),
+        np.array([0.3 + 0.7j, 0.3 - 0.6j]),
+        np.array([0.5 + 0j, 1.5]),
+    ],
+)
+def test_coefficients_are_real_where_those_of_numpy_are(zeros):
+    expected = np.poly(zeros)
+    compiled = gt.jit(np.poly)
+    with gt.GradientTape() as tape:
+        taped = np.poly(tape.watch(zeros))
+
+    for found in (compiled(zeros), np.asarray(taped)):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    other = zeros + (1j if zeros.ndim == 1 else 0.1)  # no pairs: traced anew where the answer changes
+    assert compiled(other).dtype == np.poly(other).dtype
+    np.testing.assert_allclose(compiled(other), np.poly(other), rtol=1e-12, atol=1e-14)

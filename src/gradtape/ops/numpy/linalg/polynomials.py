@@ -12,6 +12,7 @@ from gradtape.kinds.arguments import as_array, as_int
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import FUNCTIONS, borrows, implements, sample
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.complex_parts import conjugate, real
 from gradtape.ops.core.elementwise.logic import less_equal
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.indexing import getitem
@@ -19,6 +20,7 @@ from gradtape.ops.core.join import full, join
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.numpy.arrays.edit import count_of_leading, trimmed
 from gradtape.ops.numpy.arrays.shape import atleast_1d
+from gradtape.ops.numpy.linalg.factors import is_zero
 from gradtape.ops.numpy.statistics.calculus import convolve
 
 
@@ -183,11 +185,13 @@ def _eigenvalues(matrix: Value) -> Value:
 
 @implements(np.poly, samples=(sample((3,)), sample((1,)), sample(np.ones((2, 3)))), dtypes="qf")
 def poly(seq_of_zeros: Any) -> Value:
-    """Follow `numpy.poly` for the zeros of a polynomial, the real ones or the complex ones as given."""
+    """Follow `numpy.poly`: coefficients are real for real matrices, and for zeros whose conjugates are zeros too, which is guarded."""
     zeros = as_array(seq_of_zeros)
     if zeros.ndim == 0:
         raise TypeError("the zeros of a polynomial are an array, not a number")
+    of_real_matrix = False
     if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] and zeros.size:
+        of_real_matrix = zeros.dtype.kind != "c"
         zeros = _eigenvalues(zeros)
     if zeros.ndim != 1:
         raise ValueError("input must be 1d or non-empty square 2d array.")
@@ -199,4 +203,11 @@ def poly(seq_of_zeros: Any) -> Value:
     for k in range(zeros.size):
         factor = join([full((1,), 1, dtype), -getitem(zeros, slice(k, k + 1))], 0)
         result = convolve(result, factor)
+    if dtype.kind == "c" and (of_real_matrix or _in_conjugate_pairs(zeros)):
+        return real(result)
     return result
+
+
+def _in_conjugate_pairs(zeros: Value) -> bool:
+    order = FUNCTIONS[np.sort]
+    return is_zero(order(zeros) - order(conjugate(zeros)))
