@@ -25,7 +25,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import walk
+from gradtape.procedures.traversal import assigned, reads, walk
 
 
 def exposed_variables(loop: For | While) -> set[Variable]:
@@ -59,10 +59,7 @@ def _find_exposed(body: Sequence[Statement], assigned: set[Variable], exposed: s
 
 def escaping_allocations(body: Sequence[Statement]) -> dict[Statement, set[Statement]]:
     """Return for each loop the allocations in it whose pointers may be used after the iteration that made them."""
-    reads: dict[Variable, int] = {}
-    for statement in walk(body):
-        if isinstance(statement, Read):
-            reads[statement.variable] = reads.get(statement.variable, 0) + 1
+    readers = reads(body)
     found: dict[Statement, set[Statement]] = {}
     for loop in walk(body):
         if not isinstance(loop, For | While):
@@ -72,15 +69,12 @@ def escaping_allocations(body: Sequence[Statement]) -> dict[Statement, set[State
         if not allocated:
             continue
         exposed = exposed_variables(loop)
-        read_inside: dict[Variable, int] = {}
-        for s in inside:
-            if isinstance(s, Read):
-                read_inside[s.variable] = read_inside.get(s.variable, 0) + 1
+        inner_readers = reads([loop])
         memories = set()
         for s in inside:
             if isinstance(s, Assign) and isinstance(s.value, Pointer):
                 variable = s.variable
-                if variable in exposed or reads.get(variable, 0) > read_inside.get(variable, 0):
+                if variable in exposed or readers[variable] > inner_readers[variable]:
                     memories.add(s.value.memory)
             elif isinstance(s, Push):
                 memories.update(x.memory for x in s.values if isinstance(x, Pointer))
@@ -262,11 +256,10 @@ def kept_variables(body: Sequence[Statement], before: Mapping[Variable, object])
     >>> [variable.name for variable in kept_variables(build.body[2:], {})]
     ['total']
     """
-    assigned = {s.variable for s in walk(body) if isinstance(s, Assign)}
-    kept = assigned
+    changed = kept = assigned(body)
     while True:  # terminates: each round but the last has fewer variables
         begin = dict(before)
-        for variable in assigned:
+        for variable in changed:
             held = before.get(variable)
             known = held if isinstance(held, Literal) else variable
             begin[variable] = known if variable in kept else object()
@@ -298,9 +291,8 @@ def _follow(body: Sequence[Statement], contents: dict[Variable, object], held: d
         elif isinstance(statement, For | While):
             inside = [s for block in statement.blocks() for s in block]
             kept = kept_variables(inside, contents)
-            for s in walk(inside):
-                if isinstance(s, Assign) and s.variable not in kept:
-                    contents[s.variable] = object()
+            for variable in assigned(inside) - kept:
+                contents[variable] = object()
 
 
 def _are_same(one: object, other: object) -> bool:
@@ -443,14 +435,11 @@ def is_same_element(load: Load, store: Store) -> bool:
     return x is y or (isinstance(x, Literal) and isinstance(y, Literal) and bool(x.data == y.data))
 
 
-def added_terms(value: Value, sums: dict[Value, Value]) -> list[Value]:
-    """Return what a free sum adds to what stood there before; the value itself if it is no free sum."""
-    if value not in sums:
-        return [value]
+def unsummed(value: Value, sums: Mapping[Value, Value]) -> tuple[Value, list[Value]]:
+    """Return the leaf to which a free sum adds, and what it adds: the value itself, and nothing, if it is no free sum."""
     terms: list[Value] = []
     while value in sums:
         terms.append(sums[value])
-        node = value.node
-        assert node is not None
-        (value,) = [x for x in node.inputs if x is not terms[-1]]
-    return terms
+        assert value.node is not None
+        (value,) = [x for x in value.node.inputs if x is not terms[-1]]
+    return value, terms

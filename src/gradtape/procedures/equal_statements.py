@@ -30,7 +30,6 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import leaves_of, stored, walk
-from gradtape.records import replaced
 
 MOST_STORED: Final = 64
 """Stores into an array, and nodes that compute what is stored, that are compared one by one."""
@@ -59,10 +58,8 @@ def merge_equal_statements(procedure: Procedure) -> Procedure:
     1
     """
     merging = _Merging(procedure)
-    body = merging.block(procedure.body)
-    if not merging.count:
-        return procedure
-    return replaced(procedure, body=body, results=[merging.content(result) for result in procedure.results])
+    merged = merging.rewritten(procedure)
+    return merged if merging.count else procedure
 
 
 class _Seen(NamedTuple):

@@ -9,7 +9,8 @@ from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.operands import conform
 from gradtape.procedures.builder import leaf
-from gradtape.procedures.ir import Content, Pointer, Statement
+from gradtape.procedures.ir import Content, If, Pointer, Procedure, S, Statement, StatementBase
+from gradtape.records import replaced
 
 
 class Rewriter:
@@ -80,3 +81,48 @@ class Rewriter:
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return the statements of a block, with those inside them."""
         return list(map(self.statement, statements))
+
+    def rewritten(self, procedure: Procedure) -> Procedure:
+        """Return a procedure with its body and its results in terms of other leaves."""
+        body = self.block(procedure.body)
+        return replaced(procedure, body=body, results=list(map(self.content, procedure.results)))
+
+
+class BlockPass:
+    """Replaces the statements of a procedure by others, block by block.
+
+    Attributes
+    ----------
+    count : int
+        Of the changes.
+    around : list of (Statement, bool)
+        The statements around the block, the outermost first, each with whether it is in the first block of it.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.around: list[tuple[Statement, bool]] = []
+
+    def rewritten(self, procedure: Procedure) -> Procedure:
+        """Return a procedure with its blocks changed; the same procedure where nothing is."""
+        body = self.block(procedure.body)
+        return replaced(procedure, body=body) if self.count else procedure
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return the statements that take the place of those of a block."""
+        return [new for statement in statements for new in self.replacements(statement)]
+
+    def replacements(self, statement: Statement) -> list[Statement]:
+        """Return the statements that take the place of one."""
+        return [self.with_blocks(statement)]
+
+    def with_blocks(self, statement: S) -> S:
+        """Return a statement with its blocks changed."""
+        return statement.with_parts(block=lambda body: self.block_in(statement, body))
+
+    def block_in(self, holder: StatementBase, body: Sequence[Statement]) -> list[Statement]:
+        """Return what takes the place of the statements of a block that another statement holds."""
+        self.around.append((holder, not isinstance(holder, If) or body is holder.then))  # type: ignore[arg-type]
+        changed = self.block(body)
+        self.around.pop()
+        return changed

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from gradtape.ir.graph import Value, extract
-from gradtape.procedures.ir import Assign, Content, Pointer, Procedure, Read, Statement
+from gradtape.ir.graph import Value, extract, number_of
+from gradtape.procedures.ir import Allocate, Assign, Content, Pointer, Procedure, Read, Statement, Variable
 
 
-def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
+def walk(statements: Iterable[Statement]) -> Iterator[Statement]:
     """Yield statements and those inside them, each before its blocks."""
     for statement in statements:
         yield statement
@@ -38,6 +39,39 @@ def stored(statements: Sequence[Statement]) -> Iterator[Pointer]:
     """Yield the pointers through which statements, or those inside them, write."""
     for statement in walk(statements):
         yield from statement.pointers_written()
+
+
+def assigned(statements: Iterable[Statement]) -> set[Variable]:
+    """Return the variables that statements, or those inside them, assign."""
+    return {statement.variable for statement in walk(statements) if isinstance(statement, Assign)}
+
+
+def reads(statements: Iterable[Statement]) -> Counter[Variable]:
+    """Return how many statements, those inside them included, read each variable."""
+    return Counter(statement.variable for statement in walk(statements) if isinstance(statement, Read))
+
+
+def outer_leaves(contents: Iterable[Content], inside: Iterable[Statement]) -> list[Content]:
+    """Return the leaves of contents that none of the statements `inside` defines, values before pointers."""
+    contents = list(contents)
+    _, leaves = extract([x for x in contents if isinstance(x, Value)], stop=lambda x: not x.is_made)
+    values: list[Content] = [x for x in leaves if x.data is None]
+    own = {x for statement in inside for x in statement.defines()}
+    used = dict.fromkeys([*values, *[x for x in contents if isinstance(x, Pointer)]])
+    return [x for x in used if x not in own]
+
+
+def array_sizes(procedure: Procedure) -> dict[Pointer, int]:
+    """Return the number of elements of the arrays that have as many in each run: parameters, and what is allocated."""
+    sizes = {
+        parameter: type_.size
+        for parameter, type_ in zip(procedure.parameters, procedure.types, strict=True)
+        if isinstance(parameter, Pointer)
+    }
+    for statement in walk(procedure.body):
+        if isinstance(statement, Allocate) and (size := number_of(statement.size)) is not None:
+            sizes[statement.out] = int(size)
+    return sizes
 
 
 def names(procedure: Procedure) -> set[str]:

@@ -35,7 +35,7 @@ from gradtape.lower.resident.interrupts import (
 )
 from gradtape.lower.target.host import vector_bytes
 from gradtape.passes.procedures.pipeline import optimise_procedure
-from gradtape.procedures.dataflow import added_terms, depend_on, exposed_variables
+from gradtape.procedures.dataflow import depend_on, exposed_variables, unsummed
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -320,7 +320,9 @@ def _may_be_vectorised(function: ProcedureEmitter, loop: For) -> bool:
     for s in inside:
         values = [x for x in s.uses() if isinstance(x, Value)]
         if isinstance(s, Assign):
-            values = [x for value in values if value.is_made for x in added_terms(value, function.sums)]
+            values = [
+                x for value in values if value.is_made for x in unsummed(value, function.sums)[1] or [value]
+            ]
         used += values
     reads = {s.out for s in inside if isinstance(s, Read) and s.variable in handed_on}
     return not depend_on(used, reads)

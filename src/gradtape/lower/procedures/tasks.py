@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from gradtape.ir.graph import Literal, Value, extract
 from gradtape.lower.llvm.instructions import register_type
 from gradtape.lower.llvm.parallel import emit_blocks
 from gradtape.lower.procedures.emitter import ProcedureEmitter
-from gradtape.procedures.ir import Apply, Content, For, Pointer
-from gradtape.procedures.traversal import walk
+from gradtape.procedures.ir import Apply, For, Pointer
+from gradtape.procedures.traversal import outer_leaves, walk
 
 
 def emit_tasks(function: ProcedureEmitter, loop: For) -> None:
@@ -18,7 +17,8 @@ def emit_tasks(function: ProcedureEmitter, loop: For) -> None:
     module = function.module
     block = ProcedureEmitter(module, function.plan, function.emitters, loop.body, "%status.shared")
     parameters, arguments = [], []
-    for number, leaf in enumerate(live_ins(loop)):
+    contents = [content for statement in walk(loop.body) for content in statement.uses()]
+    for number, leaf in enumerate(outer_leaves(contents, walk([loop]))):
         type_ = "ptr" if isinstance(leaf, Pointer) else register_type(leaf.dtype)
         parameters.append(f"{type_} %a{number}")
         arguments.append(f"{type_} {function.operand(leaf)}")
@@ -38,12 +38,3 @@ def emit_tasks(function: ProcedureEmitter, loop: For) -> None:
     blocks = function.operand(loop.count)
     table = emit_blocks(function, symbol, arguments, blocks, multiplies=multiplies, may_stop=True)
     function.leave_unless_zero(function.load("i32", table))
-
-
-def live_ins(loop: For) -> list[Content]:
-    """Return the values and pointers that the body of a loop uses and does not define, the index apart."""
-    contents = [content for statement in walk(loop.body) for content in statement.uses()]
-    _, leaves = extract([x for x in contents if isinstance(x, Value)])
-    found: dict[Content, None] = dict.fromkeys([*leaves, *[x for x in contents if isinstance(x, Pointer)]])
-    inside = {loop.index, *[x for statement in walk(loop.body) for x in statement.defines()]}
-    return [x for x in found if x not in inside and not isinstance(x, Literal)]

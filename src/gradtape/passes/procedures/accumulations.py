@@ -18,7 +18,7 @@ from gradtape.ops.core.elementwise.logic import not_equal
 from gradtape.passes.procedures.accesses import LoopAccesses
 from gradtape.procedures.affine import distance
 from gradtape.procedures.builder import leaf
-from gradtape.procedures.dataflow import free_sums
+from gradtape.procedures.dataflow import free_sums, unsummed
 from gradtape.procedures.ir import (
     Apply,
     Assign,
@@ -36,8 +36,8 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import leaves_of, stored, walk
+from gradtape.procedures.rewrite import BlockPass, Rewriter
+from gradtape.procedures.traversal import assigned, leaves_of, stored, walk
 from gradtape.records import record, replaced
 
 NEIGHBOURS: Final = 64
@@ -49,8 +49,7 @@ RECOMPUTED: Final = 30.0
 
 def separate_accumulations(procedure: Procedure) -> Procedure:
     """Return the procedure with accumulations in the form that can be vectorised."""
-    body = _Separation(procedure).block(procedure.body)
-    return replaced(procedure, body=body)
+    return _Separation(procedure).rewritten(procedure)
 
 
 @record
@@ -62,22 +61,20 @@ class _Accumulation:
     is_always: bool
 
 
-class _Separation:
+class _Separation(BlockPass):
     """Rewrites innermost loops."""
 
     def __init__(self, procedure: Procedure) -> None:
+        super().__init__()
         self._sums = free_sums(procedure.body)
         self._accesses = LoopAccesses(procedure)
-        self._count = 0
+        self._variables = 0
 
-    def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        return [new for statement in statements for new in self._statement(statement)]
-
-    def _statement(self, statement: Statement) -> list[Statement]:
+    def replacements(self, statement: Statement) -> list[Statement]:
         if not isinstance(statement, For) or any(
             isinstance(inner, For | While | Apply) for inner in walk(statement.body)
         ):
-            return [statement.with_parts(block=self.block)]
+            return super().replacements(statement)
         return self._innermost(statement)
 
     def _innermost(self, loop: For) -> list[Statement]:
@@ -105,6 +102,7 @@ class _Separation:
                 continue
             becomes.update(dict.fromkeys([x for one in group for x in (one.load, one.store)]))
             own.append(_copied(loop, slices))
+        self.count += 1
         first = replaced(loop, body=_replaced(loop.body, becomes))
         return [*before, *own, first, *after]
 
@@ -125,7 +123,7 @@ class _Separation:
             for place, store in enumerate(body):
                 if not isinstance(store, Store) or store.value not in self._sums:
                     continue
-                load = loads.get(self._former(store.value))
+                load = loads.get(unsummed(store.value, self._sums)[0])
                 if load is None or used[load.out] > 1 or load.index is not store.index:
                     continue
                 between = body[body.index(load) : place]
@@ -150,14 +148,6 @@ class _Separation:
                 some.clear()
         return found
 
-    def _former(self, value: Value) -> Value:
-        """Return the leaf to which a sum adds."""
-        while value in self._sums:
-            node = value.node
-            assert node is not None
-            (value,) = [x for x in node.inputs if x is not self._sums[value]]
-        return value
-
     def _in_register(
         self,
         one: _Accumulation,
@@ -167,8 +157,8 @@ class _Separation:
     ) -> None:
         """Let a loop add to a variable, and add this to the element after the loop."""
         pointer, index, dtype = one.store.pointer, one.store.index, one.store.pointer.dtype
-        self._count += 1
-        variable = Variable(f"accumulated.{self._count}", aval((), dtype))
+        self._variables += 1
+        variable = Variable(f"accumulated.{self._variables}", aval((), dtype))
         before.append(Assign(variable, literal(0, dtype)))
         becomes[one.load] = Read(one.load.out, variable)
         becomes[one.store] = Assign(variable, one.store.value, one.store.site)
@@ -205,7 +195,7 @@ class _Separation:
     def _slices(self, loop: For, group: Sequence[_Accumulation]) -> list[Statement] | None:
         """Return the statements of a loop that accumulations need; None where they cannot be run before it, or take too long."""
         makers = {x: s for s in walk(loop.body) for x in s.defines()}
-        written = {s.variable for s in walk(loop.body) if isinstance(s, Assign)}
+        written = assigned(loop.body)
         needed: set[Statement] = {x for one in group for x in (one.load, one.store)}
         pending: list[Statement] = list(needed)
         seen: set[Value] = set()

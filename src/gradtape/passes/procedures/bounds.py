@@ -13,7 +13,6 @@ from gradtape.procedures.arrays.index_arithmetic import at_least
 from gradtape.procedures.ir import Check, For, Procedure, Statement
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import walk
-from gradtape.records import replaced
 
 
 def decide_comparisons(procedure: Procedure) -> Procedure:
@@ -32,11 +31,9 @@ def decide_comparisons(procedure: Procedure) -> Procedure:
     >>> bool(decided.body[1].body[0].body[0].condition.data)
     True
     """
-    rewriter = _Decider({s.index: s.count for s in walk(procedure.body) if isinstance(s, For)})
-    body = rewriter.block(procedure.body)
-    if not rewriter.count:
-        return procedure
-    return replaced(procedure, body=body, results=[rewriter.content(result) for result in procedure.results])
+    decider = _Decider({s.index: s.count for s in walk(procedure.body) if isinstance(s, For)})
+    decided = decider.rewritten(procedure)
+    return decided if decider.count else procedure
 
 
 class _Decider(Rewriter):
@@ -59,8 +56,9 @@ class _Decider(Rewriter):
         self._counts = counts
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        found = super().block(statements)
-        return [s for s in found if not (isinstance(s, Check) and number_of(s.condition) == 1)]
+        return [
+            s for s in super().block(statements) if not (isinstance(s, Check) and number_of(s.condition) == 1)
+        ]
 
     def made(self, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
         if len(inputs) == 2 and all(x.dtype == INT64 for x in inputs):

@@ -16,7 +16,7 @@ from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, nega
 from gradtape.ops.core.elementwise.select import where
 from gradtape.passes.procedures.fusion import is_sequential
 from gradtape.procedures.affine import linear_form
-from gradtape.procedures.dataflow import added_terms, free_sums
+from gradtape.procedures.dataflow import free_sums, unsummed
 from gradtape.procedures.ir import (
     Assign,
     Content,
@@ -32,7 +32,8 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import leaves_of, walk
+from gradtape.procedures.rewrite import BlockPass
+from gradtape.procedures.traversal import assigned, leaves_of, walk
 from gradtape.records import replaced
 
 COSTLY: Final = 20.0
@@ -56,24 +57,14 @@ def sink_into_branches(procedure: Procedure) -> Procedure:
     >>> [type(statement).__name__ for statement in loop.body]
     ['Load', 'Assign', 'If']
     """
-    sinking = _Sinking(procedure)
-    body = sinking.block(procedure.body)
-    if not sinking.count:
-        return procedure
-    return replaced(procedure, body=body)
+    return _Sinking(procedure).rewritten(procedure)
 
 
-class _Sinking:
-    """Rewrites the blocks of one procedure.
-
-    Attributes
-    ----------
-    count : int
-        Of the branches into which something was moved.
-    """
+class _Sinking(BlockPass):
+    """Sinks accumulations, in inner blocks first."""
 
     def __init__(self, procedure: Procedure) -> None:
-        self.count = 0
+        super().__init__()
         self._sums = free_sums(procedure.body)
         self._index: Value | None = None  # of the innermost loop around
         self._uses: Counter[Content] = Counter()
@@ -84,25 +75,22 @@ class _Sinking:
                 self._uses.update(extract([result])[1])
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return the statements of a block with accumulations sunk, in inner blocks as well."""
-        found = [self._inner(statement) for statement in statements]
-        for place in range(len(found)):
-            branch = found[place]
+        body = super().block(statements)
+        for position, branch in enumerate(body):
             if isinstance(branch, If):
-                changed = self._sunk(found[:place], branch, found[place + 1 :])
+                changed = self._sunk(body[:position], branch, body[position + 1 :])
                 if changed is not None:
                     self.count += 1
-                    found[place:] = changed
-                    break
-        return found
+                    return [*body[:position], *changed]
+        return body
 
-    def _inner(self, statement: Statement) -> Statement:
-        if isinstance(statement, For):
-            outside, self._index = self._index, statement.index
-            body = self._with_lazy_terms(statement, self.block(statement.body))
-            self._index = outside
-            return replaced(statement, body=body)
-        return statement.with_parts(block=self.block)
+    def replacements(self, statement: Statement) -> list[Statement]:
+        if not isinstance(statement, For):
+            return super().replacements(statement)
+        outside, self._index = self._index, statement.index
+        body = self._with_lazy_terms(statement, self.block(statement.body))
+        self._index = outside
+        return [replaced(statement, body=body)]
 
     def _with_lazy_terms(self, loop: For, body: list[Statement]) -> list[Statement]:
         """Return the body of a loop; costly terms that are added under a condition are computed under it, where no vectors are possible."""
@@ -167,17 +155,16 @@ class _Sinking:
         after: Sequence[Statement],
     ) -> set[Value]:
         """Return the leaves behind a branch that are zero unless `own` has run."""
-        assigned = {s.variable for s in walk(own) if isinstance(s, Assign)}
-        assigned -= {s.variable for s in walk([*other, *after]) if isinstance(s, Assign)}
+        changed = assigned(own) - assigned([*other, *after])
         zeros: set[Variable] = set()
         for statement in before:
-            for variable in {s.variable for s in walk([statement]) if isinstance(s, Assign)}:
+            for variable in assigned([statement]):
                 is_zero = isinstance(statement, Assign) and _is_zero(statement.value)
                 (zeros.add if is_zero else zeros.discard)(variable)
         return {
             s.out
             for s in after
-            if isinstance(s, Read) and isinstance(s.out, Value) and s.variable in assigned & zeros
+            if isinstance(s, Read) and isinstance(s.out, Value) and s.variable in changed & zeros
         }
 
     def _moved(self, zeros: set[Value], after: Sequence[Statement]) -> list[Statement]:
@@ -190,8 +177,8 @@ class _Sinking:
             value = statement.value
             if not isinstance(value, Value) or value not in self._sums:
                 continue
-            if all(_vanishes(term, zeros) for term in added_terms(value, self._sums)):
-                held = makers.get(_former(value, self._sums))
+            if all(_vanishes(term, zeros) for term in unsummed(value, self._sums)[1]):
+                held = makers.get(unsummed(value, self._sums)[0])
                 if held is not None and self._uses[held.out] == 1:
                     moved |= {statement, held}
         if not moved:
@@ -218,15 +205,6 @@ def _touched(statements: Sequence[Statement]) -> set[Memory | Variable]:
             found.add(s.variable)
         found.update([x.memory for x in s.uses() if isinstance(x, Pointer)])
     return found
-
-
-def _former(value: Value, sums: dict[Value, Value]) -> Value:
-    """Return the leaf to which a sum adds."""
-    while value in sums:
-        node = value.node
-        assert node is not None
-        (value,) = [x for x in node.inputs if x is not sums[value]]
-    return value
 
 
 def _is_zero(value: Content) -> bool:

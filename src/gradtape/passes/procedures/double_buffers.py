@@ -33,8 +33,8 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import add_name, names, walk
+from gradtape.procedures.rewrite import BlockPass, Rewriter
+from gradtape.procedures.traversal import add_name, array_sizes, names, walk
 from gradtape.records import record, replaced
 
 SMALL: Final = 2048
@@ -95,22 +95,12 @@ def exchange_arrays(procedure: Procedure) -> Procedure:
                 x[i] = y[i]
         return x
     """
-    sizes = {
-        s.out: int(size)
-        for s in walk(procedure.body)
-        if isinstance(s, Allocate) and (size := number_of(s.size)) is not None
-    }
-    exchange = _Exchange(procedure, sizes)
-    body = exchange.block(procedure.body)
-    if not exchange.memories:
-        return procedure
-    merged = _Merged(exchange.memories)
-    return replaced(
-        procedure, body=merged.block(body), results=[merged.content(result) for result in procedure.results]
-    )
+    exchange = _Exchange(procedure)
+    exchanged = exchange.rewritten(procedure)
+    return procedure if exchanged is procedure else _Merged(exchange.memories).rewritten(exchanged)
 
 
-class _Exchange:
+class _Exchange(BlockPass):
     """Finds the pairs of a procedure.
 
     Attributes
@@ -119,10 +109,11 @@ class _Exchange:
         The arrays that are exchanged, and the same ones as pointers into a memory that they share.
     """
 
-    def __init__(self, procedure: Procedure, sizes: dict[Pointer, int]) -> None:
+    def __init__(self, procedure: Procedure) -> None:
+        super().__init__()
         self.memories: dict[Pointer, Pointer] = {}
         self._procedure = procedure
-        self._sizes = sizes
+        self._sizes = array_sizes(procedure)
         self._names = names(procedure)
         self._held = {s.value for s in walk(procedure.body) if isinstance(s, Assign)}
         for s in walk(procedure.body):
@@ -133,17 +124,12 @@ class _Exchange:
             for pointer in _read(s):
                 self._loads.setdefault(pointer, []).append(s)
 
-    def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        result: list[Statement] = []
-        for statement in statements:
-            if isinstance(statement, For):
-                loop = replaced(statement, body=self.block(statement.body))
-                result += [loop] if loop.parallel else self._loop(loop)
-            elif isinstance(statement, While):
-                result += self._loop(replaced(statement, body=self.block(statement.body)))
-            else:
-                result.append(statement.with_parts(block=self.block))
-        return result
+    def replacements(self, statement: Statement) -> list[Statement]:
+        if isinstance(statement, For) and not statement.parallel:
+            return self._loop(self.with_blocks(statement))
+        if isinstance(statement, While):
+            return self._loop(replaced(statement, body=self.block(statement.body)))
+        return super().replacements(statement)
 
     def _loop(self, loop: For | While) -> list[Statement]:
         pairs: list[_Pair] = []
@@ -156,6 +142,7 @@ class _Exchange:
                     and self._is_made_anew(loop, pair)
                 ):
                     pairs.append(pair)
+        self.count += len(pairs)
         return self._exchanged(loop, pairs) if pairs else [loop]
 
     def _pairs(self, statement: Statement) -> Iterator[_Pair]:

@@ -24,7 +24,6 @@ from gradtape.procedures.ir import (
     Assign,
     Content,
     For,
-    If,
     Memory,
     Pointer,
     Pop,
@@ -35,9 +34,8 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import walk
-from gradtape.records import replaced
+from gradtape.procedures.rewrite import BlockPass, Rewriter
+from gradtape.procedures.traversal import assigned, reads, walk
 from gradtape.transforms.procedures.accumulate import structure
 
 MOST_PAIRS: Final = 300
@@ -75,11 +73,7 @@ def fuse_loops(procedure: Procedure) -> Procedure:
     >>> [type(statement).__name__ for statement in fused.body]
     ['Allocate', 'Allocate', 'For']
     """
-    fusion = _Fusion(procedure)
-    body = fusion.block(procedure.body)
-    if not fusion.count:
-        return procedure
-    return replaced(procedure, body=body)
+    return _Fusion(procedure).rewritten(procedure)
 
 
 def contract_arrays(procedure: Procedure) -> Procedure:
@@ -117,24 +111,14 @@ class _Effects(NamedTuple):
         )
 
 
-class _Fusion:
-    """Fuses the loops of one procedure.
-
-    Attributes
-    ----------
-    count : int
-        Of the loops that were fused with an earlier one.
-    """
+class _Fusion(BlockPass):
+    """Fuses the loops of one procedure."""
 
     def __init__(self, procedure: Procedure) -> None:
-        self.count = 0
-        self._around: list[tuple[Statement, bool]] = []
+        super().__init__()
         self._effects: dict[Statement, _Effects] = {}
-        self._readers: dict[Variable, int] = {}
+        self._readers = reads(procedure.body)
         self._leaves: dict[Value, frozenset[Content]] = {}
-        for statement in walk(procedure.body):
-            if isinstance(statement, Read):
-                self._readers[statement.variable] = self._readers.get(statement.variable, 0) + 1
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return the statements of a block with loops fused, outer ones first."""
@@ -148,14 +132,8 @@ class _Fusion:
     def _inner(self, statement: Statement) -> Statement:
         """Return a statement with the loops in its blocks fused."""
         count = self.count
-        changed = statement.with_parts(block=lambda body: self._block_in(statement, body))
+        changed = self.with_blocks(statement)
         return changed if self.count > count else statement
-
-    def _block_in(self, holder: Statement, body: Sequence[Statement]) -> list[Statement]:
-        self._around.append((holder, not isinstance(holder, If) or body is holder.then))
-        found = self.block(body)
-        self._around.pop()
-        return found
 
     def _row_by_row(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return statements with a loop for each row of the nests over a few rows that share an array with a loop over one row."""
@@ -304,7 +282,7 @@ class _Fusion:
             isinstance(s, Apply) or isinstance(t, Apply) or s.pointer is not t.pointer for s, t in pairs
         ):
             return None
-        accesses = LoopAccesses.around(fused, self._around)
+        accesses = LoopAccesses.around(fused, self.around)
         must_be_independent = fused.parallel or _is_innermost(fused)
         for one, other in pairs:
             assert not isinstance(one, Apply) and not isinstance(other, Apply)
@@ -316,15 +294,12 @@ class _Fusion:
 
     def _have_own_variables(self, first: For, second: For) -> bool:
         """Return whether neither loop reads what the other one assigns."""
-        own = [{s.variable for s in walk(loop.body) if isinstance(s, Assign)} for loop in (first, second)]
+        own = [assigned(loop.body) for loop in (first, second)]
         exposed = [exposed_variables(loop) for loop in (first, second)]
         if not own[0].isdisjoint(exposed[1]) or not own[1].isdisjoint(exposed[0]):
             return False
-        for variable in own[0] & own[1]:  # is used within iterations, of either loop
-            inside = [s for s in walk([first, second]) if isinstance(s, Read) and s.variable is variable]
-            if len(inside) < self._readers.get(variable, 0):
-                return False
-        return True
+        inside = reads([first, second])  # of variables that are used within iterations, of either loop
+        return all(inside[variable] >= self._readers[variable] for variable in own[0] & own[1])
 
 
 def _are_equal(first: Value, second: Value) -> bool:
@@ -378,7 +353,7 @@ def is_sequential(loop: For) -> bool:
     exposed = exposed_variables(loop)
     trips = number_of(loop.count)
     reach = NEAR if trips is None else min(NEAR, int(trips))
-    for variable in {s.variable for s in inside if isinstance(s, Assign)} & exposed:
+    for variable in assigned(loop.body) & exposed:
         if total_chain(variable, inside, exposed) is None:
             return True
     pairs = [

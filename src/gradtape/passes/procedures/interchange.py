@@ -29,7 +29,6 @@ from gradtape.procedures.ir import (
     Apply,
     Assign,
     For,
-    If,
     Load,
     Memory,
     Pointer,
@@ -38,12 +37,13 @@ from gradtape.procedures.ir import (
     Push,
     Read,
     Statement,
+    StatementBase,
     Store,
     Variable,
     While,
 )
-from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import leaves_of, walk
+from gradtape.procedures.rewrite import BlockPass, Rewriter
+from gradtape.procedures.traversal import assigned, leaves_of, reads, walk
 from gradtape.records import replaced
 
 FEWEST: Final = 8
@@ -67,20 +67,12 @@ MOST_PAIRS: Final = 200
 
 def interchange_loops(procedure: Procedure) -> Procedure:
     """Return the procedure with inner loops that walk along neighbours; the same procedure where nothing changes."""
-    return _interchanged(procedure, permutes_only=False)
+    return _Interchange(procedure, permutes_only=False).rewritten(procedure)
 
 
 def permute_loops(procedure: Procedure) -> Procedure:
     """Return the procedure with perfect nests permuted so that inner loops walk along neighbours, and all other loops as they are."""
-    return _interchanged(procedure, permutes_only=True)
-
-
-def _interchanged(procedure: Procedure, permutes_only: bool) -> Procedure:
-    interchange = _Interchange(procedure, permutes_only)
-    body = interchange.block(procedure.body)
-    if not interchange.count:
-        return procedure
-    return replaced(procedure, body=[*interchange.allocated, *body])
+    return _Interchange(procedure, permutes_only=True).rewritten(procedure)
 
 
 class _Nest(NamedTuple):
@@ -96,32 +88,26 @@ class _Nest(NamedTuple):
         return self.before, self.inner.body, self.after
 
 
-class _Interchange:
-    """Rewrites the nests of one procedure.
+class _Interchange(BlockPass):
+    """Interchanges the nests of one procedure.
 
     Attributes
     ----------
-    count : int
-        Of the nests that were changed.
     allocated : list of Allocate
         The arrays of expanded numbers.
     """
 
     def __init__(self, procedure: Procedure, permutes_only: bool) -> None:
-        self.count = 0
+        super().__init__()
         self._permutes_only = permutes_only
         self.allocated: list[Statement] = []
-        self._around: list[tuple[Statement, bool]] = []
-        self._readers: dict[Variable, int] = {}
-        for statement in walk(procedure.body):
-            if isinstance(statement, Read):
-                self._readers[statement.variable] = self._readers.get(statement.variable, 0) + 1
+        self._readers = reads(procedure.body)
 
-    def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return the statements of a block with nests interchanged."""
-        return [new for statement in statements for new in self._statement(statement)]
+    def rewritten(self, procedure: Procedure) -> Procedure:
+        changed = super().rewritten(procedure)
+        return replaced(changed, body=[*self.allocated, *changed.body]) if self.count else procedure
 
-    def _statement(self, statement: Statement) -> list[Statement]:
+    def replacements(self, statement: Statement) -> list[Statement]:
         if isinstance(statement, For):
             permuted = self._permuted(statement)
             if permuted is not None:
@@ -132,20 +118,16 @@ class _Interchange:
             if changed is not None:
                 self.count += 1
                 return changed
-        return [statement.with_parts(block=lambda body: self._in(statement, body))]
+        return super().replacements(statement)
 
-    def _in(self, holder: Statement, body: list[Statement]) -> list[Statement]:
-        """Return a block of a statement with nests interchanged; iterations of a parallel loop have their own arrays."""
-        before = self.allocated
-        is_own = isinstance(holder, For) and holder.parallel
-        if is_own:
-            self.allocated = []
-        self._around.append((holder, not isinstance(holder, If) or body is holder.then))
-        found = self.block(body)
-        self._around.pop()
-        if is_own:
-            found, self.allocated = [*self.allocated, *found], before
-        return found
+    def block_in(self, holder: StatementBase, body: Sequence[Statement]) -> list[Statement]:
+        """Iterations of a parallel loop have their own arrays."""
+        if not (isinstance(holder, For) and holder.parallel):
+            return super().block_in(holder, body)
+        before, self.allocated = self.allocated, []
+        changed = super().block_in(holder, body)
+        own, self.allocated = self.allocated, before
+        return [*own, *changed]
 
     def _permuted(self, outer: For) -> For | None:
         """Return a perfect nest with its outer loop innermost; None where it would be slower, or something else."""
@@ -154,10 +136,9 @@ class _Interchange:
             return None
         body = inner[-1].body
         exposed = exposed_variables(outer)
-        for variable in {s.variable for s in walk(body) if isinstance(s, Assign)}:
-            reads = sum(isinstance(s, Read) and s.variable is variable for s in walk(body))
-            if variable in exposed or reads < self._readers.get(variable, 0):
-                return None
+        inside = reads(body)
+        if any(x in exposed or inside[x] < self._readers[x] for x in assigned(body)):
+            return None
         pairs = list(conflicts(body, body))
         if len(pairs) > MOST_PAIRS:
             return None
@@ -166,7 +147,7 @@ class _Interchange:
         for loop in reversed(inner):
             permuted = For(loop.index, loop.count, [permuted], site=loop.site)
             loops.insert(0, permuted)
-        around = list(self._around)
+        around = list(self.around)
         for loop in loops[:-1]:
             accesses = LoopAccesses.around(loop, around)
             for one, two in pairs:
@@ -193,7 +174,7 @@ class _Interchange:
         tape = [any(isinstance(s, Push | Pop) for s in walk(part)) for part in nest.parts]
         if tape[1] or (tape[0] and tape[2]):
             return False
-        accesses = LoopAccesses.around(nest.outer, self._around)
+        accesses = LoopAccesses.around(nest.outer, self.around)
         pairs = list(_pairs(nest))
         if len(pairs) > MOST_PAIRS:
             return False
@@ -210,8 +191,8 @@ class _Interchange:
         exposed = exposed_variables(nest.outer)
         handed_on = exposed_variables(nest.inner)
         inside = [list(walk(part)) for part in nest.parts]
-        assigned = dict.fromkeys(s.variable for part in inside for s in part if isinstance(s, Assign))
-        for variable in assigned:
+        readers = reads(nest.outer.body)
+        for variable in dict.fromkeys(s.variable for part in inside for s in part if isinstance(s, Assign)):
             users = [
                 place
                 for place, part in enumerate(inside)
@@ -221,8 +202,7 @@ class _Interchange:
                 if users in ([0], [2]):
                     continue
                 return None
-            reads = sum(isinstance(s, Read) and s.variable is variable for part in inside for s in part)
-            if reads < self._readers.get(variable, 0) or not isinstance(variable.type, Aval):
+            if readers[variable] < self._readers[variable] or not isinstance(variable.type, Aval):
                 return None
             if len(users) > 1 or (users == [1] and variable in handed_on):
                 expanded.append(variable)

@@ -63,7 +63,7 @@ from gradtape.procedures.ir import (
 from gradtape.procedures.poll import seconds
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.tape import match_tape
-from gradtape.procedures.traversal import names, stored, walk
+from gradtape.procedures.traversal import array_sizes, assigned, names, stored, walk
 from gradtape.records import record, replaced
 
 LINE: Final = 64
@@ -159,8 +159,8 @@ class _Division:
         """Return what stands for a loop: that over blocks, and what combines their sums."""
         build, sharing = self.build, plan.sharing
         around: list[Statement] = []
-        assigned = {s.variable for s in walk(loop.body) if isinstance(s, Assign)}
-        rewriter = _BlockRewriter(build, assigned)
+        own = assigned(loop.body)
+        rewriter = _BlockRewriter(build, own)
         with build.block(around):
             count = maximum(loop.count, literal(0, INT64)) if number_of(loop.count) is None else loop.count
             blocks = plan.blocks(count)
@@ -168,7 +168,7 @@ class _Division:
             rest = count - rows * blocks
             is_even = _is_multiple(count, blocks)
             for statement in walk(loop.body):  # a block finds as values what it does not assign
-                if isinstance(statement, Read) and statement.variable not in assigned:
+                if isinstance(statement, Read) and statement.variable not in own:
                     rewriter.becomes[statement.out] = build.read(statement.variable)
             totals = {}
             for variable in sharing.totals:
@@ -295,17 +295,10 @@ class Privatisation:
     def __init__(self, procedure: Procedure) -> None:
         self._accesses = LoopAccesses(procedure)
         self._live = live_after_loops(procedure.body)
-        self._sizes: dict[Pointer, int] = {}
+        self._sizes = array_sizes(procedure)
         self._assigned: dict[Variable, list[Assign]] = {}
-        for parameter, type_ in zip(procedure.parameters, procedure.types, strict=True):
-            if isinstance(parameter, Pointer):
-                self._sizes[parameter] = type_.size
         for statement in walk(procedure.body):
-            if isinstance(statement, Allocate):
-                size = number_of(statement.size)
-                if size is not None:
-                    self._sizes[statement.out] = int(size)
-            elif isinstance(statement, Assign):
+            if isinstance(statement, Assign):
                 self._assigned.setdefault(statement.variable, []).append(statement)
 
     def sharing(self, loop: For) -> Sharing | None:

@@ -32,7 +32,6 @@ from gradtape.procedures.ir import Procedure
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import roots
 from gradtape.procedures.verifier import verify_procedure
-from gradtape.records import replaced
 
 ProcedurePass: TypeAlias = Callable[[Procedure], Procedure]
 """Returns the same procedure where there is nothing to do."""
@@ -98,11 +97,7 @@ def simplify_scalars(procedure: Procedure) -> Procedure:
         graph = step(graph)
     copy = Rewriter()
     copy.becomes.update(zip(operands, map(_plain, graph.outputs), strict=True))
-    return replaced(
-        procedure,
-        body=copy.block(procedure.body),
-        results=[copy.content(result) for result in procedure.results],
-    )
+    return copy.rewritten(procedure)
 
 
 def _plain(value: Value) -> Value:

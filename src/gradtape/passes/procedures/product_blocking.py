@@ -28,10 +28,9 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.passes.procedures.matrix_vector import MatrixVectorProduct, RowSums, product_at
 from gradtape.procedures.builder import ProcedureBuilder, integer
-from gradtape.procedures.ir import Allocate, Apply, For, If, Pointer, Procedure, Span, Statement
-from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import names, stored, walk
-from gradtape.records import replaced
+from gradtape.procedures.ir import Apply, For, If, Pointer, Procedure, Span, Statement
+from gradtape.procedures.rewrite import BlockPass, Rewriter
+from gradtape.procedures.traversal import array_sizes, names, stored, walk
 
 BLOCK: Final = 64
 """Iterations of a block, and rows of a tile."""
@@ -45,11 +44,7 @@ LEAST_USED: Final = 4
 
 def block_products(procedure: Procedure) -> Procedure:
     """Return the procedure with products of matrices in place of many with vectors; the same procedure where there are none."""
-    blocking = _Blocking(procedure)
-    body = blocking.block(procedure.body)
-    if not blocking.count:
-        return procedure
-    return replaced(procedure, body=body)
+    return _Blocking(procedure).rewritten(procedure)
 
 
 class _Tables(NamedTuple):
@@ -63,39 +58,21 @@ class _Tables(NamedTuple):
     """How many blocks of iterations have a panel; 0 if a number is not finite: zeros times others are no zeros."""
 
 
-class _Blocking:
-    """Rewrites the loops of one procedure.
-
-    Attributes
-    ----------
-    count : int
-        Of the loops that were changed.
-    """
+class _Blocking(BlockPass):
+    """Blocks the outermost loops that have products."""
 
     def __init__(self, procedure: Procedure) -> None:
-        self.count = 0
+        super().__init__()
         self._build = ProcedureBuilder("blocks", names(procedure))
-        self._sizes: dict[Pointer, int] = {}
-        for content, type_ in zip(procedure.parameters, procedure.types, strict=True):
-            if isinstance(content, Pointer):
-                self._sizes[content] = type_.size
-        for statement in walk(procedure.body):
-            if isinstance(statement, Allocate):
-                size = number_of(statement.size)
-                if size is not None:
-                    self._sizes[statement.out] = int(size)
+        self._sizes = array_sizes(procedure)
 
-    def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return the statements of a block with loops blocked, the outermost ones that have products."""
-        return [new for statement in statements for new in self._statement(statement)]
-
-    def _statement(self, statement: Statement) -> list[Statement]:
+    def replacements(self, statement: Statement) -> list[Statement]:
         if isinstance(statement, For):
             products = [] if statement.parallel else self._products(statement)
             if products:
                 self.count += 1
                 return self._blocked(statement, products)
-        return [statement.with_parts(block=self.block)]
+        return super().replacements(statement)
 
     def _products(self, loop: For) -> list[MatrixVectorProduct]:
         """Return the products in the body of a loop that can be computed before it."""

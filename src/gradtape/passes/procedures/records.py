@@ -6,7 +6,6 @@ from gradtape.ir.graph import Literal
 from gradtape.procedures.ir import Content, Pop, Procedure, Push, Statement
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.tape import match_tape
-from gradtape.records import replaced
 
 
 def merge_records(procedure: Procedure) -> Procedure:
@@ -27,10 +26,7 @@ def merge_records(procedure: Procedure) -> Procedure:
     merging = _Merging()
     for push, pop in (tape or {}).items():
         merging.record(push, pop)
-    if not merging.kept:
-        return procedure
-    body = merging.block(procedure.body)
-    return replaced(procedure, body=body, results=[merging.content(result) for result in procedure.results])
+    return merging.rewritten(procedure) if merging.kept else procedure
 
 
 class _Merging(Rewriter):

@@ -12,7 +12,7 @@ from gradtape.ir.graph import Value, extract, literal, number_of
 from gradtape.ir.types import INT64, is_inexact
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.procedures.ir import Allocate, Apply, For, Memory, Pointer, Procedure, Span, Statement, While
-from gradtape.procedures.traversal import names
+from gradtape.procedures.traversal import add_name, names
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.loops.residuals import is_expensive
 from gradtape.transforms.vjp import reverse_sweep
@@ -81,11 +81,7 @@ def _with_results(statement: Apply, values: Sequence[Value], taken: set[str]) ->
     found: list[Statement] = []
     spans = list(statement.outputs)
     for value in values:
-        name, number = "residual", 0
-        while name in taken:
-            number += 1
-            name = f"residual.{number}"
-        taken.add(name)
+        name = add_name("residual", taken)
         pointer = Pointer(name, Memory(name, value.dtype))
         found.append(Allocate(pointer, literal(value.size, INT64)))
         spans.append(Span(pointer, literal(0, INT64), value.aval))

@@ -7,7 +7,7 @@ Programming 28, 2000.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -18,9 +18,8 @@ from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, l
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.ir import Allocate, Apply, For, Pop, Procedure, Push, Statement, While
-from gradtape.procedures.rewrite import Rewriter
+from gradtape.procedures.rewrite import BlockPass, Rewriter
 from gradtape.procedures.traversal import walk
-from gradtape.records import replaced
 from gradtape.transforms.procedures.checkpoint import StatementCopy
 
 MOST_PIECES: Final = 16
@@ -50,35 +49,16 @@ def split_loops(procedure: Procedure) -> Procedure:
     >>> [int(loop.count.data) for loop in split.body if isinstance(loop, For)]
     [4, 5]
     """
-    splitting = _Splitting()
-    body = splitting.block(procedure.body)
-    return replaced(procedure, body=body) if splitting.count else procedure
+    return _Splitting().rewritten(procedure)
 
 
-class _Splitting:
-    """Splits the loops of a procedure, inner ones first.
+class _Splitting(BlockPass):
+    """Splits the loops of a procedure, inner ones first."""
 
-    Attributes
-    ----------
-    count : int
-        Of the loops that were split.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        result: list[Statement] = []
-        for statement in statements:
-            if isinstance(statement, For):
-                result += self._loop(statement)
-            else:
-                result.append(statement.with_parts(block=self.block))
-        return result
-
-    def _loop(self, loop: For) -> list[Statement]:
-        """Return the pieces of a loop."""
-        loop = loop.with_parts(block=self.block)
+    def replacements(self, statement: Statement) -> list[Statement]:
+        (loop,) = super().replacements(statement)
+        if not isinstance(loop, For):
+            return [loop]
         trips = number_of(loop.count)
         inside = list(walk(loop.body))
         if (

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from gradtape.costs import UNKNOWN_TRIP_COUNT
-from gradtape.ir.graph import Value, extract, literal, number_of
+from gradtape.ir.graph import Value, literal, number_of
 from gradtape.ir.types import INT64
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.extrema import maximum
@@ -37,7 +37,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import walk
+from gradtape.procedures.traversal import outer_leaves, walk
 from gradtape.records import record
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
 from gradtape.transforms.procedures.dependence import Dependence
@@ -154,7 +154,7 @@ def _complete(
     contents = [x for s in inside for x in s.uses()]
     for stored in rerun.arrays.values():
         contents += [x for s in stored for x in (s.out, s.size)]
-    rerun.contents = _outer_leaves(contents, inside)
+    rerun.contents = outer_leaves(contents, inside)
     return True
 
 
@@ -230,17 +230,6 @@ def record_bytes(loop: Block, tree: BlockTree, records: Mapping[Block, Sequence[
             sizes = [x.size * x.dtype.itemsize if isinstance(x, Value) else 8 for x in records.get(block, ())]
             total += trips * sum(sizes)
     return int(total)
-
-
-def _outer_leaves(contents: Sequence[Content], inside: Sequence[Statement]) -> list[Content]:
-    """Return the leaves of contents that are not defined inside a loop."""
-    own = {x for s in inside for x in s.defines()}
-    _, leaves = extract([x for x in contents if isinstance(x, Value)], stop=lambda x: not x.is_made)
-    found: list[Content] = [
-        *[x for x in leaves if x.data is None],
-        *[x for x in contents if isinstance(x, Pointer)],
-    ]
-    return [x for x in dict.fromkeys(found) if x not in own]
 
 
 class StatementCopy(Rewriter):

@@ -39,7 +39,6 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names, roots, walk
-from gradtape.records import replaced
 from gradtape.transforms.activity import differentiable_inputs
 from gradtape.transforms.loops.draft import never_stop
 from gradtape.transforms.procedures.activity import Location, loads, location_of, stores
@@ -138,9 +137,7 @@ def with_smooth_squares(procedure: Procedure) -> Procedure:
         kinks = _Kinks(procedure)
     if not kinks.squares:
         return procedure
-    squared = _Squared(procedure, kinks)
-    body = squared.block(procedure.body)
-    return replaced(procedure, body=body, results=[squared.content(result) for result in procedure.results])
+    return _Squared(procedure, kinks).rewritten(procedure)
 
 
 class _Kinks:
