@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from gradtape.errors import LoweringError
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Literal, Node, Value, number_of
-from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.routines.callback import PythonCall
 from gradtape.lower.c.expressions import Helper, c_type, constant_text, operation
 from gradtape.lower.c.printer import refused
 from gradtape.lower.c.writer import INDENT, FunctionWriter, pointer_type
 from gradtape.lower.procedures.allocation import IN_FRAME, plan_allocations
+from gradtape.lower.procedures.operands import BlockOperands, primitive_of
 from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.ir import (
     Allocate,
@@ -71,15 +70,15 @@ def print_procedure(procedure: Procedure, name: str, helper: Helper, add_body: A
     return _Printer(optimise_procedure(procedure), helper, add_body).function(name)
 
 
-class _Printer(FunctionWriter):
-    """Prints a statement after the other; a value is computed where it is first used in a block."""
+class _Printer(FunctionWriter, BlockOperands):
+    """Prints a statement after the other."""
 
     def __init__(self, procedure: Procedure, helper: Helper, add_body: AddBody) -> None:
-        super().__init__(helper)
+        FunctionWriter.__init__(self, helper)
+        BlockOperands.__init__(self)
         self.procedure = procedure
         self.add_body = add_body
         self.allocations = plan_allocations(procedure)
-        self.known: list[dict[Content, str]] = [{}]
         self.variables: dict[Variable, str] = {}
         self.count = 0
         inside = list(walk(procedure.body))
@@ -116,48 +115,23 @@ class _Printer(FunctionWriter):
         self.count += 1
         return f"{letter}{self.count}_"
 
-    def define(self, content: Content, text: str) -> None:
-        """Append the definition of a value or a pointer."""
+    def define(self, content: Content, text: str) -> str:
+        """Append the definition of a value or a pointer; return its name."""
         name, type_ = self.new("t"), c_type(content.dtype)
         head = f"{type_} *const" if isinstance(content, Pointer) else f"const {type_}"
         self.write(f"{head} {name} = {text};")
-        self.known[-1][content] = name
+        self.set_operand(content, name)
+        return name
 
-    def find(self, content: Content) -> str | None:
-        if isinstance(content, Literal):
-            return constant_text(content.data, content.dtype)
-        return next((known[content] for known in reversed(self.known) if content in known), None)
+    def literal_operand(self, literal: Literal) -> str:
+        return constant_text(literal.data, literal.dtype)
 
-    def operand(self, content: Content) -> str:
-        """Return a value or a pointer, after what computes it."""
-        found = self.find(content)
-        if found is not None:
-            return found
-        pending = [content]
-        while pending:
-            value = pending[-1]
-            if self.find(value) is not None:
-                pending.pop()
-                continue
-            assert isinstance(value, Value)
-            assert value.node is not None, f"{value!r} is not defined here"
-            missing = [x for x in value.node.inputs if self.find(x) is None]
-            if missing:
-                pending += missing
-            else:
-                self.define(value, self.computed(value.node, value))
-                pending.pop()
-        return self.known[-1][content]
-
-    def computed(self, node: Node, out: Value) -> str:
-        op = node.op
-        if isinstance(op, PythonCall):
+    def append_node(self, node: Node, out: Value) -> str:
+        if isinstance(node.op, PythonCall):
             raise refused(node.params["row"], "python", node.site)
-        if not isinstance(op, Elementwise) or op.is_formula:
-            raise LoweringError(f"{op.name} is no primitive of procedures", where=node.site)
-        dtypes = [x.dtype for x in node.inputs]
-        args = [self.find(x) or "" for x in node.inputs]
-        return operation(op.name, op.body, dtypes, out.dtype, args, self.helper)
+        op, dtypes = primitive_of(node), [x.dtype for x in node.inputs]
+        text = operation(op.name, op.body, dtypes, out.dtype, self.operands_of(node), self.helper)
+        return self.define(out, text)
 
     def variable(self, variable: Variable) -> str:
         if variable not in self.variables:
@@ -221,7 +195,7 @@ class _Printer(FunctionWriter):
                 name = self.new("t")
                 self.write(f"{pointer_type(content.dtype, isinstance(content, Pointer))}{name};")
                 self.write(f"tape_pop(&tape, &{name}, sizeof {name});")
-                self.known[-1][content] = name
+                self.set_operand(content, name)
         else:
             self.apply(statement)
 
@@ -248,7 +222,7 @@ class _Printer(FunctionWriter):
                 self.write(f"if ({size} > 0)")
             if known is None or known > 0:
                 self.write(f"{INDENT if known is None else ''}memset({name}, 0, (size_t)({bytes_}));")
-        self.known[-1][statement.out] = name
+        self.set_operand(statement.out, name)
 
     def take(self, type_: str, bytes_: object) -> str:
         """Append what takes memory out of the arena; return its name."""

@@ -7,15 +7,7 @@ from typing import Final
 from gradtape.loops.ir import IndexSwitch, SequentialFor, WhileLoop
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter
 from gradtape.lower.llvm.writer import UNLIKELY
-from gradtape.lower.resident.interrupts import (
-    INSIDE,
-    OVER,
-    OVER_DECLARATION,
-    POLL,
-    POLL_DECLARATION,
-    RAISE,
-    UNKNOWN_TOTAL,
-)
+from gradtape.lower.resident.interrupts import INSIDE, UNKNOWN_TOTAL
 
 
 class _LoopHead:
@@ -109,9 +101,7 @@ def _while(function: FunctionEmitter, statement: WhileLoop) -> None:
     function.statements(statement.test)
     goes_on = function.number(statement.condition)
     if function.may_fail:
-        # An index that was wrong has read another element: the condition may hold for ever.
-        wrong = function.let("load i1, ptr %bad.slot")
-        goes_on = function.let(f"and i1 {goes_on}, {function.let(f'xor i1 {wrong}, true')}")
+        goes_on = function.unless_failed(goes_on)
     function.branch(goes_on, body, end)
     function.start_block(body)
     function.statements(statement.body)
@@ -128,24 +118,19 @@ def _poll(function: FunctionEmitter, statement: SequentialFor | WhileLoop, total
     """Append a poll for signals, after some iterations; the function returns if a handler has raised an exception."""
     if not statement.poll:
         return
-    module, name = function.module, statement.var.name
-    module.bind(POLL, RAISE)
-    module.declare(POLL_DECLARATION)
-    rest = function.let(f"and i64 %{name}, {statement.poll - 1}")
-    due = function.let(f"icmp eq i64 {rest}, {statement.poll - 1}")
+    name = statement.var.name
+    due = function.is_poll_due(f"%{name}", statement.poll)
     function.branch(due, f"{name}.poll", f"{name}.polled.over", UNLIKELY)
     function.start_block(f"{name}.poll")
     done = function.let(f"add nuw nsw i64 %{name}, 1")
-    operands = f"i64 {done}, i64 {total if statement.shows_progress else INSIDE}"
-    function.return_unless_zero(function.let(f'call i32 @"{POLL}"({operands})'), f"{name}.polled")
+    status = function.poll(done, total if statement.shows_progress else INSIDE)
+    function.return_unless_zero(status, f"{name}.polled")
 
 
 def _end_progress(function: FunctionEmitter, statement: SequentialFor | WhileLoop) -> None:
     """Append the end of a loop that shows its progress."""
     if statement.poll and statement.shows_progress:
-        function.module.bind(OVER)
-        function.module.declare(OVER_DECLARATION)
-        function.return_unless_zero(function.let(f'call i32 @"{OVER}"()'), f"{statement.var.name}.ended")
+        function.return_unless_zero(function.end_progress(), f"{statement.var.name}.ended")
 
 
 def _switch(function: FunctionEmitter, statement: IndexSwitch) -> None:

@@ -24,6 +24,7 @@ from gradtape.lower.llvm.special import emit_special
 from gradtape.lower.llvm.vector_plans import Slot
 from gradtape.lower.llvm.writer import ITSELF, PURE, FunctionWriter, ModuleWriter
 from gradtape.lower.resident.callbacks import CALL_PYTHON
+from gradtape.lower.resident.interrupts import OVER, OVER_DECLARATION, POLL, POLL_DECLARATION, RAISE
 from gradtape.lower.target.vecmath import INLINE, vector_attribute, vector_lanes
 from gradtape.procedures.ir import Procedure
 from gradtape.procedures.ir import Statement as ProcedureStatement
@@ -170,6 +171,29 @@ class FunctionEmitter(FunctionWriter):
         """Append instructions that mark the run as failed if a condition holds: the interpreter then raises the error."""
         before = self.let("load i1, ptr %bad.slot")
         self.store("i1", self.let(f"or i1 {before}, {failed}"), "%bad.slot")
+
+    def unless_failed(self, condition: str) -> str:
+        """Append what makes a condition of a loop false after a failure: an index that was wrong has read another element, and the
+        condition may hold for ever."""
+        wrong = self.let("load i1, ptr %bad.slot")
+        return self.let(f"and i1 {condition}, {self.let(f'xor i1 {wrong}, true')}")
+
+    def is_poll_due(self, number: str, period: int) -> str:
+        """Append what says whether an iteration is one that polls."""
+        rest = self.let(f"and i64 {number}, {period - 1}")
+        return self.let(f"icmp eq i64 {rest}, {period - 1}")
+
+    def poll(self, done: str, total: str | int) -> str:
+        """Append a poll for signals after so many iterations; return its status, not zero if a handler has raised an exception."""
+        self.module.bind(POLL, RAISE)
+        self.module.declare(POLL_DECLARATION)
+        return self.let(f'call i32 @"{POLL}"(i64 {done}, i64 {total})')
+
+    def end_progress(self) -> str:
+        """Append the end of a loop that shows its progress; return the status."""
+        self.module.bind(OVER)
+        self.module.declare(OVER_DECLARATION)
+        return self.let(f'call i32 @"{OVER}"()')
 
     def call_python(self, text: str, operands: Sequence[str]) -> None:
         """Append the evaluation of a row by Python, given the addresses of operands and results; where it fails, the interpreter raises

@@ -24,15 +24,7 @@ from gradtape.lower.procedures.emitter import (
     plan_emission,
 )
 from gradtape.lower.procedures.tasks import emit_tasks
-from gradtape.lower.resident.interrupts import (
-    INSIDE,
-    OVER,
-    OVER_DECLARATION,
-    POLL,
-    POLL_DECLARATION,
-    RAISE,
-    UNKNOWN_TOTAL,
-)
+from gradtape.lower.resident.interrupts import INSIDE, UNKNOWN_TOTAL
 from gradtape.lower.target.host import vector_bytes
 from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.dataflow import depend_on, exposed_variables, unsummed
@@ -279,10 +271,7 @@ def _iteration(function: ProcedureEmitter, loop: For, number: str, count: str) -
 
 def _poll(function: ProcedureEmitter, done: str, total: str | int) -> None:
     """Append a poll for signals; the procedure ends if a handler has raised an exception."""
-    module = function.module
-    module.bind(POLL, RAISE)
-    module.declare(POLL_DECLARATION)
-    function.leave_unless_zero(function.let(f'call i32 @"{POLL}"(i64 {done}, i64 {total})'))
+    function.leave_unless_zero(function.poll(done, total))
     if function.stop:
         function.leave_unless_zero(function.let(f"load atomic i32, ptr {function.stop} monotonic, align 4"))
 
@@ -291,9 +280,8 @@ def _poll_sometimes(function: ProcedureEmitter, number: str, poll: Poll | None, 
     """Append a poll that is made after some iterations."""
     if poll is None:
         return
-    name, period = function.new_label(), poll.period
-    rest = function.let(f"and i64 {number}, {period - 1}")
-    due = function.let(f"icmp eq i64 {rest}, {period - 1}")
+    name = function.new_label()
+    due = function.is_poll_due(number, poll.period)
     function.branch(due, f"{name}.poll", f"{name}.over", UNLIKELY)
     function.start_block(f"{name}.poll")
     done = function.let(f"add nuw nsw i64 {number}, 1")
@@ -305,9 +293,7 @@ def _poll_sometimes(function: ProcedureEmitter, number: str, poll: Poll | None, 
 def _end_progress(function: ProcedureEmitter, poll: Poll | None) -> None:
     """Append the end of a loop that shows its progress."""
     if poll is not None and poll.shows_progress:
-        function.module.bind(OVER)
-        function.module.declare(OVER_DECLARATION)
-        function.leave_unless_zero(function.let(f'call i32 @"{OVER}"()'))
+        function.leave_unless_zero(function.end_progress())
 
 
 def _may_be_vectorised(function: ProcedureEmitter, loop: For) -> bool:
@@ -341,9 +327,7 @@ def _while(function: ProcedureEmitter, loop: While) -> None:
     function.statements_of(loop.test)
     goes_on = function.operand(loop.condition)
     if function.checks:
-        # After a failure the condition may hold for ever.
-        wrong = function.let("load i1, ptr %bad.slot")
-        goes_on = function.let(f"and i1 {goes_on}, {function.let(f'xor i1 {wrong}, true')}")
+        goes_on = function.unless_failed(goes_on)
     function.branch(goes_on, body, end)
     function.start_block(body)
     function.statements_of(loop.body)

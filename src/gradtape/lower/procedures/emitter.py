@@ -161,7 +161,10 @@ class ProcedureEmitter(ScalarEmitter):
             s in plan.allocations.in_arena or (isinstance(s, Apply) and plan.bodies[s][1] > IN_FRAME)
             for s in inside
         )
-        self.uses_scratch = any(s in plan.allocations.in_scratch for s in inside)
+        uses_scratch = any(s in plan.allocations.in_scratch for s in inside)
+        self.arenas = [
+            name for name, is_used in (("arena", self.uses_arena), ("scratch", uses_scratch)) if is_used
+        ]
         self.may_leave = (
             self.uses_arena or bool(self.polls) or any(isinstance(s, Apply) or is_task(s) for s in inside)
         )
@@ -201,21 +204,14 @@ class ProcedureEmitter(ScalarEmitter):
             self.slot_named("%bad.slot", "i1", "false")
         if self.may_leave:
             self.slot_named("%status.slot", "i32", "0")
-        if self.uses_arena:
-            self.emit(f"%arena = {self.arena_call('ptr', 'take')}")
-            absent = self.let("icmp eq ptr %arena, null")
-            self.branch(absent, "no_arena", "begin", UNLIKELY)
-            self.start_block("no_arena")
+        for number, arena in enumerate(self.arenas):
+            self.emit(f"%{arena} = {self.arena_call('ptr', 'take')}")
+            absent = self.let(f"icmp eq ptr %{arena}, null")
+            self.branch(absent, f"no_{arena}", f"with_{arena}", UNLIKELY)
+            self.start_block(f"no_{arena}")
+            self.give_back(self.arenas[:number])
             self.emit("ret i32 -1")
-            self.start_block("begin")
-        if self.uses_scratch:
-            self.emit(f"%scratch = {self.arena_call('ptr', 'take')}")
-            absent = self.let("icmp eq ptr %scratch, null")
-            self.branch(absent, "no_scratch", "begin_with_scratch", UNLIKELY)
-            self.start_block("no_scratch")
-            self.emit(self.arena_call("void", "give", "ptr %arena"))
-            self.emit("ret i32 -1")
-            self.start_block("begin_with_scratch")
+            self.start_block(f"with_{arena}")
         if self.uses_tape:
             self.slot_named("%tape.top", "ptr")
             self.slot_named("%tape.end", "ptr")
@@ -237,10 +233,7 @@ class ProcedureEmitter(ScalarEmitter):
             self.store("i32", "-1", "%status.slot")
             self.jump(LEAVE)
         self.start_block(LEAVE)
-        if self.uses_arena:
-            self.emit(self.arena_call("void", "give", "ptr %arena"))
-        if self.uses_scratch:
-            self.emit(self.arena_call("void", "give", "ptr %scratch"))
+        self.give_back(self.arenas)
         self.emit(f"ret i32 {self.load('i32', '%status.slot')}")
 
     # Memory
@@ -275,6 +268,11 @@ class ProcedureEmitter(ScalarEmitter):
         types = ", ".join([operand.split()[0] for operand in operands])
         self.module.declare(f'declare {result} @"{symbol}"({types}) nounwind')
         return f'call {result} @"{symbol}"({", ".join(operands)}){facts}'
+
+    def give_back(self, arenas: Sequence[str]) -> None:
+        """Append what gives arenas back at the end of the call."""
+        for arena in arenas:
+            self.emit(self.arena_call("void", "give", f"ptr %{arena}"))
 
     def unless_null(self, pointer: str) -> str:
         """Append a branch to where the call fails, for a null pointer."""
