@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 
 import numpy as np
@@ -261,3 +262,71 @@ def test_arrays_of_branches_keep_their_order(function, loops):
     x = np.asfortranarray(np.arange(1.0, 7.0).reshape(2, 3))
     with gt.config.override(loops=loops):
         np.testing.assert_array_equal(gt.jit(function)(x.copy("K")), function(x.copy("K")))
+
+
+def copied(x):
+    return x.copy("K")
+
+
+CREATED = {
+    "asarray": (gt.asarray, np.asarray),
+    "asarray of another dtype": (
+        lambda x: gt.asarray(x, dtype=np.float32),
+        lambda x: np.asarray(x, dtype=np.float32),
+    ),
+    "asarray of an Array of another dtype": (
+        lambda x: gt.asarray(gt.asarray(x), dtype=np.float32),
+        lambda x: np.asarray(x, dtype=np.float32),
+    ),
+    "asarray of a variable": (lambda x: gt.asarray(gt.Variable(x)), copied),
+    "constant": (gt.constant, copied),
+    "constant of an Array": (lambda x: gt.constant(gt.asarray(x)), copied),
+    "Variable": (gt.Variable, copied),
+    "Variable of a function": (lambda x: gt.Variable(lambda: x), copied),
+    "copied Variable": (lambda x: copy.copy(gt.Variable(x)), copied),
+    "value of a variable": (lambda x: gt.Variable(x).value(), copied),
+    "read of a variable": (lambda x: gt.Variable(x).read_value(), copied),
+    "numbers of a variable": (lambda x: gt.Variable(x).numpy(), copied),
+}
+"""What gradtape makes of an ndarray, and what NumPy makes of it."""
+
+
+def weighted(z):
+    return z * np.arange(1.0, z.size + 1)
+
+
+def written_in_memory_order(z):
+    z = z.copy("K")
+    z.ravel("K")[0] = 9.0
+    return z * 1.0
+
+
+READS = {
+    **USES,
+    "a part": lambda z: weighted(z[1:].ravel("K")),
+    "transposed": lambda z: weighted(z.T.ravel("K")),
+    "an operation": lambda z: weighted((2.0 * z).ravel("K")),
+    "np.array": lambda z: weighted(np.array(z).ravel("K")),
+    "np.array in columns": lambda z: weighted(np.array(z, order="F").ravel("K")),
+    "np.asarray of another dtype": lambda z: weighted(np.asarray(z, dtype=complex).ravel("K")),
+    "written in memory order": written_in_memory_order,
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("created", CREATED)
+def test_what_is_made_of_an_ndarray_lies_in_memory_as_numpys(created, read):
+    ours, numpys = CREATED[created]
+    if "written through" in read and isinstance(ours(np.ones(2)), gt.Variable):
+        pytest.skip("a variable is no base of views")
+    for layout in LAYOUTS:
+        if layout == "repeated" and ("written" in read or "np." in read):
+            continue  # such an array is read-only, and an Array hands over its numbers without repetition
+        wanted = READS[read](numpys(laid_out(layout)))
+        np.testing.assert_array_equal(READS[read](ours(laid_out(layout))), wanted, err_msg=layout)
+        found = gt.jit(READS[read])(ours(laid_out(layout)))
+        np.testing.assert_array_equal(found, wanted, err_msg=f"{layout}: jit")
+
+
+def laid_out(layout):
+    return LAYOUTS[layout](np.arange(1.0, 25.0).reshape(3, 2, 4))

@@ -14,7 +14,7 @@ from gradtape.kinds.refusals import refusal
 from gradtape.ops.core.elementwise import cast
 from gradtape.trace.array.array import Array, wrap_value
 from gradtape.trace.array.handle import Handle, unwrap
-from gradtape.trace.array.layout import layout_of
+from gradtape.trace.array.layout import layout_of, layout_of_copy, layout_of_operand
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import user_site
@@ -55,7 +55,10 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     if isinstance(a, Array) and (wanted is None or wanted == a.dtype):
         return a
     value = as_value(unwrap(a), "a")
-    return Array(_leaf(value if wanted is None else cast.convert(value, wanted)))
+    made = Array(_leaf(value if wanted is None else cast.convert(value, wanted)))
+    if made.ndim > 1 and isinstance(a, Handle | np.ndarray):
+        made._contiguous = layout_of_operand(a) if made.dtype == a.dtype else layout_of_copy(a)
+    return made
 
 
 def constant(a: Any, dtype: Any = None) -> Array:
@@ -96,9 +99,12 @@ def constant(a: Any, dtype: Any = None) -> Array:
         data = value.data
         if data is not None and not followed:
             copy: Array = wrap_value(Value(value.aval, data=data))
-            return copy
-        here.site = user_site()
-        return Array(cast.stop_gradient(value))
+        else:
+            here.site = user_site()
+            copy = Array(cast.stop_gradient(value))
+        if copy.ndim > 1:
+            copy._contiguous = layout_of_copy(a)
+        return copy
     here.site = user_site()
     array = np.array(a, wanted)
     if array.dtype == object and not isinstance(a, np.ndarray | list | tuple):

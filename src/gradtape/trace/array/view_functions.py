@@ -190,6 +190,9 @@ def ravel(source: Any, order: str = "C") -> Any:
     """Return ``source.ravel()``: a view of an array that is contiguous in that order, else a copy."""
     order = _known_order(source, order) if order in ("A", "K") else order
     if type(order) is tuple:
+        moved = source.transpose(order)
+        if shadow_of(moved).flags.c_contiguous:  # type: ignore[union-attr] # its order is known
+            return reshape(moved, (math.prod(source.shape),), "C")
         return flatten(source, order)
     if order in ("C", "F"):
         seen = shadow_of(source)

@@ -18,6 +18,7 @@ import numpy as np
 from gradtape.kinds.operands import COMPACT
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import FlatIterator, with_vectors
+from gradtape.trace.array.layout import layout_in_order
 from gradtape.trace.array.lengths import ARRAYS, has_lengths
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.array.view_functions import in_order
@@ -221,8 +222,12 @@ def _is_kept(
 
 def _traced_call(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     made = like.__array_function__(function, (type(like),), with_vectors(args), kwargs)
-    if isinstance(made, Handle) and made._base is None and not made.ndim:
-        made._contiguous = False  # an array of rank 0, which can be written to
+    if isinstance(made, Handle) and made._base is None:
+        if not made.ndim:
+            made._contiguous = False  # an array of rank 0, which can be written to
+        elif made.ndim > 1 and isinstance(args[0], Handle) and args[0].ndim == made.ndim:
+            order = ORDERS.get(function.__name__) or kwargs.get("order") or "K"
+            made._contiguous = layout_in_order(args[0], order)
     return made
 
 

@@ -9,21 +9,37 @@ from gradtape.ir.types import aval
 from gradtape.ops.core.elementwise.cast import identity, stop_gradient
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import fresh_value
+from gradtape.trace.array.layout import Layout
 from gradtape.trace.jit.guards import Trace, trace_of
 from gradtape.trace.variables.content import VariableRead
 
 
 class CallableRead(VariableRead):
-    """A read that returns itself as an `Array` when it is called: ``v.value()``, as in TensorFlow."""
+    """A read that returns itself as an `Array` when it is called: ``v.value()``, as in TensorFlow.
 
-    __slots__ = ()
+    Attributes
+    ----------
+    layout : Layout
+        That of the variable; missing where it is C-contiguous.
+    """
+
+    __slots__ = ("layout",)
+
+    layout: Layout
 
     def __call__(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
-        return Array(fresh_value(self))
+        return array_of_layout(fresh_value(self), getattr(self, "layout", True))
 
 
 ARRAYS.add(CallableRead)
+
+
+def array_of_layout(value: Value, layout: Layout) -> Array:
+    """Return an `Array` that has no base, laid out as a variable or a part of one."""
+    array = Array(value)
+    array._contiguous = layout
+    return array
 
 
 def known_read(data: NDArray, name: str | None, tags: tuple[TraceTag, ...] = ()) -> VariableRead:

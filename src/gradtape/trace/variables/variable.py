@@ -22,6 +22,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.concretize import concrete_key
 from gradtape.trace.array.handle import Handle, fresh_value, unwrap
 from gradtape.trace.array.indexed_slices import IndexedSlices
+from gradtape.trace.array.layout import layout_of_copy, layout_of_operand
 from gradtape.trace.array.views import PermutedView, ReadOnlyView, SubsetView
 from gradtape.trace.jit.guards import Abstract, Trace, mapped_by, trace_of
 from gradtape.trace.lazy.force import force
@@ -37,7 +38,13 @@ from gradtape.trace.source.log import note_exit
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.content import Content, VariableRead
 from gradtape.trace.variables.locks import atomic
-from gradtape.trace.variables.reads import CallableRead, detached_read, known_read, tagged_read
+from gradtape.trace.variables.reads import (
+    CallableRead,
+    array_of_layout,
+    detached_read,
+    known_read,
+    tagged_read,
+)
 from gradtape.trace.variables.scatter import LARGE, How, fitting, scattered, updated, written_rows
 from gradtape.trace.variables.snapshot import VariableSnapshot
 
@@ -102,6 +109,8 @@ class Variable(Array):
         self._name = _checked_name(name)
         self._trainable = bool(trainable)
         self.serial: Final = next(_serials)
+        if callable(initial_value):
+            initial_value = initial_value()
         initial = _initial(initial_value, dtype)
         # The content outside is that of this call: where the function keeps the variable, later calls begin with it.
         (data,) = force([initial])
@@ -114,6 +123,8 @@ class Variable(Array):
         super().__init__(self._content.value)
         self._base = _CONTENT
         self._current = Value(aval(initial.shape, initial.dtype))
+        if initial.ndim > 1 and isinstance(initial_value, Handle | np.ndarray):
+            self._contiguous = layout_of_copy(initial_value)
 
     # Identity
 
@@ -143,7 +154,7 @@ class Variable(Array):
         """Return another variable with the same content, of which no derivative goes back to this one."""
         value = self.value
         note_exit(value, what, *force([value]), form="copy")
-        return Variable(Array(value), self._trainable, self._name)
+        return Variable(self._array_of(value), self._trainable, self._name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Variable, (self.numpy(), self._trainable, self._name)
@@ -177,12 +188,18 @@ class Variable(Array):
             found = content.add_read(value, tagged_read(value, tags, self._name), tags)
         for context in noting:
             context.note(self, found)
+        if self._contiguous is not True and isinstance(found, CallableRead):
+            found.layout = self._contiguous
         return found
 
     def read_value(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
         here.site = user_site()
-        return Array(fresh_value(self.value))
+        return self._array_of(fresh_value(self.value))
+
+    def _array_of(self, value: Value) -> Array:
+        """Return an array of a read, laid out as the variable."""
+        return array_of_layout(value, self._contiguous)
 
     def read_for(self, tag: TraceTag) -> Value:
         """Return a read that only `tag` follows."""
@@ -235,10 +252,10 @@ class Variable(Array):
     # A variable is no base of views: a read does not change.
 
     def __getitem__(self, key: Any) -> Array:
-        return _without_base(Array(self.value)[key])
+        return _without_base(self._array_of(self.value)[key])
 
     def rearranged(self, view: PermutedView | SubsetView | ReadOnlyView, *, contiguous: bool) -> Array:
-        return _without_base(Array(self.value).rearranged(view, contiguous=contiguous))
+        return _without_base(self._array_of(self.value).rearranged(view, contiguous=contiguous))
 
     # Assigning
 
@@ -449,8 +466,6 @@ def _checked_name(name: Any) -> str | None:
 
 def _initial(given: Any, dtype: Any) -> Value:
     """Return the value that a variable begins with, as an array."""
-    if callable(given):
-        given = given()
     if given is None:
         raise ArgumentError(
             "Variable: initial_value is None",
@@ -478,9 +493,12 @@ def _broadcasts(part: Shape, whole: Shape) -> bool:
 def _without_base(array: Array) -> Array:
     """Return an array that was read as one that is no view: writes to it change nothing else."""
     value = array.value
-    if isinstance(value, VariableRead):
-        return Array(fresh_value(value))
-    return array if array._base is None else Array(value)
+    if not isinstance(value, VariableRead):
+        if array._base is None:
+            return array
+    else:
+        value = fresh_value(value)
+    return array_of_layout(value, layout_of_operand(array))
 
 
 def _compute_content(content: Content) -> None:
