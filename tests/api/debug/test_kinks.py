@@ -193,6 +193,42 @@ def test_elements_of_one_line_are_counted_and_iterations_named() -> None:
     assert "in iteration 3" in repr(kink)
 
 
+def test_of_switches_in_one_place_those_are_named_that_make_the_kink() -> None:
+    def penalties(x: Any) -> Any:
+        smooth = np.sum(np.abs(x) ** 2) + np.where(x[0] > 0, x[0] ** 2, 0.0)
+        return smooth + np.abs(x[0])
+
+    (kink,) = gt.debug.kinks(penalties, np.array([0.0, 1.0]))
+    assert kink.site.line == penalties.__code__.co_firstlineno + 2
+    both = gt.debug.kinks(lambda x: (np.abs(x - 1) ** 2, np.abs(x - 1)), 1.0)  # one line
+    assert [kink.op for kink in both] == ["absolute"]
+
+    def bend_and_jump(x: Any) -> Any:
+        bend = np.maximum(x, 1.0)
+        return bend + np.floor(x)
+
+    found = gt.debug.kinks(bend_and_jump, 1.0)
+    assert sorted((kink.op, kink.kind) for kink in found) == [("floor", JUMP), ("maximum", KINK)]
+    # Two kinks that cancel are none.
+    assert gt.debug.kinks(lambda x: np.maximum(x, 1.0) + np.minimum(x, 1.0), 1.0) == ()
+
+
+def test_a_guard_is_named_only_where_nothing_else_makes_the_kink() -> None:
+    def guarded(x: Any) -> Any:
+        safe = np.where(x > 0, x, 1.0)
+        return np.where(x > 0, x * np.sqrt(safe) + x, 0.0)
+
+    (kink,) = gt.debug.kinks(guarded, 0.0)
+    assert kink.site.line == guarded.__code__.co_firstlineno + 2
+
+
+def test_slopes_of_a_side_do_not_mix_with_infinite_ones_elsewhere() -> None:
+    found = gt.debug.kinks(lambda x: np.abs(x[0]) + np.sqrt(x[1]), np.array([0.0, 0.0]))
+    (kink,) = [kink for kink in found if kink.op == "absolute"]
+    assert kink.slopes == (-1.0, 1.0)
+    assert kink.is_stationary is False
+
+
 def test_jumps_of_several_results() -> None:
     (kink,) = gt.debug.kinks(lambda x: {"a": np.floor(x), "b": 2 * x}, np.array([1.0, 2.5]))
     np.testing.assert_allclose(kink.jumps["a"], [1.0, 0.0], atol=1e-8)

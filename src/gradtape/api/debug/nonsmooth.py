@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -170,7 +170,9 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
     Notes
     -----
     The function runs op by op, with all loops unrolled. A switch is where a difference m of two numbers is 0. The arguments move along
-    its gradient to where it is 0 in linear approximation, and the function is differentiated on both sides.
+    its gradient to where it is 0 in linear approximation, and the function is differentiated on both sides. Of several switches in the
+    same place those are reported without which the results would be others: their ops are computed once more, with the formula of
+    the other side.
 
     Examples
     --------
@@ -188,10 +190,11 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
         raise ArgumentError("gt.debug.kinks: no argument is a float", where=user_site(), remedy="pass floats")
     point = _Point(f, leaves, spec, moving)
     with op_by_op():
-        candidates, seen = _near_switches(point, near)
-        found = [kink for candidate in candidates if (kink := _examined(point, candidate)) is not None]
+        program, candidates, seen = _near_switches(point, near)
+        crossings = [each for one in candidates if (each := _examined(point, one)) is not None]
+        found = _responsible(point, program, crossings)
     different: list[Kink] = []
-    for kink in sorted(found, key=lambda kink: kink.distance):
+    for kink in sorted((each.kink for each in found), key=lambda kink: kink.distance):
         if not any(kink.is_same_as(other) for other in different):
             different.append(kink)
     return Kinks(different, seen)
@@ -253,16 +256,61 @@ class _Point:
 
 
 class _Candidate(NamedTuple):
-    """The nearest switch of a line and op."""
+    """The nearest switch of a line and op.
+
+    Attributes
+    ----------
+    node : Node
+        The nearest.
+    others : sequence of Node
+        All nodes of the line and op that are near.
+    margin, gradient
+        The difference that decides, and its gradient.
+    instances : int
+        How many elements, or iterations, are near.
+    iterations : tuple
+        Those that the nearest is in.
+    is_asked : bool
+        Whether Python's or a loop's way depends on it, so that the other side may run other ops.
+    """
 
     node: Node
+    others: Sequence[Node]
     margin: float
     instances: int
     gradient: NDArray
     iterations: Iterations
+    is_asked: bool
 
 
-def _near_switches(point: _Point, near: float) -> tuple[list[_Candidate], int]:
+class _Program(NamedTuple):
+    """What the function has computed at a point, op by op, with all loops unrolled."""
+
+    nodes: Sequence[Node]
+    targets: Sequence[Value]
+    sources: Sequence[Value]
+    constants: set[Value]
+
+    def at(self, arrays: Sequence[Any], forced: dict[Value, NDArray]) -> dict[Value, Any]:
+        """Return all values that depend on the sources, for other sources, with some outputs of nodes replaced."""
+        data: dict[Value, Any] = dict(zip(self.sources, map(np.asarray, arrays), strict=True))
+        for node in self.nodes:
+            if self.constants.issuperset(node.outs):
+                continue
+            operands: list[Any] = [data.get(x, x.data) for x in node.inputs]
+            results = node.op.evaluate(operands, node.params)
+            data.update(
+                (out, forced.get(out, result)) for out, result in zip(node.outs, results, strict=True)
+            )
+        return data
+
+    def results(self, data: dict[Value, Any]) -> NDArray:
+        """Return the results of the function among values, as a vector."""
+        found: list[Any] = [data.get(target, target.data) for target in self.targets]
+        return _vector(found)
+
+
+def _near_switches(point: _Point, near: float) -> tuple[_Program, list[_Candidate], int]:
     """Run the function, and return the nearest switch of each line and op that depends on the arguments, and how many were looked at."""
     asked: list[Value] = []
 
@@ -278,7 +326,9 @@ def _near_switches(point: _Point, near: float) -> tuple[list[_Candidate], int]:
     compute_op_by_op(ends, all_ancestors=True)
     nodes, leaves = extract(ends, recording.sources, stop=lambda value: False)
     constants = _independent(nodes, leaves, recording.sources)
-    decisive = comparisons([*conditions(nodes), *asked, *loops.conditions])
+    steering = comparisons([*asked, *loops.conditions])
+    decisive = {**comparisons(conditions(nodes)), **steering}
+    steers = set(asked)
     nearest: dict[Any, _Nearest] = {}
     seen = 0
     for node in nodes:
@@ -289,15 +339,17 @@ def _near_switches(point: _Point, near: float) -> tuple[list[_Candidate], int]:
             close = np.flatnonzero(np.abs(margins.distances) <= near * margins.scales)
             if len(close):
                 best = int(close[np.argmin(np.abs(margins.distances[close]))])
-                one = _Nearest(margins, best, abs(float(margins.distances[best])), len(close))
+                one = _Nearest(margins, best, abs(float(margins.distances[best])), len(close), (node,))
                 key = node.op, repr(node.site)
                 nearest[key] = one if key not in nearest else nearest[key].with_others(one)
     found = []
     for one in nearest.values():
         gradient = _gradient(one.margins.value_at(one.position), recording.sources, constants)
         node, margin = one.margins.node, float(one.margins.distances[one.position])
-        found.append(_Candidate(node, margin, one.instances, gradient, loops.iterations.get(node, ())))
-    return found, seen
+        is_asked = any(each in steering or not steers.isdisjoint(each.outs) for each in one.nodes)
+        iterations = loops.iterations.get(node, ())
+        found.append(_Candidate(node, one.nodes, margin, one.instances, gradient, iterations, is_asked))
+    return _Program(nodes, targets, recording.sources, constants), found, seen
 
 
 def _integer_parts(recording: Recording) -> list[Value]:
@@ -318,10 +370,13 @@ class _Nearest(NamedTuple):
     position: int
     distance: float
     instances: int
+    nodes: tuple[Node, ...]
 
     def with_others(self, other: _Nearest) -> _Nearest:
         nearer = other if other.distance < self.distance else self
-        return nearer._replace(instances=self.instances + other.instances)
+        return nearer._replace(
+            instances=self.instances + other.instances, nodes=tuple(dict.fromkeys(self.nodes + other.nodes))
+        )
 
 
 def _independent(nodes: Sequence[Node], leaves: Sequence[Value], sources: Sequence[Value]) -> set[Value]:
@@ -355,7 +410,77 @@ class _Side(NamedTuple):
     gradient: NDArray | None
 
 
-def _examined(point: _Point, candidate: _Candidate) -> Kink | None:
+class _Crossing(NamedTuple):
+    """A kink of the function, where it is crossed, and the switch that was looked at."""
+
+    kink: Kink
+    candidate: _Candidate
+    border: NDArray
+    direction: NDArray
+
+    def is_where(self, other: _Crossing) -> bool:
+        """Return whether another switch is crossed in the same place."""
+        scale = max(1.0, float(np.max(np.abs(self.border), initial=0.0)))
+        return bool(
+            np.allclose(self.border, other.border, rtol=0.0, atol=1e-7 * scale)
+            and abs(float(self.direction @ other.direction)) > 1.0 - 1e-6
+        )
+
+
+def _responsible(point: _Point, program: _Program, crossings: Sequence[_Crossing]) -> list[_Crossing]:
+    """Return the switches that make the kinks, of those in the same place; a switch alone in its place is the one."""
+    kept, left = [], list(crossings)
+    while left:
+        here_too = [each for each in left if left[0].is_where(each)]
+        left = [each for each in left if not any(each is other for other in here_too)]
+        if len(here_too) == 1:
+            kept += here_too
+            continue
+        effects = [_effects(point, program, each, here_too[0]) for each in here_too]
+        # A guard, as of a logarithm whose result is not selected on one side, counts only if nothing else makes the kink.
+        most = min(2, max(map(len, effects)))
+        for each, kinds in zip(here_too, effects, strict=True):
+            if len(kinds) >= most:
+                is_bend = kinds and "jump" not in kinds
+                kept.append(each._replace(kink=replace(each.kink, kind="kink")) if is_bend else each)
+    return kept
+
+
+def _effects(point: _Point, program: _Program, crossing: _Crossing, place: _Crossing) -> list[str]:
+    """Return, for each of the two sides on which the results depend on which formula a switch has, whether they jump or bend."""
+    if crossing.candidate.is_asked:
+        return [crossing.kink.kind] * 2
+    outs = [out for node in crossing.candidate.others for out in node.outs]
+
+    def run(at: float, forced: dict[Value, NDArray]) -> dict[Value, NDArray]:
+        return program.at(point.arrays(place.border + at * place.direction), forced)
+
+    def difference(step: float) -> float:
+        """Return how much the results change at a step from the switch, if the formula is that of the other side."""
+        here, near, far = (run(step * k, {}) for k in (1.0, -1.0, -2.0))
+        forced = {
+            # Numbers go on as they came: in a line.
+            out: (3.0 * near[out] - 2.0 * far[out]).astype(out.dtype) if is_inexact(out.dtype) else near[out]
+            for out in outs
+        }
+        change = program.results(run(step, forced)) - program.results(here)
+        return float(np.max(np.abs(change), initial=0.0))
+
+    found = []
+    with np.errstate(all="ignore"):
+        size = max(1.0, float(np.max(np.abs(program.results({})), initial=0.0)))
+        wide = STEP * point.size
+        for sign in (1.0, -1.0):
+            large, small = difference(sign * wide), difference(sign * wide / 10)
+            if not small <= SHRINKS * large:
+                if not small <= TOLERANCE * size:
+                    found.append("jump")
+            elif small > SHRINKS * large / 10 and small > TOLERANCE * wide * size / 10:
+                found.append("kink")
+    return found
+
+
+def _examined(point: _Point, candidate: _Candidate) -> _Crossing | None:
     """Return the kink at a switch; None if the function is smooth there."""
     if not np.isfinite(candidate.margin):
         return None
@@ -374,7 +499,7 @@ def _examined(point: _Point, candidate: _Candidate) -> Kink | None:
     for direction in directions:
         kink = _across(point, candidate, border, direction, abs(distance))
         if kink is not None:
-            return kink
+            return _Crossing(kink, candidate, border, direction)
     return None
 
 
@@ -427,14 +552,15 @@ def _across(
 
 def _side(point: _Point, vector: NDArray, direction: NDArray) -> _Side:
     arrays = point.arrays(vector)
-    result, tangent = jvp(point, tuple(arrays), tuple(point.arrays(direction)))
-    value, slope = _vector(result), _vector(tangent)
-    if len(value) != 1:
-        return _Side(value, slope, None)
     result, pull = vjp(point, *arrays)
-    leaves, spec = flatten(result)
-    gradient = pull(unflatten(spec, [np.ones(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]))
-    return _Side(value, slope, _vector(gradient))
+    value = _vector(result)
+    if len(value) == 1 and value.dtype.kind == "f":
+        leaves, spec = flatten(result)
+        gradient = _vector(pull(unflatten(spec, [np.ones_like(leaf) for leaf in leaves])))
+        slope = np.sum(np.where(direction == 0.0, 0.0, gradient * direction), keepdims=True)
+        return _Side(value, slope, gradient)
+    result, tangent = jvp(point, tuple(arrays), tuple(point.arrays(direction)))
+    return _Side(value, _vector(tangent), None)
 
 
 def _vector(tree: Any) -> NDArray:
@@ -453,7 +579,9 @@ def _left_over(far: NDArray, close: NDArray, size: NDArray) -> bool:
 
 
 def _holds_zero(first: NDArray, second: NDArray) -> bool:
-    """Return whether zero is in the segment between two gradients."""
+    """Return whether zero is in the segment between two gradients, which are finite."""
+    if not (np.all(np.isfinite(first)) and np.all(np.isfinite(second))):
+        return False
     between = second - first
     square = float(between @ between)
     share = float(np.clip(-(first @ between) / square, 0, 1)) if square else 0.0
