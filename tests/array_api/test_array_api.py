@@ -185,3 +185,21 @@ for name, program in programs.items():
 def test_scipy_with_its_array_api_switch_is_differentiated() -> None:
     names = ["zscore", "gmean", "skew", "logsumexp", "softmax", "detrend", "gammaln", "betainc"]
     assert words_printed(WITH_SWITCH) == names
+
+
+def test_numbers_become_arrays_whose_element_can_be_set() -> None:
+    def root(x: Any) -> Any:
+        xp = x.__array_namespace__()
+        made = xp.asarray(xp.sum(x) + 0)
+        made[made < 0] = 0
+        other = xp.asarray(2.0)
+        other[()] = made
+        return xp.sqrt(made) + other
+
+    x = np.array([1.5, 2.5])
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        y = root(watched)
+    assert y == 6.0
+    np.testing.assert_allclose(tape.gradient(y, watched), [1.25, 1.25])
+    np.testing.assert_allclose(gt.grad(root)(x), [1.25, 1.25])

@@ -797,3 +797,28 @@ def test_metaclasses_are_code_as_well() -> None:
     assert f(1.0) == 8.0
     Meta.factor = 7.0
     assert f(1.0) == 28.0
+
+
+class Polynomial(np.ndarray):
+    """An array whose dtype is that of the coefficients, and not that of its memory."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(float)
+
+
+def test_objects_that_say_another_dtype_than_that_of_their_memory() -> None:
+    data = np.zeros(2, [("constant", float), ("slope", float)])
+    data["slope"] = [2.0, 3.0]
+    polynomial = data.view(Polynomial)
+    runs = Runs()
+
+    def f(x: float) -> Any:
+        runs.append(x)
+        return x * polynomial.view(np.ndarray)["slope"][1]
+
+    slope = gt.grad(f)
+    assert (slope(1.0), slope(2.0)) == (3.0, 3.0)
+    before = len(runs)
+    data["slope"][1] = 5.0
+    assert slope(1.0) == 5.0 and len(runs) > before

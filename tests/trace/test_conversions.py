@@ -463,3 +463,19 @@ def test_keepdims_that_is_not_given_is_false(name):
     compiled = gt.jit(f)
     for got in (compiled(x), f(gt.constant(x)), f(gt.constant(x))):
         np.testing.assert_allclose(got, f(x))
+
+
+@pytest.mark.parametrize("method", ["__iter__", "__len__", "__getitem__", "__setitem__", "__contains__"])
+def test_code_asks_numbers_for_the_methods_of_sequences(method: str) -> None:
+    answers: list[list[bool]] = []
+
+    def asked(x: Any, number: Any) -> Any:
+        things = [x, x[0], np.sum(x), np.sum(x)[...], x[:1], 2.0 * number, np.asarray(x[0]), [x]]
+        answers.append([hasattr(thing, method) for thing in things])
+        return np.sum(x) * number
+
+    asked(X, 0.5)
+    gt.grad(asked)(X, 0.5)
+    with gt.GradientTape() as tape:
+        asked(tape.watch(X), 0.5)
+    assert answers[1:] == [answers[0]] * 2

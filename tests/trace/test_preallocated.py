@@ -383,3 +383,59 @@ def test_squares_of_booleans_have_the_dtype_of_numpy() -> None:
         for made in (np.zeros_like(mask), np.ones(2, bool)):
             assert (made**2).dtype == (mask**2).dtype
             assert (made**3).dtype == (mask**3).dtype
+
+
+def appended(x):
+    y = np.zeros(0)
+    for k in range(3):
+        y.resize(y.size + 1, refcheck=False)
+        y[k] = x[k] * y[k - 1] + x[3]
+    return y
+
+
+def cut(x):
+    y = np.exp(x)
+    y.resize((3, 2))
+    y[2] = x[:2]
+    y.resize(5)
+    return y
+
+
+def of_numbers(x):
+    y = np.arange(3.0) * np.ones(3)
+    y.resize(4)
+    y.resize()
+    return x[: y.shape[0]] * y * y.size
+
+
+@pytest.mark.parametrize("function", [appended, cut, of_numbers])
+def test_arrays_are_resized(function: Function) -> None:
+    np.testing.assert_allclose(gt.jit(function)(X), function(X), rtol=1e-14)
+    slopes = gradient_by_differences(loss(function), X)
+    np.testing.assert_allclose(gt.grad(loss(function))(X), slopes, rtol=1e-6)
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        y = loss(function)(x)
+    np.testing.assert_allclose(tape.gradient(y, x), slopes, rtol=1e-6)
+
+
+def test_what_shares_memory_is_not_resized() -> None:
+    def with_view(x):
+        y = np.exp(x)
+        view = y[:2]
+        y.resize(6, refcheck=False)
+        return view
+
+    def of_view(x):
+        y = np.zeros(6)
+        y[0] = x[0]
+        y[1:].resize(2)
+        return y
+
+    def of_argument(x):
+        x.resize(6, refcheck=False)
+        return x
+
+    for function in (with_view, of_view, of_argument):
+        with pytest.raises(errors.InPlaceError, match=r"np\.concatenate"):
+            gt.jit(function)(X.copy())

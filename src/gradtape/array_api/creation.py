@@ -34,8 +34,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
         if wanted is not None and wanted != array.dtype:
             if copy is False:
                 raise _copied("obj", f"its dtype is {array.dtype}, not {wanted}")
-            return Array(cast.convert(array.value, wanted))
-        return array.copy() if copy else array
+            return _writable(Array(cast.convert(array.value, wanted)))
+        return _writable(array.copy() if copy else array)
     if copy is False:
         if hasattr(obj, "__dlpack__"):
             return from_dlpack(obj, device=device, copy=False)
@@ -47,7 +47,13 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
         array = to_array(obj if numbers.dtype == object else numbers, "obj")
     made = array if wanted is None or wanted == array.dtype else Array(cast.convert(array.value, wanted))
     value = made.value
-    return Array(Value(value.aval, data=value.data)) if isinstance(value, Literal) else made
+    return _writable(Array(Value(value.aval, data=value.data)) if isinstance(value, Literal) else made)
+
+
+def _writable(array: Array) -> Array:
+    """Return an array of rank 0, whose element can be set, for what is a number in NumPy; the standard has no numbers."""
+    made: Array = array[...] if array.is_scalar else array
+    return made
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Array:

@@ -257,3 +257,27 @@ def test_empty_arrays():
     ):
         assert gt.jit(f)(np.zeros(0)) == f(np.zeros(0)) == 0
     assert gt.grad(lambda x: ma.array(x, mask=True).filled(2.0) * x)(np.float64(3.0)) == 2.0
+
+
+def test_elements_are_written_to_plain_arrays_without_the_mask():
+    def rows(x):
+        y, first, sums = np.zeros((3, 4)), np.empty(3), np.zeros(4)
+        for k in range(3):
+            y[k], first[k] = m(x) * k, m(x)[2]
+            sums += ma.array(x) * k
+        y[2, :2] = [m(x)[0], 7.0]
+        np.copyto(y[0], ma.array(x))
+        return np.concatenate([y.ravel(), first, sums])
+
+    expected = rows(X)
+    assert expected[5] == X[1]  # what is masked is stored
+    np.testing.assert_allclose(gt.jit(rows)(X), expected, rtol=1e-15)
+    weights = np.cos(np.arange(expected.size))
+    differences = np.array(
+        [weights @ (rows(X + e) - rows(X - e)) / 2e-3 for e in 1e-3 * np.eye(4)]
+    )  # exact: the function is linear
+    np.testing.assert_allclose(gt.grad(lambda x: weights @ rows(x))(X), differences, rtol=1e-10)
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        y = weights @ rows(x)
+    np.testing.assert_allclose(tape.gradient(y, x), differences, rtol=1e-10)

@@ -185,6 +185,45 @@ def test_integers_of_ufuncs_are_cast_where_numba_casts_them() -> None:
     assert gt.value_and_grad(with_quarter_of_nine)(1.0)[0] == with_quarter_of_nine(1.0)
 
 
-def test_ufuncs_with_arrays_are_refused_in_others() -> None:
-    with pytest.raises(UnsupportedCodeError, match="kelvin is called"):
-        gt.grad(lambda x: np.sum(kelvin_of_all(x)))(np.ones(3))
+@numba.njit
+def tail(x: Any) -> Any:
+    if x < 0.0:
+        return 1.0 - tail(-x)
+    return np.exp(-x)
+
+
+@numba.vectorize
+def tails(x: Any) -> Any:
+    return tail(x)
+
+
+@numba.njit
+def counted_down(x: Any, steps: Any) -> Any:
+    return x if steps < 0.5 else counted_down(2.0 * x, steps - 1.0)
+
+
+@numba.njit
+def spelt(x: Any) -> Any:
+    return float(str(x))
+
+
+def test_code_that_cannot_be_translated_is_run() -> None:
+    x = np.array([1.5, -0.7, -2.0])
+    slopes = -np.exp(-np.abs(x))
+    for function in (lambda x: tails(x), lambda x: np.stack([tail(each) for each in x])):
+        value, jacobian = function(x), gt.jacobian(function)
+        for point in (x, -x, x):  # the trace of one point is not that of another
+            np.testing.assert_allclose(np.diag(jacobian(point)), slopes, rtol=1e-13)
+        with gt.GradientTape() as tape:
+            watched = tape.watch(x)
+            y = function(watched)
+        np.testing.assert_allclose(y, value, rtol=1e-13)
+        np.testing.assert_allclose(tape.gradient(y, watched), slopes, rtol=1e-13)
+    np.testing.assert_allclose(gt.grad(lambda x: np.sum(kelvin_of_all(x) ** 2))(x), 2.0 * (x + 273.15))
+    for steps in (3.0, 50.0):
+        assert gt.grad(counted_down)(1.0, steps) == 2.0**steps
+
+
+def test_what_neither_way_can_follow_is_refused_with_the_place() -> None:
+    with pytest.raises(UnsupportedCodeError, match="spelt"):
+        gt.grad(spelt)(1.5)

@@ -85,6 +85,8 @@ from gradtape.trace.source.sites import is_program_file, is_traced_file, user_si
 from gradtape.trace.subclasses.instances import (
     TracedNdarray,
     as_instances,
+    contents,
+    holds_instance,
     is_subclass,
     is_subclass_of_ndarray,
     ufunc_beside_array,
@@ -511,6 +513,8 @@ class Array(Operators, Methods, Attributes, Handle):
             new = new.elements()
         elif type(new).__name__ in ("Decimal", "Fraction"):
             new = float(new)  # NumPy converts what it stores, in contrast to operands
+        elif holds_instance(new):
+            new = contents(new)  # what is stored has no class, and no mask
         self.rebind(
             setitem(
                 self.value,

@@ -44,6 +44,7 @@ from gradtape.trace.source.sites import (
     is_user_file,
     user_site,
 )
+from gradtape.trace.subclasses.instances import TracedNdarray
 from gradtape.trees import map_nested
 
 ViewFunction = Callable[[Any], Any]
@@ -333,6 +334,18 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
 
         return call
 
+    def resize(self, *shape: Any, refcheck: bool = True) -> None:
+        """Give the array another size, in place."""
+        memory: Any = self._base
+        if ndarray_or_none(self) is None or memory.parent is not None or memory.views:
+            become_traced(self)
+            self.resize(*shape, refcheck=refcheck)
+            return
+        numbers = memory.numbers.copy()
+        numbers.resize(*shape, refcheck=False)
+        made = preallocated(numbers)
+        self._base, self._current, self._derived = made._base, made._current, made._derived
+
     def __len__(self) -> int:
         if ASKING.questions is not None:
             counted(len(self._base.numbers))
@@ -425,16 +438,17 @@ def unwrap_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_traced(operand: Any) -> bool:
-    """Return whether an operand is or holds an Array, or a preallocated array that has become one."""
+    """Return whether an operand is or holds an Array, a preallocated array that has become one, or an object of a subclass with traced
+    elements."""
     if isinstance(operand, slice):
         return is_traced((operand.start, operand.stop, operand.step))
     if isinstance(operand, list | tuple):
         return any(map(is_traced, operand))
     if isinstance(operand, Selection) or type(operand) is Length:
         return True
-    return isinstance(operand, Handle) and not (
-        isinstance(operand, Preallocated) and ndarray_or_none(operand) is not None
-    )
+    if isinstance(operand, Handle):
+        return not (isinstance(operand, Preallocated) and ndarray_or_none(operand) is not None)
+    return isinstance(operand, TracedNdarray)
 
 
 def _compute(call: Any, args: Any, kwargs: dict[str, Any], targets: Any) -> Any:

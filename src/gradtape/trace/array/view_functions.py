@@ -20,9 +20,10 @@ from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import as_shape
 from gradtape.kinds.operands import number_dtype
 from gradtape.kinds.registry import FUNCTIONS
+from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.numpy.arrays.edit import trimmed
 from gradtape.ops.numpy.arrays.shape import complete_shape
-from gradtape.trace.array.handle import Handle, unwrap
+from gradtape.trace.array.handle import Handle, fresh_value, unwrap
 from gradtape.trace.array.layout import (
     Strides,
     fortran,
@@ -43,6 +44,7 @@ from gradtape.trace.array.views import (
 )
 from gradtape.trace.dispatch.dispatch import call_function, public_name
 from gradtape.trace.dispatch.op_cache import cached_call, not_set, reshape_template
+from gradtape.trace.jit.guards import is_noted, note_write
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import force
 
@@ -176,6 +178,30 @@ def set_shape(array: Any, shape: Any) -> None:
     array._base, array._view, array._derived = base, view._view, view._derived
     array._contiguous = view._contiguous
     array._hold(view._current)
+
+
+def resize(array: Any, *shape: Any, refcheck: bool = True) -> None:
+    """Follow ``array.resize(shape)``: the array gets another size, with its first elements in it, and zeros behind them."""
+    if not shape or shape == (None,):
+        return
+    extents = as_shape(shape[0] if len(shape) == 1 else shape)
+    size, value = math.prod(extents), array.value
+    owns = array._base is None or (getattr(array._base, "parent", array) is None and not array._base.views)
+    has_views = any(x._base is array for x in referrers([array], Handle))
+    source = value.node.inputs[0] if value.node is not None and value.node.op is identity else value
+    note_write(source)
+    if not owns or has_views or is_noted(source) or array.is_scalar or array._contiguous is not True:
+        raise InPlaceError(
+            f"x.resize({extents}) of a traced array of shape {array.shape}",
+            where=here.site,
+            why="it is a number or an argument, or is or has a view, or does not lie in memory in C order",
+            remedy="write x = np.resize(x, shape), or np.concatenate([x, np.zeros(n)])",
+        )
+    prediction.materialise(value)
+    zeros = np.zeros(max(size - array.size, 0), array.dtype)
+    made: Any = np.concatenate([array.ravel(), zeros])[:size].reshape(extents)
+    array._base = None
+    array._hold(fresh_value(made.value))
 
 
 def _reshape_without_copy(array: Any, shape: Any, order: str) -> Any:

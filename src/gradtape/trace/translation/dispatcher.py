@@ -13,12 +13,12 @@ import weakref
 from types import ModuleType
 from typing import Any, Final
 
-from gradtape.errors import UnsupportedCodeError
+from gradtape.errors import ConcretizationError, UnsupportedCodeError
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import is_traced, unwrap_preallocated
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.source.sites import user_site
-from gradtape.trace.translation.calls import call_translated
+from gradtape.trace.translation.calls import Way, call_translated, trace_around
 from gradtape.trees import flatten
 
 MODULE: Final = "numba.core.dispatcher"
@@ -37,10 +37,31 @@ def call_dispatcher(dispatcher: Any, args: tuple[Any, ...], kwargs: dict[str, An
     """Call such a function with traced arguments; with ndarrays, where none of them is traced."""
     if any(map(is_traced, flatten((args, kwargs))[0])):
         _refuse_classes(dispatcher.py_func, args)
-        return call_translated(dispatcher, args, kwargs, "it is a function of Numba's")
+        try:
+            return call_translated(dispatcher, args, kwargs, "it is a function of Numba's")
+        except UnsupportedCodeError as refusal:
+            return run_instead(dispatcher.py_func, args, kwargs, refusal)
     return dispatcher(
         *map(unwrap_preallocated, args), **{k: unwrap_preallocated(x) for k, x in kwargs.items()}
     )
+
+
+def run_instead(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], refusal: UnsupportedCodeError
+) -> Any:
+    """Run the Python function whose code could not be compiled, as it runs where Numba is switched off."""
+    if refusal.unexpected:
+        raise refusal
+    trace = trace_around()
+    try:
+        result = function(*args, **kwargs)
+    except ConcretizationError:  # calls of the traced function run op by op
+        raise
+    except Exception as error:
+        raise refusal from error
+    if trace is not None:
+        trace.ways.append(Way(function.__name__, False, refusal.what))
+    return result
 
 
 def _refuse_classes(function: Any, args: tuple[Any, ...]) -> None:

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import UnsupportedFunctionError
+from gradtape.errors import UnsupportedCodeError, UnsupportedFunctionError
 from gradtape.trace.array.preallocated import is_traced, unwrap_preallocated
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.translation.calls import call_translated
+from gradtape.trace.translation.dispatcher import run_instead
 
 Cores = tuple[tuple[str, ...], ...]
 """The names of the axes that a function takes of each operand, or makes of each result."""
@@ -88,6 +89,16 @@ def _loop(
     return numba.njit(names[function.__name__])
 
 
+def _each(function: Callable[..., Any], operands: Sequence[Any]) -> Callable[[int], Any]:
+    """Return a function that calls a function with one element of each operand after the other."""
+
+    @functools.wraps(function)
+    def call(count: int) -> Any:
+        return np.stack([function(*[x[k] for x in operands]) for k in range(count)])
+
+    return call
+
+
 def _takes_array(ufunc: Any, operand: int) -> bool:
     """Return whether a generalised ufunc was declared to take an operand as an array, which may have no axis in its layout."""
     builder = getattr(ufunc, "gufunc_builder", None)
@@ -144,7 +155,12 @@ def call_numba_ufunc(
         returns,
     )
     shapes = [(count, *[inner[name] for name in core]) for core in made]
-    results = call_translated(loop, (count, *shapes, *flat), {}, "it is a ufunc of Numba's")
+    try:
+        results = call_translated(loop, (count, *shapes, *flat), {}, "it is a ufunc of Numba's")
+    except UnsupportedCodeError as refusal:
+        if not returns:
+            raise
+        results = run_instead(_each(function, flat), (count,), {}, refusal).astype(resolved[-1])
     results = results if isinstance(results, tuple) else (results,)
     wide = [np.reshape(y, (*lead, *shape[1:])) for y, shape in zip(results, shapes, strict=True)]
     for out, y in zip(outs, wide, strict=False):

@@ -33,10 +33,9 @@ def visit_scalar(walk: CaptureWalk, scalar: Any, origin: Origin, label: str, cop
 
 def visit_array(walk: CaptureWalk, array: Any, origin: Origin, label: str, copying: bool) -> Any:
     """Let an array become a hidden input; check those of other dtypes and of subclasses by content."""
-    is_exact = type(array) is np.ndarray
-    if copying and is_exact and _is_supported(array.dtype):
+    if copying and type(array) is np.ndarray and _is_supported(array.dtype):
         return walk.input(array, origin, label)
-    content = array.copy() if is_exact else np.array(array, subok=False)
+    content = np.array(np.ndarray.view(array, np.ndarray))
     return walk.remember(array, array, walk.step(origin, Check.CONTENT, content, label), copying)
 
 

@@ -243,14 +243,13 @@ def same_content(value: Any, expected: NDArray) -> bool:
     """Return whether an array is, bit by bit, what another one is."""
     if not issubclass(type(value), np.ndarray):
         return False
+    value = np.ndarray.view(value, np.ndarray)  # a subclass may say another dtype than that of its memory
     if value.shape != expected.shape or value.dtype != expected.dtype:
         return False
     if value.dtype.hasobject:
         return all(map(is_same_item, value.ravel(), expected.ravel()))
     if value.flags.c_contiguous and expected.flags.c_contiguous:
-        value_bytes, expected_bytes = (
-            array.reshape(-1).view(np.uint8) for array in (np.asarray(value), expected)
-        )
+        value_bytes, expected_bytes = (array.reshape(-1).view(np.uint8) for array in (value, expected))
         return bool(np.array_equal(value_bytes, expected_bytes))
     return bool(value.tobytes() == expected.tobytes())
 

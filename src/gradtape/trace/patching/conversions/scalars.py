@@ -100,6 +100,15 @@ def _is_instance(kind: Any, x: Any) -> Any:
     return issubclass(x._numpy_class(), kind) if type(x) is Array else NotImplemented
 
 
+_OF_SEQUENCES: Final = frozenset({"__contains__", "__getitem__", "__iter__", "__len__", "__setitem__"})
+"""Methods that arrays have, and numbers do not all have: code asks for them to tell one from the other."""
+
+
+def _has_attribute(x: Any, name: Any) -> Any:
+    """Return what ``hasattr(x, "__len__")`` is of what NumPy has in this place."""
+    return hasattr(x._numpy_class(), name) if type(x) is Array and name in _OF_SEQUENCES else NotImplemented
+
+
 def _iterator(cls: type, *args: Any, **kwargs: Any) -> Any:
     is_traced = cls is np.nditer and find_followed([*args, *kwargs.values()]) is not None
     return ArrayIterator(*args, **kwargs) if is_traced else NotImplemented
@@ -136,6 +145,7 @@ def _arange(*args: Any, **kwargs: Any) -> Any:
 CONVERSIONS: Final[dict[Any, Function]] = {
     _abc._abc_instancecheck: _is_instance,
     float: _python_number,
+    hasattr: _has_attribute,
     np.ndarray: _of_buffer,
     np.arange: _arange,
     np.nditer: _iterator,
