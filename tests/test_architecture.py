@@ -31,6 +31,7 @@ LAYERS = {
     "records": 0,
     "reference_counts": 0,
     "scratch": 0,
+    "statements": 0,
     "ir": 1,
     "loops": 1,
     "loops.passes": 4,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradtape.procedures.ir import Check, Procedure
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from tests.frontend.support import check, run, translated
 
 X = np.array([0.5, -1.5, 2.0, 3.0, -0.25, 1.0])

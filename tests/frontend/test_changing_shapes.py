@@ -10,7 +10,7 @@ import gradtape as gt
 from gradtape.frontend.translate import translate
 from gradtape.ir.types import FLOAT64, aval
 from gradtape.procedures.ir import Allocate, While
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 
 X = np.array([0.3, 1.2, -0.7, 2.1, 0.9])
 

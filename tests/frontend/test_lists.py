@@ -13,7 +13,7 @@ import pytest
 import gradtape as gt
 from gradtape.errors import UnsupportedCodeError
 from gradtape.procedures.ir import For, While
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from tests.frontend.support import check, run, translated
 
 X = np.array([0.3, 0.5, 0.7, 0.9])

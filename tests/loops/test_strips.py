@@ -14,9 +14,9 @@ from gradtape.api.inspect.views import _specialisation
 from gradtape.loops.ir import For, LoopProgram, SequentialFor
 from gradtape.loops.passes import strip_mine
 from gradtape.loops.passes.strip_mine import LONG
-from gradtape.loops.traversal import walk
 from gradtape.lower.pipeline import lower, schedule_of
 from gradtape.runtime.interpret import interpret
+from gradtape.statements import walk
 from tests.support.lowering import Compiled
 
 Array = np.ndarray[Any, Any]

@@ -10,9 +10,9 @@ import pytest
 import gradtape as gt
 from gradtape.kinds.elementwise import Libm
 from gradtape.loops.ir import Compute, For, RoutineCall, Store
-from gradtape.loops.traversal import walk
 from gradtape.loops.workspace import plan_memory
 from gradtape.lower.pipeline import build_loops
+from gradtape.statements import walk
 
 
 @dataclass(frozen=True)

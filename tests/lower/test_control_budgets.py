@@ -13,12 +13,12 @@ from gradtape.kinds.elementwise import Libm
 from gradtape.kinds.registry import ROWS
 from gradtape.loops.ir import For, Load, SequentialFor, Store, WhileLoop
 from gradtape.loops.printer import print_loops
-from gradtape.loops.traversal import walk
 from gradtape.lower.llvm.math import can_inline_scalar
 from gradtape.lower.pipeline import lower, schedule_of
 from gradtape.lower.target.vecmath import inline_variants
 from gradtape.ops.core.shape import slice_
 from gradtape.runtime.compile import kernel as kernels
+from gradtape.statements import walk
 from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 from tests.support.control_cases import body_of, graph_of, value
 from tests.support.lowering import Compiled, check

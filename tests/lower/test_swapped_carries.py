@@ -6,10 +6,10 @@ import pytest
 import gradtape as gt
 from gradtape.ir.types import INT64
 from gradtape.loops.ir import SequentialFor, Store, WhileLoop
-from gradtape.loops.traversal import walk
 from gradtape.lower.pipeline import schedule_of
 from gradtape.ops.core.indexing import update_row
 from gradtape.ops.core.shape import slice_
+from gradtape.statements import walk
 from gradtape.transforms.loops.ops import repeat, scan
 from tests.support.control_cases import body_of, graph_of, value
 from tests.support.lowering import check

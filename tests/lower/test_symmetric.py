@@ -7,9 +7,9 @@ import pytest
 
 import gradtape as gt
 from gradtape.loops.ir import RoutineCall
-from gradtape.loops.traversal import walk
 from gradtape.lower.llvm.calls import is_symmetric
 from gradtape.lower.pipeline import build_loops
+from gradtape.statements import walk
 
 
 def matrix(rows, columns, dtype=float):

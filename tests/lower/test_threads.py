@@ -12,8 +12,8 @@ import pytest
 import gradtape as gt
 from gradtape.loops.ir import Compute, For, Load
 from gradtape.loops.passes.parallelise import ALIGNED, MOST_BLOCKS
-from gradtape.loops.traversal import walk
 from gradtape.lower.pipeline import build_loops
+from gradtape.statements import walk
 from tests.support.compiled import mixture
 from tests.support.processes import run_python
 

@@ -8,9 +8,9 @@ import pytest
 import gradtape as gt
 from gradtape.kinds.elementwise import Libm
 from gradtape.loops.ir import Compute, For
-from gradtape.loops.traversal import walk
 from gradtape.lower.pipeline import build_loops
 from gradtape.lower.schedule import costs
+from gradtape.statements import walk
 
 ROWS = np.random.default_rng(1).normal(size=(40, 100))
 WEIGHTS = np.random.default_rng(2).normal(size=100)

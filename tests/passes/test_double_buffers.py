@@ -9,8 +9,8 @@ from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Assign, For, Pointer
-from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
+from gradtape.statements import walk
 from gradtape.transforms.procedures.ops import procedure as procedure_row
 from gradtape.transforms.procedures.reference import reference_to
 from tests.support import lowering

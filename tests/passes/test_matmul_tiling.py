@@ -7,12 +7,12 @@ import pytest
 
 import gradtape as gt
 from gradtape.loops.ir import For, RoutineCall
-from gradtape.loops.traversal import walk
 from gradtape.loops.workspace import plan_memory
 from gradtape.lower.pipeline import build_loops
 from gradtape.passes.layout.matmul_tiling import tile_matmuls, tiling_notes
 from gradtape.passes.layout.operand_privatisation import privatise_operands
 from gradtape.passes.pipeline import optimise
+from gradtape.statements import walk
 from tests.support.compiled import graph_of, mixture
 
 SIDE = 64

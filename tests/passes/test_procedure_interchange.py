@@ -16,8 +16,8 @@ from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import For, Load, Pop, Push
-from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
+from gradtape.statements import walk
 from gradtape.transforms.procedures.vjp import vjp_procedure
 from tests.lower.procedures.standalone import compile_procedure
 

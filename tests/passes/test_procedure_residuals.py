@@ -10,7 +10,7 @@ from gradtape.kinds.registry import FUNCTIONS
 from gradtape.passes.procedures import residuals
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import Apply, Push, Span
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.procedures.vjp import vjp_procedure
 from tests.transforms.procedures.test_random_procedures import check
 

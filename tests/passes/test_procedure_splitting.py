@@ -16,8 +16,8 @@ from gradtape.passes.procedures.splitting import MOST_PIECES, split_loops
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import For
-from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
+from gradtape.statements import walk
 
 TRIPS = 11
 COMPARISONS = (less, less_equal, greater, greater_equal, equal, not_equal)

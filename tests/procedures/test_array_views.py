@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradtape.procedures.ir import Allocate, Check, For, If, Store
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from tests.support.array_programs import check, named, procedure_of, run
 
 X, Y = np.random.default_rng(1).normal(size=(2, 30))

@@ -8,7 +8,8 @@ from gradtape.ops.core.elementwise.logic import less
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.dataflow import exposed_variables, last_number, live_after_loops, total_chain
 from gradtape.procedures.ir import Assign
-from gradtape.procedures.traversal import names, walk
+from gradtape.procedures.traversal import names
+from gradtape.statements import walk
 
 
 class Loop:

@@ -11,8 +11,8 @@ from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.equal_statements import merge_equal_statements
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import For
-from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
+from gradtape.statements import walk
 
 X = np.array([3.0, -4.0, 12.0])
 

@@ -8,7 +8,7 @@ from gradtape.ir.graph import number_of
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
 from gradtape.procedures.ir import Apply, For
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.loops import batch_before_loop
 from gradtape.transforms.loops.ops import scan
 from tests.support.control_cases import (

@@ -12,7 +12,7 @@ from gradtape.ir.types import aval
 from gradtape.passes.pipeline import optimise
 from gradtape.procedures.ir import Apply, For
 from gradtape.procedures.printer import source_of
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops import deferred_accumulation
 from gradtape.transforms.loops.ops import scan

@@ -30,7 +30,8 @@ from gradtape.kinds.operands import as_value, check_dtype
 from gradtape.procedures.arrays.nests import is_order_known, memory_order, span_of_strides, store
 from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
 from gradtape.procedures.ir import Allocate, Content, Memory, Pointer, Procedure, Statement
-from gradtape.procedures.traversal import stored, walk
+from gradtape.procedures.traversal import stored
+from gradtape.statements import walk
 from gradtape.trees import TreeSpec, flatten, unflatten
 
 

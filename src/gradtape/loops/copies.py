@@ -14,17 +14,14 @@ from gradtape.loops.ir import (
     Buffer,
     Compute,
     Const,
-    Declare,
+    ControlFlow,
     DoubleBuffer,
     For,
-    GrowStack,
     Index,
-    IndexSwitch,
     Load,
     Number,
     Place,
     Register,
-    ReserveStack,
     RoutineCall,
     SequentialFor,
     Statement,
@@ -32,6 +29,7 @@ from gradtape.loops.ir import (
     WhileLoop,
     Wrap,
 )
+from gradtape.records import replaced
 
 INT64: Final = np.dtype(np.int64)
 
@@ -82,46 +80,24 @@ class Copier:
             return self._compute(statement)
         if isinstance(statement, Wrap):
             return self._wrap(statement)
-        if isinstance(statement, Declare):
-            value = self._number(statement.value)
-            return Declare(self._defined(statement.target), value)
+        if isinstance(statement, For):
+            return self._for(statement)
+        if isinstance(statement, RoutineCall):
+            return replaced(statement, operands=tuple([self._place(*place) for place in statement.operands]))
         if isinstance(statement, Assign):
             target = self.numbers.get(statement.target.name, statement.target)
             assert isinstance(target, Register)
             return Assign(target, self._number(statement.value))
-        if isinstance(statement, For):
-            return self._for(statement)
-        if isinstance(statement, RoutineCall):
-            operands = tuple([self._place(*place) for place in statement.operands])
-            call = statement
-            return RoutineCall(call.function, operands, call.numbers, call.library, call.multiplications)
-        return self._control_flow(statement)
+        if isinstance(statement, ControlFlow):
+            return self._control_flow(statement)
+        return statement.with_parts(self._number, define=self._defined)
 
-    def _control_flow(self, statement: Statement) -> Statement:
-        if isinstance(statement, SequentialFor):
-            count = None if statement.count is None else self._number(statement.count)
-            body, pairs = self._inner(statement.body), self._pairs(statement.pairs)
-            return SequentialFor(statement.var, body, count, pairs, statement.poll, statement.shows_progress)
-        if isinstance(statement, WhileLoop):
-            test = self._inner(statement.test)
-            condition, body = self._number(statement.condition), self._inner(statement.body)
-            return WhileLoop(
-                statement.var,
-                test,
-                condition,
-                body,
-                self._pairs(statement.pairs),
-                statement.poll,
-                statement.shows_progress,
-            )
-        if isinstance(statement, IndexSwitch):
-            index = self._number(statement.index)
-            return IndexSwitch(index, tuple([self._inner(branch) for branch in statement.branches]))
-        if isinstance(statement, ReserveStack):
-            return ReserveStack(statement.stack, self._number(statement.count))
-        if isinstance(statement, GrowStack):
-            return GrowStack(statement.stack, self._number(statement.length))
-        return statement
+    def _control_flow(self, statement: ControlFlow) -> ControlFlow:
+        """Return a copy of a sequential loop or a branch, or of what is done to a stack."""
+        copy = statement.with_parts(self._number, self._inner, self._defined)
+        if isinstance(copy, SequentialFor | WhileLoop):
+            copy.pairs = self._pairs(copy.pairs)
+        return copy
 
     def _inner(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return copies of what a loop or a branch holds."""
@@ -145,28 +121,13 @@ class Copier:
         return Store(*self._place(store.buffer, store.index), self._number(store.value))
 
     def _compute(self, compute: Compute) -> Compute | None:
-        args = tuple([self._number(arg) for arg in compute.args])
-        target = self._defined(compute.target)
-        return Compute(target, compute.function, compute.body, args, compute.reassociate)
+        return compute.with_parts(self._number, define=self._defined)
 
     def _wrap(self, wrap: Wrap) -> Wrap | None:
-        return Wrap(wrap.target, self._number(wrap.value), wrap.extent, wrap.is_checked)
+        return wrap.with_parts(self._number)
 
     def _pairs(self, pairs: Sequence[DoubleBuffer]) -> tuple[DoubleBuffer, ...]:
-        return tuple(
-            [
-                DoubleBuffer(
-                    pair.current,
-                    pair.following,
-                    self._place(*pair.first),
-                    self._place(*pair.second),
-                    None if pair.landing is None else self._place(*pair.landing),
-                    None if pair.aside is None else self._place(*pair.aside),
-                    pair.carries,
-                )
-                for pair in pairs
-            ]
-        )
+        return tuple([pair.moved(self._place) for pair in pairs])
 
     def _place(self, old: Buffer, index: Position) -> Place:
         buffer, offset = self._moved.get(old, (old, 0))

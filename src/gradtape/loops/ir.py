@@ -6,14 +6,15 @@ in those inside it, from its definition on. `gradtape.loops.verifier` checks the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from gradtape import statements
 from gradtape.loops.affine import Position, Var
-from gradtape.records import record, value_record
+from gradtape.records import record, replaced, value_record
 
 Dtype: TypeAlias = np.dtype[Any]
 
@@ -94,18 +95,10 @@ def const(value: Any, dtype: Dtype) -> Const:
     return Const(np.asarray(value, dtype).tobytes(), dtype)
 
 
-class StatementBase:
-    """The parts of a statement, for all that walks over statements."""
+class StatementBase(statements.StatementBase):
+    """A statement that uses numbers, and what it touches beside them."""
 
     __slots__ = ()
-
-    def blocks(self) -> tuple[list[Statement], ...]:
-        """Return the blocks that it holds, in the order in which they run."""
-        return ()
-
-    def used_numbers(self) -> tuple[Number, ...]:
-        """Return the numbers that it uses itself."""
-        return ()
 
     def variables(self) -> tuple[Var, ...]:
         """Return the loop variables that it defines."""
@@ -127,19 +120,21 @@ class StatementBase:
 class Compute(StatementBase):
     """``target = function(args)``; `body` says what the machine does."""
 
+    parts = ("args",)
+    defined = "target"
+
     target: Register
     function: str
     body: Any
     args: tuple[Number, ...]
     reassociate: bool = False
 
-    def used_numbers(self) -> tuple[Number, ...]:
-        return self.args
-
 
 @record
 class Load(StatementBase):
     """``target = buffer[index]``."""
+
+    defined = "target"
 
     target: Register
     buffer: Buffer
@@ -153,12 +148,11 @@ class Load(StatementBase):
 class Store(StatementBase):
     """``buffer[index] = value``."""
 
+    parts = ("value",)
+
     buffer: Buffer
     index: Position
     value: Number
-
-    def used_numbers(self) -> tuple[Number, ...]:
-        return (self.value,)
 
     def places(self) -> tuple[Place, ...]:
         return ((self.buffer, self.index),)
@@ -168,22 +162,21 @@ class Store(StatementBase):
 class Declare(StatementBase):
     """An accumulator begins with `value`."""
 
+    parts = ("value",)
+    defined = "target"
+
     target: Register
     value: Number
-
-    def used_numbers(self) -> tuple[Number, ...]:
-        return (self.value,)
 
 
 @record
 class Assign(StatementBase):
     """An accumulator takes a new value."""
 
+    parts = ("value",)
+
     target: Register
     value: Number
-
-    def used_numbers(self) -> tuple[Number, ...]:
-        return (self.value,)
 
 
 @record
@@ -193,25 +186,23 @@ class Wrap(StatementBase):
     Unless it `is_checked`, the program knows that the index is inside.
     """
 
+    parts = ("value",)
+
     target: Register
     value: Number
     extent: int
     is_checked: bool = True
-
-    def used_numbers(self) -> tuple[Number, ...]:
-        return (self.value,)
 
 
 @record
 class Guard(StatementBase):
     """The program ends here unless `value` is as expected."""
 
+    parts = ("value",)
+
     number: int
     value: Number
     expected: int
-
-    def used_numbers(self) -> tuple[Number, ...]:
-        return (self.value,)
 
 
 @record
@@ -261,6 +252,8 @@ class For(StatementBase):
     initial : bool
         Whether the loop does no more than give a carry of the next sequential loop its first elements.
     """
+
+    parts = ("body",)
 
     var: Var
     body: list[Statement] = field(default_factory=list)
@@ -318,6 +311,12 @@ class DoubleBuffer:
     aside: Place | None = None
     carries: int = 1
 
+    def moved(self, place: Callable[[Buffer, Position], Place]) -> DoubleBuffer:
+        """Return such a carry at other places."""
+        ends = ("first", "second", "landing", "aside")
+        places = {name: getattr(self, name) for name in ends}
+        return replaced(self, **{name: place(*old) for name, old in places.items() if old is not None})
+
 
 class _SequentialLoop(ControlFlow):
     """A loop that carries arrays in buffers which are swapped."""
@@ -352,6 +351,8 @@ class SequentialFor(_SequentialLoop):
         Whether a loop that polls shows how many iterations are done if it takes long: an outermost one.
     """
 
+    parts = ("count", "body")
+
     var: Var
     body: list[Statement] = field(default_factory=list)
     count: Number | None = None
@@ -362,9 +363,6 @@ class SequentialFor(_SequentialLoop):
     def blocks(self) -> tuple[list[Statement], ...]:
         return (self.body,)
 
-    def used_numbers(self) -> tuple[Number, ...]:
-        return () if self.count is None else (self.count,)
-
 
 @record
 class WhileLoop(_SequentialLoop):
@@ -372,6 +370,8 @@ class WhileLoop(_SequentialLoop):
 
     The variable's range says how many iterations there are at most.
     """
+
+    parts = ("test", "condition", "body")
 
     var: Var
     test: list[Statement]
@@ -381,6 +381,10 @@ class WhileLoop(_SequentialLoop):
     poll: int = 0
     shows_progress: bool = False
 
+    def uses(self) -> tuple[Number, ...]:
+        """Return nothing: the condition is known after the test only."""
+        return ()
+
     def blocks(self) -> tuple[list[Statement], ...]:
         return (self.test, self.body)
 
@@ -389,14 +393,13 @@ class WhileLoop(_SequentialLoop):
 class IndexSwitch(ControlFlow):
     """The branch whose number is `index`; the first for less than 0, the last for more than there are."""
 
+    parts = ("index", "branches")
+
     index: Number
     branches: tuple[list[Statement], ...]
 
     def blocks(self) -> tuple[list[Statement], ...]:
         return self.branches
-
-    def used_numbers(self) -> tuple[Number, ...]:
-        return (self.index,)
 
 
 @record
@@ -413,20 +416,18 @@ class _OfStack(ControlFlow):
 class ReserveStack(_OfStack):
     """A stack begins, with room for `count` entries."""
 
-    count: Number
+    parts = ("count",)
 
-    def used_numbers(self) -> tuple[Number, ...]:
-        return (self.count,)
+    count: Number
 
 
 @record
 class GrowStack(_OfStack):
     """A stack of `length` entries has room for one more."""
 
-    length: Number
+    parts = ("length",)
 
-    def used_numbers(self) -> tuple[Number, ...]:
-        return (self.length,)
+    length: Number
 
 
 @record

@@ -64,7 +64,7 @@ class LiveIns:
     def visit(self, statements: Iterable[Statement]) -> None:
         """Add what statements use."""
         for statement in statements:
-            for number in statement.used_numbers():
+            for number in statement.uses():
                 if isinstance(number, Register):
                     if number.name not in self._defined:
                         self.registers[number] = None

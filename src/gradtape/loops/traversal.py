@@ -10,35 +10,25 @@ from gradtape.loops.ir import (
     Assign,
     Buffer,
     Compute,
+    ControlFlow,
     Declare,
     For,
     Index,
-    IndexSwitch,
     Load,
     LoopProgram,
     Number,
     Register,
-    SequentialFor,
     Statement,
     Store,
-    WhileLoop,
 )
-from gradtape.records import replaced
-
-
-def walk(statements: Iterable[Statement]) -> Iterator[Statement]:
-    """Yield all statements, those inside loops and branches included."""
-    for statement in statements:
-        yield statement
-        for block in statement.blocks():
-            yield from walk(block)
+from gradtape.statements import walk
 
 
 def positions_of(statement: Statement) -> Iterator[Position]:
     """Yield the positions at which a statement loads and stores, and those that it uses as numbers."""
     if isinstance(statement, Load | Store):
         yield statement.index
-    for number in statement.used_numbers():
+    for number in statement.uses():
         if isinstance(number, Index):
             yield number.position
 
@@ -79,18 +69,11 @@ def replace_loops(
 
 def with_blocks(statement: Statement, changed: Callable[[list[Statement]], list[Statement]]) -> Statement:
     """Return a sequential loop or a branch with its blocks changed; the same one where no block is another one, and other statements."""
-    if not isinstance(statement, SequentialFor | WhileLoop | IndexSwitch):
+    if not isinstance(statement, ControlFlow):
         return statement
-    before = statement.blocks()
-    blocks = [changed(block) for block in before]
-    if all(new is old for new, old in zip(blocks, before, strict=True)):
-        return statement
-    if isinstance(statement, IndexSwitch):
-        return replaced(statement, branches=tuple(blocks))
-    if isinstance(statement, WhileLoop):
-        test, body = blocks
-        return replaced(statement, test=test, body=body)
-    return replaced(statement, body=blocks[0])
+    new = statement.with_parts(block=changed)
+    is_same = all(one is other for one, other in zip(new.blocks(), statement.blocks(), strict=True))
+    return statement if is_same else new
 
 
 class Definitions:
@@ -111,7 +94,7 @@ class Definitions:
         self.computes = {s.target.name: s for s in inside if isinstance(s, Compute)}
         self.declares = {s.target.name: s for s in inside if isinstance(s, Declare)}
         self.assigns = {s.target.name: s for s in inside if isinstance(s, Assign)}
-        self.uses = Counter(n.name for s in inside for n in s.used_numbers() if isinstance(n, Register))
+        self.uses = Counter(n.name for s in inside for n in s.uses() if isinstance(n, Register))
 
     def computed(self, number: Number) -> Compute | None:
         """Return what computes a number, if an instruction does."""

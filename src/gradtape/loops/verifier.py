@@ -126,7 +126,7 @@ class _Verifier:
     def _check(self, statement: Statement) -> None:
         """Check a statement and what it holds, and take note of what it defines."""
         before, self._statement = self._statement, statement
-        for number in statement.used_numbers():
+        for number in statement.uses():
             if isinstance(number, Register):
                 self._check_register(number)
         for position in positions_of(statement):

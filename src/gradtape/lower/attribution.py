@@ -40,8 +40,9 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.tape import item_size
-from gradtape.procedures.traversal import site_of, walk
+from gradtape.procedures.traversal import site_of
 from gradtape.records import record, replaced, value_record
+from gradtape.statements import walk
 from gradtape.transforms.observers import DerivativeSite
 
 Site: TypeAlias = Any

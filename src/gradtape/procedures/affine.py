@@ -1,11 +1,30 @@
-"""Indices as sums: by how much two of them differ."""
+"""Sums of multiples: of the values that an index is made of, of products of these, of the numbers of iterations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from gradtape.ir.graph import Node, Value, extract, number_of
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
+
+K = TypeVar("K")
+
+
+def plus(first: Mapping[K, int], second: Mapping[K, int], factor: int = 1) -> dict[K, int]:
+    """Return a sum plus a multiple of another one, without terms that cancel.
+
+    Examples
+    --------
+    >>> plus({"i": 2, "j": 1}, {"j": 1, "k": 1}, -1)
+    {'i': 2, 'k': -1}
+    """
+    total = dict(first)
+    for term, count in second.items():
+        count = total.pop(term, 0) + factor * count
+        if count:
+            total[term] = count
+    return total
 
 
 def distance(first: Value, second: Value) -> int | None:
@@ -15,9 +34,7 @@ def distance(first: Value, second: Value) -> int | None:
 
 def difference(first: Mapping[Value | None, int], second: Mapping[Value | None, int]) -> int | None:
     """Return the difference of two sums, where that is a number."""
-    form = dict(first)
-    for atom, factor in second.items():
-        form[atom] = form.get(atom, 0) - factor
+    form = plus(first, second, -1)
     number = form.pop(None, 0)
     return None if any(form.values()) else number
 

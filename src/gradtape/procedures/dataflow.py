@@ -16,6 +16,7 @@ from gradtape.procedures.ir import (
     For,
     If,
     Load,
+    Memory,
     Pointer,
     Push,
     Read,
@@ -25,7 +26,8 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import assigned, reads, walk
+from gradtape.procedures.traversal import assigned, reads
+from gradtape.statements import walk
 
 
 def exposed_variables(loop: For | While) -> set[Variable]:
@@ -64,13 +66,13 @@ def escaping_allocations(body: Sequence[Statement]) -> dict[Statement, set[State
     for loop in walk(body):
         if not isinstance(loop, For | While):
             continue
-        inside = list(walk([loop]))
+        inside: list[Statement] = list(walk([loop]))
         allocated = {s for s in inside if isinstance(s, Allocate)}
         if not allocated:
             continue
         exposed = exposed_variables(loop)
         inner_readers = reads([loop])
-        memories = set()
+        memories: set[Memory] = set()
         for s in inside:
             if isinstance(s, Assign) and isinstance(s.value, Pointer):
                 variable = s.variable

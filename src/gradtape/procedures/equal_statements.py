@@ -29,7 +29,8 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import leaves_of, stored, walk
+from gradtape.procedures.traversal import leaves_of, stored
+from gradtape.statements import walk
 
 MOST_STORED: Final = 64
 """Stores into an array, and nodes that compute what is stored, that are compared one by one."""

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradtape import statements
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Value
 from gradtape.ir.site import Site
 from gradtape.ir.types import Aval
-from gradtape.records import record, replaced
+from gradtape.records import record
 
 Dtype: TypeAlias = np.dtype[np.generic]
 
@@ -78,51 +79,24 @@ Content: TypeAlias = Value | Pointer
 
 
 @record
-class Span:
+class Span(statements.Compound):
     """Contiguous elements: those of an array of a known shape that starts at an offset from a pointer."""
 
     pointer: Pointer
     offset: Value
     aval: Aval
 
+    def contents(self) -> tuple[Content, ...]:
+        return self.pointer, self.offset
 
-S = TypeVar("S", bound="StatementBase")
+    def with_contents(self, content: Callable[[Any], Any]) -> Span:
+        return Span(content(self.pointer), content(self.offset), self.aval)
 
 
-class StatementBase:
-    """The parts of a statement, for all that walks over statements or rewrites them.
-
-    A class of statements names the fields with its operands and blocks in `parts`, in the order in which it uses and runs them, and the
-    field with what it defines, a leaf or several, in `defined`.
-    """
+class StatementBase(statements.StatementBase):
+    """A statement that uses and defines values and pointers."""
 
     __slots__ = ()
-
-    parts: ClassVar[tuple[str, ...]] = ()
-    defined: ClassVar[str] = ""
-
-    def blocks(self) -> tuple[list[Statement], ...]:
-        """Return the blocks, in the order in which they run."""
-        return ()
-
-    def uses(self) -> tuple[Content, ...]:
-        """Return the values and pointers that the statement itself uses, without its blocks."""
-        used: list[Content] = []
-        for name in self.parts:
-            part = getattr(self, name)
-            if isinstance(part, tuple):
-                for one in part:
-                    used += (one.pointer, one.offset) if isinstance(one, Span) else (one,)
-            elif not isinstance(part, list):
-                used.append(part)
-        return tuple(used)
-
-    def defines(self) -> tuple[Content, ...]:
-        """Return the leaves that the statement defines; the index of a loop is known in its body only."""
-        if not self.defined:
-            return ()
-        found = getattr(self, self.defined)
-        return found if isinstance(found, tuple) else (found,)
 
     def pointers_read(self) -> tuple[Pointer, ...]:
         """Return the pointers through which the statement itself reads."""
@@ -135,33 +109,6 @@ class StatementBase:
     def memories(self) -> set[Memory]:
         """Return the memories that the statement itself reads and writes."""
         return {pointer.memory for pointer in (*self.pointers_read(), *self.pointers_written())}
-
-    def with_parts(
-        self: S,
-        content: Callable[[Any], Content] | None = None,
-        block: Callable[[list[Statement]], list[Statement]] | None = None,
-        define: Callable[[Any], Content] | None = None,
-    ) -> S:
-        """Return the statement with what functions make of its operands, its blocks, and what it defines."""
-        changed: dict[str, Any] = {}
-        for name in self.parts:
-            part = getattr(self, name)
-            if isinstance(part, list):
-                if block is not None:
-                    changed[name] = block(part)
-            elif content is not None:
-                changed[name] = _mapped(part, content)
-        if define is not None and self.defined:
-            changed[self.defined] = _mapped(getattr(self, self.defined), define)
-        return replaced(self, **changed) if changed else self
-
-
-def _mapped(part: Any, content: Callable[[Any], Content]) -> Any:
-    if isinstance(part, tuple):
-        return tuple([_mapped(one, content) for one in part])
-    if isinstance(part, Span):
-        return Span(content(part.pointer), content(part.offset), part.aval)  # type: ignore[arg-type]
-    return content(part)
 
 
 # Statements

@@ -19,7 +19,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 
 
 class Uses:

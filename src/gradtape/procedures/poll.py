@@ -10,7 +10,7 @@ from gradtape.costs import ARRAY_COMPUTATION, LONG_LOOP, SCALAR_ADDITION, UNKNOW
 from gradtape.ir.graph import Value, number_of
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.procedures.ir import Apply, For, If, Statement, While
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 
 DEEPEST: Final = 2
 """Loops around each other that poll. An innermost loop polls only if it is an outermost one as well."""

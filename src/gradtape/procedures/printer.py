@@ -38,8 +38,8 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.liveness import Uses
-from gradtape.procedures.traversal import walk
 from gradtape.records import record
+from gradtape.statements import walk
 
 RESERVED: Final = frozenset({*keyword.kwlist, *dir(builtins), "np", "math", "scipy", "numba"})
 

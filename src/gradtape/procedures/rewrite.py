@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.operands import conform
 from gradtape.procedures.builder import leaf
-from gradtape.procedures.ir import Content, If, Pointer, Procedure, S, Statement, StatementBase
+from gradtape.procedures.ir import Content, If, Pointer, Procedure, Statement
 from gradtape.records import replaced
+
+S = TypeVar("S", bound=Statement)
 
 
 class Rewriter:
@@ -118,11 +121,11 @@ class BlockPass:
 
     def with_blocks(self, statement: S) -> S:
         """Return a statement with its blocks changed."""
-        return statement.with_parts(block=lambda body: self.block_in(statement, body))
+        return statement.with_parts(block=lambda body: self.block_in(statement, body))  # type: ignore[return-value]  # of its class
 
-    def block_in(self, holder: StatementBase, body: Sequence[Statement]) -> list[Statement]:
+    def block_in(self, holder: Statement, body: Sequence[Statement]) -> list[Statement]:
         """Return what takes the place of the statements of a block that another statement holds."""
-        self.around.append((holder, not isinstance(holder, If) or body is holder.then))  # type: ignore[arg-type]
+        self.around.append((holder, not isinstance(holder, If) or body is holder.then))
         changed = self.block(body)
         self.around.pop()
         return changed

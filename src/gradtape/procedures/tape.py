@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gradtape.ir.graph import Value
 from gradtape.procedures.ir import Content, For, If, Pop, Push, Statement
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 
 Tape: TypeAlias = dict[Push, Pop]
 """The Pop of each Push."""

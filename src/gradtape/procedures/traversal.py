@@ -8,14 +8,7 @@ from typing import Any
 
 from gradtape.ir.graph import Value, extract, number_of
 from gradtape.procedures.ir import Allocate, Assign, Content, Pointer, Procedure, Read, Statement, Variable
-
-
-def walk(statements: Iterable[Statement]) -> Iterator[Statement]:
-    """Yield statements and those inside them, each before its blocks."""
-    for statement in statements:
-        yield statement
-        for block in statement.blocks():
-            yield from walk(block)
+from gradtape.statements import walk
 
 
 def site_of(statement: Statement) -> Any:

@@ -34,7 +34,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 
 Shape = tuple[Any, ...]
 """What of a push or a pop must match: the dtype or the memory of each entry."""

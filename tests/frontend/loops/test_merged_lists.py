@@ -16,7 +16,7 @@ import gradtape as gt
 from gradtape.errors import UnsupportedCodeError
 from gradtape.ir.graph import number_of
 from gradtape.procedures.ir import Allocate, For, While
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.procedures.reference import cotangent_of, reference_to
 from tests.frontend.support import check, translated
 

@@ -5,7 +5,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.procedures.ir import Apply
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from tests.frontend.support import check, translated
 from tests.support.differences import gradient_by_differences
 

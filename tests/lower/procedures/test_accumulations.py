@@ -8,7 +8,7 @@ from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Assign, For, Store
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from tests.lower.procedures.standalone import compile_procedure, procedure_module
 
 RANDOM = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from gradtape.lower.resident.memory import kept_bytes, trim_memory
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Allocate, For
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from tests.lower.procedures.standalone import compile_procedure
 
 N = 8192

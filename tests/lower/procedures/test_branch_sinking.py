@@ -14,8 +14,8 @@ from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.dataflow import kept_variables
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Assign, For, If, Load, Read, Store
-from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
+from gradtape.statements import walk
 from gradtape.transforms.procedures.vjp import vjp_procedure
 from tests.lower.procedures.standalone import compile_procedure
 

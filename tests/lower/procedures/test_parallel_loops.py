@@ -11,7 +11,7 @@ from gradtape.ir.types import is_inexact
 from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import For
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.procedures.vjp import vjp_procedure
 from gradtape.trees import flatten
 from tests.frontend.support import translated

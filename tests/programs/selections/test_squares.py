@@ -13,7 +13,7 @@ import pytest
 import gradtape as gt
 from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.ir import Allocate
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.procedures.shadows import with_smooth_squares
 from tests.frontend.support import translated
 

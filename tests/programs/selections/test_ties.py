@@ -8,7 +8,7 @@ import pytest
 import gradtape as gt
 from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.ir import For
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
 from tests.frontend.support import translated

@@ -11,8 +11,8 @@ import pytest
 import gradtape as gt
 from gradtape.lower.resident.memory import kept_bytes, trim_memory
 from gradtape.procedures.ir import For, Push
-from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
+from gradtape.statements import walk
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
 from tests.frontend.support import translated

@@ -15,7 +15,8 @@ from gradtape.ir.types import aval
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.ir import Allocate
-from gradtape.procedures.traversal import roots, walk
+from gradtape.procedures.traversal import roots
+from gradtape.statements import walk
 from gradtape.transforms.loops.ops import Scan, While
 from gradtape.transforms.procedures.loop_conversion import procedure_of_loop, writes_in_place
 from gradtape.transforms.procedures.ops import procedure

@@ -12,7 +12,7 @@ from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.exponential import exp, sin
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.ir import Apply, Pointer, Push, Span
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from tests.lower.procedures.standalone import compile_procedure
 from tests.transforms.procedures.samples import cholesky, gauss_seidel, histogram, pendulum, triangular
 from tests.transforms.procedures.test_vjp import check_adjoint, pullback, seeds_of

@@ -12,8 +12,8 @@ from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import Push
-from gradtape.procedures.traversal import walk
 from gradtape.procedures.verifier import verify_procedure
+from gradtape.statements import walk
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
 from tests.transforms.procedures.evaluator import run_procedure

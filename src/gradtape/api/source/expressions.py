@@ -53,8 +53,9 @@ from gradtape.ops.core.reductions import (
 )
 from gradtape.ops.core.shape import expand_row, permute_row, reshape_row, slice_row, windows_row
 from gradtape.ops.core.sorting import argsort, searchsorted
-from gradtape.procedures.traversal import site_of, walk
+from gradtape.procedures.traversal import site_of
 from gradtape.records import value_record
+from gradtape.statements import walk
 from gradtape.transforms.procedures.ops import ProcedureOp
 
 POWER: Final = 12

@@ -23,8 +23,9 @@ from gradtape.loops.ir import (
     Store,
 )
 from gradtape.loops.passes.monoids import COMBINE
-from gradtape.loops.traversal import Definitions, walk
+from gradtape.loops.traversal import Definitions
 from gradtape.records import record, value_record
+from gradtape.statements import walk
 
 Kind: TypeAlias = Literal["element", "shared", "sum", "row", "other"]
 """How a buffer is touched: at the position of an element, at the same one for all elements, by adding to it, as memory of one element, or
@@ -208,7 +209,7 @@ class _Analysis:
             return self._over_elements(statement)
         if isinstance(statement, For | SequentialFor):
             self._around.append(statement)
-            is_kept = self._reads(statement.used_numbers()) and self._shared(statement.body)
+            is_kept = self._reads(statement.uses()) and self._shared(statement.body)
             self._around.pop()
             if not is_kept:
                 return False
@@ -392,7 +393,7 @@ class _Analysis:
                 steps.add(id(chain[-1]))
         written = {s.buffer for s in inside if isinstance(s, Store)}
         for statement in inside:
-            numbers = statement.used_numbers()
+            numbers = statement.uses()
             if isinstance(statement, Assign) and statement.target.name not in own:
                 numbers = ()
             elif id(statement) in steps:

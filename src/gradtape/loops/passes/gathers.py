@@ -11,7 +11,7 @@ from typing import Final
 from gradtape.loops.affine import Affine, Position, Var, affine, interval
 from gradtape.loops.copies import Copier
 from gradtape.loops.ir import Buffer, For, Load, LoopProgram, Register, Statement, Store
-from gradtape.loops.traversal import walk
+from gradtape.statements import walk
 
 AGAIN: Final = 4
 """Reads of an element from which a copy pays."""

@@ -38,9 +38,10 @@ from gradtape.loops.ir import (
     Store,
 )
 from gradtape.loops.passes.monoids import COMBINE, identity
-from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched_outside, walk
+from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched_outside
 from gradtape.passes.layout.matmul_tiling import PRODUCT
 from gradtape.records import record
+from gradtape.statements import walk
 
 ALIGNED: Final = 64
 """Elements of which a block of single elements is a multiple, so that its stores fill cache lines."""

@@ -29,8 +29,9 @@ from gradtape.loops.ir import (
 )
 from gradtape.loops.passes.gathers import copied_in
 from gradtape.loops.passes.lanes import LANES, LaneSums, find_lane_sums
-from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched_outside, walk
+from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched_outside
 from gradtape.records import record
+from gradtape.statements import walk
 
 BLOCKS: Final = (32, 16, 8)
 """Rows of a block, the most first: whole vectors of AVX-512, four of which hide the time that an
@@ -241,7 +242,7 @@ def _find_lane_wise(plan: _BlockingPlan, statements: Sequence[Statement]) -> Non
                 visit(statement.body)
                 count += 1
                 continue
-            for number in statement.used_numbers():
+            for number in statement.uses():
                 if (
                     isinstance(number, Register)
                     and number.name in plan.varying

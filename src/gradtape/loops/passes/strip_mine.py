@@ -17,6 +17,7 @@ from gradtape.loops.ir import (
     Assign,
     Buffer,
     Compute,
+    ControlFlow,
     Declare,
     DoubleBuffer,
     For,
@@ -34,8 +35,9 @@ from gradtape.loops.ir import (
 from gradtape.loops.live_ins import LiveIns, live_ins
 from gradtape.loops.passes.elements import Access, StripPart, Total, is_zero, placed, strip_part, sum_of
 from gradtape.loops.passes.monoids import COMBINE, identity
-from gradtape.loops.traversal import touched_outside, walk, with_blocks
+from gradtape.loops.traversal import touched_outside, with_blocks
 from gradtape.records import record
+from gradtape.statements import walk
 
 STRIP: Final = 512
 """Elements of a strip without records: 4 KB of each array."""
@@ -490,7 +492,7 @@ class _StripCopier(Copier):
         self._values[loop.var] = self._start + affine(element)
         return For(element, self._inner(loop.body), initial=loop.initial)
 
-    def _control_flow(self, statement: Statement) -> Statement:
+    def _control_flow(self, statement: ControlFlow) -> ControlFlow:
         assert isinstance(statement, SequentialFor)
         var = Var(statement.var.name + self._suffix, statement.var.low, statement.var.high)
         self._values[statement.var] = affine(var)

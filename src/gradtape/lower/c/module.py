@@ -18,7 +18,6 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.printer import identifier
 from gradtape.ir.types import part_dtype
 from gradtape.loops.ir import RoutineCall
-from gradtape.loops.traversal import walk
 from gradtape.loops.workspace import ALIGNMENT, RESERVED, plan_memory
 from gradtape.lower.c.expressions import c_type, constant_text
 from gradtape.lower.c.printer import print_c, refused
@@ -27,6 +26,7 @@ from gradtape.lower.pipeline import schedule_of
 from gradtape.lower.resident.callbacks import site_of_row
 from gradtape.passes.rewrite import closed
 from gradtape.records import value_record
+from gradtape.statements import walk
 
 MOST_CONSTANTS: Final = 100_000
 """Elements of captured arrays that a file spells out."""

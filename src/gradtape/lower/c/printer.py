@@ -320,7 +320,7 @@ def lanes_of(loop: For) -> str | None:
     stored = {statement.buffer: statement.index for statement in body if isinstance(statement, Store)}
     sums = {s.target.name: s.value for s in body if isinstance(s, Assign)}
     added: dict[str, Compute] = {s.target.name: s for s in body if isinstance(s, Compute)}
-    uses = Counter(number.name for s in body for number in s.used_numbers() if isinstance(number, Register))
+    uses = Counter(number.name for s in body for number in s.uses() if isinstance(number, Register))
     if loop.trip_count < LEAST_LANES and not lengths_vary():
         return None
     for statement in body:

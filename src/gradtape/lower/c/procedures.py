@@ -36,7 +36,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 
 NO_MEMORY: Final = 2
 """The status where there is no memory."""

@@ -25,7 +25,6 @@ from gradtape.loops.ir import (
 )
 from gradtape.loops.live_ins import LiveIns, live_ins
 from gradtape.loops.passes.parallelise import work
-from gradtape.loops.traversal import walk
 from gradtape.loops.workspace import ALIGNMENT
 from gradtape.lower.llvm.calls import emit_routine
 from gradtape.lower.llvm.control import CONTROL
@@ -38,6 +37,7 @@ from gradtape.lower.llvm.vector_plans import are_vectors, find_slots
 from gradtape.lower.llvm.vectors import VectorWriter
 from gradtape.lower.llvm.writer import KERNEL
 from gradtape.lower.resident.errors import RAISED
+from gradtape.statements import walk
 
 EMITTERS: Final[Emitters] = {**STATEMENTS, **CONTROL, **STACKS, RoutineCall: emit_routine}
 """What appends a statement to a function, by the statement's class."""

@@ -10,10 +10,10 @@ from gradtape.ir.expressions import dtype_name
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.types import part_dtype
 from gradtape.loops.ir import Guard
-from gradtape.loops.traversal import walk
 from gradtape.lower.numba.module import NumbaModule
 from gradtape.lower.pipeline import schedule_of
 from gradtape.passes.rewrite import closed
+from gradtape.statements import walk
 
 FILENAME: Final = "<numba kernel>"
 

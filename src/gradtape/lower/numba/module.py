@@ -16,11 +16,11 @@ from gradtape.ir.printer import identifier
 from gradtape.ir.types import Aval, part_dtype
 from gradtape.loops.ir import RoutineCall, Wrap
 from gradtape.loops.printer import print_loops, routine_name
-from gradtape.loops.traversal import walk
 from gradtape.lower.numba.routines import ROUTINES, WRAP
 from gradtape.lower.pipeline import schedule_of
 from gradtape.procedures.printer import Source, source_of
 from gradtape.records import value_record
+from gradtape.statements import walk
 
 DECORATOR: Final = '@numba.njit(error_model="numpy")'
 

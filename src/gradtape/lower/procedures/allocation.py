@@ -16,8 +16,8 @@ from gradtape.procedures.ir import (
     Statement,
     While,
 )
-from gradtape.procedures.traversal import walk
 from gradtape.records import record
+from gradtape.statements import walk
 
 IN_FRAME: Final = 4096
 """Bytes of an array of a known size up to which it is in the frame of the call."""

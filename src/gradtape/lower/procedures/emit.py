@@ -49,7 +49,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.poll import Poll, has_loops
 from gradtape.procedures.tape import item_size, record_layout
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 
 MOST_VECTORS: Final = 4
 """Vectors of float64 of a loop that is unrolled.

@@ -32,8 +32,8 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.poll import plan_polls
 from gradtape.procedures.tape import match_tape, streamed_loops
-from gradtape.procedures.traversal import walk
 from gradtape.records import record
+from gradtape.statements import walk
 
 NO_MEMORY: Final = "no_memory"
 LEAVE: Final = "leave"

@@ -6,7 +6,8 @@ from gradtape.lower.llvm.instructions import register_type
 from gradtape.lower.llvm.parallel import emit_blocks
 from gradtape.lower.procedures.emitter import ProcedureEmitter
 from gradtape.procedures.ir import Apply, For, Pointer
-from gradtape.procedures.traversal import outer_leaves, walk
+from gradtape.procedures.traversal import outer_leaves
+from gradtape.statements import walk
 
 
 def emit_tasks(function: ProcedureEmitter, loop: For) -> None:

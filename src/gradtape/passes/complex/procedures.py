@@ -31,7 +31,8 @@ from gradtape.procedures.ir import (
     Variable,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import names, walk
+from gradtape.procedures.traversal import names
+from gradtape.statements import walk
 
 
 def split_complex_procedure(procedure: Procedure) -> Procedure:

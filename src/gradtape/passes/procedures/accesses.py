@@ -27,7 +27,7 @@ from gradtape.procedures.ir import (
     Store,
     While,
 )
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
 from gradtape.transforms.procedures.dependence import Access, Dependence
 

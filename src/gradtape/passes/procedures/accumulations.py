@@ -37,8 +37,9 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import BlockPass, Rewriter
-from gradtape.procedures.traversal import assigned, leaves_of, stored, walk
+from gradtape.procedures.traversal import assigned, leaves_of, stored
 from gradtape.records import record, replaced
+from gradtape.statements import walk
 
 NEIGHBOURS: Final = 64
 """Distance of elements from which on LLVM may add to several of each at a time."""

@@ -12,7 +12,7 @@ from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, l
 from gradtape.procedures.arrays.index_arithmetic import at_least
 from gradtape.procedures.ir import Check, For, Procedure, Statement
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 
 
 def decide_comparisons(procedure: Procedure) -> Procedure:

@@ -33,8 +33,9 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import BlockPass
-from gradtape.procedures.traversal import assigned, leaves_of, walk
+from gradtape.procedures.traversal import assigned, leaves_of
 from gradtape.records import replaced
+from gradtape.statements import walk
 
 COSTLY: Final = 20.0
 """Additions in the time of a term above which a branch costs less."""

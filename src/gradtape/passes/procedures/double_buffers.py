@@ -34,8 +34,9 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import BlockPass, Rewriter
-from gradtape.procedures.traversal import add_name, array_sizes, names, walk
+from gradtape.procedures.traversal import add_name, array_sizes, names
 from gradtape.records import record, replaced
+from gradtape.statements import walk
 
 SMALL: Final = 2048
 """Bytes up to which an array is copied: loops over it are vectors in registers."""
@@ -161,7 +162,7 @@ class _Exchange(BlockPass):
                 continue
             if self._held & {current, load.pointer} or linear_form(load.index) != linear_form(store.index):
                 continue
-            if [s for s in walk([statement]) if current in s.uses()] == [store]:
+            if [s for s in walk(statement.body) if current in s.uses()] == [store]:
                 yield _Pair(current, load.pointer, size, store)
 
     def _is_made_anew(self, loop: For | While, pair: _Pair) -> bool:

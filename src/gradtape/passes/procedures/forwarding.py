@@ -31,8 +31,9 @@ from gradtape.procedures.ir import (
     Variable,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import roots, stored, walk
+from gradtape.procedures.traversal import roots, stored
 from gradtape.records import replaced
+from gradtape.statements import walk
 from gradtape.transforms.procedures.accumulate import structure
 
 T = TypeVar("T")

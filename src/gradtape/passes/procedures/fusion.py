@@ -35,7 +35,8 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import BlockPass, Rewriter
-from gradtape.procedures.traversal import assigned, reads, walk
+from gradtape.procedures.traversal import assigned, reads
+from gradtape.statements import walk
 from gradtape.transforms.procedures.accumulate import structure
 
 MOST_PAIRS: Final = 300

@@ -37,14 +37,14 @@ from gradtape.procedures.ir import (
     Push,
     Read,
     Statement,
-    StatementBase,
     Store,
     Variable,
     While,
 )
 from gradtape.procedures.rewrite import BlockPass, Rewriter
-from gradtape.procedures.traversal import assigned, leaves_of, reads, walk
+from gradtape.procedures.traversal import assigned, leaves_of, reads
 from gradtape.records import replaced
+from gradtape.statements import walk
 
 FEWEST: Final = 8
 """Iterations of a loop from which on it is moved inwards."""
@@ -120,7 +120,7 @@ class _Interchange(BlockPass):
                 return changed
         return super().replacements(statement)
 
-    def block_in(self, holder: StatementBase, body: Sequence[Statement]) -> list[Statement]:
+    def block_in(self, holder: Statement, body: Sequence[Statement]) -> list[Statement]:
         """Iterations of a parallel loop have their own arrays."""
         if not (isinstance(holder, For) and holder.parallel):
             return super().block_in(holder, body)

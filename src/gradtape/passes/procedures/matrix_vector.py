@@ -17,7 +17,7 @@ from gradtape.procedures.affine import linear_form
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.ir import Assign, For, Load, Pointer, Push, Read, Statement, Store, While
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.procedures.checkpoint import StatementCopy
 
 Form: TypeAlias = dict[Value | None, int]

@@ -63,8 +63,9 @@ from gradtape.procedures.ir import (
 from gradtape.procedures.poll import seconds
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.tape import match_tape
-from gradtape.procedures.traversal import array_sizes, assigned, names, stored, walk
+from gradtape.procedures.traversal import array_sizes, assigned, names, stored
 from gradtape.records import record, replaced
+from gradtape.statements import walk
 
 LINE: Final = 64
 """Bytes of a cache line: sums of different blocks have none in common."""

@@ -30,7 +30,8 @@ from gradtape.passes.procedures.matrix_vector import MatrixVectorProduct, RowSum
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.ir import Apply, For, If, Pointer, Procedure, Span, Statement
 from gradtape.procedures.rewrite import BlockPass, Rewriter
-from gradtape.procedures.traversal import array_sizes, names, stored, walk
+from gradtape.procedures.traversal import array_sizes, names, stored
+from gradtape.statements import walk
 
 BLOCK: Final = 64
 """Iterations of a block, and rows of a tile."""

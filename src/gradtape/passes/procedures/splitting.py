@@ -15,11 +15,11 @@ from gradtape.ir.graph import Node, Value, extract, literal, number_of
 from gradtape.ir.types import INT64
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
-from gradtape.procedures.affine import linear_form
+from gradtape.procedures.affine import linear_form, plus
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.ir import Allocate, Apply, For, Pop, Procedure, Push, Statement, While
 from gradtape.procedures.rewrite import BlockPass, Rewriter
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.procedures.checkpoint import StatementCopy
 
 MOST_PIECES: Final = 16
@@ -80,9 +80,8 @@ def _borders(node: Node, index: Value) -> Iterator[int]:
     """Yield the iterations from which on a comparison has, or two numbers of which one is chosen have, another order."""
     if node.op not in COMPARISONS or node.inputs[0].dtype.char not in "lq":
         return
-    form = linear_form(node.inputs[0])
-    for atom, factor in linear_form(node.inputs[1]).items():
-        form[atom] = form.get(atom, 0) - factor
+    first, second = map(linear_form, node.inputs)
+    form = plus(first, second, -1)
     offset, factor = form.pop(None, 0), form.pop(index, 0)
     if not factor or any(form.values()):
         return

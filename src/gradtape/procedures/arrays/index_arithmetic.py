@@ -34,6 +34,7 @@ from gradtape.ops.core.elementwise.logic import (
 )
 from gradtape.ops.core.elementwise.logic import equal as equal_row
 from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.affine import plus
 
 Extent: TypeAlias = int | Value
 
@@ -161,9 +162,9 @@ def _expanded(x: Value, known: dict[Value, Polynomial]) -> Polynomial:
         if op is multiply_row:
             result = _times(*parts)
         elif op is negative_row:
-            result = _plus({}, parts[0], -1)
+            result = plus({}, parts[0], -1)
         else:
-            result = _plus(parts[0], parts[1], 1 if op is add_row else -1)
+            result = plus(parts[0], parts[1], 1 if op is add_row else -1)
         if len(result) <= MOST_TERMS:
             return result
     return {(_atom(x, op, inputs, params, known),): 1}
@@ -192,21 +193,12 @@ def _atom(
 
 def minus(first: Polynomial, second: Polynomial) -> Polynomial:
     """Return the difference of two normal forms."""
-    return _plus(first, second, -1)
+    return plus(first, second, -1)
 
 
 def scaled(x: Extent | Polynomial, factor: int) -> Polynomial:
     """Return the normal form of a multiple of an extent, or of a normal form."""
-    return _plus({}, x if isinstance(x, dict) else polynomial(x), factor)
-
-
-def _plus(first: Polynomial, second: Polynomial, factor: int) -> Polynomial:
-    total = dict(first)
-    for atoms, count in second.items():
-        count = total.pop(atoms, 0) + factor * count
-        if count:
-            total[atoms] = count
-    return total
+    return plus({}, x if isinstance(x, dict) else polynomial(x), factor)
 
 
 def _times(first: Polynomial, second: Polynomial) -> Polynomial:
@@ -236,7 +228,7 @@ def same(x: Extent, y: Extent) -> bool:
 
 def difference(x: Extent, y: Extent) -> int | None:
     """Return how much one extent is larger than another, where that is static."""
-    terms = _plus(polynomial(x), polynomial(y), -1)
+    terms = plus(polynomial(x), polynomial(y), -1)
     return terms.get((), 0) if not set(terms) - {()} else None
 
 
@@ -289,7 +281,7 @@ def lowest(x: Extent, counts: Counts) -> int | None:
 
 def at_least(x: Extent, y: Extent, counts: Counts) -> bool:
     """Return whether ``x >= y`` is known."""
-    return is_not_negative(_plus(polynomial(x), polynomial(y), -1), counts)
+    return is_not_negative(plus(polynomial(x), polynomial(y), -1), counts)
 
 
 def is_not_negative(terms: Polynomial, counts: Counts) -> bool:
@@ -302,7 +294,7 @@ def is_not_negative(terms: Polynomial, counts: Counts) -> bool:
     for known in counts.assumed if isinstance(counts, Bounds) else ():
         if atoms.isdisjoint({atom for product in known for atom in product}):
             continue
-        bound = _lowest(_plus(terms, known, -1), counts, order, 12)
+        bound = _lowest(plus(terms, known, -1), counts, order, 12)
         if bound is not None and bound >= 0:
             return True
     return False
@@ -354,17 +346,17 @@ def implied(condition: Value, counts: Counts, negated: bool = False) -> list[Pol
     if op not in OPPOSITES or any(x.dtype.kind not in "iu" for x in inputs):
         return []
     x, y = map(polynomial, inputs)
-    difference_ = _plus(x, y, -1)
+    difference_ = plus(x, y, -1)
     held = OPPOSITES[op] if negated else op
     if held is equal_row:
-        return [difference_, _plus({}, difference_, -1)]
+        return [difference_, plus({}, difference_, -1)]
     if held is not_equal:
         for sign in (1, -1):
-            if is_not_negative(_plus({}, difference_, sign), counts):
-                return [_plus(_plus({}, difference_, sign), {(): 1}, -1)]
+            if is_not_negative(plus({}, difference_, sign), counts):
+                return [plus(plus({}, difference_, sign), {(): 1}, -1)]
         return []
     first, _, number = COMPARISONS[held]
-    return [_plus(_plus({}, difference_, first), {(): number} if number else {}, 1)]
+    return [plus(plus({}, difference_, first), {(): number} if number else {}, 1)]
 
 
 def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth: int) -> int | None:
@@ -396,7 +388,7 @@ def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth
         for atoms, factor in with_atom.items():
             factors = list(atoms)
             factors.remove(atom)
-            replaced = _plus(replaced, _times(bound, {tuple(factors): factor}), 1)
+            replaced = plus(replaced, _times(bound, {tuple(factors): factor}), 1)
         results.append(_lowest(replaced, counts, order, depth - 1))
     numbers = [result for result in results if result is not None]
     if all_hold:
@@ -422,7 +414,7 @@ def _bounds(atom: Any, rising: bool, counts: Counts, order: Mapping[Value, int],
     if atom not in counts:
         assert isinstance(counts, Bounds)
         return (counts.lower if rising else counts.upper)[atom], True
-    return [{} if rising else _plus(polynomial(counts[atom]), {(): 1}, -1)], True
+    return [{} if rising else plus(polynomial(counts[atom]), {(): 1}, -1)], True
 
 
 Parts: TypeAlias = list[Polynomial | None]
@@ -461,7 +453,7 @@ def _bounds_of_remainder(parts: Parts, rising: bool, lowest_of: LowestOf) -> Ato
     least = None if divisor is None else lowest_of(divisor)
     if divisor is None or least is None or least <= 0:
         return NO_BOUNDS
-    return [{} if rising else _plus(divisor, {(): 1}, -1)], True
+    return [{} if rising else plus(divisor, {(): 1}, -1)], True
 
 
 def _bounds_of_conversion(parts: Parts, _: bool, __: LowestOf) -> AtomBounds:

@@ -26,7 +26,8 @@ from gradtape.procedures.ir import (
     Store,
     Variable,
 )
-from gradtape.procedures.traversal import roots, walk
+from gradtape.procedures.traversal import roots
+from gradtape.statements import walk
 from gradtape.transforms.activity import active_values, differentiable_inputs
 
 Location: TypeAlias = Memory | Variable

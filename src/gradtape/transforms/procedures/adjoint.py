@@ -33,7 +33,8 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import roots, site_of, walk
+from gradtape.procedures.traversal import roots, site_of
+from gradtape.statements import walk
 from gradtape.transforms.linear import Cotangents
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.observers import site_of_derivative

@@ -20,7 +20,8 @@ from gradtape.procedures.ir import (
     Statement,
     Store,
 )
-from gradtape.procedures.traversal import names, walk
+from gradtape.procedures.traversal import names
+from gradtape.statements import walk
 
 Part: TypeAlias = tuple[Pointer, Value]
 """Where the array of one element begins in that of all elements: a pointer and an offset."""

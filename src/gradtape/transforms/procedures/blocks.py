@@ -17,8 +17,9 @@ from gradtape.procedures.ir import (
     Store,
     While,
 )
-from gradtape.procedures.traversal import roots, walk
+from gradtape.procedures.traversal import roots
 from gradtape.records import record
+from gradtape.statements import walk
 from gradtape.transforms.procedures.activity import Location
 
 

@@ -37,8 +37,9 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import outer_leaves, walk
+from gradtape.procedures.traversal import outer_leaves
 from gradtape.records import record
+from gradtape.statements import walk
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
 from gradtape.transforms.procedures.dependence import Dependence
 
@@ -120,7 +121,7 @@ def _complete(
 ) -> bool:
     """Enter what a loop reads and changes; return whether it can run again."""
     loop = rerun.loop
-    inside = list(walk([loop]))
+    inside: list[Statement] = list(walk([loop]))
     own = rerun.own = {s.out.memory for s in inside if isinstance(s, Allocate)}
     assigned = {s.variable for s in inside if isinstance(s, Assign)}
     if any(isinstance(s, Read) and s.variable not in assigned for s in inside):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from gradtape.ir.graph import Value
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
-from gradtape.procedures.affine import linear_form
+from gradtape.procedures.affine import linear_form, plus
 from gradtape.procedures.ir import Allocate, Content, For, If, Load, Pointer, Read, Statement, Store, While
 from gradtape.records import record
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
@@ -16,31 +16,16 @@ Symbol: TypeAlias = tuple[Value, int]
 """A leaf in the earlier run (0) or the later one (1) of the loops around it."""
 
 
-class Affine:
-    """A sum of symbols with constant factors."""
+Form: TypeAlias = dict[Symbol | None, int]
+"""A sum of multiples of symbols; the constant is that of None."""
 
-    __slots__ = ("constant", "factors")
+ONE: Final[Form] = {None: 1}
 
-    def __init__(self, constant: int = 0, factors: dict[Symbol, int] | None = None) -> None:
-        self.constant = constant
-        self.factors = {} if factors is None else {x: c for x, c in factors.items() if c}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Affine) and self.constant == other.constant and self.factors == other.factors
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def plus(self, other: Affine, scale: int = 1) -> Affine:
-        factors = dict(self.factors)
-        for symbol, factor in other.factors.items():
-            factors[symbol] = factors.get(symbol, 0) + scale * factor
-        return Affine(self.constant + scale * other.constant, factors)
-
-    def with_bound(self, symbol: Symbol, bound: Affine) -> Affine:
-        """Return the sum with a symbol replaced."""
-        factors = dict(self.factors)
-        factor = factors.pop(symbol, 0)
-        return Affine(self.constant, factors).plus(bound, factor)
+def with_bound(form: Form, symbol: Symbol, bound: Form) -> Form:
+    """Return a sum with a symbol replaced."""
+    rest = dict(form)
+    return plus(rest, bound, rest.pop(symbol, 0))
 
 
 @record
@@ -56,8 +41,8 @@ class _Range(NamedTuple):
     """The number of an iteration with lower and upper bounds."""
 
     symbol: Symbol
-    lows: Sequence[Affine]
-    highs: Sequence[Affine]
+    lows: Sequence[Form]
+    highs: Sequence[Form]
 
 
 class Dependence:
@@ -168,7 +153,7 @@ class _Runs:
         assert place is not None
         if not self._is_shared(place.block):
             return not isinstance(definitions.get(first.pointer), Allocate)
-        forms = self._affine(first.index, 0), self._affine(second.index, 1)
+        forms = self._form(first.index, 0), self._form(second.index, 1)
         return not any(_differ(*forms, order) for order in self._orders())
 
     def _is_shared(self, block: Block) -> bool:
@@ -181,11 +166,10 @@ class _Runs:
         place = self._tree.place_of(value)
         return value, 0 if place is None or self._is_shared(place.block) else run
 
-    def _affine(self, value: Value, run: int) -> Affine:
+    def _form(self, value: Value, run: int) -> Form:
         """Return an index as a sum of symbols; what is not affine is a symbol itself."""
-        form = linear_form(value)
-        constant = form.pop(None, 0)
-        return Affine(constant, {self._symbol(x, run): factor for x, factor in form.items() if x is not None})
+        terms = linear_form(value).items()
+        return {None if x is None else self._symbol(x, run): factor for x, factor in terms if factor}
 
     def _is_counted(self, block: Block) -> bool:
         """Return whether this is an iteration whose number is known."""
@@ -213,32 +197,30 @@ class _Runs:
         if carried is None:
             yield [*inner, *shared]
             return
-        one = Affine(1)
         first, second = (self._range(carried, run) for run in (0, 1))
         if not self._is_ordered:
             yield [*inner, second, first, *shared]
             return
-        after = Affine(0, {first.symbol: 1}).plus(one)
-        before = Affine(0, {second.symbol: 1}).plus(one, -1)
+        after: Form = {first.symbol: 1, None: 1}
+        before: Form = {second.symbol: 1, None: -1}
         yield [*inner, second._replace(lows=[after, *second.lows]), first, *shared]
-        yield [*inner, first._replace(highs=[before, *first.highs]), second._replace(lows=[one]), *shared]
+        yield [*inner, first._replace(highs=[before, *first.highs]), second._replace(lows=[ONE]), *shared]
 
     def _range(self, block: Block, run: int) -> _Range:
         """Return the bounds of the number of an iteration: those of the loop, and of conditions around the access."""
         symbol = self._symbol(block.number, run)
-        lows, highs = [Affine()], []
+        lows: list[Form] = [{}]
+        highs: list[Form] = []
         if isinstance(block.holder, For):
-            highs.append(self._affine(block.holder.count, run).plus(Affine(1), -1))
+            highs.append(plus(self._form(block.holder.count, run), ONE, -1))
         for fact in self._facts(run):
-            factor = fact.form.factors.get(symbol)
+            factor = fact.form.get(symbol)
             if factor not in (1, -1):
                 continue
-            bound = fact.form.with_bound(symbol, Affine())
-            if factor == 1:
-                bound = Affine().plus(bound, -1)
+            bound: Form = plus({}, with_bound(fact.form, symbol, {}), -factor)
             if fact.is_unequal:
-                highs += [x.plus(Affine(1), -1) for x in highs if x == bound]
-                lows += [x.plus(Affine(1)) for x in lows if x == bound]
+                highs += [plus(x, ONE, -1) for x in highs if x == bound]
+                lows += [plus(x, ONE) for x in lows if x == bound]
             else:
                 (highs if factor == -1 else lows).append(bound)
         return _Range(symbol, lows, highs)
@@ -257,17 +239,17 @@ class _Runs:
             op = node.op
             if op is greater or op is greater_equal:
                 a, b, op = b, a, less if op is greater else less_equal
-            above = self._affine(b, run).plus(self._affine(a, run), -1)
+            above = plus(self._form(b, run), self._form(a, run), -1)
             if op is less or op is less_equal:
                 margin = 1 if op is less else 0
                 if is_taken:
-                    yield _Fact(above.plus(Affine(margin), -1))
+                    yield _Fact(plus(above, ONE, -margin))
                 else:
-                    yield _Fact(Affine(margin - 1).plus(above, -1))
+                    yield _Fact(plus(plus({}, above, -1), ONE, margin - 1))
             elif op is equal or op is not_equal:
                 if (op is equal) is is_taken:
                     yield _Fact(above)
-                    yield _Fact(Affine().plus(above, -1))
+                    yield _Fact(plus({}, above, -1))
                 else:
                     yield _Fact(above, is_unequal=True)
 
@@ -275,7 +257,7 @@ class _Runs:
 class _Fact(NamedTuple):
     """A sum that is not negative, or is not zero."""
 
-    form: Affine
+    form: Form
     is_unequal: bool = False
 
 
@@ -289,12 +271,11 @@ def position_in(block: Block, place: Place) -> int:
     raise AssertionError("the block is not around the place")
 
 
-def _differ(first: Affine, second: Affine, order: Sequence[_Range]) -> bool:
+def _differ(first: Form, second: Form, order: Sequence[_Range]) -> bool:
     """Return whether two indices are different, as numbers or, as rows and columns of some extent, in one of these."""
-    difference = second.plus(first, -1)
-    if _is_positive(difference, order) or _is_positive(Affine().plus(difference, -1), order):
+    if _is_positive(plus(second, first, -1), order) or _is_positive(plus(first, second, -1), order):
         return True
-    factors = {abs(factor) for form in (first, second) for factor in form.factors.values()}
+    factors = {abs(factor) for form in (first, second) for symbol, factor in form.items() if symbol}
     extents = {extent for factor in factors for extent in (factor - 1, factor, factor + 1) if extent > 2}
     for extent in sorted(extents, reverse=True):
         one, other = (_rows_and_columns(form, extent, order) for form in (first, second))
@@ -305,25 +286,23 @@ def _differ(first: Affine, second: Affine, order: Sequence[_Range]) -> bool:
     return False
 
 
-def _rows_and_columns(form: Affine, extent: int, order: Sequence[_Range]) -> tuple[Affine, Affine] | None:
+def _rows_and_columns(form: Form, extent: int, order: Sequence[_Range]) -> tuple[Form, Form] | None:
     """Return the row and the column of a flat index; None if the column may be outside its extent."""
-    rows = {symbol: (2 * factor + extent) // (2 * extent) for symbol, factor in form.factors.items()}
-    columns = {symbol: factor - extent * rows[symbol] for symbol, factor in form.factors.items()}
-    for row in (form.constant // extent, form.constant // extent + 1):
-        column = Affine(form.constant - row * extent, columns)
-        if _is_positive(column.plus(Affine(1)), order) and _is_positive(
-            Affine(extent).plus(column, -1), order
-        ):
-            return Affine(row, rows), column
+    rows: Form = {symbol: (2 * factor + extent) // (2 * extent) for symbol, factor in form.items() if symbol}
+    for row in (form.get(None, 0) // extent, form.get(None, 0) // extent + 1):
+        rows[None] = row
+        column = plus(form, rows, -extent)
+        if _is_positive(plus(column, ONE), order) and _is_positive(plus({None: extent}, column, -1), order):
+            return plus({}, rows), column
     return None
 
 
-def _is_positive(form: Affine, order: Sequence[_Range]) -> bool:
+def _is_positive(form: Form, order: Sequence[_Range]) -> bool:
     """Return whether a sum is at least 1, whatever the numbers of iterations."""
     for position, (symbol, lows, highs) in enumerate(order):
-        factor = form.factors.get(symbol, 0)
+        factor = form.get(symbol, 0)
         if factor:
             bounds = lows if factor > 0 else highs
             rest = order[position + 1 :]
-            return any(_is_positive(form.with_bound(symbol, bound), rest) for bound in bounds)
-    return not form.factors and form.constant >= 1
+            return any(_is_positive(with_bound(form, symbol, bound), rest) for bound in bounds)
+    return form.keys() <= {None} and form.get(None, 0) >= 1

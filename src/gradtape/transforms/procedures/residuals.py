@@ -20,7 +20,7 @@ from gradtape.procedures.ir import (
     Statement,
     Store,
 )
-from gradtape.procedures.traversal import walk
+from gradtape.statements import walk
 from gradtape.transforms.loops.residuals import is_expensive, residuals
 from gradtape.transforms.procedures.activity import Location
 from gradtape.transforms.procedures.adjoint import Adjoint

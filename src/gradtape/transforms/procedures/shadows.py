@@ -38,7 +38,8 @@ from gradtape.procedures.ir import (
     Variable,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import names, roots, walk
+from gradtape.procedures.traversal import names, roots
+from gradtape.statements import walk
 from gradtape.transforms.activity import differentiable_inputs
 from gradtape.transforms.loops.draft import never_stop
 from gradtape.transforms.procedures.activity import Location, loads, location_of, stores

@@ -28,8 +28,9 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import add_name, names, stored, walk
+from gradtape.procedures.traversal import add_name, assigned, names, stored
 from gradtape.records import replaced
+from gradtape.statements import walk
 from gradtape.transforms.procedures.accumulate import structure
 
 Known = dict[Variable, Content | None]
@@ -188,16 +189,17 @@ class _StoreForwarding(Rewriter):
 
     def _lines(self, loop: For | While, known: Known, found: list[Statement]) -> dict[Variable, _Line]:
         """Return by variable how it grows with the number of the iteration; what it holds before the loop is read."""
-        assigned = Counter(statement.variable for statement in walk([loop]) if isinstance(statement, Assign))
-        inner = {content for statement in walk([loop]) for content in statement.defines()}
-        reads = {s.out: s.variable for s in walk([loop]) if isinstance(s, Read) and isinstance(s.out, Value)}
+        inside: list[Statement] = list(walk([loop]))
+        assigns = Counter(statement.variable for statement in inside if isinstance(statement, Assign))
+        inner = {content for statement in inside for content in statement.defines()}
+        reads = {s.out: s.variable for s in inside if isinstance(s, Read) and isinstance(s.out, Value)}
         lines: dict[Variable, _Line] = {}
         for statement in loop.body:
             if not isinstance(statement, Assign) or not isinstance(statement.value, Value):
                 continue
             variable = statement.variable
             step = _step(statement.value, variable, reads)
-            if step is None or assigned[variable] > 1 or variable not in known:
+            if step is None or assigns[variable] > 1 or variable not in known:
                 continue
             _, leaves = extract([step], stop=lambda value: not value.is_made)
             if inner.isdisjoint(leaves):
@@ -209,13 +211,13 @@ class _StoreForwarding(Rewriter):
                 lines[variable] = _Line(start, self.value(step))
         return lines
 
-    def _hoist_reads(self, loop: For | While, known: Known, found: list[Statement]) -> None:
+    def _hoist_reads(self, loop: Statement, known: Known, found: list[Statement]) -> None:
         """Append reads of what a loop reads and does not change."""
-        assigned = _assigned(loop)
+        own = assigned([loop])
         for statement in walk([loop]):
             if isinstance(statement, Read):
                 variable = statement.variable
-                if variable not in assigned and variable in known and known[variable] is None:
+                if variable not in own and variable in known and known[variable] is None:
                     out: Content
                     if isinstance(variable.type, Memory):
                         out = Pointer(add_name(variable.name, self._names), variable.type)
@@ -255,10 +257,6 @@ def _is_natural(count: Value) -> bool:
     return number is not None and number >= 0
 
 
-def _assigned(loop: Statement) -> set[Variable]:
-    return {statement.variable for statement in walk([loop]) if isinstance(statement, Assign)}
-
-
 def _inside(loop: Statement, known: Known) -> Known:
     """Return what is known at the beginning of each iteration."""
     inside = dict(known)
@@ -267,7 +265,7 @@ def _inside(loop: Statement, known: Known) -> Known:
 
 
 def _forget(loop: Statement, known: Known) -> None:
-    for variable in _assigned(loop):
+    for variable in assigned([loop]):
         if variable in known:
             known[variable] = None
 

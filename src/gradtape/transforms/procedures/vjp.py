@@ -43,8 +43,9 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import names, roots, walk
+from gradtape.procedures.traversal import names, roots
 from gradtape.records import replaced, value_record
+from gradtape.statements import walk
 from gradtape.transforms.loops.budget import Record, best_chunk, chunk_bytes
 from gradtape.transforms.procedures.accumulate import empty_sum
 from gradtape.transforms.procedures.activity import Activity
