@@ -25,6 +25,7 @@ LAYERS = {
     "habits": 0,
     "manual": 0,
     "lru": 0,
+    "quantities": 0,
     "tables": 0,
     "trees": 0,
     "progress": 0,
@@ -208,9 +209,9 @@ PLAIN = """
 and attribute by check class config containers content context convention copy core cost counter create creation custom debug debugger
 decision determinants disk edit equal error evaluate event explain explanation finding habit init inside inspect iterator key leaves
 list loader lock lookup losses main method minimize mixed more name namespace naming nested number object operator order origin out part per
-picture plan
+picture plan quantity
 problem product progress read reader reason recording report result robust routine script select set sign solution solver special split
-statement switch step table text thread tracing tuple type undo unsupported use user walk write writer
+statement switch step table text thread tracing tuple type undo unit unsupported use user walk write writer
 clipping guest manual torch jax casadi pytensor constants flat foreign library
 
 api argument building callable caller compile function functional html import interpret log logic memory module

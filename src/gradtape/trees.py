@@ -19,7 +19,9 @@ import numpy as np
 import optree
 
 from gradtape.errors import StructureError
-from gradtape.tables import Attribute, nodes_of
+from gradtape.quantities import nodes_of as nodes_of_quantities
+from gradtape.tables import Attribute
+from gradtape.tables import nodes_of as nodes_of_tables
 
 TreeSpec = optree.PyTreeSpec
 
@@ -179,7 +181,8 @@ def _enter_containers(leaves: Sequence[Any]) -> bool:
         kind = type(leaf)
         if kind in LEAVES or kind in _others:
             continue
-        if kind not in _containers and (nodes := nodes_of(kind)) is not None:
+        nodes = None if kind in _containers else nodes_of_tables(kind) or nodes_of_quantities(kind)
+        if nodes is not None:
             for namespace in (NAMESPACE, ARGUMENTS, ORDERED):
                 optree.register_pytree_node(kind, *nodes, namespace=namespace)
             _containers.add(kind)

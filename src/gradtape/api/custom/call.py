@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradtape.api.operands import fitted, traceable, traceable_operand
+from gradtape.api.units import UNITS_AROUND, refuse_quantities
 from gradtape.config import config
 from gradtape.errors import LeakedValueError, NotDifferentiableError, RuleError
 from gradtape.ir.builder import emit, here
@@ -194,6 +195,7 @@ def abstractly(what: str, node: Node, work: Callable[[], Sequence[Value | None]]
 
 def attached(result: Any, operands: Operands, captured: Sequence[Value], rule: Rule) -> Any:
     """Return what a body returned, with the derivative that a rule gives."""
+    refuse_quantities(result, f"a result of {rule.name}", UNITS_AROUND)
     leaves, spec = flatten(result)
     if not operands.values and not any(isinstance(leaf, Handle) for leaf in leaves):
         return result

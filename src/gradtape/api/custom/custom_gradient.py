@@ -23,6 +23,7 @@ from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.pickling import Call, Wrapper, pickled_as_call
 from gradtape.api.transforms.recording import recordable_body
+from gradtape.api.units import UNITS_AROUND, refuse_quantities
 from gradtape.errors import RuleError, ShapeError, counted, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
@@ -101,6 +102,7 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Any:
 
     def decorated(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
+        refuse_quantities(args, f"an argument of {name}", UNITS_AROUND)
         operands = Operands(args)
 
         def again(values: Sequence[Value]) -> Callable[..., Any]:

@@ -22,6 +22,7 @@ from gradtape.api.custom.call import (
 from gradtape.api.solvers.callback import callback
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.recording import recordable_body
+from gradtape.api.units import UNITS_AROUND, refuse_quantities
 from gradtape.errors import RuleError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
@@ -58,6 +59,7 @@ class BoundArguments:
     """
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        refuse_quantities((args, kwargs), "an argument of a primitive", UNITS_AROUND)
         self._leaves, self._spec = flatten_arguments((args, kwargs))
         self._places = [k for k, leaf in enumerate(self._leaves) if isinstance(leaf, Handle)]
         self.handles = [self._leaves[k] for k in self._places]

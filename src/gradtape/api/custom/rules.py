@@ -27,6 +27,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.pickling import Call, Repeatable, reduced
 from gradtape.api.transforms.recording import recordable_body
 from gradtape.api.type_variables import P, R_co
+from gradtape.api.units import UNITS_AROUND, refuse_quantities
 from gradtape.errors import ArgumentError, RuleError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
@@ -92,6 +93,7 @@ class _WithRule(Repeatable, ABC, Generic[P, R_co]):
         placed = self._by_position(args, kwargs)
         fixed = tuple(placed[k] for k in self._nondiff)
         free = [k for k in range(len(placed)) if k not in self._nondiff]
+        refuse_quantities(placed, f"an argument of {self._name}", UNITS_AROUND)
         operands = Operands(tuple(placed[k] for k in free))
 
         def whole(*given: Any) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from gradtape.api.sparsity.transform import sparse_hessian, sparse_jacobian
 from gradtape.api.transforms.functional import hessian, jacobian
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import jit
+from gradtape.api.units import refuse_quantities
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
 from gradtape.lru import LRU
 from gradtape.trace.array.handle import Handle
@@ -54,6 +55,7 @@ class Unknowns:
     """
 
     def __init__(self, x0: Any, caller: str, argument: str = "x0") -> None:
+        refuse_quantities(x0, f"{caller}: {argument}")
         leaves, self.spec = flatten(x0)
         self.structure = structure_key(x0)
         arrays: list[Any] = [leaf if isinstance(leaf, Handle) else np.asarray(leaf) for leaf in leaves]

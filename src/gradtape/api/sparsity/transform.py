@@ -24,6 +24,7 @@ from gradtape.api.transforms.recording import (
     split_aux,
     zeros_like,
 )
+from gradtape.api.units import refuse_quantities
 from gradtape.config import within_memory
 from gradtape.errors import (
     ArgumentError,
@@ -367,6 +368,7 @@ def _transform(
         here.site = user_site()
         places = selection.places(args, kwargs)
         chosen = selection.chosen(args, kwargs, places)
+        refuse_quantities(chosen, f"{caller}: an argument")
         tag = TraceTag()
         leaves, spec = flatten(chosen)
         starts = [
@@ -381,6 +383,9 @@ def _transform(
         result = recordable_body(function)(*arguments, **keywords)
         selection.check_copies(args, kwargs, leaves, copies, starts)
         result, aux = split_aux(result, caller) if has_aux else (result, None)
+        refuse_quantities(
+            result, f"{caller}: the result", "return magnitudes in units of your choice: y.to('m').magnitude"
+        )
         targets = [_real(target_value(leaf, caller), caller) for leaf in flatten(result)[0]]
         if is_hessian:
             targets = _gradients(targets, starts, tag, caller)

@@ -12,6 +12,7 @@ from gradtape.ir.graph import Literal, Value
 from gradtape.kinds.operands import as_value, number_dtype
 from gradtape.kinds.refusals import refusal
 from gradtape.ops.core.elementwise import cast
+from gradtape.quantities import is_quantity
 from gradtape.trace.array.array import Array, wrap_value
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import layout_of, layout_of_copy, layout_of_operand
@@ -106,6 +107,8 @@ def constant(a: Any, dtype: Any = None) -> Array:
             copy._contiguous = layout_of_copy(a)
         return copy
     here.site = user_site()
+    if is_quantity(a):
+        raise refusal(a, "a")
     array = np.array(a, wanted)
     if array.dtype == object and not isinstance(a, np.ndarray | list | tuple):
         raise refusal(a, "a")

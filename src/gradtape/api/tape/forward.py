@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api.tape.endpoints import UnconnectedGradients, followable, unconnected_choice
+from gradtape.api.units import RATES, common_unit, leaf_units, magnitudes, per_argument, scaled
 from gradtape.errors import (
     ArgumentError,
     DtypeError,
@@ -148,9 +149,12 @@ class ForwardAccumulator:
     def __init__(self, primals: Any, tangents: Any) -> None:
         here.site = user_site()
         leaves, spec = flatten(primals)
-        directions = flatten_up_to(spec, tangents, "tangents", "primals", here.site)
+        units, bare = leaf_units(primals, spec)
+        directions = flatten_up_to(bare, magnitudes(tangents), "tangents", "primals", here.site)
+        self._rate, factors = common_unit(tangents, bare, units, -1, RATES)
         primals_ = [_primal(leaf) for leaf in leaves]
-        pairs = [(primal, _tangent(d, primal)) for primal, d in zip(primals_, directions, strict=True)]
+        fitting = [_tangent(d, primal) for primal, d in zip(primals_, directions, strict=True)]
+        pairs = zip(primals_, scaled(fitting, factors), strict=True)
         self._directions = _Directions()
         self._around = bodies_around()
         for primal, tangent in pairs:
@@ -243,7 +247,8 @@ class ForwardAccumulator:
                 broadcast_to(literal(0, value.dtype), value.shape) if tangent is None else tangent
                 for tangent, value in zip(pushed, values, strict=True)
             ]
-        return filled([None if tangent is None else Array(followable(tangent)) for tangent in pushed])
+        found = filled([None if tangent is None else Array(followable(tangent)) for tangent in pushed])
+        return per_argument(self._rate, found, 1)
 
 
 def _end(directions: _Directions) -> None:

@@ -19,6 +19,7 @@ from gradtape.api.tape.endpoints import (
     seed_for,
     unconnected_choice,
 )
+from gradtape.api.units import refuse_quantities
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, TapeError, UnconnectedError, kind_of
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Value, constant
@@ -276,6 +277,9 @@ def _entries(given: Any, argument: str, caller: str) -> list[Handle]:
         place = f"{argument}[{position}]" if isinstance(given, list | tuple) else argument
         if isinstance(entry, Handle):
             continue
+        refuse_quantities(
+            entry, f"{caller}: {place}", "use gt.grad, or the gradient of a tape, which have units"
+        )
         if isinstance(entry, NUMBERS):
             raise ArgumentError(
                 f"{caller}: {place} is a plain {type(entry).__name__}",

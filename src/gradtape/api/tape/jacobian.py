@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -25,6 +26,7 @@ from gradtape.api.tape.endpoints import (
 )
 from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.tape.row_probe import check_rows
+from gradtape.api.units import like, magnitudes, per_argument, unit_of
 from gradtape.config import bytes_of, config
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, kind_of
 from gradtape.ir.builder import here
@@ -126,7 +128,8 @@ class Jacobians(ABC):
         request = _Request(
             "jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor, chunk_size, memory
         )
-        y = _one_target(target, "jacobian")
+        has_units = "pint" in sys.modules
+        y = _one_target(magnitudes(target) if has_units else target, "jacobian")
         leaves, nest = array_leaves(sources, "source", "jacobian")
         with self._differentiated("jacobian", y, leaves) as (tag, value, starts, last):
             begins = [begin for source in starts for begin in source.values]
@@ -144,7 +147,8 @@ class Jacobians(ABC):
             blocks = [Source((*value.shape, *begin.shape), begin.dtype, begin.values) for begin in starts]
             parts = _shaped(parts, blocks)
             found = completed(per_source(blocks, parts), blocks, request.choice, sources)
-        return nest(as_results(in_convention(found, self._convention), blocks))
+        jacobians = nest(as_results(in_convention(found, self._convention), blocks))
+        return per_argument(unit_of(target), jacobians) if has_units else jacobians
 
     def batch_jacobian(
         self,
@@ -200,8 +204,8 @@ class Jacobians(ABC):
         request = _Request(
             caller, unconnected_gradients, parallel_iterations, experimental_use_pfor, chunk_size, memory
         )
-        y = _one_target(target, caller)
-        x = _one_source(source, caller)
+        y = _one_target(magnitudes(target), caller)
+        x = _one_source(magnitudes(source), caller)
         _check_batches(y, x, caller)
         with self._differentiated(caller, y, [x]) as (tag, value, (begin,), last):
 
@@ -221,7 +225,8 @@ class Jacobians(ABC):
             parts = _found(derive, caller, request, value, begin.values, tag, last)
             blocks = [Source((*value.shape, *begin.shape[1:]), begin.dtype, begin.values)]
             found = completed(per_source(blocks, _shaped(parts, blocks)), blocks, request.choice, source)
-        return as_results(in_convention(found, self._convention), blocks)[0]
+        (rows,) = as_results(in_convention(found, self._convention), blocks)
+        return per_argument(unit_of(target), like(source, rows))
 
 
 class _Request:

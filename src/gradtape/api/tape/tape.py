@@ -40,6 +40,7 @@ from gradtape.api.tape.record import (
     warn_of_integers,
     watchable,
 )
+from gradtape.api.units import magnitudes, per_argument, unit_of_sum
 from gradtape.config import within_memory
 from gradtape.errors import (
     ArgumentError,
@@ -452,8 +453,12 @@ class GradientTape(Jacobians):
         """Return the gradient of `target` in `sources`; an optimiser descends along that of one convention, whatever that of the tape."""
         record = self._live("gradient")
         choice = unconnected_choice(unconnected_gradients, "gradient")
+        unit = None
         if output_gradients is not None:
             output_gradients = with_values(output_gradients, target)
+        if "pint" in sys.modules:
+            unit = unit_of_sum(target, output_gradients, "gradient")
+            target, output_gradients = magnitudes(target), magnitudes(output_gradients)
         ends, _ = array_leaves(target, "target", "gradient", record.tag.log)
         leaves, nest = array_leaves(sources, "source", "gradient")
         if isinstance(output_gradients, dict):
@@ -474,7 +479,8 @@ class GradientTape(Jacobians):
         )
         if parts is None:
             parts = self._derived(record, ends, leaves, output_gradients, choice, sources, convention)
-        return nest(as_results(in_convention(parts, convention), leaves))
+        found = nest(as_results(in_convention(parts, convention), leaves))
+        return found if "pint" not in sys.modules else per_argument(unit, found)
 
     def _expected(self, record: Record, ends: list[Any], leaves: list[Any]) -> Derivatives | None:
         """Return gradients without a look at the record, if it is known what it is."""

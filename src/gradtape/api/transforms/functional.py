@@ -24,6 +24,7 @@ from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import differentiable_leaves, named, recordable_body, split_aux
+from gradtape.api.units import leaf_units, per_argument
 from gradtape.config import within_memory
 from gradtape.errors import ArgumentError, DtypeError, StructureError, kind_of
 from gradtape.ir.builder import emit, here
@@ -537,6 +538,7 @@ def _jacobian(
         selection.check_copies(args, kwargs, leaves, copies, starts)
         result, aux = split_aux(result, caller) if has_aux else (result, None)
         results, result_spec = flatten(result)
+        units, bare_spec = leaf_units(result, result_spec)
         targets = [target_value(leaf, caller) for leaf in results]
         tag.recording = False
         targets, aux = with_loops(moment, targets, aux, starts)
@@ -548,10 +550,10 @@ def _jacobian(
         blocks = _blocks(targets, starts, tag, chosen_mode, caller, convert_convention, bound)
         tag.end()
         nested = []
-        for row in blocks:
-            by_argument = unflatten(spec, [Array(block) for block in row])
+        for unit, row in zip(units, blocks, strict=True):
+            by_argument = per_argument(unit, unflatten(spec, [Array(block) for block in row]))
             nested.append(selection.filled(by_argument))
-        jacobians = unflatten(result_spec, nested)
+        jacobians = unflatten(bare_spec, nested)
         return (jacobians, aux) if has_aux else jacobians
 
     return jit_of(compute, named(caller, function), EVERYTHING_TRACED)

@@ -36,6 +36,7 @@ from gradtape.api.transforms.recording import (
 )
 from gradtape.api.transforms.residual_programs import applied
 from gradtape.api.transforms.sharing import NOT_SHARED, program_of_calls
+from gradtape.api.units import like, magnitudes, per_argument, unit_of
 from gradtape.config import within_memory
 from gradtape.errors import NonScalarOutputError, StructureError, kind_of
 from gradtape.ir.builder import here
@@ -495,8 +496,8 @@ def value_and_gradient(
             )
             for begin, cotangent in zip(starts, cotangents, strict=True)
         ]
-        nested = filled(gradients)
-        value = Array(target)
+        nested = per_argument(unit_of(value), filled(gradients))
+        value = like(value, Array(target))
         return ((value, aux) if has_aux else value), selection.filled(nested)
 
     if is_plain and caller == "grad":
@@ -567,6 +568,7 @@ def number_result(result: Any, caller: str, kind: str = "f") -> Value:
     """Return the value of a result that must be one number: a real one, or a complex one for the kind "c"."""
     if is_table(result):
         result = values_of(result)
+    result = magnitudes(result)
     if not isinstance(result, Handle | np.ndarray | np.generic | int | float | complex):
         raise NonScalarOutputError(
             f"{caller} needs a function that returns one number; this one returned {kind_of(result)}",
@@ -690,7 +692,7 @@ def vjp(
         seeds, arrays = recording.seeds(cotangent)
         with within_memory(limit):
             pulled = list(map(converted, recording.pull(list(map(converted, seeds)))))
-        returned: tuple[Any, ...] = unflatten(recording.spec, as_given(pulled, arrays))
+        returned: tuple[Any, ...] = recording.pulled(as_given(pulled, arrays), cotangent)
         return returned
 
     y = recording.result()
@@ -800,5 +802,5 @@ def _jvp(
     count = len(recording.targets)
     y = unflatten(recording.result_spec, computed[:count])
     moved, _ = flatten_arrays(unflatten(recording.result_spec, computed[count:]), none_is_leaf=False)
-    tangent = flatten_arrays(y, none_is_leaf=False)[1](moved)
+    tangent = recording.pushed(flatten_arrays(y, none_is_leaf=False)[1](moved), tangents)
     return (y, tangent, recording.aux(aux)) if has_aux else (y, tangent)

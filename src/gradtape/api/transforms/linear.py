@@ -144,10 +144,12 @@ def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False
         here.site = user_site()
         _check_count(primals, tangents)
         directions, arrays = recording.directions(tangents)
-        return unflatten(recording.result_spec, as_given(recording.push(directions), arrays))
+        return recording.pushed(
+            unflatten(recording.result_spec, as_given(recording.push(directions), arrays)), tangents
+        )
 
     y = recording.result()
-    derivative = LinearMap("push", push, lambda: unflatten(recording.spec, recording.sources), recording)
+    derivative = LinearMap("push", push, recording.source_nest, recording)
     return (y, derivative, recording.aux(aux)) if has_aux else (y, derivative)
 
 
@@ -209,7 +211,7 @@ def linear_transpose(function: Callable[[*Xs], V], *primals: *Xs) -> Callable[[V
     def transpose(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
         seeds, arrays = recording.seeds(cotangent)
-        returned: tuple[Any, ...] = unflatten(spec, as_given(recording.pull(seeds), arrays))
+        returned: tuple[Any, ...] = recording.pulled(as_given(recording.pull(seeds), arrays), cotangent)
         return returned
 
     seeds = [constant(_numbers(target.shape, target.dtype)) for target in recording.targets]

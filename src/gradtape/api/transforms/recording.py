@@ -12,6 +12,7 @@ import numpy as np
 from gradtape.api.operands import fitted, traceable, traceable_operand
 from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.jit import Jitted
+from gradtape.api.units import RATES, Unit, common_unit, leaf_units, magnitudes, per_argument, scaled
 from gradtape.errors import GradtapeError, IntegerInputError, StructureError, kind_of
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
@@ -68,6 +69,7 @@ class Recording:
         self.caller, self.tag = caller, TraceTag()
         self._primals = primals
         self._leaves, self.spec = flatten(primals)
+        self._units, self._bare_spec = leaf_units(primals, self.spec)
         self.recorded = any(isinstance(leaf, Handle) for leaf in self._leaves)
         self.sources = primal_leaves(self._leaves, primals, self.tag, caller)
 
@@ -86,6 +88,7 @@ class Recording:
         result, aux = split_aux(result, self.caller) if has_aux else (result, None)
         self.tag.recording = False
         leaves, self.result_spec = flatten(result)
+        self._result_units, self._bare_result_spec = leaf_units(result, self.result_spec)
         targets = [traceable_operand(without_class(leaf), "the result") for leaf in leaves]
         warn_of_cuts(self.tag, targets, self.sources)
         warn_of_chance(self.tag, targets, self.sources)
@@ -111,18 +114,22 @@ class Recording:
     def seeds(self, cotangent: Any) -> tuple[list[Value], bool]:
         """Return one cotangent per target, and whether the caller works on Arrays."""
         parts = flatten_up_to(
-            self.result_spec, cotangent, "the cotangent", "the function's result", here.site
+            self._bare_result_spec, magnitudes(cotangent), "the cotangent", "the function's result", here.site
         )
         pairs = zip(parts, self.targets, strict=True)
         found = [fitted(part, target, "a cotangent", "the result") for part, target in pairs]
-        return found, self.recorded or any(isinstance(part, Handle) for part in parts)
+        return scaled(found, self._of_cotangent(cotangent)[1]), self.recorded or any(
+            isinstance(part, Handle) for part in parts
+        )
 
     def directions(self, tangents: tuple[Any, ...]) -> tuple[list[Value], bool]:
         """Return one tangent per source, and whether the caller works on Arrays."""
-        parts = flatten_up_to(self.spec, tangents, "tangents", "primals", here.site)
+        parts = flatten_up_to(self._bare_spec, magnitudes(tangents), "tangents", "primals", here.site)
         pairs = zip(parts, self.sources, strict=True)
         found = [fitted(part, source, "a tangent", "its primal") for part, source in pairs]
-        return found, self.recorded or any(isinstance(part, Handle) for part in parts)
+        return scaled(found, self._of_tangents(tangents)[1]), self.recorded or any(
+            isinstance(part, Handle) for part in parts
+        )
 
     def pull(self, cotangents: Sequence[Value], constant: set[Value] | None = None) -> list[Value]:
         """Return the cotangents of the sources: zeros where there is no influence.
@@ -141,9 +148,43 @@ class Recording:
         pairs = zip(self.targets, pushed, strict=True)
         return [zeros_like(target) if part is None else part for target, part in pairs]
 
-    def target_nest(self) -> Any:
+    def pulled(self, gradients: Sequence[Any], cotangent: Any) -> tuple[Any, ...]:
+        """Return what `pull` found in the containers of the primals, in units that follow from those of the cotangent."""
+        returned: tuple[Any, ...] = per_argument(
+            self._of_cotangent(cotangent)[0], unflatten(self.spec, gradients)
+        )
+        return returned
+
+    def pushed(self, nest: Any, tangents: Any) -> Any:
+        """Return tangents of the result, which are in its containers, in units that follow from those of the tangents."""
+        return per_argument(self._of_tangents(tangents)[0], nest, 1)
+
+    def _of_cotangent(self, cotangent: Any) -> tuple[Unit, list[float]]:
+        """Return the unit of the products of cotangents and results, and the factor that converts each to it."""
+        return common_unit(
+            cotangent, self._bare_result_spec, self._result_units, 1, "products of cotangents and results"
+        )
+
+    def _of_tangents(self, tangents: Any) -> tuple[Unit, list[float]]:
+        """Return the unit of the quotients of tangents and primals, and the factor that converts each to it."""
+        return common_unit(tangents, self._bare_spec, self._units, -1, RATES)
+
+    @property
+    def has_units(self) -> bool:
+        """Whether there are quantities among the primals or in the result."""
+        return any(unit is not None for unit in (*self._units, *self._result_units))
+
+    def result_nest(self) -> Any:
         """Return the leaves of the result in their containers."""
         return unflatten(self.result_spec, self.targets)
+
+    def target_nest(self) -> Any:
+        """Return the leaves of the result in their containers, without units."""
+        return unflatten(self._bare_result_spec, self.targets)
+
+    def source_nest(self) -> Any:
+        """Return the leaves of the primals in their containers, without units."""
+        return unflatten(self._bare_spec, self.sources)
 
     @property
     def of_numbers(self) -> bool:

@@ -127,6 +127,8 @@ def applied(
         recording = Recording(caller, arguments)
         with within_memory(limit):
             aux = recording.run(shared, has_aux)
+            if recording.has_units:  # what a map returns has units that depend on what it takes
+                raise ArgumentError(f"{caller}: the program has quantities, and is not kept")
             program, residuals = _linear_map(recording, caller == "vjp", converted)
         number = _traced_number(programs.add(program), recording.sources)
         return recording.result(), residuals, number, aux

@@ -16,6 +16,15 @@ from gradtape.api.transforms.gradient import number_result
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import Recording, differentiable_leaves, named, recordable_body
+from gradtape.api.units import (
+    common_unit,
+    leaf_units,
+    per_argument,
+    refuse_quantities,
+    scaled,
+    times,
+    unit_of,
+)
 from gradtape.errors import ArgumentError, DtypeError, StructureError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, literal
@@ -146,6 +155,7 @@ def _series_of(function: Callable[..., Any], order: int) -> Jitted[..., Any]:
 
     def taylor(x: Any, *path: Any) -> Any:
         here.site = user_site()
+        refuse_quantities((x, path), "taylor: x, or a coefficient of the path,")
         recording = Recording("taylor", (x,))
         by_order = []
         for place, part in enumerate(path):
@@ -158,6 +168,7 @@ def _series_of(function: Callable[..., Any], order: int) -> Jitted[..., Any]:
                 ]
             )
         recording.run(function)
+        refuse_quantities(recording.result_nest(), "taylor: the result", "return magnitudes")
         coefficients = list(zip(*by_order, strict=True))
         series = sweep(recording.targets, recording.sources, coefficients, order, recording.is_outside)
         stacked = [
@@ -305,9 +316,14 @@ def _second_derivatives(
         ]
         tag.end()
         if is_summed:
+            squares = [None if own is None else own**2 for own in leaf_units(chosen, spec)[0]]
+            numbers = [0.0] * len(squares)
+            unit, factors = common_unit(numbers, None, squares, -1, "second derivatives")
+            found = scaled(found, factors)
             sums = [part for part in found if part is not None]
-            return Array(reduce(PRIMITIVES["add"], sums) if sums else _dense(None, target))
+            whole = Array(reduce(PRIMITIVES["add"], sums) if sums else _dense(None, target))
+            return per_argument(times(unit_of(result), unit), whole)
         parts = [Array(_dense(part, start)) for part, start in zip(found, starts, strict=True)]
-        return selection.filled(unflatten(spec, parts))
+        return selection.filled(per_argument(unit_of(result), unflatten(spec, parts), -2))
 
     return jit_of(compute, named(caller, function), EVERYTHING_TRACED)
