@@ -82,7 +82,8 @@ class LiveIns:
                 if statement.target.name not in self._defined:
                     self.assigned[statement.target] = None
             elif isinstance(statement, RoutineCall):
-                self.may_fail = self.may_fail or statement.library in ("lapack", "procedure", "python")
+                fails = statement.library in ("lapack", "procedure", "python") or statement.function == "loop"
+                self.may_fail = self.may_fail or fails
                 self.may_stop = self.may_stop or statement.library == "procedure"
             self._aliases.update(statement.aliases())
             self.uses_stacks = self.uses_stacks or isinstance(statement, ReserveStack | GrowStack | OpenStack)

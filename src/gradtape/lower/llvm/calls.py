@@ -141,7 +141,14 @@ def _procedure(function: FunctionEmitter, call: RoutineCall) -> None:
     symbol = emit_procedure(function.module, reference.procedure)
     pointers = [f"ptr {place}" for place in map(function.place, call.operands)]
     status = function.let(f"call i32 @{symbol}({', '.join(pointers)})")
-    name = function.new_label()
+    _note_status(function, status, function.new_label())
+
+
+def _note_status(function: FunctionEmitter, status: str, name: str) -> None:
+    """Return where the caller was interrupted, and note other failures.
+
+    A failure does not end the kernel: a guard behind it, which does not hold, comes first.
+    """
     interrupted = function.let(f"icmp eq i32 {status}, {INTERRUPTED}")
     function.branch(interrupted, f"{name}.stopped", f"{name}.over", UNLIKELY)
     function.start_block(f"{name}.stopped")
@@ -175,4 +182,4 @@ def _outlined_loop(function: FunctionEmitter, call: RoutineCall) -> None:
         for what, held in (("in", [*pointers[:inputs], count]), ("out", pointers[inputs:-1]))
     ]
     status = function.call("i32", f'"{symbol}"', *[f"ptr {pointer}" for pointer in (*tables, pointers[-1])])
-    function.return_unless_zero(status, name)
+    _note_status(function, status, name)

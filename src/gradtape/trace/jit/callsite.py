@@ -417,7 +417,10 @@ class CallSite(Tracer):
             if captures.in_python or not tree.can_be_recorded():
                 return self.run_op_by_op(call, captures, keep_arrays=True)
             inputs = [_as_value(leaf) for leaf in (*call.traced(), *hidden)]
-            is_answered, result, missed = tree.recorded(inputs, generators)
+            try:
+                is_answered, result, missed = tree.recorded(inputs, generators)
+            except OutcomeFailed:
+                return self.run_op_by_op(call, captures, keep_arrays=True)
             if is_answered:
                 return result
             if tree.count >= config.trace_limit:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from gradtape.config import config
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
@@ -18,7 +16,7 @@ from gradtape.trace.jit.aliases import Writes, are_same, is_memory, partners, re
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Step, are_alive, read_captures
 from gradtape.trace.jit.loop_exits import dynamic_loop_key
-from gradtape.trace.jit.outcomes import OutcomeFailed
+from gradtape.trace.jit.outcomes import FAILURES, OutcomeFailed
 from gradtape.trace.jit.signature import CallArguments
 from gradtape.trace.jit.specialisation import Assign, Specialisation
 from gradtape.trace.patching.copies import ABSENT, Substitute
@@ -103,8 +101,9 @@ class GuardTree:
             except GuardMiss as miss:
                 last = Miss(specialisation, miss.guard, miss.actual)
                 specialisation = specialisation.alternatives.get((miss.guard, miss.actual))
-            except np.linalg.LinAlgError as error:
-                if not specialisation.is_prepared:
+            except FAILURES as error:
+                # A guard that has not been computed yet may not hold: the function itself decides.
+                if not (specialisation.is_prepared or specialisation.graph.guards):
                     raise
                 raise OutcomeFailed from error
         return False, None, last

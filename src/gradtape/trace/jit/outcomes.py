@@ -39,8 +39,15 @@ MAY_FAIL: Final = frozenset(
 """Functions that raise LinAlgError for some matrices of the right shape."""
 
 
+FAILURES: Final = (IndexError, np.linalg.LinAlgError)
+"""Errors of a program's operations, which depend on numbers: for numbers that the code does not let through to them, they are no errors."""
+
+
 class OutcomeFailed(BaseException):
-    """Raised to end a trace in which an operation has failed whose error the code handles."""
+    """Raised where the function itself must answer a call.
+
+    An operation has failed whose error the code handles, or that the code may not come to with these numbers.
+    """
 
 
 def is_handled(frame: FrameType) -> bool:

@@ -44,6 +44,7 @@ from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.ops.core.indexing import getitem
 from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.jit.guards import Guard, Trace
+from gradtape.trace.jit.outcomes import FAILURES
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.undo import restore, state_of
 from gradtape.trace.random.observation import own_calls
@@ -627,7 +628,7 @@ class DrawPlan:
             before = [(generator, state_of(generator)) for generator in used.values()]
             try:
                 yield taken
-            except (GuardMiss, np.linalg.LinAlgError):
+            except (GuardMiss, *FAILURES):
                 for generator, state in before:
                     restore(generator, state)
                 for change in taken:
