@@ -172,9 +172,17 @@ def _numpy(self: Interpreter, function: Any, args: tuple[Any, ...], kwargs: dict
     ):
         self.settle()
     result = numpy_calls.call(self.build, function, args, kwargs)
-    if isinstance(result, Value) and result.aval.weak:
-        return FUNCTIONS[np.dtype](self, result.dtype, result)  # NumPy's scalars are not weak
-    return self_list(self, result)
+    if function in (np.real, np.imag):  # a number of Python's has parts of its own
+        return result
+    if isinstance(result, tuple):
+        return tuple([_as_strong(self, each) for each in result])
+    return self_list(self, _as_strong(self, result))
+
+
+def _as_strong(self: Interpreter, result: Any) -> Any:
+    """Return a result of a function of NumPy's, whose scalars are not weak."""
+    is_weak = isinstance(result, Value) and result.aval.weak
+    return FUNCTIONS[np.dtype](self, result.dtype, result) if is_weak else result
 
 
 def self_list(self: Interpreter, result: Any) -> Any:

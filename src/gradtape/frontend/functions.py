@@ -219,7 +219,8 @@ def round_(self: Interpreter, x: Any, digits: Any = None) -> Any:
         return round(x, digits)
     if digits is None:
         return _rounded(x, "rint", round)
-    return numpy_call(self.build, np.round, (x, digits), {})
+    rounded = numpy_call(self.build, np.round, (x, digits), {})
+    return as_python_number(rounded) if x.aval.weak else rounded
 
 
 @runs(math.gcd)

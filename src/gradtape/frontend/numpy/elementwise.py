@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.frontend.numpy.registry import ATTRIBUTES, implements, implements_method
+from gradtape.ir.graph import Value
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.procedures.arrays.indexing import nonzero
 from gradtape.procedures.arrays.nests import store
@@ -62,6 +63,8 @@ def part(build: ProcedureBuilder, function: Any, x: Any) -> Any:
 @implements(np.imag)
 def imag(build: ProcedureBuilder, val: Any) -> Any:
     operand = as_operand(build, val)
+    if isinstance(operand, Value) and operand.aval.weak and operand.dtype.kind != "c":
+        return operand.dtype.type(0).item()
     return part(build, np.imag, operand) if operand.dtype.kind == "c" else apply(build, np.imag, operand)
 
 

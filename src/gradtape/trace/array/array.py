@@ -324,7 +324,12 @@ class Array(Operators, Methods, Attributes, Handle):
         return 0 if capture_element(self) else concretize.integer_of(self.value)
 
     def __round__(self, digits: int | None = None) -> Any:
-        return int(np.round(self)) if digits is None else np.round(self, digits)
+        if digits is None:
+            return int(np.round(self))
+        rounded: Any = np.round(self, digits)
+        if self.value.aval.weak:  # a number of Python's stays one
+            rounded.value.aval = self.value.aval
+        return rounded
 
     def __trunc__(self) -> int:
         return int(self)
@@ -379,7 +384,7 @@ class Array(Operators, Methods, Attributes, Handle):
                     y = y if type(y) in OPERAND_TYPES else None
                 if x is not None and y is not None:
                     made = wrap_value(as_strong_result(rule(x, y)))
-                    return made if ordered else with_layout_of(made, inputs)
+                    return made if ordered else with_layout_of(made, inputs, ufunc.signature)
         if not COMPACT.keys().isdisjoint(map(type, (*inputs, *kwargs.get("out", ())))):
             return NotImplemented
         if any(type(operand) is Selection for operand in inputs):  # which knows what to do beside an array
@@ -393,7 +398,7 @@ class Array(Operators, Methods, Attributes, Handle):
         made = wrap(call_ufunc(ufunc, method, inputs, kwargs))
         if keeps_layout:
             return made
-        return with_layout_of(made, inputs) if method == "__call__" else unknown_layout(made)
+        return with_layout_of(made, inputs, ufunc.signature) if method == "__call__" else unknown_layout(made)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Apply a NumPy function: a predicted call, a known rule, a view, or the general case, in this order."""
@@ -478,9 +483,9 @@ class Array(Operators, Methods, Attributes, Handle):
                 )
             return picked_array
         if (
-            self.is_scalar and has_ellipsis(key) and not index.result
+            (self.is_scalar or value.aval.weak) and has_ellipsis(key) and not index.result
         ):  # s[...] and np.asarray(s): an array of rank 0
-            number = Array(index.read(value))
+            number = Array(convert(value, value.dtype) if value.aval.weak else index.read(value))
             number._contiguous = False
             return number
         if self.is_scalar or not (index.result or has_ellipsis(key)):

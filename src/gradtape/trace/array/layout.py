@@ -227,19 +227,24 @@ def layout_in_order(operand: Handle, order: str) -> Layout:
     return fortran(operand.ndim) if order == "F" else True
 
 
-def layout_of_result(shape: Shape, operands: Iterable[Any]) -> Layout:
-    """Return the layout of a new array of a shape that NumPy's iterators fill from operands (``order="K"``)."""
+def layout_of_result(shape: Shape, operands: Iterable[Any], cores: Sequence[int] = ()) -> Layout:
+    """Return the layout of a new array of a shape that NumPy's iterators fill from operands (``order="K"``).
+
+    Of generalised ufuncs they go over all axes but the last ones of each operand, `cores`, and those of the result are the innermost.
+    """
     if len(shape) < 2:
         return True
-    strides = []
-    for operand in operands:
+    known = []
+    for place, operand in enumerate(operands):
         if not isinstance(operand, Handle | np.ndarray):
             continue
         seen = shadow_of(operand)
         if seen is None:
             return False
-        missing = len(shape) - seen.ndim
-        strides.append([0] * missing + _own_strides(seen))
+        own = _own_strides(seen)
+        known.append(own[: max(len(own) - cores[place], 0)] if cores else own)
+    axes = max(map(len, known), default=0) if cores else len(shape)
+    strides = [[0] * (axes - len(own)) + own + [0] * (len(shape) - axes) for own in known]
     order = iteration_order(len(shape), strides)
     return True if order == tuple(range(len(shape))) else order
 
@@ -265,13 +270,21 @@ def _own_strides(array: NDArray) -> list[int]:
     return [0 if extent == 1 else stride for extent, stride in zip(array.shape, array.strides, strict=True)]
 
 
-def with_layout_of(made: Any, operands: Iterable[Any]) -> Any:
-    """Set the layout of the results of an elementwise operation to that of NumPy's results, and return them."""
+def with_layout_of(made: Any, operands: Iterable[Any], signature: str | None = None) -> Any:
+    """Set the layout of the results of a ufunc, or of another elementwise operation, to that of NumPy's results, and return them."""
     operands = tuple(operands)
+    cores = () if signature is None else _core_ranks(signature)
     for array in made if type(made) in (tuple, list) else (made,):
         if isinstance(array, Handle) and array._base is None and len(shape := array._current.aval.shape) > 1:
-            array._contiguous = layout_of_result(shape, operands)
+            array._contiguous = layout_of_result(shape, operands, cores)
     return made
+
+
+@lru_cache
+def _core_ranks(signature: str) -> tuple[int, ...]:
+    """Return how many axes a generalised ufunc takes of each operand: (2, 1) for ``(m,n),(n)->(m)``."""
+    operands = signature.partition("->")[0].replace(" ", "").split("),(")
+    return tuple([len(operand.strip("()").split(",")) for operand in operands])
 
 
 def is_c_contiguous(operand: Any) -> bool:

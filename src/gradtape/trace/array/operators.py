@@ -29,9 +29,6 @@ ndarray = np.ndarray
 
 NUMBERS = (int, float, complex, np.generic, np.ndarray, list, tuple)
 
-ALWAYS_C = frozenset({"matmul"})
-"""Operators whose results are C-contiguous whatever their operands are."""
-
 
 def _power(x: Any, y: Any) -> Any:
     """Return ``x**y``. NumPy's operator squares with np.square, which makes int8 of arrays of booleans."""
@@ -96,7 +93,7 @@ def _is_shown_with(other: Any) -> bool:
 def _binary(name: str) -> Callable[[Any, Any], Any]:
     """Return the method of a binary operator, of which the array is the left operand."""
     rule = _power if name == "power" else fast_rule(getattr(np, name))
-    always_c = name in ALWAYS_C
+    signature = getattr(np, name).signature
     divides = name in DIVISIONS
     is_power = name == "power"
 
@@ -132,14 +129,18 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
         if divides and result.aval.weak:
             _check_divisor(other, _frame(1))
         made = self.wrap_value(result)
-        return made if ordered or always_c else with_layout_of(made, (self, other))
+        return (
+            made
+            if ordered or (signature and made.ndim < 3)
+            else with_layout_of(made, (self, other), signature)
+        )
 
     return operate
 
 
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
     rule = fast_rule(getattr(np, name))
-    always_c = name in ALWAYS_C
+    signature = getattr(np, name).signature
     divides = name in DIVISIONS
 
     def operate(self: Any, other: Any) -> Any:
@@ -162,9 +163,9 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
         if divides and result.aval.weak:
             _check_divisor(self, _frame(1))
         made = self.wrap_value(result)
-        if (self._contiguous is True and is_c_contiguous(other)) or always_c:
+        if (self._contiguous is True and is_c_contiguous(other)) or (signature and made.ndim < 3):
             return made
-        return with_layout_of(made, (other, self))
+        return with_layout_of(made, (other, self), signature)
 
     return operate
 

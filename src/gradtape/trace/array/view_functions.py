@@ -350,6 +350,8 @@ def _part(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
 
 def zeros_for_imaginary(source: Any) -> Any:
     """Return the imaginary part of real numbers: zeros that cannot be written to."""
+    if source.value.aval.weak:
+        return source.dtype.type(0).item()
     zeros = source.wrap_value(call_function(np.imag, (source,), {}))
     return zeros.read_only() if zeros.ndim else zeros
 
@@ -463,7 +465,7 @@ def _real_if_close(function: Any, source: Any, args: Arguments, kwargs: Named) -
     """Return the array itself, or its real part: a view, too."""
     result = call_function(function, (source, *args), dict(kwargs))
     is_part = result.dtype.kind != source.dtype.kind
-    return source.part_view(RealView()) if is_part else source
+    return source.part_view(RealView()) if is_part else source[...] if source.value.aval.weak else source
 
 
 def _astype(function: Any, source: Any, args: Arguments, kwargs: Named) -> Any:
@@ -566,7 +568,7 @@ COPYING: Final[frozenset[Any]] = frozenset(
 )
 """Functions whose results NumPy lays out as a copy of their first argument."""
 
-ALWAYS_C: Final[frozenset[Any]] = frozenset({np.dot, np.take, np.repeat, np.tensordot, np.matmul})
+ALWAYS_C: Final[frozenset[Any]] = frozenset({np.dot, np.take, np.repeat, np.tensordot})
 """Functions whose results are C-contiguous whatever their arguments are."""
 
 MAKES_ARRAYS: Final[frozenset[Any]] = frozenset(

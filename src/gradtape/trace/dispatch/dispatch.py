@@ -89,10 +89,9 @@ def _apply_ufunc(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: A
     keep = kwargs.pop("where", True)
     kwargs.pop("dtype", None)
     result = row(*operands, **kwargs)
-    if isinstance(result, Value):
-        result = as_strong(result)
-        if keep is not True:
-            result = _masked(result, unwrap(keep), out)
+    result = as_strong_result(result)
+    if isinstance(result, Value) and keep is not True:
+        result = _masked(result, unwrap(keep), out)
     return result
 
 
@@ -109,7 +108,9 @@ def _ufunc_of(module: str, name: str) -> Any:
 
 def as_strong_result(result: Any) -> Any:
     """Return results of a ufunc, if they are values as `as_strong` makes them."""
-    return as_strong(result) if isinstance(result, Value) else result
+    if isinstance(result, Value):
+        return as_strong(result)
+    return tuple(map(as_strong, result)) if isinstance(result, tuple) else result
 
 
 def as_strong(value: Value) -> Value:

@@ -49,6 +49,11 @@ def where_(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
     first, second = as_value(x), as_value(y)
+    if (
+        first.aval.weak and second.aval.weak
+    ):  # NumPy's scalars are not weak, even those made from Python numbers
+        dtype = common_dtype(first, second)
+        first, second = convert(first, dtype), convert(second, dtype)
     return where(as_value(condition), _cut_off(first, second.aval), _cut_off(second, first.aval))
 
 
