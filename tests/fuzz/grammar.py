@@ -643,7 +643,7 @@ add(
     "np.where({a}.sum() > 0, {a}, {b}) if {a}.shape == {b}.shape else {a}",
     "np.polyval({a}.ravel()[:3], {b} * 0.5)",
     "np.convolve({a}.ravel(), {b}.ravel())",
-    "np.linalg.lstsq(np.vander({a}.ravel()[:3], 2), {a}.ravel()[:3], rcond=None)[0] if {a}.size > 2 else {b}",
+    "np.linalg.lstsq(np.vander({a}.ravel()[:3], 2), np.cos(3.0 * {a}.ravel()[:3]), rcond=None)[0] if {a}.size > 2 else {b}",
     "np.vecdot({a}, {b})",
     "np.kron({a}.ravel()[:2], {b}.ravel()[:2])",
     "np.searchsorted(np.sort({a}.ravel()), {b})",
