@@ -21,6 +21,7 @@ LAYERS = {
     "collector": 0,
     "config": 0,
     "costs": 0,
+    "interruptions": 0,
     "locks": 0,
     "habits": 0,
     "manual": 0,
@@ -214,7 +215,7 @@ problem product progress read reader reason recording report result robust routi
 statement switch step table text thread tracing tuple type undo unit unsupported use user walk write writer
 clipping guest manual torch jax casadi pytensor constants flat foreign library
 
-api argument building callable caller compile function functional html import interpret log logic memory module
+api argument building callable caller compile function functional html import interpret interruption log logic memory module
 line optimise standalone svg
 
 airy arithmetic array asarray axes axis bessel bivariate bottleneck calculus central comparison complex convolution design distance

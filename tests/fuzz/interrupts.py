@@ -1,14 +1,14 @@
-"""Ctrl-C at any instant: NumPy's names, locks, contexts, settings and caches are right afterwards.
+"""Ctrl-C, or an alarm, at any instant: NumPy's names, locks, contexts, settings and caches are right afterwards.
 
 A scenario runs under a trace function that raises KeyboardInterrupt at the n-th instant at which Python looks for signals (a Python
-function begins, a call returns, a loop turns back) in gradtape, and in what it calls. Afterwards
+function begins, a call returns, a loop turns back) in gradtape, and in what it calls; with `--alarms`, a handler that raises TimeoutError runs there. Afterwards
 
 - the names in NumPy, SciPy and this module stand for what they stood for,
 - no context is in force, nobody attends, no setting has changed, no lock is held (another thread records and compiles),
 - the same scenario gives the numbers that it gives without an interruption, twice.
 
     python -m tests.fuzz.interrupts --rounds 100000 --seed 1
-    python -m tests.fuzz.interrupts --scenario vmap --at 1234
+    python -m tests.fuzz.interrupts --scenario vmap --at 1234 --alarms
 """
 
 from __future__ import annotations
@@ -281,8 +281,17 @@ def instants_of(code: CodeType) -> frozenset[int]:
     )
 
 
+class Alarm(TimeoutError):
+    """What handlers of a program raise: an OSError, as Python's own class is."""
+
+
 class Interruption:
-    """Raises KeyboardInterrupt once inside its block.
+    """Raises KeyboardInterrupt once inside its block, or an error from the handler of a signal.
+
+    Parameters
+    ----------
+    raised : type
+        What to raise: KeyboardInterrupt, or Alarm, which a handler raises.
 
     Attributes
     ----------
@@ -294,18 +303,21 @@ class Interruption:
         Other errors that it has led to there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, raised: type[BaseException] = KeyboardInterrupt) -> None:
+        self.raised = raised
         self.place = ""
         self.lost = False
         self.ignored: list[str] = []
 
     def __enter__(self) -> Any:
         self._hook, sys.unraisablehook = sys.unraisablehook, self._note_lost
+        self._handler = signal.signal(signal.SIGALRM, self._handle)
         self.begin()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.end()
+        signal.signal(signal.SIGALRM, self._handler)
         sys.unraisablehook = self._hook
 
     def begin(self) -> None:
@@ -317,10 +329,16 @@ class Interruption:
     def interrupt(self, frame: FrameType | None) -> None:
         """Raise it."""
         self.place = "".join(traceback.format_stack(frame, 12))
-        raise KeyboardInterrupt
+        if self.raised is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGALRM)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.place = "".join(traceback.format_stack(frame, 12))
+        raise self.raised
 
     def _note_lost(self, unraisable: Any) -> None:
-        if unraisable.exc_type is KeyboardInterrupt:
+        if unraisable.exc_type is self.raised:
             self.lost = True
         else:
             self.ignored.append(f"ignored in {unraisable.object!r}: {unraisable.exc_value!r}")
@@ -333,19 +351,19 @@ class Signal(Interruption):
     ----------
     seconds : float
         After which time.
+    raised : type
+        What to raise.
     """
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
+    def __init__(self, seconds: float, raised: type[BaseException] = KeyboardInterrupt) -> None:
+        super().__init__(raised)
         self._seconds = seconds
 
     def begin(self) -> None:
-        self._handler = signal.signal(signal.SIGALRM, lambda number, frame: self.interrupt(frame))
         signal.setitimer(signal.ITIMER_REAL, self._seconds)
 
     def end(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, self._handler)
 
 
 class Instant(Interruption):
@@ -355,6 +373,8 @@ class Instant(Interruption):
     ----------
     at : int
         Which; -1 for none.
+    raised : type
+        What to raise.
 
     Attributes
     ----------
@@ -364,8 +384,8 @@ class Instant(Interruption):
 
     _known: ClassVar[dict[CodeType, frozenset[int]]] = {}
 
-    def __init__(self, at: int) -> None:
-        super().__init__()
+    def __init__(self, at: int, raised: type[BaseException] = KeyboardInterrupt) -> None:
+        super().__init__(raised)
         self.at = at
         self.count = 0
 
@@ -546,11 +566,16 @@ class Fuzzer:
         Of the choices.
     signals : bool
         Whether to interrupt by signals.
+    raises : type
+        What to raise.
     """
 
-    def __init__(self, seed: int, *, signals: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, signals: bool = False, raises: type[BaseException] = KeyboardInterrupt
+    ) -> None:
         self.random = random.Random(seed)
         self.signals = signals
+        self.raises = raises
         self.counts: dict[str, int] = {}
         self.raised = 0
         self.lost = 0
@@ -585,16 +610,16 @@ class Fuzzer:
             interruption: Interruption
             if self.signals:
                 at = 0
-                interruption = Signal(self.random.random() * self.seconds(name))
+                interruption = Signal(self.random.random() * self.seconds(name), self.raises)
             else:
                 at = self.random.randrange(self.count(name)) if at is None else at
-                interruption = Instant(at)
+                interruption = Instant(at, self.raises)
             forget()
             try:
                 with interruption:
                     result = function(k)
                 returned = True
-            except KeyboardInterrupt:
+            except self.raises:
                 self.raised += 1
             problems = list(interruption.ignored)
             if returned and interruption.place and not interruption.lost:
@@ -634,9 +659,14 @@ def main() -> int:
     parser.add_argument(
         "--signals", action="store_true", help="interrupt by signals: findings cannot be repeated"
     )
+    parser.add_argument(
+        "--alarms", action="store_true", help="interrupt by a handler that raises TimeoutError"
+    )
     parser.add_argument("--most", type=int, default=20, help="findings after which to stop")
     options = parser.parse_args()
-    fuzzer = Fuzzer(options.seed, signals=options.signals)
+    fuzzer = Fuzzer(
+        options.seed, signals=options.signals, raises=Alarm if options.alarms else KeyboardInterrupt
+    )
     found = 0
     for number in range(1 if options.at is not None else options.rounds):
         name, at, problems = fuzzer.round(options.scenario, options.at)

@@ -1,5 +1,6 @@
-"""A few rounds of the interruptions by chance; see `interrupts`."""
+"""A few rounds of the interruptions and alarms by chance; see `interrupts`."""
 
+import signal
 import threading
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 import gradtape as gt
 from gradtape import progress
-from tests.fuzz.interrupts import SCENARIOS, Fuzzer
+from gradtape.runtime.compile import kernel
+from tests.fuzz.interrupts import SCENARIOS, Alarm, Fuzzer
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +24,41 @@ def test_an_interruption_leaves_everything_as_it_was(fuzzer, name):
         _, at, problems = fuzzer.round(name)
         assert not problems, f"--scenario {name} --at {at}\n" + "\n".join(problems)
     assert fuzzer.raised > raised or fuzzer.lost
+
+
+@pytest.fixture(scope="module")
+def alarming():
+    return Fuzzer(seed=11, raises=Alarm)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_what_a_signal_handler_raises_is_no_failure_of_what_it_interrupts(alarming, name):
+    _, at, problems = alarming.round(name)
+    assert not problems, f"--alarms --scenario {name} --at {at}\n" + "\n".join(problems)
+
+
+class Handler:
+    def __call__(self, number, frame):
+        raise Alarm("time is over")
+
+
+@pytest.mark.parametrize(
+    ("handler", "function"),
+    [(Handler(), np.arctan), (Handler().__call__, np.arcsinh)],
+    ids=["object", "method"],
+)
+def test_an_alarm_during_a_compilation_ends_the_call(monkeypatch, handler, function):
+    f = gt.jit(lambda x: function(x) * x - function(x + 1))
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with gt.config.override(disk_cache=False), monkeypatch.context() as patch:
+            patch.setattr(kernel, "cached_object", lambda *args, **kw: signal.raise_signal(signal.SIGALRM))
+            with pytest.raises(Alarm, match="time is over"):
+                f(np.arange(3.0))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    x = np.arange(3.0)
+    np.testing.assert_allclose(f(x), function(x) * x - function(x + 1))
 
 
 @pytest.mark.parametrize("scale", [2.0, np.ones(2)])

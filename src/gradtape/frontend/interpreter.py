@@ -85,6 +85,7 @@ from gradtape.frontend.values import (
     typed,
     weak,
 )
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal, next_serial
 from gradtape.ir.site import Site
@@ -366,6 +367,7 @@ class Interpreter:
         except RecursionError:
             raise
         except Exception as error:
+            raise_interruption(error)
             if isinstance(error, GradtapeError) and not is_defect(error):
                 raise UnsupportedCodeError(
                     error.what, where=here.site, why=error.why, remedy=error.remedy

@@ -28,6 +28,7 @@ from gradtape.errors import (
     StructureError,
     kind_of,
 )
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import INT64, Aval, aval
@@ -274,6 +275,7 @@ class _Branches:
             except GradtapeError:
                 raise
             except Exception as failure:
+                raise_interruption(failure)
                 failures[place] = failure
         if failures and chosen is None:
             try:

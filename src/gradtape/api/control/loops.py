@@ -22,6 +22,7 @@ from gradtape.api.control.scanning import ScanTracer
 from gradtape.api.control.variables import carry_on, contents, operand
 from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, GradtapeError, ShapeError, kind_of
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import INT64, Aval, aval
@@ -306,6 +307,7 @@ class _WhileTracer:
             except GradtapeError:
                 raise
             except Exception as failure:
+                raise_interruption(failure)
                 if self._has_iteration(failure):
                     raise
                 return self._init.rebuild(handed_back(self._carried.initial(), self._init.recorded))

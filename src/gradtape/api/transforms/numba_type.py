@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.errors import ArgumentError, kind_of
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.expressions import dtype_name
 from gradtape.ir.graph import Value
 from gradtape.lower.llvm.writer import KERNEL
@@ -220,7 +221,10 @@ def _example_trace(function: Any, wanted: list[Any]) -> Specialisation | None:
         given = [np.ones((extent,) * ndim, dtype) if ndim else dtype.type(1).item() for dtype, ndim in wanted]
         try:
             function.site.prepare(CallArguments(tuple(given), {}, function.site.static))
-        except Exception:  # of shapes that do not fit: a trace of the right ones would raise it again
+        except (
+            Exception
+        ) as error:  # of shapes that do not fit: a trace of the right ones would raise it again
+            raise_interruption(error)
             continue
         found = _known_trace(function, wanted)
         if found is not None:

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 
 from gradtape.config import config
+from gradtape.interruptions import raise_interruption
 from gradtape.lru import LRU
 from gradtape.runtime.call.callable import FastCallable
 from gradtape.runtime.compile.program import ACTIVE
@@ -91,7 +92,8 @@ class SharedSite(CallSite):
             return super().call(args, kwargs)
         except _NotShared:
             return NOT_SHARED
-        except Exception:  # the function that was made raises it again, and says what it is about
+        except Exception as error:  # the function that was made raises it again, and says what it is about
+            raise_interruption(error)
             self._errors += 1
             self.refused = self.refused or self._errors > _MOST_ERRORS
             return NOT_SHARED

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import OWN_ORDER, iteration_order
 from gradtape.procedures.arrays import index_arithmetic as ix
@@ -64,7 +65,8 @@ def with_layout(
         return result
     try:
         asked: Any = _asked(function, args, kwargs)
-    except Exception:  # whatever NumPy says to these numbers
+    except Exception as error:  # whatever NumPy says to these numbers
+        raise_interruption(error)
         asked = None
     return _arranged(result, asked, memories)
 

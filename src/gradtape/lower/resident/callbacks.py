@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from gradtape.interruptions import signal_of
 from gradtape.ir.body import bodies_of
 from gradtape.ir.graph import Node, extract
 from gradtape.ir.op import NDArray
@@ -118,7 +119,10 @@ def _run(call: bytes, addresses: Any) -> int:
         for k, (operand, result) in enumerate(zip(outs, made, strict=True), len(inputs)):
             if operand.nbytes:
                 operand.array(addresses[k] or 0)[...] = result
-    except Exception:  # the interpreter computes the row again, and raises the error
+    except Exception as error:  # the interpreter computes the row again, and raises the error
+        number = signal_of(error)
+        if number is not None:  # the handler runs again as soon as the kernel has returned
+            _thread.interrupt_main(number)
         return 1
     except BaseException:  # an interruption: Python raises it again as soon as the kernel has returned
         _thread.interrupt_main()

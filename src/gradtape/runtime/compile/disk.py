@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from gradtape.config import config
 from gradtape.errors import CacheWarning, warn
+from gradtape.interruptions import raise_interruption
 
 __all__ = ["CachedObject", "DiskCache", "DiskStatistics", "cache_path", "pack", "remembered", "unpack"]
 
@@ -123,6 +124,7 @@ class DiskCache:
             self.statistics.misses += 1
             return None
         except OSError as error:
+            raise_interruption(error)
             self._warn(f"cannot be read: {error}")
             return None
         found = unpack(data, key)
@@ -144,7 +146,8 @@ class DiskCache:
         """Return the file of an entry, None if there is none."""
         try:
             return _file_of(key).read_bytes() if config.disk_cache else None
-        except OSError:
+        except OSError as error:
+            raise_interruption(error)
             return None
 
     def add(self, key: str, data: bytes) -> None:
@@ -167,6 +170,7 @@ class DiskCache:
                 file.write(data)
             os.replace(temporary, path)
         except OSError as error:
+            raise_interruption(error)
             _quietly(os.unlink, temporary)
             self._warn(f"cannot be written: {error}")
             return False
@@ -207,7 +211,8 @@ class DiskCache:
             return unpack(_file_of(key).read_bytes(), key) is not None
         except FileNotFoundError:
             return True
-        except OSError:
+        except OSError as error:
+            raise_interruption(error)
             return False
 
     def _make_room(self, folder: Path, added: int) -> None:
@@ -268,7 +273,8 @@ def _is_private(folder: Path) -> bool:
         return True
     try:
         status = folder.stat()
-    except OSError:
+    except OSError as error:
+        raise_interruption(error)
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
@@ -292,8 +298,8 @@ def remembered(name: str, compute: Callable[[], bytes]) -> bytes:
             data = file.read()
         if _checksum(data[:-_DIGEST_BYTES]) == data[-_DIGEST_BYTES:]:
             return data[:-_DIGEST_BYTES]
-    except OSError:
-        pass
+    except OSError as error:
+        raise_interruption(error)
     found = compute()
     data = found + _checksum(found)
     temporary = path.with_name(f".{name}.{os.getpid()}.{threading.get_ident()}.tmp")
@@ -301,7 +307,8 @@ def remembered(name: str, compute: Callable[[], bytes]) -> bytes:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary.write_bytes(data)
         os.replace(temporary, path)
-    except OSError:  # the entries of the folder will say so
+    except OSError as error:  # the entries of the folder will say so
+        raise_interruption(error)
         _quietly(os.unlink, temporary)
     return found
 
@@ -344,7 +351,8 @@ def _files(folder: Path) -> Iterator[_File]:
     for entry in (entry for part in _scan(folder) if part.is_dir() for entry in _scan(part.path)):
         try:
             status = entry.stat()
-        except OSError:
+        except OSError as error:
+            raise_interruption(error)
             continue
         if entry.name.endswith(_SUFFIX):
             yield _File(status.st_mtime, status.st_size, entry.path)
@@ -356,7 +364,8 @@ def _scan(folder: str | Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)
-    except OSError:
+    except OSError as error:
+        raise_interruption(error)
         return []
 
 
@@ -364,6 +373,7 @@ def _quietly(action: Any, path: str | Path) -> bool:
     """Apply a function to a file that another process may have removed; return whether that succeeded."""
     try:
         action(path)
-    except OSError:
+    except OSError as error:
+        raise_interruption(error)
         return False
     return True

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape.config import config
 from gradtape.errors import CompileWarning, GradtapeError, LoweringError, warn
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.body import bodies_of
 from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Node
@@ -186,8 +187,7 @@ def kernel_for(
     except LoweringError as error:
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
     except Exception as error:  # what LLVM says of a module that it cannot compile, or a defect: the interpreter has the answer
-        if is_of_interruption(error):
-            raise KeyboardInterrupt from error
+        raise_interruption(error)
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), *_reason(error))
     origin = "compiled" if compiled else "disk"
     notes = (*kernel.notes, note) if note else kernel.notes
@@ -236,14 +236,6 @@ def warn_of(kernel: Kernel, graph: Graph) -> None:
             why="there is no machine code for this operation and dtype; the rest of the program is compiled",
             remedy="nothing, if the speed does not matter (a call takes some 10 us); or use another dtype",
         )
-
-
-def is_of_interruption(error: BaseException) -> bool:
-    """Return whether an error is a consequence of Ctrl-C, as `threading` may raise one: the graph is not its cause."""
-    seen: BaseException | None = error if isinstance(error, RuntimeError) else None
-    while seen is not None and not isinstance(seen, KeyboardInterrupt):
-        seen = seen.__context__
-    return seen is not None
 
 
 def _reason(error: Exception) -> tuple[str, str]:

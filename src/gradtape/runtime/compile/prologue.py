@@ -18,6 +18,7 @@ from weakref import WeakSet
 import numpy as np
 
 from gradtape.config import config
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.graph import Graph
 from gradtape.ir.op import NDArray
 from gradtape.locks import Rank, new_lock
@@ -245,6 +246,7 @@ class Prologue:
         try:
             made = making.result()
         except Exception as error:
+            raise_interruption(error)
             self._give_up(f"the program cannot be split ({error})")
             return
         if made is None:
@@ -259,7 +261,8 @@ class Prologue:
         inputs = {place: self._previous[place] for place in parts.inputs}
         try:
             results = [np.asarray(result, order="C") for result in prologue.run(list(inputs.values()))]
-        except Exception:  # the whole program raises it, in the call that it belongs to
+        except Exception as error:  # the whole program raises it, in the call that it belongs to
+            raise_interruption(error)
             self._note_change()
             return
         self.runs += 1

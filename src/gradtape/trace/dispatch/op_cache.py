@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.graph import ARRAYS, Value
 from gradtape.ir.templates import Template, placeholder, template_of
 from gradtape.ir.types import Aval
@@ -187,7 +188,10 @@ def _abstract_call(
             *[_replaced(argument, rest) for argument in args],
             **{name: _replaced(each, rest) for name, each in kwargs.items() if each is not NO_VALUE},
         )
-    except Exception:  # it reads data, or the arguments are wrong: then the call itself raises the error
+    except (
+        Exception
+    ) as error:  # it reads data, or the arguments are wrong: then the call itself raises the error
+        raise_interruption(error)
         return NOT_CACHED
     container = type(result) if type(result) in SEQUENCES else None
     results = [result] if container is None else list(result)

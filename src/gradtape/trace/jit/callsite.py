@@ -24,6 +24,7 @@ import numpy as np
 from gradtape.collector import collector_paused
 from gradtape.config import config
 from gradtape.errors import ConcretizationError, InPlaceError, LeakedValueError
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.op import NDArray
@@ -432,7 +433,11 @@ class CallSite(Tracer):
                 if error.is_final:
                     raise
                 specialisation = None
-            except (Exception, OutcomeFailed):  # that only a trace raises: the function itself decides
+            except (
+                Exception,
+                OutcomeFailed,
+            ) as error:  # that only a trace raises: the function itself decides
+                raise_interruption(error)
                 specialisation = None
             if specialisation is None:
                 captures.in_python = True

@@ -38,10 +38,10 @@ from gradtape.errors import (
     counted,
     kind_of,
 )
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.graph import Graph, Value, extract
 from gradtape.kinds.refusals import comes_later
 from gradtape.progress import counting
-from gradtape.runtime.compile.kernel import is_of_interruption
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.array.handle import Handle, followed_value
 from gradtape.trace.array.layout import memory_of
@@ -207,8 +207,7 @@ class Tracer:
         try:
             return self._translated_at_need(request)
         except Exception as error:
-            if is_of_interruption(error):
-                raise KeyboardInterrupt from error
+            raise_interruption(error)
             if self._reaction(error, captures) is not Reaction.BY_VALUE:
                 raise
         with captures.by_value():

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, NewType, TypeAlias
 
 import numpy as np
 
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, extract
 from gradtape.ir.templates import placeholder
@@ -437,7 +438,8 @@ class CallRecorder(TapeObserver):
                 [self._without_data(operand) for operand in operands],
                 {name: self._without_data(keywords[name]) for name in keywords},
             )
-        except Exception:
+        except Exception as error:
+            raise_interruption(error)
             return False
         return type(again) is type(result) and again._current.aval is result._current.aval
 

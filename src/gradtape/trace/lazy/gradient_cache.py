@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gradtape.config import config, running
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Graph, Literal, Node, TraceTag, Value, constant, extract, literal, merge_tags
 from gradtape.ir.op import NDArray
@@ -318,7 +319,8 @@ class _RecordCopy:
         weights = None if seeds is None else [self.copy_of.get(seed, seed) for seed in seeds]
         try:
             derived = derive(self.targets, self.sources, weights, lambda value: value not in self.followed)
-        except Exception:  # a custom derivative reads data: it does so each time
+        except Exception as error:  # a custom derivative reads data: it does so each time
+            raise_interruption(error)
             return None
         parts = [_parts(gradient) for gradient in derived]
         outputs = [*self.targets, *[value for values in parts for value in values]]

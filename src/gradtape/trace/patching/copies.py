@@ -28,7 +28,7 @@ class Substitute:
     original, copy : object
         The two, or the dicts of their attributes. They are one object where there is no copy: then its content is restored after the trace.
     initial : object
-        What the copy held at first; see `content_of`.
+        What the copy held at first, None before the trace; see `content_of`.
     name : str
         For messages.
     part_label : callable
@@ -55,7 +55,9 @@ class Substitute:
         return (type(self.original).__module__ or "").partition(".")[0] == PACKAGE
 
     def restore(self) -> None:
-        """Set the content of the object back to that at first."""
+        """Set the content of the object back to that at first, if the trace has begun."""
+        if self.initial is None:
+            return
         now, initial, holder = content_of(self.copy), self.initial, self.copy
         if isinstance(holder, LISTED):
             if len(now) != len(initial) or any(map(operator.is_not, now, initial)):

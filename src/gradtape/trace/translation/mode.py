@@ -23,6 +23,7 @@ from gradtape.errors import (
     is_defect,
     warn,
 )
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import is_traced
@@ -53,6 +54,7 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     try:
         return call_translated(function, args, kwargs, wanted)
     except Exception as refusal:  # if it is of the user's code, the trace raises it as well
+        raise_interruption(refusal)
         if trace is not None:
             trace.ways.append(Way(function.__name__, False, _said(refusal)))
         return _run_instead(function, args, kwargs, refusal)
@@ -162,6 +164,7 @@ def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
         try:
             return call_translated(function, args, kwargs, reason)
         except Exception as failure:  # of other arguments than before
+            raise_interruption(failure)
             return _run_instead(function, args, kwargs, failure)
     leaves, spec = flatten((args, kwargs), tables=False)
     before = [(leaf, leaf.value) for leaf in leaves if isinstance(leaf, Handle) and is_traced(leaf)]
@@ -176,6 +179,7 @@ def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
                 TranslatedCall(function, args, kwargs).prepare()
                 return True
         except Exception as error:
+            raise_interruption(error)
             _let_go(error)
             refusal = error
             return False
@@ -198,6 +202,7 @@ def _run_or_translate(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
         try:
             return call_translated(function, args, kwargs, error.what)
         except Exception as failure:
+            raise_interruption(failure)
             if _failed(failure):
                 error.add_note(
                     f"  its code could not be compiled either; please report it: {_error_in(failure)}"

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape.config import config
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
+from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, constant
 from gradtape.ir.op import NDArray
@@ -509,7 +510,8 @@ def _compute_content(content: Content) -> None:
     values = [one.value for one in contents]
     try:
         arrays = force(values)
-    except Exception:  # of another variable, perhaps: a read of that one raises it again
+    except Exception as error:  # of another variable, perhaps: a read of that one raises it again
+        raise_interruption(error)
         contents, values = contents[:1], values[:1]
         arrays = force(values)
     for one, value, data in zip(contents, values, arrays, strict=True):

@@ -86,6 +86,7 @@ class CaptureSpec:
         self.generators: list[int] = []
         self.numpy_generators: list[Any] = []
         self.python_generators: list[Any] = []
+        self.generator_states: list[tuple[Any, Any]] = []
         self.may_draw = False
         self.substituted: list[Substitute] = []
         self.uncopied: list[Substitute] = []
