@@ -1,7 +1,7 @@
 """Exceptions of signal handlers: they end what runs, and are no failure of what they interrupt.
 
 Ctrl-C is one. Others are those that handlers of a program's own raise, such as the `TimeoutError` of an alarm: classes of `Exception`, so
-that ``except Exception`` around a compilation or a trace takes them for its failure. Each such clause that goes on in another way asks here.
+that ``except Exception`` around a compilation or a trace takes them for its failure. Clauses that go on in another way ask here.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ def _handlers() -> Iterator[tuple[CodeType, signal.Signals]]:
         if isinstance(handler, MethodType):
             handler = handler.__func__
         elif not isinstance(handler, FunctionType):
-            handler = getattr(type(handler), "__call__", None)
+            handler = next(
+                (vars(c)["__call__"] for c in type(handler).__mro__ if "__call__" in vars(c)), None
+            )
         if isinstance(handler, FunctionType):
             yield handler.__code__, signal.Signals(number)

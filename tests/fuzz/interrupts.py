@@ -1,7 +1,8 @@
 """Ctrl-C, or an alarm, at any instant: NumPy's names, locks, contexts, settings and caches are right afterwards.
 
 A scenario runs under a trace function that raises KeyboardInterrupt at the n-th instant at which Python looks for signals (a Python
-function begins, a call returns, a loop turns back) in gradtape, and in what it calls; with `--alarms`, a handler that raises TimeoutError runs there. Afterwards
+function begins, a call returns, a loop turns back) in gradtape, and in what it calls; with `--alarms`, the handler of a signal
+raises TimeoutError there. Afterwards
 
 - the names in NumPy, SciPy and this module stand for what they stood for,
 - no context is in force, nobody attends, no setting has changed, no lock is held (another thread records and compiles),
