@@ -75,6 +75,23 @@ FILE_BYTES: Final = 2e8
 FILE_SECONDS: Final = 2e-3
 """What it takes to make a scratch file and to map it."""
 
+CACHE_LINE: Final = 64
+"""Bytes of a line of the caches."""
+
+# Residuals: from which cost of an element on a reverse sweep loads it rather than compute it again
+
+EXPENSIVE: Final = 4.0
+"""In the first cache, in arrays of a loop of the graph."""
+
+STREAMED_SIZE: Final = 4096
+"""Elements from which an iteration's results do not stay in the first cache."""
+
+EXPENSIVE_STREAMED: Final = 5.0
+"""The cost where they do not stay there: a vector of quotients takes less time than its way to memory and back."""
+
+EXPENSIVE_ON_TAPE: Final = 6.0
+"""On the tape of a procedure, which stands in the way of vectors: quotients and roots cost less."""
+
 # What is kept from call to call
 
 COMPARISON: Final = 8.0

@@ -469,7 +469,7 @@ def _cost(statement: Statement) -> float:
     if isinstance(statement, Load | Store):
         return PASSING
     if isinstance(statement, Push | Pop):
-        return PASSING * len(_entries(statement))
+        return PASSING * len(statement.entries)
     if isinstance(statement, Apply):
         nodes = statement.graph.nodes
         return sum(max(cost_of(node), 1.0) * out.size for node in nodes for out in node.outs)
@@ -481,15 +481,11 @@ def _moved(statement: Statement) -> int:
     if isinstance(statement, Load | Store):
         return statement.pointer.dtype.itemsize
     if isinstance(statement, Push | Pop):
-        return sum(map(item_size, _entries(statement)))
+        return sum(map(item_size, statement.entries))
     if isinstance(statement, Apply):
         spans = [x for x in (*statement.inputs, *statement.outputs) if isinstance(x, Span)]
         return sum(span.aval.size * span.aval.dtype.itemsize for span in spans)
     return 0
-
-
-def _entries(statement: Push | Pop) -> tuple[Content, ...]:
-    return statement.values if isinstance(statement, Push) else statement.outs
 
 
 def _type(statement: Statement) -> str:

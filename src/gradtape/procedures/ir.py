@@ -283,6 +283,11 @@ class Push(StatementBase):
 
     values: tuple[Content, ...]
 
+    @property
+    def entries(self) -> tuple[Content, ...]:
+        """What becomes part of the record."""
+        return self.values
+
 
 @record
 class Pop(StatementBase):
@@ -291,6 +296,11 @@ class Pop(StatementBase):
     defined = "outs"
 
     outs: tuple[Content, ...]
+
+    @property
+    def entries(self) -> tuple[Content, ...]:
+        """What was part of the record."""
+        return self.outs
 
 
 Statement: TypeAlias = Load | Store | Read | Assign | Allocate | Check | Apply | For | While | If | Push | Pop

@@ -48,7 +48,7 @@ def _in_tape_order(body: Sequence[Statement]) -> Iterator[Push | Pop]:
 
 
 def _agree(push: Push, pop: Pop) -> bool:
-    return [item_size(value) for value in push.values] == [item_size(out) for out in pop.outs]
+    return list(map(item_size, push.entries)) == list(map(item_size, pop.entries))
 
 
 def item_size(content: Content) -> int:

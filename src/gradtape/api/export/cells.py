@@ -243,10 +243,14 @@ class Partition(Generic[T]):
             if first.relation == "number" and first.answer != last.answer:
                 raise self._unproved(first)
 
-    def _unproved(self, question: Question) -> ArgumentError:
+    def _not_for_all(self, what: str, where: Any, why: str, remedy: str) -> ArgumentError:
         names = ", ".join([dim.name for dim in self.dims])
-        return ArgumentError(
-            f"export: {self.name} cannot be exported for all lengths {names}: Python {question.text}",
+        problem = f"export: {self.name} cannot be exported for all lengths {names}: {what}"
+        return ArgumentError(problem, where=where, why=why, remedy=remedy)
+
+    def _unproved(self, question: Question) -> ArgumentError:
+        return self._not_for_all(
+            f"Python {question.text}",
             where=question.site,
             why="the exported program has the result for the lengths that were tried, and it is not proved that all others have the same",
             remedy="compare lengths with numbers (len(x) > 100), write loops over elements as gt.scan, use n // 2 in place of "
@@ -401,9 +405,8 @@ class Partition(Generic[T]):
         return ", ".join([f"{dim.name} = {length}" for dim, length in zip(self.dims, point, strict=True)])
 
     def _refusal(self, what: str) -> ArgumentError:
-        names = ", ".join([dim.name for dim in self.dims])
-        return ArgumentError(
-            f"export: {self.name} cannot be exported for all lengths {names}: {what}",
+        return self._not_for_all(
+            what,
             where=user_site(),
             why="a Python loop over elements, medians, functions of arrays that NumPy makes of a length (np.hanning(len(x))), and "
             "branches on lengths make another program",
@@ -412,9 +415,8 @@ class Partition(Generic[T]):
         )
 
     def _unfitted(self, cell: Cell) -> ArgumentError:
-        names = ", ".join([dim.name for dim in self.dims])
-        return ArgumentError(
-            f"export: {self.name} cannot be exported for all lengths {names}: some numbers of its program are no formulas of them",
+        return self._not_for_all(
+            "some numbers of its program are no formulas of them",
             where=user_site(),
             why="extents of arrays have to be polynomials of the lengths, or their floors",
             remedy="export one file for each length, or ranges of lengths: gt.Dim('n', min=..., max=...)",

@@ -98,9 +98,7 @@ def identity(build: ProcedureBuilder, n: Any, dtype: Any = None) -> Any:
     return creation.eye(build, n, dtype=float if dtype is None else dtype)
 
 
-@implements(np.arange)
-def arange(build: ProcedureBuilder, start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
-    return creation.arange(build, start, stop, step, dtype)
+implements(np.arange)(creation.arange)
 
 
 @implements(np.linspace)

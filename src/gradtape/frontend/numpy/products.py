@@ -15,15 +15,9 @@ from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.view import apply, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
-
-@implements(np.dot, method="dot")
-def dot(build: ProcedureBuilder, a: Any, b: Any) -> Any:
-    return products.dot(build, a, b)
-
-
-@implements(np.matmul)
-def matmul(build: ProcedureBuilder, x1: Any, x2: Any) -> Any:
-    return products.matmul(build, x1, x2)
+implements(np.dot, method="dot")(products.dot)
+implements(np.matmul)(products.matmul)
+implements(np.tensordot)(products.tensordot)
 
 
 @implements(np.vdot)
@@ -49,11 +43,6 @@ def outer(build: ProcedureBuilder, a: Any, b: Any) -> Any:
 @implements(np.einsum)
 def einsum(build: ProcedureBuilder, subscripts: str, *operands: Any, optimize: Any = False) -> Any:
     return products.einsum(build, subscripts, *operands)
-
-
-@implements(np.tensordot)
-def tensordot(build: ProcedureBuilder, a: Any, b: Any, axes: Any = 2) -> Any:
-    return products.tensordot(build, a, b, axes)
 
 
 @implements(np.trace, method="trace")

@@ -33,7 +33,6 @@ from gradtape.procedures.ir import (
     Apply,
     Assign,
     Check,
-    Content,
     For,
     If,
     Load,
@@ -407,7 +406,7 @@ def _reserve(function: ProcedureEmitter, bytes_: str) -> str:
 def _open_stream(function: ProcedureEmitter, loop: For, count: str) -> None:
     """Append what reserves the records of all iterations of a loop, or takes them off the tape."""
     statement = function.plan.streamed[loop]
-    _, size = record_layout(_contents(statement))
+    _, size = record_layout(statement.entries)
     some = function.call("i64", "llvm.smax.i64", f"i64 {count}", "i64 0")
     bytes_ = function.let(f"mul nuw nsw i64 {some}, {size}")
     base = _reserve(function, bytes_) if isinstance(statement, Push) else _taken_off(function, bytes_)
@@ -422,13 +421,9 @@ def _taken_off(function: ProcedureEmitter, bytes_: str) -> str:
     return base
 
 
-def _contents(statement: Push | Pop) -> tuple[Content, ...]:
-    return statement.values if isinstance(statement, Push) else statement.outs
-
-
 def _places(function: ProcedureEmitter, statement: Push | Pop) -> list[str]:
     """Return the addresses of the values of a record."""
-    contents = _contents(statement)
+    contents = statement.entries
     places, size = record_layout(contents)
     if statement not in function.streams:
         base = (

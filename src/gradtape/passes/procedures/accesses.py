@@ -144,22 +144,16 @@ def independent_loops(procedure: Procedure, streamed: Collection[For]) -> set[Fo
         The loops whose records lie in arrays.
     """
     accesses = LoopAccesses(procedure)
-    found: set[For] = set()
-    for loop in walk(procedure.body):
-        if not isinstance(loop, For):
-            continue
-        inside = list(walk(loop.body))
-        tape = () if loop in streamed else (Push, Pop)
-        if any(isinstance(s, (For, While, Apply, Allocate, *tape)) for s in inside):
-            continue
+
+    def are_independent(loop: For, inside: Sequence[Statement]) -> bool:
         pairs = list(_pairs(inside))
-        if not pairs or len(pairs) > MOST_PAIRS:
-            continue
-        if all(distance(first.index, second.index) is not None for first, second in pairs):
-            continue
-        if accesses.keeps_apart(loop, pairs):
-            found.add(loop)
-    return found
+        return (
+            0 < len(pairs) <= MOST_PAIRS
+            and any(distance(first.index, second.index) is None for first, second in pairs)
+            and accesses.keeps_apart(loop, pairs)
+        )
+
+    return {loop for loop, inside in _straight_loops(procedure, streamed) if are_independent(loop, inside)}
 
 
 def backward_loops(procedure: Procedure, streamed: Collection[For]) -> set[For]:
@@ -169,20 +163,26 @@ def backward_loops(procedure: Procedure, streamed: Collection[For]) -> set[For]:
     elements have to be reversed each time.
     """
     accesses = LoopAccesses(procedure)
-    found: set[For] = set()
-    for loop in walk(procedure.body):
-        if not isinstance(loop, For) or loop.parallel:
-            continue
-        inside = list(walk(loop.body))
-        tape = () if loop in streamed else (Push, Pop)
-        if any(isinstance(s, (For, While, Apply, Allocate, Assign, *tape)) for s in inside):
-            continue
+
+    def is_backward(loop: For, inside: Sequence[Statement]) -> bool:
+        if loop.parallel or any(isinstance(s, Assign) for s in inside):
+            return False
         steps = [linear_form(s.index).get(loop.index, 0) for s in inside if isinstance(s, Load | Store)]
         if any(step > 0 for step in steps) or not any(step < 0 for step in steps):
-            continue
-        if accesses.keeps_apart(loop, list(_pairs(inside))):
-            found.add(loop)
-    return found
+            return False
+        return accesses.keeps_apart(loop, list(_pairs(inside)))
+
+    return {loop for loop, inside in _straight_loops(procedure, streamed) if is_backward(loop, inside)}
+
+
+def _straight_loops(procedure: Procedure, streamed: Collection[For]) -> Iterator[tuple[For, list[Statement]]]:
+    """Yield the innermost counted loops that allocate nothing and whose records, if any, lie in arrays, with their statements."""
+    for loop in walk(procedure.body):
+        if isinstance(loop, For):
+            inside = list(walk(loop.body))
+            tape = () if loop in streamed else (Push, Pop)
+            if not any(isinstance(s, (For, While, Apply, Allocate, *tape)) for s in inside):
+                yield loop, inside
 
 
 def _pairs(statements: Sequence[Statement]) -> Iterator[tuple[Load | Store, Load | Store]]:

@@ -119,7 +119,7 @@ class _Exchange(BlockPass):
         self._held = {s.value for s in walk(procedure.body) if isinstance(s, Assign)}
         for s in walk(procedure.body):
             if isinstance(s, Push | Pop):
-                self._held.update(s.values if isinstance(s, Push) else s.outs)
+                self._held.update(s.entries)
         self._loads: dict[Content, list[Statement]] = {}
         for s in walk(procedure.body):
             for pointer in _read(s):

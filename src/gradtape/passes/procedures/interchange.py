@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from gradtape.costs import CACHE_LINE
 from gradtape.ir.graph import Value, extract, number_of
 from gradtape.ir.types import INT64, Aval
 from gradtape.kinds.elementwise import Elementwise
@@ -51,9 +52,6 @@ FEWEST: Final = 8
 
 MOST: Final = 4096
 """Iterations of such a loop at most: expanded numbers are to stay in the caches."""
-
-LINE: Final = 64
-"""Bytes of a line of the caches."""
 
 NEAR_CACHE: Final = 2**18
 """Bytes of lines that stay in a near cache from one iteration to the next."""
@@ -322,7 +320,7 @@ def _is_worth_vectors(outer: For, inner: Sequence[For]) -> bool:
             stride = abs(linear_form(statement.index).get(inner[-1].index, 0))
             across, along = across + (stride > 1), along + (stride == 1)
     rows = math.prod(int(number_of(loop.count) or 0) for loop in inner)
-    return across >= 2 * along and across * rows * LINE >= NEAR_CACHE
+    return across >= 2 * along and across * rows * CACHE_LINE >= NEAR_CACHE
 
 
 def _gains(outer: For, inner: For) -> bool:

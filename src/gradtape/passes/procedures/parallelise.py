@@ -16,6 +16,7 @@ from typing import Final
 
 from gradtape.costs import (
     ADDITION,
+    CACHE_LINE,
     LEAST_BLOCK,
     MOST_BLOCKS,
     MOST_SCATTERED_SUMS,
@@ -66,9 +67,6 @@ from gradtape.procedures.tape import match_tape
 from gradtape.procedures.traversal import array_sizes, assigned, names, stored
 from gradtape.records import record, replaced
 from gradtape.statements import walk
-
-LINE: Final = 64
-"""Bytes of a cache line: sums of different blocks have none in common."""
 
 MOST_PAIRS: Final = 200
 """Pairs of accesses to an array that are compared."""
@@ -178,7 +176,8 @@ class _Division:
             before = {variable: build.read(variable) for variable in (*sharing.resets, *sharing.kept)}
             sums = {}
             for pointer, size in sharing.sums.items():
-                row = -(-size * pointer.dtype.itemsize // LINE) * LINE // pointer.dtype.itemsize
+                # Sums of different blocks have no line in common.
+                row = -(-size * pointer.dtype.itemsize // CACHE_LINE) * CACHE_LINE // pointer.dtype.itemsize
                 with build.at_start():
                     sums[pointer] = build.allocate("parts", MOST_BLOCKS * row, pointer.dtype), row
             with build.loop(blocks, parallel=True) as number:

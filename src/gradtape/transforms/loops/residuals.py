@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from gradtape.costs import EXPENSIVE, EXPENSIVE_STREAMED, STREAMED_SIZE
 from gradtape.errors import LoweringError
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Literal, Node, Value, extract, literal, number_of
@@ -23,15 +24,6 @@ from gradtape.passes.simplify.expand_formulas import expand_formula
 
 SMALL_UPDATE: Final = 256
 """Elements up to which an array with a few replaced elements is recomputed rather than stored."""
-
-EXPENSIVE: Final = 4.0
-"""Cost of an element, as of `Elementwise`, from which it takes longer to compute it than to store and load it."""
-
-STREAMED_SIZE: Final = 4096
-"""Elements from which an iteration's results do not stay in the L1 cache."""
-
-EXPENSIVE_STREAMED: Final = 5.0
-"""The cost where they do not stay there: a vector of quotients takes less time than its way to memory and back."""
 
 INFINITE: Final = 1 << 62
 

@@ -16,17 +16,12 @@ from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, equal, 
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import (
-    Allocate,
     Apply,
-    Assign,
     Content,
-    Load,
     Pointer,
     Procedure,
-    Read,
     Span,
     Statement,
-    Store,
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names
@@ -128,32 +123,16 @@ class _ForwardMode:
 
     def _push(self, statement: Statement) -> None:
         """Append a statement and the one for tangents."""
-        build, shadows = self._build, self._shadows
         if statement.blocks():
-            build.append_with_blocks(statement, self._push_block)
+            self._build.append_with_blocks(statement, self._push_block)
         elif isinstance(statement, Apply):
             self._push_apply(statement)
         else:
-            build.append(statement)
-            if isinstance(statement, Load) and shadows.has(statement.pointer):
-                tangent = build.load(shadows.of(statement.pointer), statement.index)
-                self._tangents[statement.out] = Tangent(tangent)
-            elif isinstance(statement, Store) and shadows.has(statement.pointer):
-                build.store(shadows.of(statement.pointer), statement.index, self._tangent(statement.value))
-            elif isinstance(statement, Allocate) and shadows.has(statement.out):
-                shadows.allocate(statement.out, statement.size, statement.zero)
-            elif isinstance(statement, Read) and shadows.has(statement.variable):
-                variable = shadows.variable(statement.variable)
-                if isinstance(statement.out, Pointer):
-                    build.append(Read(shadows.add(statement.out), variable))
-                else:
-                    self._tangents[statement.out] = Tangent(build.read(variable))
-            elif isinstance(statement, Assign) and shadows.has(statement.variable):
-                value = statement.value
-                build.assign(
-                    shadows.variable(statement.variable),
-                    shadows.of(value) if isinstance(value, Pointer) else self._tangent(value),
-                )
+            self._build.append(statement)
+            read = self._shadows.follow(statement, lambda index: index, self._tangent)
+            if read is not None:
+                value, tangent = read
+                self._tangents[value] = Tangent(tangent)
 
     def _push_apply(self, statement: Apply) -> None:
         """Append the graph with further inputs and outputs: the tangents."""

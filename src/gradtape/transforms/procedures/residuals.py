@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from gradtape.costs import UNKNOWN_TRIP_COUNT
+from gradtape.costs import EXPENSIVE_ON_TAPE, UNKNOWN_TRIP_COUNT
 from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.procedures.builder import leaf
@@ -27,9 +27,6 @@ from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
 from gradtape.transforms.procedures.checkpoint import Rerun
 from gradtape.transforms.procedures.dependence import Dependence
-
-EXPENSIVE: Final = 6.0
-"""The cost of a row from which its result is recorded: quotients and roots cost less than the tape, which stands in the way of vectors."""
 
 MOST_EXTRA: Final = 128
 """Bytes, from which a record is not made larger to save the computation of expensive rows."""
@@ -429,16 +426,16 @@ class Planner:
     def _cut(self, gone: Sequence[Value], needed: Sequence[Value], nodes: Sequence[Node]) -> list[Value]:
         """Return what to record: results of expensive rows rather than their operands, unless these are far fewer and rows so few
         that the forward sweep computes too that their cost, in additions, is below the bytes that are saved."""
-        fast = residuals(gone, needed, nodes, self._forward, (), EXPENSIVE)
+        fast = residuals(gone, needed, nodes, self._forward, (), EXPENSIVE_ON_TAPE)
         size = sum(map(_bytes, fast))
         if size < MOST_EXTRA:
             return fast
-        small = residuals(gone, needed, nodes, (), (), EXPENSIVE)
+        small = residuals(gone, needed, nodes, (), (), EXPENSIVE_ON_TAPE)
         extra = size - sum(map(_bytes, small))
         if extra < MOST_EXTRA or 3 * extra <= 2 * size:
             return fast
         again, _ = extract(needed, stop=lambda value: not value.is_made or value in small)
-        rows = [node.op for node in again if node in self._forward and is_expensive(node, EXPENSIVE)]
+        rows = [node.op for node in again if node in self._forward and is_expensive(node, EXPENSIVE_ON_TAPE)]
         return fast if sum(row.cost for row in rows if isinstance(row, Elementwise)) >= extra else small
 
     def _stands(self, content: Content, block: Block) -> bool:

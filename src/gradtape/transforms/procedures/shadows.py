@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 
 from gradtape.ir.body import make_body
@@ -113,6 +113,43 @@ class Shadows:
     def allocate(self, pointer: Pointer, size: Value, zero: bool) -> None:
         """Append the allocation of the shadow of a pointer."""
         self._build.append(Allocate(self.add(pointer), size, zero))
+
+    def follow(
+        self, statement: Statement, index: Callable[[Value], Value], stored: Callable[[Value], Value]
+    ) -> tuple[Value, Value] | None:
+        """Append the statement that does with shadows what a statement does with what they belong to.
+
+        Parameters
+        ----------
+        statement : Statement
+            Without blocks, and no array computation.
+        index : callable
+            Returns an index or a size in terms of the leaves of the procedure that is made.
+        stored : callable
+            Returns what a shadow gets where a value is stored or assigned.
+
+        Returns
+        -------
+        tuple of Value or None
+            What the statement loads or reads, and the same of the shadow.
+        """
+        build = self._build
+        if isinstance(statement, Load) and self.has(statement.pointer):
+            return statement.out, build.load(self.of(statement.pointer), index(statement.index))
+        if isinstance(statement, Store) and self.has(statement.pointer):
+            build.store(self.of(statement.pointer), index(statement.index), stored(statement.value))
+        elif isinstance(statement, Allocate) and self.has(statement.out):
+            self.allocate(statement.out, index(statement.size), statement.zero)
+        elif isinstance(statement, Read) and self.has(statement.variable):
+            variable = self.variable(statement.variable)
+            if isinstance(statement.out, Value):
+                return statement.out, build.read(variable)
+            build.append(Read(self.add(statement.out), variable))
+        elif isinstance(statement, Assign) and self.has(statement.variable):
+            value = statement.value
+            variable = self.variable(statement.variable)
+            build.assign(variable, self.of(value) if isinstance(value, Pointer) else stored(value))
+        return None
 
 
 def with_smooth_squares(procedure: Procedure) -> Procedure:
@@ -320,30 +357,17 @@ class _Squared(Rewriter):
 
     def _append_shadow(self, statement: Statement) -> None:
         """Append the statement that does with the shadow what a statement does."""
-        build, shadows = self._build, self._shadows
-        if isinstance(statement, Load) and statement.out in self._kinks.wanted:
-            self._squares[statement.out] = build.load(
-                shadows.of(statement.pointer), self.value(statement.index)
-            )
-        elif isinstance(statement, Store) and shadows.has(statement.pointer):
-            square = self._square(statement.value)
-            build.store(shadows.of(statement.pointer), self.value(statement.index), square)
-        elif isinstance(statement, Allocate) and shadows.has(statement.out):
-            shadows.allocate(statement.out, self.value(statement.size), statement.zero)
-        elif isinstance(statement, Apply):
+        if isinstance(statement, Apply):
             self._append_squares(statement)
-        elif isinstance(statement, Read) and isinstance(statement.out, Pointer):
-            if shadows.has(statement.variable):
-                build.append(Read(shadows.add(statement.out), shadows.variable(statement.variable)))
-        elif isinstance(statement, Read):
-            if statement.out in self._kinks.wanted:
-                self._squares[statement.out] = build.read(shadows.variable(statement.variable))
-        elif isinstance(statement, Assign) and shadows.has(statement.variable):
-            value = statement.value
-            build.assign(
-                shadows.variable(statement.variable),
-                shadows.of(value) if isinstance(value, Pointer) else self._square(value),
-            )
+        elif not (
+            isinstance(statement, Load | Read)
+            and isinstance(statement.out, Value)
+            and statement.out not in self._kinks.wanted
+        ):
+            read = self._shadows.follow(statement, self.value, self._square)
+            if read is not None:
+                value, square = read
+                self._squares[value] = square
 
     def _append_squares(self, apply: Apply) -> None:
         """Append the array computation of the squares of those outputs that have a shadow, whose elements are moved as theirs."""
