@@ -20,6 +20,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.api.transforms import sharing
+from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.tracing import Tracer
 
 X: Final = np.array([1.0, 2.0, 4.0])
@@ -466,6 +467,7 @@ WAYS: Final[dict[str, Callable[[Any], Any]]] = {
     "jvp": lambda f: gt.jvp(f, (X,), (2 * X,)),
     "vjp": lambda f: gt.vjp(f, X)[1](2.0),
     "linearize": lambda f: gt.linearize(f, X)[1](2 * X),
+    "nested": lambda f: gt.jit(lambda p: {"y": f(p["x"])})({"x": X})["y"],
 }
 
 
@@ -560,6 +562,31 @@ def test_a_function_that_is_called_again_has_machine_code_of_the_shared_program(
     assert gradient.entry and len(gradient.site.specialisations()) == 1
     np.testing.assert_array_equal(gradient(X[:2]), 6 * X[:2])
     np.testing.assert_array_equal(gradient(X), 6 * X)
+
+
+def test_machine_code_answers_nested_arguments_beside_functions_and_static_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def made(k: float) -> Any:
+        return gt.jit(lambda p: p["x"] * k)
+
+    power = gt.jit(lambda p, k: p["x"] ** k, static_argnums=1)
+    for k in (2.0, 3.0, 4.0):
+        np.testing.assert_array_equal(made(k)({"x": X}), X * k)
+        np.testing.assert_array_equal(power({"x": X}, int(k)), X**k)
+    shared = made(5.0)
+    shared({"x": X})
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a call was answered in Python")
+
+    monkeypatch.setattr(CallSite, "_answer", refuse)
+    np.testing.assert_array_equal(shared({"x": 2 * X}), X * 10)
+    np.testing.assert_array_equal(power({"x": 2 * X}, 4), (2 * X) ** 4)
+    monkeypatch.undo()
+    for exponent in (3, 4.0, True, np.float32(2)):
+        np.testing.assert_allclose(power({"x": X}, exponent), X**exponent)
+        assert power({"x": X}, exponent).dtype == (X**exponent).dtype
 
 
 def test_what_changes_after_machine_code_is_bound_is_checked() -> None:

@@ -47,6 +47,7 @@ from gradtape.trace.jit.signature import (
     EVERYTHING_TRACED,
     CallArguments,
     StaticArguments,
+    StaticLeaf,
     as_input,
     describe_key,
 )
@@ -172,6 +173,8 @@ class CallSite(Tracer):
         if self.nested and config.jit and not (config.eager or RECORDING.tools):
             leaves, spec = flatten_arguments(self.static.mark(args, kwargs), ORDERED)
             entry = self.nested.get(spec)
+            if self.static is not EVERYTHING_TRACED:  # machine code checks what marks hold
+                leaves = [leaf.value if isinstance(leaf, StaticLeaf) else leaf for leaf in leaves]
             if entry is not None and (entry.keys is None or entry.keys == self._structure(args, kwargs)):
                 results = entry.native(*leaves) if entry.order is None else entry.native(*entry.order(leaves))
                 if results is not MISSED:
