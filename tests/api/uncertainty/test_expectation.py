@@ -265,3 +265,33 @@ def test_old_generators_are_refused_by_name() -> None:
     expect(
         UnsupportedFunctionError, lambda: draw(0.3, np.random.RandomState(0)), "RandomState", "default_rng"
     )
+
+
+def test_thresholds_and_parameters_at_the_ends_of_their_range():
+    def slope(function, p):
+        return gt.grad(gt.expectation(function, 500, rng=0))(p)
+
+    height = 1.0 / math.sqrt(2.0 * math.pi)
+    assert np.isclose(slope(lambda p, rng: 1.0 * (rng.normal() < p), 0.0), height)
+    for p in (0.0, 1.0):  # the derivative inside of the range
+        assert np.isclose(slope(lambda p, rng: 3.0 * (rng.random() < p), p), 3.0)
+        assert np.isclose(slope(lambda p, rng: rng.binomial(5, p) * 1.0, p), 5.0)
+    assert np.isclose(slope(lambda p, rng: rng.poisson(p) * 1.0, 0.0), 1.0)
+    assert np.isclose(slope(lambda p, rng: (rng.geometric(p) - 1.0) * 1.0, 1.0), -1.0)
+
+
+def test_outcomes_of_probability_zero_are_passed_over():
+    def pick(p, rng):
+        return rng.choice(np.array([1.0, 7.0, 7.0, 3.0]), p=np.stack([p, 0.0 * p, 0.0 * p, 1.0 - p]))
+
+    _, slopes = estimates(pick, 0.3, 1)
+    assert_unbiased(slopes, -2.0)
+    assert np.max(np.abs(slopes + 2.0)) < 0.5
+
+
+def test_what_cannot_happen_is_not_part_of_the_derivative():
+    def f(p, rng):
+        is_low = rng.random() < p + 1.0
+        return p * np.where(is_low, 2.0, np.log(np.where(is_low, 1.0, -1.0)))
+
+    assert np.isclose(gt.grad(gt.expectation(f, 100, rng=0))(0.5), 2.0, rtol=1e-12)

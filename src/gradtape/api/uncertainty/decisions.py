@@ -104,6 +104,8 @@ class Decision(NamedTuple):
         Has the derivative by which the difference of the results is multiplied.
     importance : Array
         About how large that is: in proportion to it, one decision of a sample is chosen.
+    has_other : Array or bool
+        Where there is another outcome. Elsewhere it may be one that the function was not written for, and counts for nothing.
     """
 
     outcome: Value
@@ -113,6 +115,7 @@ class Decision(NamedTuple):
     threshold: Any
     weight: Any
     importance: Any
+    has_other: Any
 
 
 def still(x: Any) -> Any:
@@ -451,7 +454,7 @@ def _crossing(
     if not is_read_elsewhere:
         is_below = np.reshape(Array(noise), outcome.shape) < at
         sign = np.where(is_below, -1.0, 1.0)
-        return Decision(outcome, np.logical_not, None, None, None, weight * sign, importance)
+        return Decision(outcome, np.logical_not, None, None, None, weight * sign, importance, is_inside)
     low = (
         np.broadcast_to(np.asarray(rises == holds_below), outcome.shape)
         if isinstance(rises, bool)
@@ -459,7 +462,7 @@ def _crossing(
     )
     at_noise = np.reshape(np.where(is_inside, at, 0.0), noise.shape)
     return Decision(
-        outcome, lambda _: low, lambda _: np.logical_not(low), noise, at_noise, weight, importance
+        outcome, lambda _: low, lambda _: np.logical_not(low), noise, at_noise, weight, importance, is_inside
     )
 
 
@@ -484,21 +487,18 @@ def _searched(graph: _Graph, node: Node) -> Decision | None:
         return None
     table, count = graph.array(edges), edges.size
     k = graph.array(node.outs[0])
-    weight, importance = _step(table, k)
-    has_step = still(np.take(table, np.minimum(k, count - 1))) < 1.0
-    return Decision(
-        node.outs[0],
-        lambda k: np.where(has_step, np.minimum(k + 1, count), k),
-        None,
-        None,
-        None,
-        weight,
-        importance,
-    )
+    weight, importance, is_step = _step(table, k)
+    upper = still(np.take(table, np.minimum(k, count - 1)))
+
+    def other(k: Any) -> Any:
+        # Outcomes of probability zero stay at zero: the next one is behind them.
+        return np.where(is_step, np.searchsorted(still(table), upper, side="right"), k)
+
+    return Decision(node.outs[0], other, None, None, None, weight, importance, is_step)
 
 
-def _step(edges: Any, k: Any) -> tuple[Any, Any]:
-    """Return weight and importance of the step from k to k + 1, given the cumulative probabilities."""
+def _step(edges: Any, k: Any) -> tuple[Any, Any, Any]:
+    """Return weight and importance of the step from k to the next outcome, given the cumulative probabilities, and whether there is one."""
     count = edges.shape[0]
     place = np.minimum(k, count - 1)
     upper = np.take(edges, place)
@@ -507,7 +507,7 @@ def _step(edges: Any, k: Any) -> tuple[Any, Any]:
     chance = np.where(is_step, still(upper - lower), 1.0)
     weight = np.where(is_step, -upper, 0.0) / np.maximum(chance, 1e-300)
     size = still(np.minimum(upper, 1.0 - upper)) / np.maximum(chance, 1e-300)
-    return weight, np.where(is_step, size, 0.0)
+    return weight, np.where(is_step, size, 0.0), is_step
 
 
 def replayed(

@@ -30,14 +30,16 @@ def _uniform(call: Any, size: Any, *parameters: Any) -> Any:
     return call("random", size=shape_of(size, *parameters))
 
 
-def _entered(lanes: Lanes, k: Any, top: Any, weight: Any, importance: Any) -> Any:
-    """Enter the decision between k and k + 1, which is at most `top`."""
-
-    def other(k: Any) -> Any:
-        return k + 1 if top is None else np.minimum(k + 1, top)
-
-    lanes.decisions.append(Decision(k.value, other, None, None, None, weight, importance))
+def _entered(
+    lanes: Lanes, k: Any, other: Callable[[Any], Any], weight: Any, importance: Any, has_other: Any = True
+) -> Any:
+    """Enter the decision between k and another outcome."""
+    lanes.decisions.append(Decision(k.value, other, None, None, None, weight, importance, has_other))
     return k
+
+
+def _next(k: Any) -> Any:
+    return k + 1
 
 
 def _quantile(u: Any, start: Any, below: Callable[[Any], Any]) -> Any:
@@ -56,7 +58,7 @@ def poisson(lanes: Lanes, call: Any, lam: Any = 1.0, size: Any = None) -> Any:
     safe = np.where(rate > 0.0, rate, 1.0)
     found = _quantile(u, special.pdtrik(u, safe), lambda k: special.pdtr(k, safe))
     k = np.where(rate > 0.0, found, 0.0).astype(np.int64)
-    return _entered(lanes, k, None, np.broadcast_to(lam, u.shape), rate)
+    return _entered(lanes, k, _next, np.broadcast_to(lam, u.shape), rate)
 
 
 @_rule
@@ -77,8 +79,15 @@ def binomial(lanes: Lanes, call: Any, n: Any, p: Any, size: Any = None) -> Any:
     )
     sure = np.where(chance >= 1.0, count * 1.0, 0.0)
     k = np.where(is_inner, np.minimum(found, trials), sure).astype(np.int64)
-    factor = (count - k) / np.where(chance < 1.0, 1.0 - chance, 1.0)
-    return _entered(lanes, k, count, factor * np.broadcast_to(p, u.shape), factor * chance)
+    # All succeed where p is 1; then the outcome with one less takes the place of k + 1.
+    is_sure = chance >= 1.0
+    factor = np.where(is_sure, -count * 1.0, (count - k) / np.where(is_sure, 1.0, 1.0 - chance))
+    has_other = is_sure | (k < count)
+
+    def other(k: Any) -> Any:
+        return np.where(is_sure, np.maximum(k - 1, 0), np.minimum(k + 1, count))
+
+    return _entered(lanes, k, other, factor * np.broadcast_to(p, u.shape), np.abs(factor) * chance, has_other)
 
 
 @_rule
@@ -89,7 +98,7 @@ def geometric(lanes: Lanes, call: Any, p: Any, size: Any = None) -> Any:
     safe = np.where(chance < 1.0, chance, 0.5)
     found = np.maximum(np.ceil(np.log1p(-u) / np.log1p(-safe)), 1.0)
     k = np.where(chance < 1.0, found, 1.0).astype(np.int64)
-    return _entered(lanes, k, None, -k / chance * np.broadcast_to(p, u.shape), k * 1.0)
+    return _entered(lanes, k, _next, -k / chance * np.broadcast_to(p, u.shape), k * 1.0)
 
 
 @_rule

@@ -257,7 +257,7 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     kept = [node.outs for node in nodes]  # a node holds its outputs weakly
     present = {out for outs in kept for out in outs}
     drawn = [each for each in lanes.decisions if each.outcome in present]
-    further = [part for each in drawn for part in (each.weight, each.importance)]
+    further = [part for each in drawn for part in (each.weight, each.importance, each.has_other)]
     ends = [*values, *[part.value for part in further if isinstance(part, Handle)]]
     every = _nodes(ends, lanes)
     compared, still_at = found_in(nodes, values, lanes, {})
@@ -269,7 +269,11 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     if compared:
         compared, _ = found_in(nodes, values, lanes, becomes)
     decisions = compared + [
-        each._replace(weight=_again(each.weight, becomes), importance=_again(each.importance, becomes))
+        each._replace(
+            weight=_again(each.weight, becomes),
+            importance=_again(each.importance, becomes),
+            has_other=_again(each.has_other, becomes),
+        )
         for each in drawn
     ]
     chosen, chance, starts = _chosen(decisions, lanes)
@@ -291,9 +295,10 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
 
     below = run(False)
     above = run(True) if any(each.above is not None for each in decisions) else now
-    is_still = still(weight) == 0.0
+    possible = [np.ravel(np.broadcast_to(each.has_other, each.outcome.shape)) for each in decisions]
+    has_other = np.take(np.concatenate(possible), chosen)
     changes = [
-        np.where(is_still, 0.0, (low * 1.0 - high * 1.0) / chance)
+        np.where(has_other, (low * 1.0 - high * 1.0) / chance, 0.0)
         for low, high in zip(below, above, strict=True)
     ]
     del kept

@@ -44,8 +44,8 @@ OPTIONS: Final = frozenset(
 ROOT: Final = 1.0 / np.sqrt(2.0 * np.pi)
 
 DENSITIES: Final[dict[str, Callable[[Any], Any]]] = {
-    "random": lambda z: np.where((z > 0.0) & (z < 1.0), 1.0, 0.0),
-    "standard_exponential": lambda z: np.where(z > 0.0, np.exp(-np.maximum(z, 0.0)), 0.0),
+    "random": lambda z: np.where((z >= 0.0) & (z <= 1.0), 1.0, 0.0),
+    "standard_exponential": lambda z: np.where(z >= 0.0, np.exp(-np.maximum(z, 0.0)), 0.0),
     "standard_normal": lambda z: ROOT * np.exp(-0.5 * z * z),
     "logistic": lambda z: np.exp(-np.abs(z)) / (1.0 + np.exp(-np.abs(z))) ** 2,
     "laplace": lambda z: 0.5 * np.exp(-np.abs(z)),
