@@ -295,3 +295,126 @@ def test_what_cannot_happen_is_not_part_of_the_derivative():
         return p * np.where(is_low, 2.0, np.log(np.where(is_low, 1.0, -1.0)))
 
     assert np.isclose(gt.grad(gt.expectation(f, 100, rng=0))(0.5), 2.0, rtol=1e-12)
+
+
+class Tree:
+    """Stands for a generator in a program of `flip`, of which all outcomes are visited, with their probabilities."""
+
+    def __init__(self, decided):
+        self.decided, self.chance, self.place = decided, 1.0, 0
+
+    def flips(self, p):
+        p = np.asarray(p, float)
+        found = np.zeros(p.shape, bool)
+        for index in np.ndindex(p.shape):
+            if self.place == len(self.decided):
+                self.decided.append(True)
+            found[index] = self.decided[self.place]
+            self.chance *= p[index] if found[index] else 1.0 - p[index]
+            self.place += 1
+        return found[()]
+
+
+def flip(rng, p):
+    return rng.flips(p) if isinstance(rng, Tree) else rng.random(np.shape(p) or None) < p
+
+
+def exactly(function, p):
+    """Return the expectation: the sum over all outcomes."""
+    total, decided = 0.0, []
+    while True:
+        tree = Tree(decided)
+        with np.errstate(all="ignore"):
+            total = total + function(p, tree) * tree.chance
+        while decided and not decided[-1]:
+            decided.pop()
+        if not decided:
+            return total
+        decided[-1] = False
+
+
+def games():
+    """Yield functions of a parameter whose decisions are used in all sorts of ways."""
+
+    def sums_of_truth_values(p, rng):
+        hits = flip(rng, p * np.array([0.5, 1.0, 1.5]))
+        return np.sum(hits) ** 2 * 1.0 + np.where(np.any(hits), p, 2.0)
+
+    def counts(p, rng):
+        n = 0
+        for k in range(6):
+            n = n + np.where(flip(rng, p), 1, 0) * (k + 1)
+        return np.sin(0.3 * n)
+
+    def logic(p, rng):
+        a, b, c = flip(rng, p), flip(rng, p**2), flip(rng, 0.5 + 0.1 * p)
+        return np.where((a & ~b) | c, 3.0 * p, np.where(a ^ b, 1.0, -2.0))
+
+    def levels(p, rng):
+        k = np.where(flip(rng, p), 1, 0) + np.where(flip(rng, p), 2, 0)
+        return np.take(np.array([1.0, -1.0, 4.0, 2.0]) * p, k)
+
+    def matrices(p, rng):
+        step = np.array([[0.9, 0.2], [0.1, 0.7]])
+        x = np.array([1.0, 0.0])
+        for _ in range(3):
+            on = flip(rng, np.exp(-p * np.abs(x)))
+            x = step @ np.where(on, x + 1.0, 0.5 * x)
+        return np.sum(x**2)
+
+    def guarded(p, rng):
+        x = 1.0
+        for _ in range(4):
+            ok = flip(rng, p)
+            x = np.where(ok, x / np.where(ok, 2.0, 0.0), x + 1.0)
+        return np.log(x)
+
+    def rounded(p, rng):
+        s = np.sum(np.where(flip(rng, np.full(4, p)), 1.0, 0.0))
+        return np.floor(s / 2.0) + np.where(s > 2.5, 5.0, 0.0)
+
+    def axes(p, rng):
+        table = flip(rng, np.broadcast_to(p, (2, 3)))
+        rows = np.sum(table, axis=1)
+        return np.max(rows * np.array([1.0, 2.0])) + np.sum(table[:, 0] * 3)
+
+    def alone(p, rng):
+        return np.where(flip(rng, p), 1e300, 1e-300) * 1e-300
+
+    return {function.__name__: function for function in list(locals().values()) if callable(function)}
+
+
+@pytest.mark.parametrize("name", games())
+def test_all_uses_of_decisions_against_the_sum_over_all_outcomes(name):
+    function, p, h = games()[name], 0.45, 1e-5
+    exact = (exactly(function, p + h) - exactly(function, p - h)) / (2 * h)
+    values, slopes = estimates(function, p, 3)
+    assert_unbiased(values, exactly(function, p))
+    assert_unbiased(slopes, exact)
+
+
+def test_the_variance_is_small_where_results_are_nearly_linear_in_decisions():
+    def walk(p, rng):
+        x = 0.0
+        for _ in range(12):
+            x = x + np.where(rng.random() < p, 1.0, -1.0)
+        return x
+
+    _, slopes = estimates(walk, 0.4, 0, rounds=3, samples=50)
+    np.testing.assert_allclose(slopes, 24.0, rtol=1e-12)
+    _, slopes = estimates(
+        lambda p, rng: rng.poisson(p) + 2.0 * rng.binomial(4, p) * p, 0.4, 0, rounds=3, samples=50
+    )
+    assert np.std(slopes) < 1.5
+
+
+def test_several_results_have_control_variates_of_their_own():
+    def f(p, rng):
+        a = [np.where(rng.random() < p, 1.0, 0.0) for _ in range(4)]
+        return {"sum": a[0] + a[1] + a[2] + a[3], "both": np.stack([a[0] * a[1], a[2]])}
+
+    slopes = gt.jacobian(gt.expectation(f, 20_000, rng=0))(0.3)
+    np.testing.assert_allclose(slopes["sum"], 4.0, rtol=1e-12)
+    np.testing.assert_allclose(slopes["both"], [0.6, 1.0], atol=0.08)
+    many = gt.jacobian(gt.expectation(lambda p, rng: 1.0 * (rng.random(20) < p), 20_000, rng=0))(0.3)
+    np.testing.assert_allclose(many, np.ones(20), atol=0.4)

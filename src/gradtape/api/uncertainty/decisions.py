@@ -202,10 +202,14 @@ def _slices(node: Node) -> tuple[slice, ...]:
     )
 
 
-def found_in(
+Deciding = Callable[[Node], Decision | None]
+"""The decision of a node; None if there is none."""
+
+
+def deciding_among(
     nodes: Sequence[Node], results: Sequence[Value], lanes: Lanes, becomes: dict[Value, Value]
-) -> tuple[list[Decision], set[Node]]:
-    """Return the decisions of recorded nodes, and those nodes whose operands need no derivative for it.
+) -> Deciding:
+    """Return what finds the decision of one of the recorded nodes.
 
     Parameters
     ----------
@@ -219,18 +223,24 @@ def found_in(
         What values were recorded again as, of which weights are computed.
     """
     graph = _Graph(nodes, results, lanes.drawn_numbers, lanes.tag, becomes)
-    decisions: list[Decision] = []
-    compared: set[Node] = set()
-    for node in nodes:
+
+    def decided(node: Node) -> Decision | None:
         if node.op not in COMPARISONS and node.op is not searchsorted:
-            continue
+            return None
         if not any(graph.may_move(value) for value in node.inputs):
-            continue
-        made = _searched(graph, node) if node.op is searchsorted else _compared(graph, node)
-        if made is not None:
-            decisions.append(made)
-            compared.add(node)
-    return decisions, compared
+            return None
+        return _searched(graph, node) if node.op is searchsorted else _compared(graph, node)
+
+    return decided
+
+
+def found_in(
+    nodes: Sequence[Node], results: Sequence[Value], lanes: Lanes, becomes: dict[Value, Value]
+) -> tuple[list[Decision], set[Node]]:
+    """Return the decisions of recorded nodes, and those nodes whose operands need no derivative for it; see `deciding_among`."""
+    decided = deciding_among(nodes, results, lanes, becomes)
+    made = {node: decision for node in nodes if (decision := decided(node)) is not None}
+    return list(made.values()), set(made)
 
 
 def unseen_in(nodes: Sequence[Node], compared: set[Node], lanes: Lanes) -> list[Unseen]:

@@ -13,7 +13,16 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import named, recordable_body
 from gradtape.api.transforms.vmap import Mapping
-from gradtape.api.uncertainty.decisions import Decision, Unseen, found_in, replayed, still, unseen_in
+from gradtape.api.uncertainty.control_variates import control_variate
+from gradtape.api.uncertainty.decisions import (
+    Decision,
+    Unseen,
+    deciding_among,
+    found_in,
+    replayed,
+    still,
+    unseen_in,
+)
 from gradtape.api.uncertainty.discrete import RULES
 from gradtape.config import config
 from gradtape.errors import ArgumentError, NotDifferentiableError, UnsupportedFunctionError
@@ -77,13 +86,16 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
     r times dr/dp, with the sign of the outcome; for an integer k with the distribution function F it is ``-(dF(k)/dp) / P(k)``, and the
     outcome k + 1. In each sample one i is chosen at random, and its term divided by the probability of the choice: so there is
     one further run of the samples, however many decisions there are. A random number that is read in several places has its value at the
-    threshold in both runs that are compared.
+    threshold in both runs that are compared. For results of up to eight numbers the sum over all decisions is computed as well with each
+    ``f_i - f`` in linear approximation, by one reverse sweep; the chosen decision corrects it (a control variate).
+
+    Outcomes of `choice` whose probability is 0 are passed over: a derivative with respect to such a probability is not seen.
 
     References
     ----------
     Arya, Schauer, Schäfer and Rackauckas, Automatic differentiation of programs with discrete randomness, 2022 (smoothed perturbation
-    analysis, pruning, coupling); Pflug, Optimization of stochastic models, 1996 (measure-valued derivatives); Fu and Hu, Conditional Monte
-    Carlo, 1997.
+    analysis, pruning, coupling); Gu, Levine, Sutskever and Mnih, MuProp, 2016 (the control variate); Pflug, Optimization of stochastic
+    models, 1996 (measure-valued derivatives); Fu and Hu, Conditional Monte Carlo, 1997.
 
     Examples
     --------
@@ -139,20 +151,34 @@ class _Expectation:
             alternatives = _with_alternatives(values, lanes)
             refused = _unseen(values, lanes, alternatives.compared)
             unseen.append(refused)
-            return *alternatives[:3], [_moving(each.parameters) for _, each in refused]
+            return *alternatives[:6], [_parameters(each.parameters) for _, each in refused]
 
         sample.__name__ = getattr(self._function, "__name__", "a function")
         # The mean is rolled up around; in a sample, what samples share would become elements of what they do not.
         with config.override(reroll=False):
-            results, weight, changes, moving = Mapping(sample, 0, 0, "gt.expectation")(np.arange(size))
+            results, moving, weight, share, changes, usual, parameters = Mapping(
+                sample, 0, 0, "gt.expectation"
+            )(np.arange(size))
         if weight is not None:
-            results = [
-                _attached(result, np.reshape(weight, (size, *[1] * (result.ndim - 1))), change)
-                for result, change in zip(results, changes, strict=True)
-            ]
-        for (number, each), parameter in zip(unseen[-1], moving, strict=True):
+            attached = []
+            for result, path, change, expected in zip(results, moving, changes, usual, strict=True):
+                ones = [1] * (result.ndim - 1)
+                part = np.reshape(share, (size, *ones))
+                if expected is not None:
+                    trust = _fitted(change * part, expected * part)
+                    path, change = result + trust * (path - result), change - trust * expected
+                attached.append(_attached(result, path, np.reshape(weight, (size, *ones)), change))
+            results = attached
+        for (number, each), parameter in zip(unseen[-1], parameters, strict=True):
             results[number] = _refused(results[number], parameter, each)
         return unflatten(specs[-1], [np.mean(result, axis=0) for result in results])
+
+
+def _fitted(found: Any, expected: Any) -> Any:
+    """Return the factor that makes expected differences like those found: for each sample by the others, which are independent."""
+    products, squares = found * expected, expected * expected
+    others = [still(np.sum(x, axis=0) - x) for x in (products, squares)]
+    return still(np.where(others[1] > 0.0, others[0] / np.where(others[1] > 0.0, others[1], 1.0), 1.0))
 
 
 def _with_lanes(arguments: Any, lanes: Lanes) -> Any:
@@ -186,17 +212,26 @@ class _Alternatives(NamedTuple):
     ----------
     results : list of Array
         As they are.
+    moving : list of Array
+        The same numbers, with the derivatives of the path, and by all decisions where these are known in advance.
     weight : Array or None
         Of the decision that is chosen, if there are any.
+    share : Array or None
+        About how large its derivative is.
     changes : list of Array
-        By what the results change with it.
+        By what the results change with it, divided by the probability of the choice.
+    usual : list of Array or None
+        By what they were expected to change, in the same way.
     compared : set of Node
         The comparisons among the decisions.
     """
 
     results: list[Any]
+    moving: list[Any]
     weight: Any
+    share: Any
     changes: list[Any]
+    usual: list[Any]
     compared: set[Node]
 
 
@@ -224,7 +259,7 @@ def _unseen(values: list[Value], lanes: Lanes, compared: set[Node]) -> list[tupl
     return [(number, each) for number, value in enumerate(values) for each in reasons.get(value, ())]
 
 
-def _moving(parameters: Sequence[Value]) -> Any:
+def _parameters(parameters: Sequence[Value]) -> Any:
     """Return one number that depends on parameters."""
     return sum(np.sum(np.real(Array(value))) for value in parameters)
 
@@ -248,7 +283,7 @@ def _refused(result: Any, parameter: Any, unseen: Unseen) -> Any:
         )
 
     weight = np.reshape(moved(parameter), (-1, *[1] * (result.ndim - 1)))
-    return _attached(result, weight, np.zeros(result.shape))
+    return _attached(result, result, weight, np.zeros(result.shape))
 
 
 def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
@@ -262,7 +297,7 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     every = _nodes(ends, lanes)
     compared, still_at = found_in(nodes, values, lanes, {})
     if not compared and not drawn:
-        return _Alternatives(list(map(Array, values)), None, [], still_at)
+        return _Alternatives(list(map(Array, values)), [], None, None, [], [], still_at)
     # Weights are computed of what is recorded again: comparisons have no derivatives there.
     ends, becomes = replayed(every, ends, still_at, {})
     now = list(map(Array, ends[: len(values)]))
@@ -276,7 +311,17 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
         )
         for each in drawn
     ]
-    chosen, chance, starts = _chosen(decisions, lanes)
+    known = None
+    if sum(each.outcome.size for each in decisions) > 1:
+        known = control_variate(
+            nodes,
+            values,
+            still_at,
+            drawn,
+            [each.outcome for each in decisions],
+            partial(deciding_among, nodes, values, lanes),
+        )
+    chosen, chance, starts = _chosen(decisions, lanes, None if known is None else known.changes)
     weights = np.concatenate([np.ravel(each.weight) for each in decisions])
     weight = np.take(weights, chosen)
 
@@ -302,7 +347,11 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
         for low, high in zip(below, above, strict=True)
     ]
     del kept
-    return _Alternatives(now, weight, changes, still_at)
+    share = np.take(np.concatenate([np.ravel(still(each.importance)) for each in decisions]), chosen)
+    if known is None:
+        return _Alternatives(now, now, weight, share, changes, [None] * len(now), still_at)
+    usual = [np.where(has_other, np.take(each, chosen, -1) / chance, 0.0) for each in known.changes]
+    return _Alternatives(now, known.results, weight, share, changes, usual, still_at)
 
 
 def _again(x: Any, becomes: dict[Value, Value]) -> Any:
@@ -329,13 +378,25 @@ def _mask(chosen: Any, start: int, shape: tuple[int, ...]) -> Any:
     return chosen == start + np.arange(int(np.prod(shape))).reshape(shape)
 
 
-def _chosen(decisions: list[Decision], lanes: Lanes) -> tuple[Any, Any, list[int]]:
-    """Choose one of the outcomes of all decisions; return its number, with what probability, and where each decision begins."""
+def _chosen(decisions: list[Decision], lanes: Lanes, changes: list[Any] | None) -> tuple[Any, Any, list[int]]:
+    """Choose one of the outcomes of all decisions; return its number, with what probability, and where each decision begins.
+
+    Parameters
+    ----------
+    decisions : list of Decision
+    lanes : Lanes
+        The samples.
+    changes : list of Array or None
+        About how much each result changes with each decision.
+    """
     ends = np.cumsum([each.outcome.size for each in decisions])
     starts, count = [0, *map(int, ends[:-1])], int(ends[-1])
     if count == 1:
         return 0, 1.0, starts
-    sizes = np.concatenate([np.ravel(still(each.importance)) for each in decisions]) + 1e-300
+    sizes = np.concatenate([np.ravel(still(each.importance)) for each in decisions])
+    if changes:
+        sizes = sizes * sum(np.sum(np.reshape(np.abs(each), (-1, count)), axis=0) for each in changes)
+    sizes = sizes + 1e-300
     chances = (1.0 - EXPLORED) * sizes / np.sum(sizes) + EXPLORED / count
     sums = np.cumsum(chances)
     u = lanes.drawn_numbers[-1].draw()
@@ -344,16 +405,16 @@ def _chosen(decisions: list[Decision], lanes: Lanes) -> tuple[Any, Any, list[int
 
 
 @custom_jvp
-def _attached(result: Any, weight: Any, change: Any) -> Any:
-    """Return the result; its derivative has the part ``change * d weight`` besides its own."""
+def _attached(result: Any, path: Any, weight: Any, change: Any) -> Any:
+    """Return the result; its derivative is that of `path`, and ``change * d weight``."""
     return result * 1.0
 
 
 @_attached.defjvp
 def _attached_rule(primals: Any, tangents: Any) -> Any:
-    result, weight, change = primals
-    moved, weight_moved, _ = tangents
-    return _attached(result, weight, change), moved + weight_moved * _of_first_order(change)
+    result, path, weight, change = primals
+    _, moved, weight_moved, _ = tangents
+    return _attached(result, path, weight, change), moved + weight_moved * _of_first_order(change)
 
 
 @custom_jvp
