@@ -144,6 +144,14 @@ def as_shape(shape: Any) -> Shape:
     return (as_int(shape, "shape"),)
 
 
+def listed(axes: Any) -> Any:
+    """Return axes that are given as an array as lists of integers, and others as they are.
+
+    NumPy takes arrays where it goes through the axes, as in `numpy.flip`, and not in reductions.
+    """
+    return concrete(axes, "axis").tolist() if getattr(axes, "ndim", 0) else axes
+
+
 def one_axis(axis: Any, ndim: int) -> int:
     """Return an axis as a non-negative integer.
 

@@ -20,7 +20,7 @@ from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays import shapes
 from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.index_arithmetic import Extent
-from gradtape.procedures.arrays.indexing import apart, memories
+from gradtape.procedures.arrays.indexing import apart, getitem, memories
 from gradtape.procedures.arrays.nests import materialise, with_axes
 from gradtape.procedures.arrays.view import Expression, Formula, Loads, Place, Shape, apply, as_expression
 from gradtape.procedures.builder import ProcedureBuilder
@@ -89,8 +89,7 @@ def roll(build: ProcedureBuilder, a: Any, shift: Any, axis: Any = None) -> Any:
     x = as_expression(build, a)
     if axis is None:
         return shapes.reshape(roll(build, shapes.ravel(x), shift, 0), x.shape)
-    shifts = shift if isinstance(shift, tuple) else (shift,)
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    shifts, axes = _each(shift), _each(axis)
     count = max(len(shifts), len(axes))
     for by, along in zip(shifts * (count // len(shifts)), axes * (count // len(axes)), strict=True):
         place = one_axis(along, x.ndim)
@@ -103,6 +102,13 @@ def roll(build: ProcedureBuilder, a: Any, shift: Any, axis: Any = None) -> Any:
         first = _cut(x, place, start, ix.subtract(size, start))
         x = shapes.concatenate(build, [first, _cut(x, place, 0, start)], place)
     return x
+
+
+def _each(given: Any) -> tuple[Any, ...]:
+    """Return the integers of a sequence, whose length is known, or one integer."""
+    if isinstance(given, Expression) and given.ndim == 1 and isinstance(given.shape[0], int):
+        return tuple([getitem(given, (k,)) for k in range(given.shape[0])])
+    return tuple(given) if isinstance(given, tuple | list | np.ndarray) else (given,)
 
 
 def _cut(x: Expression, axis: int, start: Extent, count: Extent) -> Expression:

@@ -47,7 +47,7 @@ def moveaxis(x: Expression, source: Any, destination: Any) -> Any:
 
 def flip(x: Expression, axis: Any = None) -> Any:
     """Return an array with the order of elements reversed along axes."""
-    given = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    given = range(x.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
     axes = {one_axis(k, x.ndim) for k in given}
     places = [Place(ix.subtract(n, 1), k, -1) if k in axes else Place(0, k) for k, n in enumerate(x.shape)]
     return x.remapped(x.shape, places)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.kinds.arguments import as_array, as_int, as_shape, one_axis, some_axes
+from gradtape.kinds.arguments import as_array, as_int, as_shape, listed, one_axis, some_axes
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape, slice_
@@ -24,7 +24,7 @@ def flipped(x: Value, axes: tuple[int, ...]) -> Value:
 def flip(m: Any, axis: Any = None) -> Value:
     """Follow `numpy.flip`."""
     x = as_array(m)
-    return flipped(x, some_axes(axis, x.ndim))
+    return flipped(x, some_axes(listed(axis), x.ndim))
 
 
 @implements(np.fliplr, samples=(sample((2, 3)), sample((3,))))
@@ -92,7 +92,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Value:
     x = as_array(a)
     if axis is None:
         return reshape(roll(reshape(x, (x.size,)), shift, 0), x.shape)
-    places = axis if isinstance(axis, tuple | list) else (axis,)
+    places = listed(axis)
+    places = places if isinstance(places, tuple | list) else (places,)
     shifts = as_shape(shift)
     count = max(len(places), len(shifts)) if places and shifts else 0
     if {len(places), len(shifts)} - {1, count}:

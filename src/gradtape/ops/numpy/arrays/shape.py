@@ -11,7 +11,16 @@ from gradtape.errors import ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import Shape
-from gradtape.kinds.arguments import as_array, as_int, as_shape, lookup, one_axis, reduced_axes, some_axes
+from gradtape.kinds.arguments import (
+    as_array,
+    as_int,
+    as_shape,
+    listed,
+    lookup,
+    one_axis,
+    reduced_axes,
+    some_axes,
+)
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.cast import convert
@@ -165,7 +174,7 @@ def moved(x: Value, source: tuple[int, ...], destination: tuple[int, ...]) -> Va
 def moveaxis(a: Any, source: Any, destination: Any) -> Value:
     """Follow `numpy.moveaxis`."""
     x = as_array(a)
-    start, end = some_axes(source, x.ndim), some_axes(destination, x.ndim)
+    start, end = some_axes(listed(source), x.ndim), some_axes(listed(destination), x.ndim)
     if len(start) != len(end):
         raise ValueError("`source` and `destination` arguments must have the same number of elements")
     return moved(x, start, end)

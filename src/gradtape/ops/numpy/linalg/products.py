@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.errors import ShapeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.kinds.arguments import as_array, as_int, lookup, promoted, some_axes
+from gradtape.kinds.arguments import as_array, as_int, listed, lookup, promoted, some_axes
 from gradtape.kinds.contract import Subscripts
 from gradtape.kinds.registry import TRIALS, UFUNCS, Sample, Trial, implements, sample
 from gradtape.ops.core.contract import contract_row
@@ -128,8 +128,10 @@ def conjugated(x: Value) -> Value:
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
     """Follow `numpy.tensordot`."""
     left, right = promoted(a, b)
+    axes = listed(axes)
     if isinstance(axes, tuple | list):
-        first, second = (tuple(each) if isinstance(each, tuple | list) else (each,) for each in axes)
+        pairs = map(listed, axes)
+        first, second = (tuple(each) if isinstance(each, tuple | list) else (each,) for each in pairs)
     else:
         count = as_int(axes, "axes")
         first, second = tuple(range(-count, 0)), tuple(range(count))
