@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.fft
+import scipy.fftpack
 import scipy.linalg as sla
 import scipy.special
 from numpy import array, full, zeros
@@ -150,3 +151,25 @@ def test_an_array_of_a_traced_array_is_traced(make: Function) -> None:
     copied = gt.jit(lambda x: np.array(x))
     x = np.arange(3.0)
     assert not np.shares_memory(copied(x), x)
+
+
+@pytest.mark.parametrize("name", ["dct", "idct", "dst", "idst"])
+def test_cosine_and_sine_transforms_of_fftpack(name: str) -> None:
+    transform, x = getattr(scipy.fftpack, name), np.random.default_rng(3).normal(size=(2, 6))
+    for options in (
+        {},
+        {"type": 1},
+        {"type": 3, "norm": "ortho"},
+        {"type": 4, "axis": 0},
+        {"n": 4, "norm": "ortho"},
+        {"type": 2, "n": 8},
+    ):
+        plain = transform(x, **options)
+        value, slope = gt.jvp(lambda x, options=options: transform(x, **options), (x,), (x,))
+        np.testing.assert_allclose(value, plain, atol=1e-13)
+        np.testing.assert_allclose(slope, plain, atol=1e-13)  # it is linear
+        weights = np.cos(np.arange(plain.size)).reshape(plain.shape)
+        gradient = gt.grad(lambda x, options=options, w=weights: np.sum(w * transform(x, **options)))(x)
+        np.testing.assert_allclose(np.sum(gradient * x), np.sum(weights * plain), rtol=1e-12)
+    with pytest.raises(ValueError, match="invalid type 5"):
+        gt.jit(lambda x: transform(x, type=5))(x)

@@ -154,4 +154,16 @@ PACKAGES = [
         ("np.sqrt((p * pq.m) ** 2).magnitude", [1.0, 2.5]),
         ("pq.UncertainQuantity(p, pq.m, [0.1, 0.2]).rescale('cm').magnitude", [1.0, 2.5]),
     ),
+    package(
+        "pyromat 2.2.6",
+        """
+        import pyromat as pm
+        nitrogen, steam = pm.get("ig.N2"), pm.get("mp.H2O")
+        """,
+        ("nitrogen.h(p[0], 1.0)", [450.0]),
+        ("nitrogen.s(p[0], p[1])", [450.0, 2.5]),
+        ("nitrogen.cp(p)", [300.0, 450.0, 900.0]),
+        ("steam.p(T=p[0], d=p[1])", [600.0, 5.0]),
+        ("steam.ps(p[0])", [420.0]),
+    ),
 ]

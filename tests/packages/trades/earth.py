@@ -136,4 +136,54 @@ PACKAGES = [
         ("he.mare(p, measured)", [4.7, 4.3, 5.5, 2.7]),
         ("he.evaluator(he.kgeprime, p, measured)", [4.7, 4.3, 5.5, 2.7]),
     ),
+    package(
+        "burnman 2.1.0",
+        """
+        import burnman
+        from burnman.eos import debye
+        forsterite = burnman.minerals.SLB_2011.forsterite()
+        periclase = burnman.minerals.SLB_2011.periclase()
+        """,
+        (
+            """
+            forsterite.set_state(p[0], p[1])
+            return forsterite.density, forsterite.v_p
+            """,
+            [25e9, 2000.0],
+        ),
+        (
+            """
+            rock = burnman.Composite([forsterite, periclase], [p[0], 1.0 - p[0]])
+            rock.set_state(25e9, 2000.0)
+            return rock.density
+            """,
+            [0.7],
+        ),
+        ("debye.thermal_energy(p[0], p[1], 7.0)", [1200.0, 750.0]),
+        (
+            "burnman.averaging_schemes.VoigtReussHill().average_bulk_moduli(p[:2], p[2:4], p[4:])",
+            [0.3, 0.7, 1.3e11, 1.6e11, 8e10, 1.3e11],
+        ),
+        ("burnman.eos.murnaghan.volume(p[0], 1e-5, p[1], p[2])", [1e10, 1.6e11, 4.0]),
+    ),
+    package(
+        "pyet 1.5.0",
+        """
+        import pandas as pd
+        import pyet
+        days = pd.date_range("2020-06-01", periods=4)
+        wind, humidity = pd.Series([2.0, 1.5, 3.0, 2.2], days), pd.Series([60.0, 70.0, 55.0, 65.0], days)
+        """,
+        ("pyet.calc_e0(p)", [12.0, 18.0, 25.0]),
+        ("pyet.calc_psy(p[0], tmean=p[1])", [101.3, 20.0]),
+        ("pyet.oudin(pd.Series(p, days), lat=0.82)", [12.0, 18.0, 25.0, 21.0]),
+        (
+            "pyet.makkink(pd.Series(p[:3], days[:3]), pd.Series(p[3:], days[:3]), elevation=2.0)",
+            [12.0, 18.0, 25.0, 20.0, 24.0, 22.0],
+        ),
+        (
+            "pyet.pm_fao56(pd.Series(p, days), wind, rs=20.0 + 0.1 * wind, rh=humidity, elevation=4.0, lat=0.9)",
+            [12.0, 18.0, 25.0, 21.0],
+        ),
+    ),
 ]

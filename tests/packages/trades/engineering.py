@@ -118,4 +118,24 @@ PACKAGES = [
         ("elements.W([p[0]], f)", [0.05]),
         ("elements.G([p[0], p[1]], f)", [0.2, 3.0]),
     ),
+    package(
+        "windpowerlib 0.2.2",
+        """
+        import pandas as pd
+        from windpowerlib import density, power_output, temperature, wind_speed
+        speeds = np.array([0.0, 4.0, 8.0, 12.0, 25.0])
+        powers = np.array([0.0, 4e5, 1.6e6, 3e6, 3e6])
+        """,
+        ("wind_speed.logarithmic_profile(p[:3], 10.0, 100.0, p[3])", [5.0, 7.0, 6.1, 0.15]),
+        ("wind_speed.hellman(pd.Series(p), 10.0, 100.0, roughness_length=0.15)", [5.0, 7.0, 6.1]),
+        (
+            "density.barometric(p[0], 0.0, 100.0, temperature.linear_gradient(p[1], 2.0, 100.0))",
+            [101125.0, 267.0],
+        ),
+        ("power_output.power_curve(p, speeds, powers)", [5.0, 7.0, 9.3]),
+        (
+            "power_output.power_coefficient_curve(p[:3], speeds, 0.4 * powers / 3e6, 100.0, p[3])",
+            [5.0, 7.0, 9.3, 1.2],
+        ),
+    ),
 ]

@@ -165,4 +165,22 @@ PACKAGES = [
         ("normcdf(p[0])", [0.7]),
         ("bs_value(p, 0.5, 90.0, 0.01, 0.0, 0.2, call)", [80.0, 100.0]),
     ),
+    package(
+        "pyfeng 0.5.0",
+        """
+        import pyfeng as pf
+        strikes = np.arange(80.0, 121.0, 10.0)
+        """,
+        ("pf.Bsm(sigma=p[0], intr=p[1], divr=0.1).price(strikes, p[2], 1.2)", [0.2, 0.05, 100.0]),
+        ("pf.Bsm(sigma=0.2, intr=0.05).impvol(p, strikes[1:4], 100.0, 1.2)", [19.0, 11.5, 6.5]),
+        ("pf.Norm(sigma=p[0]).delta(strikes, p[1], 1.2)", [20.0, 100.0]),
+        (
+            "pf.SabrHagan2002(sigma=p[0], vov=p[1], rho=p[2], beta=0.9).price(strikes, 100.0, 2.0)",
+            [0.4, 0.6, -0.25],
+        ),
+        (
+            "pf.BsmSpreadKirk(np.array([p[0], p[1]]), rho=p[2]).price(np.array([5.0, 10.0]), np.array([100.0, 96.0]), 1.0)",
+            [0.2, 0.1, 0.5],
+        ),
+    ),
 ]

@@ -134,4 +134,37 @@ PACKAGES = [
         ),
         ("meshio.Mesh(p.reshape(2, 3), [('line', [[0, 1]])]).copy().points", [0.0, 0.1, 1.0, 0.2, 0.3, 1.0]),
     ),
+    package(
+        "geomdl 5.4.0",
+        """
+        from geomdl import BSpline, NURBS, linalg, operations, utilities
+        def curve(points, degree=3):
+            made = BSpline.Curve()
+            made.degree = degree
+            made.ctrlpts = points
+            made.knotvector = utilities.generate_knot_vector(degree, len(points))
+            return made
+        """,
+        ("curve([list(row) for row in p.reshape(5, 2)]).evaluate_single(0.3)", "rng.normal(size=10)"),
+        (
+            "curve([[0.0, 0.0], [p[0], p[1]], [2.0, p[2]], [3.0, 0.0]]).derivatives(u=0.4, order=2)",
+            [1.0, 2.0, -1.0],
+        ),
+        (
+            "operations.length_curve(curve([[0.0, 0.0], [p[0], p[1]], [2.0, p[2]], [3.0, 0.0]]))",
+            [1.0, 2.0, -1.0],
+        ),
+        ("linalg.vector_normalize(linalg.vector_cross(p[:3], p[3:]))", [1.0, 2.0, 3.0, 0.5, -1.0, 0.3]),
+        (
+            """
+            made = NURBS.Curve()
+            made.degree = 2
+            made.ctrlpts = [[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]
+            made.weights = [1.0, p[0], 1.0]
+            made.knotvector = [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+            return made.evaluate_single(0.4)
+            """,
+            [0.7],
+        ),
+    ),
 ]

@@ -137,4 +137,18 @@ PACKAGES = [
         ("aotools.slope_variance_from_r0(p[0], 500e-9, p[1])", [0.15, 0.5]),
         ("aotools.phase_covariance(p, 0.15, 25.0)", [0.5, 1.0, 2.0]),
     ),
+    package(
+        "prysm 0.19.1",
+        """
+        from prysm import FringeZernike, PSF, otf, refractive, thinfilm, thinlens
+        """,
+        (
+            "refractive.sellmeier(np.array([0.45, 0.55, 0.65]), p[:3], p[3:])",
+            [1.04, 0.23, 1.01, 0.006, 0.02, 103.6],
+        ),
+        ("thinlens.object_to_image_dist(p[0], p[1])", [50.0, 120.0]),
+        ("thinfilm.multilayer_stack_rt('p', 0.5, [(p[0], p[1]), (1.52, 10.0)], aoi=p[2])", [1.38, 0.1, 20.0]),
+        ("FringeZernike(Z5=p[0], Z9=p[1], samples=32).rms", [0.1, 0.2]),
+        ("otf.komogorov(p[:2], p[2])", [0.1, 0.3, 0.15]),
+    ),
 ]

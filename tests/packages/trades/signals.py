@@ -190,4 +190,28 @@ PACKAGES = [
         ("rms(p)", [0.5, 2.0, 3.5]),
         ("nengo.Alpha(0.1).evaluate(p)", [0.5, 2.0, 3.5]),
     ),
+    package(
+        "pyloudnorm 0.2.0",
+        """
+        import pyloudnorm as pyln
+        meter = pyln.Meter(8000, block_size=0.1)
+        sound = np.sin(np.linspace(0.0, 300.0, 1600)) * np.linspace(0.2, 0.9, 1600)
+        """,
+        ("meter.integrated_loudness(p)", "0.3 * rng.normal(size=1600)"),
+        ("pyln.normalize.peak(p, -1.0)", [0.1, -0.4, 0.3]),
+        ("pyln.normalize.loudness(p, meter.integrated_loudness(sound), -12.0)", [0.1, -0.4, 0.3]),
+        ("pyln.IIRfilter(p[0], 1 / np.sqrt(2), p[1], 48000, 'high_shelf').a", [4.0, 1500.0]),
+        ("pyln.IIRfilter(0.0, 0.5, p[0], 8000, 'high_pass').apply_filter(sound[:50])", [38.0]),
+    ),
+    package(
+        "python_speech_features 0.6",
+        """
+        from python_speech_features import base, delta, logfbank, mfcc, sigproc, ssc
+        """,
+        ("mfcc(p, 8000, nfft=256)", "rng.normal(size=600)"),
+        ("logfbank(p, 8000, nfft=256)", "rng.normal(size=600)"),
+        ("delta(p.reshape(6, 2), 2)", "rng.normal(size=12)"),
+        ("ssc(p, 8000, nfft=256)", "rng.normal(size=600)"),
+        ("sigproc.preemphasis(p, 0.97)", "rng.normal(size=20)"),
+    ),
 ]

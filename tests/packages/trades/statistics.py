@@ -230,4 +230,16 @@ PACKAGES = [
         ("dcor.distance_covariance(p.reshape(4, 2), a, method='naive')", "rng.normal(size=8)"),
         ("dcor.u_distance_covariance_sqr(p.reshape(4, 2), a, method='naive')", "rng.normal(size=8)"),
     ),
+    package(
+        "lmoments3 1.0.8",
+        """
+        import lmoments3
+        from lmoments3 import distr
+        """,
+        ("lmoments3.lmom_ratios(p, nmom=5)", "rng.gamma(2.0, 3.0, 12)"),
+        ("distr.gam.lmom_fit(p)", "rng.gamma(2.0, 3.0, 12)"),
+        ("distr.gev.lmom_fit(p)", "rng.gumbel(2.0, 1.0, 14)"),
+        ("distr.nor(**distr.nor.lmom_fit(p)).ppf(np.array([0.9, 0.99]))", "rng.normal(2.0, 1.0, 12)"),
+        ("distr.gpa.lmom_fit(lmom_ratios=p)", [2.0, 1.0, 0.3]),
+    ),
 ]

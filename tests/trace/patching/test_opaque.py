@@ -140,3 +140,24 @@ def test_messages_name_the_function_and_the_line() -> None:
         a = tape.watch(2.0)
         y = gt.constant(lowest(lambda x: x - a))
     assert "brute" in str(gt.debug.explain_gradient(tape, y, a))
+
+
+class Answering:
+    """An object without attributes, which has a function for any name: handles of C libraries are such objects."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__array"):
+            raise AttributeError(name)
+        return lambda: name
+
+
+def test_objects_that_have_a_function_for_any_name_hold_nothing() -> None:
+    thing = Answering()
+    assert list(traced_parts(thing)) == []
+
+    def root(a: Any) -> Any:
+        return so.brentq(lambda x, a, thing: x**3 - a, 0.0, 10.0, args=(a, thing))
+
+    np.testing.assert_allclose(gt.grad(root)(8.0), 1 / 12, rtol=1e-9)

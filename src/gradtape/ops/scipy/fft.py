@@ -267,6 +267,26 @@ for _sign in (False, True):
     _of_axes("idstn" if _sign else "idctn", _sign, True)
 
 
+def _as_fftpack(name: str, sine: bool, swaps: bool) -> None:
+    """Follow a function of `scipy.fftpack`, whose inverse transforms are transforms of the inverse type, without a factor."""
+
+    @borrows(f"scipy.fftpack.{name}")
+    def follow(
+        x: Any, type: Any = 2, n: Any = None, axis: Any = -1, norm: Any = None, overwrite_x: bool = False
+    ) -> Value:
+        value = _floats(x)
+        kind, ortho = _checked(type, norm, None, value)
+        kind = {2: 3, 3: 2}.get(kind, kind) if swaps else kind
+        count = None if n is None else as_int(n, "n")
+        place = one_axis(axis, value.ndim)
+        return _along_all(_resized(value, place, count), (place,), kind, norm, sine, False, ortho)
+
+
+for _sign in (False, True):
+    _as_fftpack("dst" if _sign else "dct", _sign, False)
+    _as_fftpack("idst" if _sign else "idct", _sign, True)
+
+
 # Hermitian spectra
 
 

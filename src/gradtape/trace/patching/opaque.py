@@ -78,9 +78,10 @@ def _parts(item: Any) -> list[Any]:
             return [cell.cell_contents for cell in item.__closure__ or () if _is_filled(cell)]
         defaults = [*(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
         return [*outer_variables(item).values(), *defaults]
-    if inspect.isclass(item) or not hasattr(item, "__dict__"):
+    attributes = getattr(item, "__dict__", None)
+    if inspect.isclass(item) or not isinstance(attributes, dict):  # an object may answer for any name
         return []
-    return [*vars(item).values(), *([type(item).__call__] if callable(item) else [])]
+    return [*attributes.values(), *([type(item).__call__] if callable(item) else [])]
 
 
 def _is_filled(cell: Any) -> bool:

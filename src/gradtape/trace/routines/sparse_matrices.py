@@ -20,8 +20,8 @@ from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import HOOKS
 from gradtape.lru import LRU
 from gradtape.ops.core.indexing import gather_row, put_add, segment_add
-from gradtape.trace.array.array import Array
-from gradtape.trace.array.handle import Handle, fresh_value
+from gradtape.trace.array.array import Array, to_array
+from gradtape.trace.array.handle import Handle, fresh_value, unwrap
 from gradtape.trace.array.preallocated import to_ndarray
 from gradtape.trace.patching.imports import at_import
 from gradtape.trace.routines.registry import refused, stands_for
@@ -62,6 +62,8 @@ def _elements(array: Any) -> Array:
     """Return numbers as an Array."""
     if isinstance(array, Array):
         return array
+    if isinstance(array, list | tuple):
+        return to_array(unwrap(array))
     return Array(as_value(to_ndarray(array) if isinstance(array, Handle) else np.asarray(array)))
 
 
@@ -750,7 +752,21 @@ def spdiags(data: Any, diags: Any, m: Any = None, n: Any = None, format: Any = N
     return _of_diagonals(data, diags, (int(shape[0]), int(shape[1])), format, False)
 
 
-@stands_for(DIAGONALS + "__init__", BLOCKS + "__init__")
+@stands_for(DIAGONALS + "__init__")
+def construct_of_diagonals(
+    self: Any, arg1: Any, shape: Any = None, dtype: Any = None, copy: bool = False, **options: Any
+) -> None:
+    """Make a matrix from diagonals with traced elements. It is stored in another format, as are those of ``sp.diags_array``."""
+    if not (isinstance(arg1, tuple) and len(arg1) == 2 and shape is not None):
+        refuse_construction(self, arg1)
+    data, offsets = arg1
+    data = data if dtype is None else _elements(data).astype(dtype)
+    made = _of_diagonals(data, offsets, (int(shape[0]), int(shape[1])), None, _is_array(self))
+    self.__class__ = type(made)
+    vars(self).update(vars(made))
+
+
+@stands_for(BLOCKS + "__init__")
 def refuse_construction(
     self: Any, arg1: Any, shape: Any = None, dtype: Any = None, copy: bool = False, **options: Any
 ) -> None:

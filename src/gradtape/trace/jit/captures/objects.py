@@ -122,7 +122,7 @@ def visit_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copy
 
 def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:
     """Visit the attributes and methods of an object that code reads; return a copy of the object with copies of these."""
-    facts, cls, fields = walk.facts, type(thing), getattr(thing, "__dict__", {})
+    facts, cls, fields = walk.facts, type(thing), _fields_of(thing)
     is_ours = cls.__module__.partition(".")[0] == PACKAGE
     may_read_all = facts.everything or is_record(cls) or has_foreign_code(cls)
     attributes = _attributes_read(thing, fields, None if may_read_all or is_ours else facts.attributes)
@@ -134,7 +134,7 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
         if name not in fields and not name.startswith("__") and (_is_method(item) or _is_constant(item))
     }
     is_read = bool(attributes or overridable)
-    if (facts.asks or (is_read and may_read_all)) and hasattr(thing, "__dict__"):
+    if (facts.asks or (is_read and may_read_all)) and _has_fields(thing):
         _check_names(walk, fields, step, label)
     name = cls.__name__ if label.startswith(("argument", "self of")) else f"{cls.__name__} ({label})"
     described, part = f"an object of the class {cls.__name__}", "the attribute {!r} of " + name
@@ -158,7 +158,7 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
         elif content_copy is not content:
             object.__setattr__(copy, key, content_copy)
     _check_hidden(walk, thing, inherited, step, name)
-    if copying and hasattr(thing, "__dict__"):
+    if copying and _has_fields(thing):
         _override_inherited(walk, copy, overridable)
     if copying:
         walk.substitute(thing, copy, described, part, step)
@@ -202,10 +202,19 @@ def _check_hidden(walk: CaptureWalk, thing: Any, inherited: dict[str, Any], step
             if not hasattr(thing, key):
                 origin = Source.ATTRIBUTE, step, key
                 walk.step(origin, Check.ABSENT, None, f"the slot {key!r} of {label}")
-    if hasattr(thing, "__dict__"):
+    if _has_fields(thing):
         for key in sorted((attributes & inherited.keys()) - vars(thing).keys()):
             origin = Source.FIELD, step, key
             walk.step(origin, Check.ABSENT, None, f"the attribute {key!r} of {label}")
+
+
+def _has_fields(thing: Any) -> bool:
+    """Return whether an object has attributes of its own; it may also have an answer for any name, as handles of C libraries have."""
+    return isinstance(getattr(thing, "__dict__", None), dict)
+
+
+def _fields_of(thing: Any) -> dict[str, Any]:
+    return thing.__dict__ if _has_fields(thing) else {}
 
 
 def _check_names(walk: CaptureWalk, fields: dict[str, Any], step: int, label: str) -> None:
@@ -291,7 +300,7 @@ def _visit_content(walk: CaptureWalk, thing: Any, origin: Origin, step: int, lab
             walk.leave_writable(thing, step, label, "the attribute {!r} of " + label)
     # A linear operator of SciPy's computes with all that it holds.
     reads_all = is_users or cls.__module__ == "scipy.sparse.linalg._interface"
-    fields = getattr(thing, "__dict__", {})
+    fields = _fields_of(thing)
     if is_users and fields:
         _check_names(walk, fields, step, label)
     attributes = [(Source.FIELD, key, item) for key, item in list(fields.items()) if type(key) is str]
