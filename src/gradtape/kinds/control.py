@@ -6,7 +6,7 @@ They compute nothing: their outputs are inputs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.ir.builder import emit_all
@@ -110,6 +110,16 @@ class OwnPullback(Op):
     ) -> Sequence[Cotangent | None]:
         """Do what `pull` does for inputs in which the node is linear: nothing may depend on these."""
         return self.pull(node, cotangents, linear)
+
+    def with_squares_of(
+        self, node: Node, kinked: Sequence[bool], result: int | None = None
+    ) -> tuple[Sequence[int], Callable[[Sequence[Value]], Sequence[Value]]] | None:
+        """Return which inputs with a kink are squared inside, and what makes the outputs of these squares; None if there are none.
+
+        With the number of a `result`, the square of that is a further output; None if it has no kink. Loops and branches of a graph are
+        looked into in another way (`gradtape.transforms.loops.squares`).
+        """
+        return None
 
     def push(self, node: Node, tangents: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
         """Do what `jvp` does with tangents that may be zero by selection."""

@@ -728,10 +728,14 @@ def factors_of_square(node: Node) -> tuple[list[Value], list[Value]] | None:
     return left, right
 
 
+def factors_of(value: Value) -> list[Value]:
+    """Return the factors of a product, also those of its factors, each without the maps of indices behind it."""
+    return [unmoved(factor) for factor in _factors(value, _never)]
+
+
 def has_kink(value: Value, leaves: Container[Value]) -> bool:
     """Return whether a value has a factor whose square has no kink, computed by a row or among `leaves`."""
-    factors = map(unmoved, _factors(value, _never))
-    return any(factor in leaves or _square_of(factor, _never) is not None for factor in factors)
+    return any(factor in leaves or _square_of(factor, _never) is not None for factor in factors_of(value))
 
 
 def _never(value: Value) -> bool:

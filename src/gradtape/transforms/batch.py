@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gradtape.ir.builder import at, emit_all
 from gradtape.ir.graph import Node, Value, extract
 from gradtape.kinds.batching import Shared, all_in_front, batch_node, in_front
-from gradtape.kinds.control import Barrier, Custom, Rule, pulled_by_value
+from gradtape.kinds.control import Barrier, Custom, OwnPullback, Rule, pulled_by_value
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.transforms import one_hot
@@ -15,6 +15,7 @@ from gradtape.transforms.call import GraphCall, inlined
 from gradtape.transforms.loops.batch import batch_loop, batch_switch
 from gradtape.transforms.loops.draft import LoopOp
 from gradtape.transforms.loops.ops import Switch
+from gradtape.transforms.loops.squares import with_squares
 from gradtape.transforms.one_hot import OneHot
 
 
@@ -104,7 +105,18 @@ def _outputs(
         out = one_hot.apply(node, operands, flags)
         if out is not None:
             return (out,)
-    return batch_node(node.op, node, [_array(operand) for operand in operands], flags, size)
+    outs = batch_node(node.op, node, [_array(operand) for operand in operands], flags, size)
+    if not isinstance(node.op, OwnPullback):
+        return outs
+    # A kink that was outside of the mapped function is seen now.
+    made = [out for out in outs if isinstance(out, Value)]
+    known = list(with_squares(made)) if len(made) == len(outs) and _are_all_outs(made) else made
+    return outs if known == made else tuple(known)
+
+
+def _are_all_outs(values: Sequence[Value]) -> bool:
+    node = values[0].node if values else None
+    return node is not None and node.outs == tuple(values)
 
 
 def _array(operand: Value | OneHot) -> Value:

@@ -11,7 +11,9 @@ from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import NO_PARAMS, Graph, Node, Value, extract, merge_tags
 from gradtape.ir.op import NDArray, Op
 from gradtape.ir.types import Aval
+from gradtape.kinds.control import OwnPullback
 from gradtape.transforms.jvp import jvp
+from gradtape.transforms.loops.squares import with_squares
 
 Runner = Callable[[Sequence[NDArray]], Sequence[NDArray]]
 
@@ -90,8 +92,10 @@ def recorded(graph: Graph, inputs: Sequence[Value]) -> tuple[list[Value], list[V
     for node in graph.nodes:
         operands = tuple([becomes.get(value, value) for value in node.inputs])
         copy = Node(node.op, operands, node.params, node.site)
-        outs = copy.make_outs(tuple([out.aval for out in node.outs]), merge_tags(operands))
+        outs: Sequence[Value] = copy.make_outs(tuple([out.aval for out in node.outs]), merge_tags(operands))
         keep_names(node.outs, outs)
+        if isinstance(node.op, OwnPullback):
+            outs = with_squares(outs)  # a kink that was outside of the graph is seen now
         becomes.update(zip(node.outs, outs, strict=True))
     outputs = [becomes.get(value, value) for value in graph.outputs]
     return outputs, [becomes.get(value, value) for value, _ in graph.guards]

@@ -43,6 +43,7 @@ from gradtape.trace.random.draws import BranchDraws
 from gradtape.trace.random.generators import branch_draws
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import switch as switch_node
+from gradtape.transforms.loops.squares import with_squares
 from gradtape.trees import Leaves, TreeSpec, flatten, outline, place_of_leaf
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ class _Branches:
         last = len(self._functions) - 1
         numbers = [value for place, draws in self._draws for value in draws.chosen(place, last, choice)]
         outs = (
-            switch_node(bodies, index, [*passed, *before, *self._operands.values, *numbers])
+            with_squares(switch_node(bodies, index, [*passed, *before, *self._operands.values, *numbers]))
             if bodies[0].outputs
             else ()
         )

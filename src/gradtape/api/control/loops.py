@@ -37,6 +37,7 @@ from gradtape.trace.jit.guards import InLoop, trace_of
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import Policy
 from gradtape.transforms.loops.ops import while_loop as while_node
+from gradtape.transforms.loops.squares import with_squares
 from gradtape.trees import flatten
 
 if TYPE_CHECKING:
@@ -343,7 +344,7 @@ class _WhileTracer:
                 f"{self._caller} {self._names[0]}",
             )
         here.site = site
-        outs = while_node(
+        recorded = while_node(
             condition,
             body,
             [operand(place) for place in consts],
@@ -351,6 +352,7 @@ class _WhileTracer:
             self._limit,
             self._policy,
         )
+        outs = with_squares(recorded)
         carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
         if self._checks:
             # A check that fails has ended the loop: for the last carry it fails again, and raises the error.

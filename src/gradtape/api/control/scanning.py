@@ -19,7 +19,7 @@ from gradtape.api.control.nested import (
     result_value,
     returned_nest,
 )
-from gradtape.api.control.unrolling import unrolled_scan
+from gradtape.api.control.unrolling import unrolled
 from gradtape.api.control.variables import carry_on, contents, operand
 from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError, ShapeError, StructureError, kind_of
@@ -36,7 +36,7 @@ from gradtape.trace.random.generators import loop_draws
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import Policy
 from gradtape.transforms.loops.ops import scan as scan_node
-from gradtape.transforms.loops.squares import with_outer_squares
+from gradtape.transforms.loops.squares import with_squares
 from gradtape.trees import flatten, place_of_leaf, unflatten
 
 if TYPE_CHECKING:
@@ -281,12 +281,8 @@ class ScanTracer:
         if self.length == 0:
             ys = body.outputs[len(carries) :]
             return [*carries, *[broadcast_to(literal(0, y.dtype), (0, *y.shape)) for y in ys]]
-        body, shared, arrays = with_outer_squares(body, shared, arrays)
-        if self.unroll > 1:
-            return unrolled_scan(
-                body, shared, carries, arrays, self.length, self.reverse, self.unroll, self.policy
-            )
-        return list(scan_node(body, shared, carries, arrays, self.length, self.reverse, self.policy))
+        outs = with_squares(scan_node(body, shared, carries, arrays, self.length, self.reverse, self.policy))
+        return list(outs) if self.unroll == 1 or not outs else unrolled(outs, self.unroll)
 
 
 def _length(elements: NumericLeaves, length: Any, caller: str = "scan") -> int:

@@ -17,7 +17,30 @@ from gradtape.trace.jit.bodies import apply_graph
 from gradtape.transforms.loops.ops import Policy, scan
 
 
-def unrolled_scan(
+def unrolled(outs: Sequence[Value], size: int) -> list[Value]:
+    """Record a loop with `size` iterations unrolled into one, and the remaining iterations after it.
+
+    Parameters
+    ----------
+    outs : sequence of Value
+        The outputs of the loop as it is: they begin with its last carries.
+    size : int
+    """
+    node = outs[0].node
+    assert node is not None
+    body, length, reverse, policy, first, count = (
+        node.params[key] for key in ("body", "length", "reverse", "policy", "consts", "carries")
+    )
+    consts, carries, arrays = (
+        node.inputs[:first],
+        node.inputs[first : first + count],
+        node.inputs[first + count :],
+    )
+    made = _unrolled(body, consts, carries, arrays, length, reverse, size, policy)
+    return [made[out.index] for out in outs]
+
+
+def _unrolled(
     body: Body,
     consts: Sequence[Value],
     carries: Sequence[Value],
@@ -27,7 +50,6 @@ def unrolled_scan(
     size: int,
     policy: Policy,
 ) -> list[Value]:
-    """Record a loop with `size` iterations unrolled into one, and the remaining iterations after it; the parameters are those of `scan`."""
     blocks, rest = divmod(length, size)
     # The remaining iterations are the last ones: with `reverse`, those of the first elements.
     first = rest if reverse else 0

@@ -18,6 +18,7 @@ from gradtape.ir.graph import Node, TraceTag, Value, extract, merge_tags
 from gradtape.ir.types import Shape
 from gradtape.kinds.control import Rule, barrier, custom_call, followed
 from gradtape.kinds.cotangent import Cotangent
+from gradtape.ops.core.elementwise.arithmetic import multiply
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
@@ -26,6 +27,8 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.random.observation import Record
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.jvp import jvp
+from gradtape.transforms.loops.draft import placeholder, substitute
+from gradtape.transforms.loops.squares import Kinks
 from gradtape.transforms.vjp import vjp_with_observers
 from gradtape.trees import flatten, tree_map, unflatten
 
@@ -84,11 +87,15 @@ def recompute_grad(function: Callable[Q, V]) -> Wrapper[Q, V]:
         # Which of these are recorded is decided now: a tape may have ended when the gradient is taken.
         captured = [place for place, value in enumerate(read) if any(m.recording for m in value.tags)]
         inputs = (*operands.values, *[read[place] for place in captured])
+        kinked = [place for place, value in enumerate(inputs) if Kinks(()).kinked(value)]
+        squared = list(_with_squares(values, inputs, kinked)[2]) if kinked else []
         if not any(trace_of(value) for value in (*inputs, *values)):
             # What is known needs no history: the body's intermediate values are let go.
             values = [Value(value.aval, data=data) for value, data in zip(values, force(values), strict=True)]
-        rule = _Again(name, operands, body, kwargs, captured, len(read), draws)
-        outs = custom_call(values, inputs, rule)
+        rule = _Again(name, operands, body, kwargs, captured, len(read), draws, squared)
+        outs = custom_call(
+            values, (*inputs, *[multiply(inputs[place], inputs[place]) for place in squared]), rule
+        )
         return unflatten(spec, [Array(out) for out in outs])
 
     return Wrapper(recomputed, function)
@@ -106,9 +113,10 @@ class _Again(Rule):
         captured: Sequence[int],
         read: int,
         draws: Record,
+        squared: Sequence[int],
     ) -> None:
         super().__init__(name)
-        self._draws = draws
+        self._draws, self._squared = draws, squared
         self._operands, self._body, self._kwargs = operands, body, kwargs
         self._captured, self._read = captured, read
 
@@ -155,6 +163,10 @@ class _Again(Rule):
         """Call the function again, on other values: also in place of what it reads from outside."""
         operands = self._operands
         count = len(operands.values)
+        starts, squares = (
+            starts[: len(starts) - len(self._squared)],
+            starts[len(starts) - len(self._squared) :],
+        )
         with operands.snapshot.restored(), self._draws.read():
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [traceable_operand(leaf, f"a result of {self.name}") for leaf in flatten(result)[0]]
@@ -167,7 +179,27 @@ class _Again(Rule):
                 why="recompute_grad needs a function that does the same whenever it is called",
                 remedy="pass what changes as an argument",
             )
-        return _substituted(outs, nodes, dict(zip(captured, starts[count:], strict=True)))
+        outs = _substituted(outs, nodes, dict(zip(captured, starts[count:], strict=True)))
+        if not squares:
+            return outs
+        outs, stand_ins, known = _with_squares(outs, starts, self._squared)
+        becomes = dict(zip(stand_ins, starts, strict=True))
+        becomes |= {known[place]: square for place, square in zip(self._squared, squares, strict=True)}
+        return _substituted(outs, extract(outs, becomes)[0], becomes)
+
+
+def _with_squares(
+    outs: Sequence[Value], inputs: Sequence[Value], kinked: Sequence[int]
+) -> tuple[list[Value], list[Value], dict[int, Value]]:
+    """Return results whose products know the squares of inputs that have a kink, and what stands for the inputs and for these squares.
+
+    The body does not see the kinks: its derivatives end at its inputs (see `gradtape.transforms.loops.squares`).
+    """
+    stand_ins = list(map(placeholder, inputs))
+    inside = Kinks([stand_ins[place] for place in kinked])
+    found, _ = inside.rewritten(substitute(outs, dict(zip(inputs, stand_ins, strict=True))), stand_ins)
+    squares = {place: stand_ins[place] for place in kinked if stand_ins[place] in inside.squares}
+    return found, stand_ins, {place: inside.squares[own] for place, own in squares.items()}
 
 
 def _own(leaf: Any) -> Any:

@@ -28,6 +28,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.functions import with_own_code
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
+from gradtape.transforms.loops.squares import with_squares
 from gradtape.transforms.procedures.ops import procedure
 from gradtape.transforms.procedures.reference import ProcedureReference, reference_to
 from gradtape.trees import TreeSpec, exact_key, flatten, structure_key
@@ -126,7 +127,7 @@ class TranslatedCall:
                 f"two of its arguments share memory, and it writes to one of them (leaves {place} and {other})",
                 where=here.site,
             )
-        outs = procedure(reference, _operands(translation, reference, values))
+        outs = with_squares(procedure(reference, _operands(translation, reference, values)))
         self.seen.clear()  # who writes to a preallocated array has to be the only one who holds its memory
         for place, number in translation.mutated.items():
             self._write(self.leaves[place], outs[number])

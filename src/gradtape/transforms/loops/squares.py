@@ -1,96 +1,287 @@
-"""Squares of what a loop reads from outside: where that has a kink, a further operand holds the square (ADR 145)."""
+"""Squares of what a loop or branch reads or carries: where that has a kink, the square is a further operand or carry (ADR 157)."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Final
 
-from gradtape.ir.body import Body, make_body
+from gradtape.ir.body import make_body
+from gradtape.ir.builder import keep_names
 from gradtape.ir.graph import Literal, Node, Value, extract
-from gradtape.kinds.elementwise import has_kink, is_same, smooth_square
+from gradtape.kinds.control import OwnPullback
+from gradtape.kinds.elementwise import factors_of, is_same, smooth_square, square_of_elements
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import multiply
 from gradtape.ops.core.elementwise.cast import with_tangent_of
-from gradtape.transforms.loops.draft import never_stop, placeholder, substitute
+from gradtape.transforms.loops.draft import (
+    Carry,
+    Draft,
+    LoopOp,
+    LoopOperand,
+    LoopOutputs,
+    never_stop,
+    placeholder,
+    substitute,
+)
+
+_DEEPEST: Final = 3
+"""How many loops are looked into one after the other, or one in the other: each may read the results of the next."""
 
 
-def with_outer_squares(
-    body: Body, consts: Sequence[Value], elements: Sequence[Value] = ()
-) -> tuple[Body, list[Value], list[Value]]:
-    """Return the body of a loop, its consts and its elements, where the squares of those with a kink are further operands.
+def with_squares(outs: Sequence[Value]) -> Sequence[Value]:
+    """Return the outputs of a loop or branch that was just recorded, of one that knows squares of what has a kink.
 
     In ``s + y[i] * y[i]`` the body does not see that ``y`` is ``abs(x)``: by the chain rule the second derivative at 0 would be 0, not 2.
-    The products keep their values, and have the derivatives of the squares outside, which transforms recognise. In a primal these are dead.
+    The products keep their values, and have the derivatives of squares that are operands or carries, which are computed where transforms
+    recognise them. In a primal these are dead.
 
     Parameters
     ----------
-    body : Body
-        Its inputs are the index, the consts, the carries, and one element of each array.
-    consts, elements : sequence of Value
-        The operands outside.
+    outs : sequence of Value
+        All outputs of the node.
     """
-    first = len(body.inputs) - len(elements)
-    inner = (*body.inputs[1 : 1 + len(consts)], *body.inputs[first:])
-    outer = dict(zip(inner, (*consts, *elements), strict=True))
-    kinked = {
-        own: value
-        for own, value in outer.items()
-        if value.dtype.kind in "fc" and not isinstance(value, Literal) and has_kink(value, ())
-    }
-    if not kinked:
-        return body, list(consts), list(elements)
-    equal = _equal(kinked, [set(body.inputs[1 : 1 + len(consts)]), set(body.inputs[first:])])
-    outputs = substitute(body.outputs, equal)
-    becomes, squares = _replaced(extract(outputs, body.inputs)[0], kinked)
-    if not becomes:
-        return body, list(consts), list(elements)
-    more = {own: squares[own] for own in inner if own in squares}
-    more_consts = [own for own in more if own in body.inputs[1 : 1 + len(consts)]]
-    more_elements = [own for own in more if own not in more_consts]
-    inputs = [
-        *body.inputs[: 1 + len(consts)],
-        *[more[own] for own in more_consts],
-        *body.inputs[1 + len(consts) :],
-        *[more[own] for own in more_elements],
-    ]
-    changed = make_body(inputs, substitute(outputs, becomes), body.name)
-    return (
-        changed,
-        [*consts, *[multiply(outer[own], outer[own]) for own in more_consts]],
-        [*elements, *[multiply(outer[own], outer[own]) for own in more_elements]],
-    )
+    node = outs[0].node if outs else None
+    return outs if node is None else Kinks(()).of_node(node)
 
 
-def _equal(kinked: Mapping[Value, Value], groups: Sequence[Container[Value]]) -> dict[Value, Value]:
-    """Return by input of a body an earlier one that is the same number: a rolled loop has an input for each place that reads an array."""
-    found: dict[Value, Value] = {}
-    for group in groups:
-        seen: list[Value] = []
-        for own in kinked:
-            if own in group:
-                other = next((one for one in seen if is_same(kinked[one], kinked[own])), None)
-                if other is None:
-                    seen.append(own)
-                else:
-                    found[own] = other
-    return found
+class Kinks(Container[Value]):
+    """The values of one graph that have a kink which other graphs compute: inputs of a body, and results of loops.
 
+    Attributes
+    ----------
+    leaves : set of Value
+        The inputs.
+    squares : dict of Value
+        What stands for the squares of these, where they are asked for.
+    """
 
-def _replaced(
-    nodes: Sequence[Node], kinked: Mapping[Value, Value]
-) -> tuple[dict[Value, Value], dict[Value, Value]]:
-    """Return what products in a body become, and the placeholders of the squares of its inputs that they read."""
-    becomes: dict[Value, Value] = {}
-    squares: dict[Value, Value] = {}
-    for node in nodes:
-        square = smooth_square(node, never_stop, kinked)
-        if square is None or kinked.keys().isdisjoint(square.others):
-            continue
-        values: dict[Value, Value] = {}
-        for value in (*[kink.out for kink in square.kinks], *square.others):
-            if value in kinked and value not in squares:
-                squares[value] = placeholder(value)
-            values[value] = squares[value] if value in kinked else multiply(value, value)
+    def __init__(self, leaves: Iterable[Value], depth: int = 0) -> None:
+        self.leaves = set(leaves)
+        self.squares: dict[Value, Value] = {}
+        self._depth = depth
+        self._results: dict[Value, bool] = {}
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.leaves or (isinstance(value, Value) and self._is_result(value))
+
+    def kinked(self, value: Value) -> bool:
+        """Return whether a value has a factor whose square has no kink."""
+        if value.dtype.kind not in "fc" or isinstance(value, Literal):
+            return False
+        for factor in factors_of(value):
+            square = square_of_elements(factor, never_stop)
+            if square is not None and (square.kinks or any(one in self for one in square.others)):
+                return True
+        return False
+
+    def of_node(self, node: Node) -> Sequence[Value]:
+        """Return the outputs of a loop or branch, or of one in its place that knows the squares of what has a kink."""
+        changed = None
+        if isinstance(node.op, LoopOp):
+            changed = self._loop(node, node.op)
+        elif "branches" in node.params:
+            changed = self._branches(node)
+        elif isinstance(node.op, OwnPullback):
+            changed = self._procedure(node, node.op)
+        return node.outs if changed is None else changed
+
+    def square(self, value: Value) -> Value:
+        """Return the square of a value."""
+        if value in self.leaves:
+            return self.squares.setdefault(value, placeholder(value))
+        node = value.node
+        if node is not None and self._is_result(value):
+            by_loop = isinstance(node.op, LoopOp)
+            squared = self._loop(node, node.op, value) if by_loop else self._procedure(node, node.op, value)  # type: ignore[arg-type]
+            assert squared is not None
+            return squared[-1]
+        product = multiply(value, value)
+        again = None if product.node is None else self._replaced(product.node)
+        return product if again is None else again
+
+    def rewritten(self, outputs: Sequence[Value], inputs: Sequence[Value]) -> tuple[list[Value], bool]:
+        """Return outputs whose products know the squares of what has a kink, and whether there are such products."""
+        becomes: dict[Value, Value] = {}
+        for node in extract(outputs, inputs)[0]:
+            given = tuple([becomes.get(value, value) for value in node.inputs])
+            new = node
+            if given != node.inputs:
+                new = node.copy(given)
+                before, after = node.outs, new.outs
+                keep_names(before, after)
+            outs: Sequence[Value] = new.outs
+            if isinstance(new.op, OwnPullback):
+                outs = self.of_node(new)
+            elif (product := self._replaced(new)) is not None:
+                outs = (product,)
+            if outs is not node.outs:
+                becomes.update(zip(node.outs, outs, strict=True))
+        return [becomes.get(output, output) for output in outputs], bool(becomes)
+
+    def _replaced(self, node: Node) -> Value | None:
+        """Return a product with the derivative of a square, where it is one of what has a kink."""
+        square = smooth_square(node, never_stop, self)
+        if square is None or not any(value in self for value in square.others):
+            return None
+        values = {
+            value: self.square(value) for value in (*[kink.out for kink in square.kinks], *square.others)
+        }
         product = square.assembled(values)
         assert product is not None
-        becomes[node.out] = with_tangent_of(node.out, conform(product, node.out.dtype, node.out.shape))
-    return becomes, squares
+        return with_tangent_of(node.out, conform(product, node.out.dtype, node.out.shape))
+
+    def _is_result(self, value: Value) -> bool:
+        """Return whether a value is the result of a loop that has a kink there."""
+        node = value.node
+        if node is None or not isinstance(node.op, OwnPullback) or value.dtype.kind not in "fc":
+            return False
+        known = self._results.get(value)
+        if known is None:
+            known = False
+            if not isinstance(node.op, LoopOp):
+                kinked = [self.kinked(operand) for operand in node.inputs]
+                known = node.op.with_squares_of(node, kinked, value.index) is not None
+            elif self._depth < _DEEPEST:
+                draft = node.op.open_draft(node)
+                known = self._inside(draft).kinked(_inner_result(draft, node.op, value))
+            self._results[value] = known
+        return known
+
+    def _inside(self, draft: Draft) -> Kinks:
+        """Return the inputs of a loop's body that have a kink, also those that get one from an earlier iteration."""
+        inside = Kinks(
+            [given.inner for given in (*draft.consts, *draft.elements) if self.kinked(given.outer)],
+            self._depth + 1,
+        )
+        more = True
+        while more:
+            found = {
+                carry.inner
+                for carry in draft.carries
+                if carry.inner not in inside.leaves
+                and carry.inner.dtype.kind in "fc"
+                and (self.kinked(carry.init) or inside.kinked(carry.next_carry))
+            }
+            inside.leaves |= found
+            inside._results.clear()
+            more = bool(found)
+        return inside
+
+    def _loop(self, node: Node, op: LoopOp, result: Value | None = None) -> Sequence[Value] | None:
+        """Return the outputs of a loop in place of another one, or of one for the square of a result; None where nothing changes."""
+        draft = op.open_draft(node)
+        inside = self._inside(draft)
+        if (
+            result is None
+            and not inside.leaves
+            and not any(isinstance(n.op, OwnPullback) for n in draft.nodes())
+        ):
+            return None
+        for group in (draft.consts, draft.elements):
+            draft.substitute(_equal({inner: outer for outer, inner in group if inner in inside.leaves}))
+        outputs, changed = inside.rewritten(draft.body_outputs, draft.body_inputs)
+        if result is None and not changed:
+            return None
+        count = len(draft.carries)
+        places = {carry.inner: place for place, carry in enumerate(draft.carries)}
+        ys = outputs[count : count + len(draft.ys)]
+        if result is not None:
+            of_carries, of_ys, _ = op.split_outputs(node.outs, count)
+            ys = [inside.square(ys[place]) for place, out in enumerate(of_ys) if out is result]
+            for place, out in enumerate(of_carries):
+                if out is result:
+                    inside.square(draft.carries[place].inner)
+        carries = [
+            carry._replace(next_carry=following)
+            for carry, following in zip(draft.carries, outputs, strict=False)
+        ]
+        squared: dict[Value, int] = {}
+        while wanted := [own for own in inside.squares if own in places and own not in squared]:
+            place = places[wanted[0]]
+            squared[wanted[0]] = len(carries)
+            init, following = self.square(carries[place].init), inside.square(carries[place].next_carry)
+            carries.append(Carry(init, inside.squares[wanted[0]], following))
+        for group in (draft.consts, draft.elements):
+            group += [
+                LoopOperand(self.square(outer), inside.squares[inner])
+                for outer, inner in group
+                if inner in inside.squares
+            ]
+        draft.carries, draft.ys = carries, ys
+        draft.test = None if draft.test is None else outputs[-1]
+        made = draft.emit()
+        made_by = (*made.carries, *made.ys)[0].node
+        assert made_by is not None
+        made_by.params["body"].name = node.params["body"].name
+        if result is None:
+            return op.outs(LoopOutputs(made.carries[:count], made.ys, made.trip_count))
+        if made.ys:
+            return made.ys
+        (place,) = [place for place, out in enumerate(of_carries) if out is result]
+        return [made.carries[squared[draft.carries[place].inner]]]
+
+    def _procedure(self, node: Node, op: OwnPullback, result: Value | None = None) -> Sequence[Value] | None:
+        """Do what `_loop` does for a procedure; the square of a result is its last output."""
+        kinked = [self.kinked(value) for value in node.inputs]
+        if result is None and not any(kinked):
+            return None
+        known = op.with_squares_of(node, kinked, None if result is None else result.index)
+        if known is None:
+            return None
+        places, make = known
+        return make([self.square(node.inputs[place]) for place in places])
+
+    def _branches(self, node: Node) -> Sequence[Value] | None:
+        """Return the outputs of a branch in place of another one; None where nothing changes."""
+        operands = node.inputs[1:]
+        places = [place for place, value in enumerate(operands) if self.kinked(value)]
+        bodies, changes = [], False
+        for body in node.params["branches"]:
+            inside = Kinks([body.inputs[place] for place in places], self._depth + 1)
+            equal = _equal({body.inputs[place]: operands[place] for place in places})
+            outputs, changed = inside.rewritten(substitute(body.outputs, equal), body.inputs)
+            bodies.append((body, inside.squares, outputs))
+            changes = changes or changed
+        if not changes:
+            return None
+        squared = [
+            place for place in places if any(body.inputs[place] in squares for body, squares, _ in bodies)
+        ]
+        branches = [
+            make_body(
+                [
+                    *body.inputs,
+                    *[squares.get(own, placeholder(own)) for own in map(body.inputs.__getitem__, squared)],
+                ],
+                outputs,
+                body.name,
+            )
+            for body, squares, outputs in bodies
+        ]
+        more = [self.square(operands[place]) for place in squared]
+        outs: Sequence[Value] = node.op(branches, node.inputs[0], [*operands, *more])  # type: ignore[operator] # it is a Switch
+        return outs
+
+
+def _inner_result(draft: Draft, op: LoopOp, result: Value) -> Value:
+    """Return the value in a loop's body that a result is computed as."""
+    assert result.node is not None
+    carries, ys, _ = op.split_outputs(result.node.outs, len(draft.carries))
+    for outs, values in ((carries, [carry.next_carry for carry in draft.carries]), (ys, draft.ys)):
+        for out, value in zip(outs, values, strict=True):
+            if out is result:
+                return value
+    return result  # the trip count
+
+
+def _equal(kinked: Mapping[Value, Value]) -> dict[Value, Value]:
+    """Return by input of a body an earlier one that is the same number: a rolled loop has an input for each place that reads an array."""
+    found: dict[Value, Value] = {}
+    seen: list[Value] = []
+    for own, value in kinked.items():
+        other = next((one for one in seen if is_same(kinked[one], value)), None)
+        if other is None:
+            seen.append(own)
+        else:
+            found[own] = other
+    return found

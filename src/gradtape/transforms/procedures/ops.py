@@ -8,7 +8,7 @@ with the cotangents u, are gradients in x of <dct, f(x)> + <ct, J dx> and of <v,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.config import loop_policy
@@ -29,6 +29,7 @@ from gradtape.transforms.procedures.reference import (
     batch_of,
     cotangent_of,
     tangent_of,
+    with_squares_of,
 )
 
 
@@ -64,6 +65,15 @@ class Primal(ProcedureOp):
     def whole(self, params: dict[str, Any]) -> ProcedureReference:
         reference: ProcedureReference = params["procedure"]
         return reference
+
+    def with_squares_of(
+        self, node: Node, kinked: Sequence[bool], result: int | None = None
+    ) -> tuple[Sequence[int], Callable[[Sequence[Value]], Sequence[Value]]] | None:
+        found = with_squares_of(node.params["procedure"], tuple(kinked), result)
+        if found is None:
+            return None
+        reference, places = found
+        return places, lambda squares: self(reference, [*node.inputs, *squares])
 
     def is_linear(self, node: Node, flags: Sequence[bool]) -> bool:
         reference: ProcedureReference = node.params["procedure"]

@@ -18,7 +18,7 @@ from gradtape.procedures.ir import Procedure
 from gradtape.transforms.loops.budget import is_budget
 from gradtape.transforms.procedures.batch import batch_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
-from gradtape.transforms.procedures.shadows import with_smooth_squares
+from gradtape.transforms.procedures.shadows import with_given_squares, with_smooth_squares
 from gradtape.transforms.procedures.vjp import Between, planned_policy, vjp_procedure
 
 Flags: TypeAlias = tuple[bool, ...]
@@ -120,6 +120,13 @@ def batch_of(reference: ProcedureReference, size: int, batched: Flags) -> Proced
     return _batch_of(_the_one(reference), size, batched)
 
 
+def with_squares_of(
+    reference: ProcedureReference, kinked: Flags, result: int | None = None
+) -> tuple[ProcedureReference, tuple[int, ...]] | None:
+    """Return the reference to the procedure that knows squares, and of which parameters: see `with_given_squares`."""
+    return _with_squares_of(_the_one(reference), kinked, result)
+
+
 MOST: Final = 512
 """Derived procedures that are kept."""
 
@@ -187,6 +194,19 @@ def _prepared(procedure: Procedure, policy: Policy) -> Procedure:
     if policy not in (None, "all"):
         return contract_arrays(procedure)
     return permute_loops(contract_arrays(block_products(procedure)))
+
+
+@lru_cache(maxsize=MOST)
+def _with_squares_of(
+    reference: ProcedureReference, kinked: Flags, result: int | None
+) -> tuple[ProcedureReference, tuple[int, ...]] | None:
+    found = with_given_squares(reference.procedure, kinked, result)
+    if found is None:
+        return None
+    squared, places = found
+    key = ("squares", reference.digest, kinked, result)
+    made = _derived(reference.name, key, squared.types, squared.result_types, lambda: squared, None)
+    return made, places
 
 
 @lru_cache(maxsize=MOST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import reduce
+from typing import NamedTuple
 
 from gradtape.ir.body import make_body
 from gradtape.ir.graph import Literal, Node, Value, extract
@@ -27,6 +28,7 @@ from gradtape.procedures.ir import (
     Allocate,
     Apply,
     Assign,
+    Content,
     Load,
     Memory,
     Pointer,
@@ -39,6 +41,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names, roots
+from gradtape.records import replaced
 from gradtape.statements import walk
 from gradtape.transforms.activity import differentiable_inputs
 from gradtape.transforms.loops.draft import never_stop
@@ -58,7 +61,7 @@ class Shadows:
         Of their names.
     """
 
-    def __init__(self, build: ProcedureBuilder, active: Collection[Location], suffix: str) -> None:
+    def __init__(self, build: ProcedureBuilder, active: Collection[Location | Content], suffix: str) -> None:
         self._build = build
         self._active = active
         self._suffix = suffix
@@ -178,6 +181,65 @@ def with_smooth_squares(procedure: Procedure) -> Procedure:
     return _Squared(procedure, kinks).rewritten(procedure)
 
 
+class SquaredProcedure(NamedTuple):
+    """A procedure that knows squares.
+
+    Attributes
+    ----------
+    procedure : Procedure
+        Its further parameters are the squares of some of the parameters, its further result that of a result.
+    places : tuple of int
+        Which parameters these are.
+    """
+
+    procedure: Procedure
+    places: tuple[int, ...]
+
+
+def with_given_squares(
+    procedure: Procedure, kinked: Sequence[bool], result: int | None = None
+) -> SquaredProcedure | None:
+    """Return the procedure with the squares of parameters that have a kink outside, where it squares them; None if it does not.
+
+    Parameters
+    ----------
+    procedure : Procedure
+    kinked : sequence of bool
+        By parameter: whether it has a kink.
+    result : int, optional
+        The result whose square is a further result; None is returned if it has no kink.
+
+    Examples
+    --------
+    >>> build = ProcedureBuilder("square")
+    >>> x = build.scalar("x")
+    >>> squared, places = with_given_squares(build.finish([x * x]), [True])
+    >>> len(squared.parameters), places
+    (2, (0,))
+    """
+    written = {
+        pointer.memory for statement in walk(procedure.body) for pointer in statement.pointers_written()
+    }
+    flagged = [
+        place
+        for place, parameter in enumerate(procedure.parameters)
+        if kinked[place]
+        and parameter.dtype.kind == "f"
+        and not (isinstance(parameter, Pointer) and parameter.memory in written)
+    ]
+    if not flagged and (result is None or not _computes_kinks(procedure)):
+        return None
+    procedure = forward_elements(merge_equal_statements(forward_elements(procedure)))
+    squared = None if result is None else procedure.results[result]
+    kinks = _Kinks(procedure, [procedure.parameters[place] for place in flagged], squared)
+    if squared is not None and not kinks.has_result:
+        return None
+    places = [place for place in flagged if location_of(procedure.parameters[place]) in kinks.locations]
+    if not places and squared is None:
+        return None
+    return SquaredProcedure(_Squared(procedure, kinks, places, squared).rewritten(procedure), tuple(places))
+
+
 class _Kinks:
     """The squares of what is read from locations that hold values with a kink.
 
@@ -189,28 +251,40 @@ class _Kinks:
         The leaves whose squares are read.
     locations : set of Memory or Variable
         Those whose squares are stored.
+
+    Parameters
+    ----------
+    procedure : Procedure
+    given : sequence of Value or Pointer
+        Parameters that have a kink outside, and that nothing writes to.
+    result : Value or Pointer, optional
+        A result whose square is wanted; `has_result` says whether it has a kink.
     """
 
-    def __init__(self, procedure: Procedure) -> None:
+    def __init__(
+        self, procedure: Procedure, given: Sequence[Content] = (), result: Content | None = None
+    ) -> None:
+        self.has_result = False
         self.squares: dict[Node, tuple[Value, tuple[Value, ...]]] = {}
         self.wanted: set[Value] = set()
-        self.locations: set[Location] = set()
+        self.locations: set[Location | Content] = set()
         self._products: list[Node] = []
         used = roots(procedure)
         nodes, _ = extract(used, stop=lambda value: not value.is_made)
         statements = list(walk(procedure.body))
         applies = [statement for statement in statements if isinstance(statement, Apply)]
         inside = [node for apply in applies for node in apply.graph.nodes]
-        if not any(
-            isinstance(node.op, Elementwise) and node.op.square_tangents for node in (*nodes, *inside)
-        ):
+        if not given and not any(map(_has_square_without_kink, (*nodes, *inside))):
             return
         self._products = _differentiated(nodes, used)
         stored = list(stores(statements))
+        kinked: set[Location | Content] = {location_of(content) for content in given}
         shared = {location_of(content) for content in procedure.parameters}
-        kinked: set[Location] = set()
-        self._leaves: dict[Value, Location] = {}
+        numbers = {content: content for content in given if isinstance(content, Value)}
+        self._leaves: dict[Value, Location | Content] = {}
         while True:  # ends: each round adds a location
+            self._leaves = {value: location for value, location in loads(statements) if location in kinked}
+            self._leaves |= numbers
             found = {
                 location
                 for value, location in stored
@@ -225,12 +299,19 @@ class _Kinks:
             if found <= kinked:
                 break
             kinked |= found
-            self._leaves = {value: location for value, location in loads(statements) if location in kinked}
         for node in self._products:
             square = self.square(node.out)
             if square is not None:
                 self.squares[node] = square
                 self._want(square[0])
+        if isinstance(result, Value):
+            self.has_result = result.dtype.kind == "f" and has_kink(result, self._leaves)
+            square = self.square(multiply(result, result)) if self.has_result else None
+            if square is not None:
+                self._want(square[0])
+        elif result is not None and result.memory in kinked:
+            self.has_result = True
+            self.locations.add(result.memory)
         todo = set(self.locations)
         while todo:
             location = todo.pop()
@@ -251,7 +332,7 @@ class _Kinks:
             self.wanted.add(value)
             self.locations.add(self._leaves[value])
 
-    def _has_kink(self, apply: Apply, output: Value, kinked: Collection[Location]) -> bool:
+    def _has_kink(self, apply: Apply, output: Value, kinked: Collection[Location | Content]) -> bool:
         """Return whether elements of an output of an array computation are moved from values with a kink."""
         square = square_of_elements(output, never_stop) if output.dtype.kind == "f" else None
         if square is None:
@@ -262,7 +343,7 @@ class _Kinks:
             for operand in (given[x] for x in square.others if x in given)
         )
 
-    def _want_of(self, apply: Apply, output: Value, kinked: Collection[Location]) -> None:
+    def _want_of(self, apply: Apply, output: Value, kinked: Collection[Location | Content]) -> None:
         """Ask for the squares of what elements of an output of an array computation are moved from."""
         square = square_of_elements(output, never_stop)
         given = dict(zip(apply.graph.inputs, apply.inputs, strict=True))
@@ -302,6 +383,19 @@ class _Kinks:
         )
 
 
+def _has_square_without_kink(node: Node) -> bool:
+    return isinstance(node.op, Elementwise) and node.op.square_tangents is not None
+
+
+def _computes_kinks(procedure: Procedure) -> bool:
+    """Return whether there is a row with a kink in a procedure."""
+    nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
+    applies = [statement for statement in walk(procedure.body) if isinstance(statement, Apply)]
+    return any(
+        map(_has_square_without_kink, [*nodes, *[node for apply in applies for node in apply.graph.nodes]])
+    )
+
+
 def _differentiated(nodes: Sequence[Node], used: Sequence[Value]) -> list[Node]:
     """Return the products through which derivatives go."""
     reached = set(used)
@@ -317,12 +411,40 @@ def _differentiated(nodes: Sequence[Node], used: Sequence[Value]) -> list[Node]:
 class _Squared(Rewriter):
     """Adds the statements for shadows of squares, and gives squares their derivatives."""
 
-    def __init__(self, procedure: Procedure, kinks: _Kinks) -> None:
+    def __init__(
+        self,
+        procedure: Procedure,
+        kinks: _Kinks,
+        places: Sequence[int] = (),
+        result: Content | None = None,
+    ) -> None:
         super().__init__()
-        self._kinks = kinks
+        self._kinks, self._result = kinks, result
         self._build = ProcedureBuilder(procedure.name, names(procedure))
         self._shadows = Shadows(self._build, kinks.locations, "squared")
         self._squares: dict[Value, Value] = {}
+        for place in places:
+            parameter, type_ = procedure.parameters[place], procedure.types[place]
+            if isinstance(parameter, Pointer):
+                self._shadows.add_parameter(parameter, type_)
+            else:
+                name = parameter.name or "number"
+                self._squares[parameter] = self._build.scalar(f"{name}_squared", type_.dtype)
+
+    def rewritten(self, procedure: Procedure) -> Procedure:
+        """Return the procedure with its shadows, and with those of parameters as further parameters."""
+        made = super().rewritten(procedure)
+        made = replaced(
+            made,
+            parameters=[*made.parameters, *self._build.parameters],
+            types=[*made.types, *self._build.types],
+        )
+        result = self._result
+        if result is None:
+            return made
+        square = self._shadows.of(result) if isinstance(result, Pointer) else self._square(result)
+        type_ = procedure.result_types[list(procedure.results).index(result)]
+        return replaced(made, results=[*made.results, square], result_types=[*made.result_types, type_])
 
     def made(self, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
         outs = super().made(node, inputs)

@@ -9,7 +9,7 @@ from gradtape.ir.body import Body
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Value, literal
 from gradtape.transforms.loops.ops import scan
-from gradtape.transforms.loops.squares import with_outer_squares
+from gradtape.transforms.loops.squares import with_squares
 from gradtape.transforms.reroll.carries import (
     LoopCarries,
     LoopSummary,
@@ -74,15 +74,15 @@ def roll_scan(
         nodes, consts, elements_read, _ = loop.live_body(outputs, carried.inputs)
         body = Body([loop.index, *consts.values(), *carried.inputs, *elements_read.values()], nodes, outputs)
         with at(loop.template[0].site):
-            body, shared, arrays = with_outer_squares(body, list(consts), list(elements_read))
-            outs = scan(
+            recorded = scan(
                 body,
-                shared,
+                list(consts),
                 carried.inits,
-                arrays,
+                list(elements_read),
                 loop.trips,
                 policy=loop_policy(),
             )
+            outs = tuple(with_squares(recorded))
         count, elements = len(nodes), len(elements_read)
     stacks = dict(zip([*stacked, *deferred], outs[len(carried.inputs) :], strict=True))
     new = list(outs)
