@@ -11,6 +11,7 @@ import pickle
 import threading
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -228,6 +229,52 @@ def test_arrays_made_in_a_compiled_function_have_numpys_type() -> None:
 
     np.testing.assert_array_equal(gt.grad(squares_if_arrays)(X), 2 * X)
     assert gt.jit(squares_if_arrays)(X) == np.sum(X * X)
+
+
+def doubled_if_array(x: Any) -> Any:
+    return 2.0 * x if type(x) is np.ndarray else 3.0 * x
+
+
+def calls_a_function_that_asks(x: Any) -> Any:
+    return doubled_if_array(x)
+
+
+class Asks:
+    def ask(self, x: Any) -> Any:
+        return doubled_if_array(x)
+
+
+ASKING = {
+    "itself": doubled_if_array,
+    "by a helper": calls_a_function_that_asks,
+    "a method": Asks().ask,
+    "a partial": partial(lambda unused, x: doubled_if_array(x), 0.0),
+    "a closure": (lambda helper: lambda x: helper(x))(doubled_if_array),
+}
+
+OUTSIDE_OF_COMPILED_FUNCTIONS = {
+    "scan": lambda f, x: gt.scan(lambda c, _: (f(c), None), x, np.zeros(1))[0],
+    "map": lambda f, x: gt.map(f, np.stack([x, x]))[1],
+    "cond": lambda f, x: gt.cond(np.True_, f, lambda x: x, x),
+    "switch": lambda f, x: gt.switch(0, [f, f], x),
+    "fori_loop": lambda f, x: gt.fori_loop(0, 1, lambda i, c: f(c), x),
+    "while_loop": lambda f, x: gt.while_loop(lambda k, c: k < 1, lambda k, c: (k + 1, f(c)), (0, x))[1],
+    "checkpoint": lambda f, x: gt.checkpoint(f)(x),
+    "vmap": lambda f, x: gt.vmap(f)(np.stack([x, x]))[1],
+    "vjp": lambda f, x: gt.vjp(f, x)[0],
+    "jvp": lambda f, x: gt.jvp(f, (x,), (x,))[1],
+}
+
+
+@pytest.mark.parametrize("way", OUTSIDE_OF_COMPILED_FUNCTIONS)
+@pytest.mark.parametrize("function", ASKING)
+def test_functions_that_are_recorded_have_numpys_types(function: str, way: str) -> None:
+    x = np.array([1.0, 2.0])
+    run = OUTSIDE_OF_COMPILED_FUNCTIONS[way]
+    np.testing.assert_array_equal(run(ASKING[function], x), 2.0 * x)
+    with gt.GradientTape() as tape:
+        y = run(ASKING[function], tape.watch(x))
+    np.testing.assert_array_equal(np.asarray(y), 2.0 * x)
 
 
 def test_objects_stay_what_they_are() -> None:

@@ -8,7 +8,6 @@ effects, draws random numbers or fails is left to the function that was made, as
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import types
 import weakref
@@ -25,6 +24,7 @@ from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Check, Source
+from gradtape.trace.jit.captures.user_classes import asks_for_classes
 from gradtape.trace.jit.captures.walk import MOST_STEPS
 from gradtape.trace.jit.explain import Explain
 from gradtape.trace.jit.lookup import CaptureSet
@@ -33,7 +33,6 @@ from gradtape.trace.jit.side_effects import kept_variables
 from gradtape.trace.jit.signature import CallArguments, FunctionFirst, StaticArguments
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.jit.tracing import AcceptTrace
-from gradtape.trace.patching.bytecode import names_in, nested_codes
 from gradtape.trace.source.contexts import running_trace
 from gradtape.trees import exact_key
 
@@ -222,35 +221,6 @@ def program_of_calls(
         run.__name__ = f"{options[0]}({getattr(function, '__name__', type(function).__name__)})"
         family.program, family.held = kind(run, run, FunctionFirst(), SharedSite), held
     return family.program, family.held
-
-
-def asks_for_classes(function: Any) -> bool:
-    """Return whether code of a function, or of one that it reads by name, reads the name ``type``.
-
-    Of a traced array ``type(x)`` is the class of NumPy's array in the copies of functions that compiled functions run.
-    """
-    seen: set[Any] = set()
-    open_ = [function]
-    while open_ and len(seen) < _MOST_FUNCTIONS:
-        one = open_.pop()
-        one = getattr(one, "__func__", one)
-        if isinstance(one, functools.partial):
-            open_.append(one.func)
-        if not isinstance(one, types.FunctionType) or one in seen:
-            continue
-        seen.add(one)
-        names = {name for code in nested_codes(one.__code__) for name in names_in(code)}
-        if "type" in names and "type" not in one.__globals__:
-            return True
-        open_ += filter(callable, map(one.__globals__.get, names))
-        for cell in one.__closure__ or ():
-            with contextlib.suppress(ValueError):  # a cell that is not filled yet
-                open_.append(cell.cell_contents)
-    return False
-
-
-_MOST_FUNCTIONS: Final = 64
-"""How many functions are read for the name ``type``."""
 
 
 _families: Final[LRU[Any, Family]] = LRU(lambda: config.memory_cache)

@@ -27,6 +27,7 @@ from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import is_traced
+from gradtape.trace.jit.captures.user_classes import answering_classes
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.patching.functions import answered_by, functions_of
 from gradtape.trace.source.sites import Site, is_program_file
@@ -48,9 +49,9 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         wanted = wanted or 'gt.config.loops is "compile"'
     may_be = (wanted or (trace is None and config.loops == "auto")) and _is_programs(function)
     if not may_be or not any(map(is_traced, flatten((args, kwargs), tables=False)[0])):
-        return function(*args, **kwargs)
+        return (answering_classes(function) if trace is None else function)(*args, **kwargs)
     if not wanted:
-        return _run_or_translate(function, args, kwargs)
+        return _run_or_translate(answering_classes(function), args, kwargs)
     try:
         return call_translated(function, args, kwargs, wanted)
     except Exception as refusal:  # if it is of the user's code, the trace raises it as well
