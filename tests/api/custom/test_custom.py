@@ -915,3 +915,30 @@ def test_what_they_read_is_looked_at_in_each_call(kind, transform):
     first = np.array(made(x))
     factor = 3.0
     np.testing.assert_allclose(made(x), 1.5 * first)
+
+
+def _squared_with_pullback():
+    square = gt.custom_vjp(lambda x: x * x)
+    square.defvjp(lambda x: (x * x, x), lambda x, ct: (2.0 * x * ct,))
+    return square
+
+
+def _squared_with_forward_rule():
+    square = gt.custom_jvp(lambda x: x * x)
+    square.defjvp(lambda primals, tangents: (primals[0] * primals[0], 2.0 * primals[0] * tangents[0]))
+    return square
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+@pytest.mark.parametrize("make", [_squared_with_pullback, _squared_with_forward_rule])
+def test_second_derivatives_of_rules_in_loops(make, loops):
+    """A rule that is compiled from its code could not be transposed."""
+    square = make()
+    x = np.array([1.5, 2.0])
+
+    def fourth_powers(x):
+        return np.sum(gt.scan(lambda c, _: (square(c), None), x, np.arange(2.0))[0])
+
+    with gt.config.override(loops=loops):
+        for derive in (gt.hessian, lambda f: gt.jacfwd(gt.grad(f)), lambda f: gt.jacrev(gt.grad(f))):
+            np.testing.assert_allclose(derive(fourth_powers)(x), np.diag(12.0 * x**2))

@@ -112,11 +112,11 @@ class Primitive:
 
     def set_vjp(self, rule: VjpRule) -> None:
         """Set the rule of reverse mode. It serves forward mode too, where there is none for that and it is linear in the cotangent."""
-        self._vjp = recordable_body(rule)
+        self._vjp = recordable_body(rule, is_linear=True)
 
     def set_jvp(self, rule: JvpRule) -> None:
         """Set the rule of forward mode. It serves reverse mode too, where there is none for that and it is linear in the tangents."""
-        self._jvp = recordable_body(rule)
+        self._jvp = recordable_body(rule, is_linear=True)
 
     @property
     def _functions_called(self) -> tuple[str, ...]:

@@ -192,7 +192,7 @@ class custom_jvp(_WithRule[P, R_co]):
             structure and shapes of the primals (zeros where there is none).
         """
         check_callable(rule, "defjvp")
-        self._rule, self._rules_given = recordable_body(rule), ("defjvp", (rule,))
+        self._rule, self._rules_given = recordable_body(rule, is_linear=True), ("defjvp", (rule,))
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
@@ -286,7 +286,10 @@ class custom_vjp(_WithRule[P, R_co]):
         """
         check_callable(fwd, "defvjp")
         check_callable(bwd, "defvjp")
-        self._rules, self._rules_given = (recordable_body(fwd), recordable_body(bwd)), ("defvjp", (fwd, bwd))
+        self._rules, self._rules_given = (
+            (recordable_body(fwd), recordable_body(bwd, is_linear=True)),
+            ("defvjp", (fwd, bwd)),
+        )
 
     def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
         if self._rules is None:

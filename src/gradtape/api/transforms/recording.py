@@ -203,14 +203,17 @@ class Recording:
         return leaves.rebuild(as_given([leaf.value for leaf in leaves.traced()], self.recorded))
 
 
-def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what to call inside a recording: the body of a jitted function rather than its native entry, in a scope of its own."""
+def recordable_body(function: Callable[..., Any], is_linear: bool = False) -> Callable[..., Any]:
+    """Return what to call inside a recording: the body of a jitted function rather than its native entry, in a scope of its own.
+
+    `is_linear` is true of rules of derivatives, which are linear in tangents or cotangents; see `run_function`.
+    """
     body = function.site.function if isinstance(function, Jitted) else function
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with inside(Scope()):
             try:
-                return run_function(body, args, kwargs)
+                return run_function(body, args, kwargs, is_linear)
             except Exception as error:
                 mistake = call_error(error, body, args, kwargs)
                 if mistake is None:

@@ -38,11 +38,21 @@ from gradtape.trace.translation.trace_budget import TranslationWanted, watched
 from gradtape.trees import flatten
 
 
-def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of the user's, or translate it."""
+def run_function(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], is_linear: bool = False
+) -> Any:
+    """Call a function of the user's, or translate it.
+
+    One that `is_linear` in some arguments, a rule of derivatives, is run where Python can: a procedure cannot be transposed in them.
+    """
     function, args, kwargs = _plain_call(function, args, kwargs)
     if is_dispatcher(function):
         return call_dispatcher(function, args, kwargs)
+    if is_linear:
+        try:
+            return function(*args, **kwargs)
+        except ConcretizationError:
+            pass  # it is translated, and has one direction of differentiation
     trace = trace_around()
     wanted = "" if trace is None else trace.translates
     if config.loops == "compile":
