@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, pairwise
 from math import prod
 from typing import Any, Final
 
@@ -102,6 +103,22 @@ def transposed(sets: IndexSets) -> IndexSets:
     turned = sets.T.tocsr()
     turned.sort_indices()
     return turned
+
+
+def rows_of(sets: IndexSets) -> list[frozenset[int]]:
+    """Return index sets as Python's own."""
+    indices, indptr = sets.indices.tolist(), sets.indptr.tolist()
+    return [frozenset(indices[start:stop]) for start, stop in pairwise(indptr)]
+
+
+def from_rows(rows: Sequence[frozenset[int]], columns: int) -> IndexSets:
+    """Return index sets from Python's own."""
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
+    indices = np.fromiter(chain.from_iterable(rows), np.int64, int(indptr[-1]))
+    found = _matrix(indices, indptr, (len(rows), columns))
+    found.has_sorted_indices = False
+    found.sort_indices()
+    return found
 
 
 def coordinates(shape: Shape) -> tuple[NDArray, ...]:

@@ -8,9 +8,9 @@ Sparsity Detection for Efficient Automatic Differentiation", 2025.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,10 @@ from gradtape.ops.core.elementwise.arithmetic import multiply
 from gradtape.ops.core.elementwise.select import where
 from gradtape.transforms.basis import LinearMap
 from gradtape.transforms.call import GraphCall
-from gradtape.transforms.loops.ops import Scan, Switch
+from gradtape.transforms.loops.ops import Repeat, Scan, Switch, While
+from gradtape.transforms.procedures.loop_pullback import reference_to_loop
+from gradtape.transforms.procedures.ops import ProcedureOp
+from gradtape.transforms.procedures.reference import ProcedureReference
 from gradtape.transforms.sparsity.index_sets import (
     IndexSets,
     coordinates,
@@ -46,6 +49,7 @@ from gradtape.transforms.sparsity.index_sets import (
     stacked,
     united,
 )
+from gradtape.transforms.sparsity.procedures import NotFollowedError, follow_procedure
 
 MOST_STEPS: Final = 20_000
 """Nodes of all iterations of a loop up to which its iterations are followed one by one."""
@@ -68,18 +72,21 @@ class Known(NamedTuple):
         Which elements of a factor or mask are not zero.
     nonzero_matrix : callable
         The same for a factor of a matrix product, if most elements are zero.
+    used : set of Value
+        The values whose index sets are needed.
     """
 
     numbers: Look
     nonzero: Look
     nonzero_matrix: Look
+    used: Collection[Value] = ()
 
 
 def map_pattern(linear: LinearMap, known: Known) -> list[IndexSets | None]:
     """Return, for each result of a linear map, which elements of the seed its elements depend on."""
     nodes, _ = linear.nodes_between()
     found: dict[Value, IndexSets] = {linear.seed: identity_sets(linear.seed.size)}
-    _follow(nodes, found, known)
+    _follow(nodes, found, known, linear.outs)
     return [None if out is None else found.get(out) for out in linear.outs]
 
 
@@ -87,15 +94,19 @@ Given = Sequence[IndexSets | None]
 Rule = Callable[[Node, Given, Known], Sequence[IndexSets | None]]
 
 
-def _follow(nodes: Sequence[Node], found: dict[Value, IndexSets], known: Known) -> None:
-    """Propagate index sets through nodes in topological order."""
+def _follow(
+    nodes: Sequence[Node], found: dict[Value, IndexSets], known: Known, outs: Sequence[Value | None]
+) -> None:
+    """Propagate index sets through nodes in topological order, to `outs`."""
+    used: set[Any] = {*outs, *[x for node in nodes for x in node.inputs]}
+    known = known._replace(used=used)
     for node in nodes:
         given = [found.get(operand) for operand in node.inputs]
         if all(sets is None for sets in given):
             continue
         rule = next((rule for kind, rule in RULES if isinstance(node.op, kind)), _everything)
-        outs = zip(node.outs, rule(node, given, known), strict=True)
-        found.update({out: sets for out, sets in outs if sets is not None})
+        made = zip(node.outs, rule(node, given, known), strict=True)
+        found.update({out: sets for out, sets in made if sets is not None})
 
 
 def _known(given: Given) -> list[IndexSets]:
@@ -372,13 +383,13 @@ def _call(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
     op = node.op
     assert isinstance(op, GraphCall)
     found = {x: sets for x, sets in zip(op.graph.inputs, given, strict=True) if sets is not None}
-    _follow(op.graph.nodes, found, known)
+    _follow(op.graph.nodes, found, known, op.graph.outputs)
     return [found.get(out) for out in op.graph.outputs]
 
 
 def _body(body: Body, given: Given, known: Known) -> list[IndexSets | None]:
     found = {x: sets for x, sets in zip(body.inputs, given, strict=True) if sets is not None}
-    _follow(body.nodes, found, known)
+    _follow(body.nodes, found, known, body.outputs)
     return [found.get(out) for out in body.outputs]
 
 
@@ -399,7 +410,7 @@ def _scan(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
     first = params["consts"] + params["carries"]
     columns = next(sets.shape[1] for sets in given if sets is not None)
     if length * len(body.nodes) > MOST_STEPS:
-        return _fixed_point(node, given, known)
+        return _followed(node, given, known) or _fixed_point(node, given, known)
     consts, carried = list(given[: params["consts"]]), list(given[params["consts"] : first])
     inputs = list(zip(node.inputs[first:], given[first:], strict=True))
     shared = {
@@ -492,6 +503,41 @@ def _inside(given: Mapping[Value, NDArray]) -> Known:
     return Known(numbers, _nothing, _nothing)
 
 
+def _while(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+    return _followed(node, given, known) or _everything(node, given, known)
+
+
+def _procedure(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+    op = node.op
+    assert isinstance(op, ProcedureOp)
+    return _through(op.whole(node.params), node, given, known) or _everything(node, given, known)
+
+
+def _followed(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None] | None:
+    """Follow a loop of a graph as the procedure that computes it; None if that has no answer."""
+    reference = reference_to_loop(node)
+    return None if reference is None else _through(reference, node, given, known)
+
+
+def _through(
+    reference: ProcedureReference, node: Node, given: Given, known: Known
+) -> Sequence[IndexSets | None] | None:
+    def of_graph(graph: Body, inner: Given, numbers: Sequence[NDArray | None]) -> list[IndexSets | None]:
+        arrays = {x: array for x, array in zip(graph.inputs, numbers, strict=True) if array is not None}
+        return _body(graph, inner, _inside(arrays))
+
+    try:
+        return follow_procedure(
+            reference.procedure,
+            given,
+            [out in known.used for out in node.outs],
+            lambda place: known.numbers(node.inputs[place]),
+            of_graph,
+        )
+    except NotFollowedError:
+        return None
+
+
 RULES: tuple[tuple[type[Op], Rule], ...] = (
     (Elementwise, _elementwise),
     (IndexMap, _index_map),
@@ -508,5 +554,8 @@ RULES: tuple[tuple[type[Op], Rule], ...] = (
     (Barrier, _passed),
     (GraphCall, _call),
     (Scan, _scan),
+    (While, _while),
+    (Repeat, _while),
+    (ProcedureOp, _procedure),
     (Switch, _switch),
 )
