@@ -439,3 +439,5 @@ def test_what_shares_memory_is_not_resized() -> None:
     for function in (with_view, of_view, of_argument):
         with pytest.raises(errors.InPlaceError, match=r"np\.concatenate"):
             gt.jit(function)(X.copy())
+    with pytest.raises(AttributeError, match="size of a Variable"):
+        gt.Variable(X).resize(6)

@@ -46,6 +46,7 @@ from gradtape.trace.array.view_functions import (
     KEEPING,
     MAKES_ARRAYS,
     VIEWING,
+    resize,
     set_shape,
     view_of,
 )
@@ -220,6 +221,15 @@ class Array(Operators, Methods, Attributes, Handle):
         if type(self) is not Array:
             raise AttributeError(f"the shape of a {type(self).__name__} stays as it is; use x.reshape(...)")
         set_shape(self, shape)
+
+    def resize(self, *shape: Any, refcheck: bool = True) -> None:
+        """Give the array another size, in place: its first elements stay, and zeros follow. It must have no views."""
+        here.site = user_site(via="x.resize")
+        if type(self) is not Array:
+            raise AttributeError(
+                f"the size of a {type(self).__name__} stays as it is; use np.resize(x, shape)"
+            )
+        resize(self, *shape, refcheck=refcheck)
 
     def __len__(self) -> int:
         if not self.ndim:

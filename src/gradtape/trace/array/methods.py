@@ -211,11 +211,6 @@ class Methods:
         """Set elements by their flat indices: ``np.put``."""
         np.put(self, indices, values, mode)
 
-    def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
-        """Give the array another size, in place: its first elements stay, and zeros follow. It must have no views."""
-        here.site = user_site(via="x.resize")
-        view_functions.resize(self, *shape, refcheck=refcheck)
-
     def sort(
         self: Any, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
     ) -> None:
