@@ -238,8 +238,14 @@ def test_jumps_of_several_results() -> None:
 
 def test_integers_are_no_arguments_of_derivatives() -> None:
     assert len(gt.debug.kinks(lambda x, n: np.abs(x - n), 2.0, 2)) == 1
-    with pytest.raises(ArgumentError, match="no argument is a float"):
+    with pytest.raises(ArgumentError, match=r"no argument is a float(.|\n)*got an int"):
         gt.debug.kinks(lambda n: n, 2)
+
+
+@pytest.mark.parametrize("near", ["a", -1.0, np.nan, None])
+def test_near_is_a_distance(near: Any) -> None:
+    with pytest.raises(ArgumentError, match="near is"):
+        gt.debug.kinks(np.abs, 0.0, near=near)
 
 
 def test_nothing_stays_behind() -> None:

@@ -418,3 +418,28 @@ def test_several_results_have_control_variates_of_their_own():
     np.testing.assert_allclose(slopes["both"], [0.6, 1.0], atol=0.08)
     many = gt.jacobian(gt.expectation(lambda p, rng: 1.0 * (rng.random(20) < p), 20_000, rng=0))(0.3)
     np.testing.assert_allclose(many, np.ones(20), atol=0.4)
+
+
+@pytest.mark.parametrize("rng", ["seed", -1, 0.5])
+def test_what_is_no_seed_is_refused(rng):
+    with pytest.raises(ArgumentError, match="rng is"):
+        gt.expectation(lambda x, rng: x, rng=rng)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda p, rng: (1.0 * (rng.random() < p) + 1.0 * (rng.random() < p)) ** 2,
+        lambda p, rng: rng.poisson(p) ** 2,
+        lambda p, rng: p * (rng.random() < p),
+        lambda p, rng: np.where(rng.normal() < p, 1.0, rng.random()),
+    ],
+)
+def test_second_derivatives_are_refused_also_where_the_change_is_a_constant(function):
+    mean = gt.expectation(function, 10, rng=0)
+    for second in (gt.grad(gt.grad(mean)), gt.hessian(mean), lambda p: gt.jvp(gt.grad(mean), (p,), (1.0,))):
+        with pytest.raises(NotDifferentiableError, match="no second derivatives where chance decides"):
+            second(0.4)
+    assert np.isfinite(gt.grad(mean)(0.4))
+    smooth = gt.expectation(lambda p, rng: p**3 * rng.random(), 10, rng=0)
+    assert gt.hessian(smooth)(0.4) > 0.0

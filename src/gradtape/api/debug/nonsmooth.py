@@ -16,7 +16,7 @@ from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.jit import running_recorded
 from gradtape.api.transforms.recording import Recording
 from gradtape.config import config
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Node, Value, extract, literal
 from gradtape.ir.op import NDArray
@@ -161,7 +161,7 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
     Raises
     ------
     ArgumentError
-        If no argument is a float.
+        If no argument is a float, or `near` is not a distance.
 
     See Also
     --------
@@ -184,10 +184,22 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
     0 of 2 comparisons stand at or near a kink or jump
     """
     check_callable(f, "gt.debug.kinks")
+    if not isinstance(near, int | float | np.number) or not near >= 0:
+        raise ArgumentError(
+            f"gt.debug.kinks: near is {near!r}",
+            where=user_site(),
+            why="it is a distance",
+            remedy="near=1e-6",
+        )
     leaves, spec = flatten(args)
     moving = [k for k, leaf in enumerate(leaves) if np.asarray(leaf).dtype.kind == "f"]
     if not moving:
-        raise ArgumentError("gt.debug.kinks: no argument is a float", where=user_site(), remedy="pass floats")
+        raise ArgumentError(
+            "gt.debug.kinks: no argument is a float",
+            where=user_site(),
+            why=f"got {', '.join(map(kind_of, leaves)) or 'no argument'}",
+            remedy="pass floats",
+        )
     point = _Point(f, leaves, spec, moving)
     with op_by_op():
         program, candidates, seen = _near_switches(point, near)

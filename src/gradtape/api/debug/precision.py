@@ -12,7 +12,7 @@ from gradtape.api.debug.nonsmooth import op_by_op, run_checked
 from gradtape.api.debug.unrolled import UnrolledLoops, compute_op_by_op, in_place_of_loops
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.recording import Recording
-from gradtape.errors import ArgumentError, GradtapeError
+from gradtape.errors import ArgumentError, GradtapeError, kind_of
 from gradtape.ir.graph import Literal, Node, Value, constant, extract, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
@@ -162,7 +162,10 @@ def digits(f: Callable[..., Any], *args: Any) -> Digits:
     moving = [k for k, leaf in enumerate(leaves) if np.asarray(leaf).dtype.kind in "fc"]
     if not moving:
         raise ArgumentError(
-            "gt.debug.digits: no argument is a float", where=user_site(), remedy="pass floats"
+            "gt.debug.digits: no argument is a float",
+            where=user_site(),
+            why=f"got {', '.join(map(kind_of, leaves)) or 'no argument'}",
+            remedy="pass floats",
         )
 
     def function(*floats: Any) -> Any:

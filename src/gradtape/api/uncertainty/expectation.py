@@ -62,7 +62,7 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
     Raises
     ------
     ArgumentError
-        If `samples` is not a positive integer.
+        If `samples` is not a positive integer, or `rng` is neither a generator nor a seed.
     UnsupportedFunctionError
         At a call, if `function` draws from a generator that is not an argument, or in the body of a loop of `gt.scan`.
     NotDifferentiableError
@@ -116,7 +116,15 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
         raise ArgumentError(
             f"gt.expectation: samples is {samples!r}", where=user_site(), remedy="samples=1000"
         )
-    generator = rng if rng is None or isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
+    try:
+        generator = rng if rng is None or isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"gt.expectation: rng is {rng!r}",
+            where=user_site(),
+            why="it is neither a generator nor a seed",
+            remedy="rng=np.random.default_rng(0), or rng=0",
+        ) from error
     mean = _Expectation(function, int(samples), generator)
     return jit_of(mean, named("expectation", function), EVERYTHING_TRACED)
 
@@ -414,13 +422,13 @@ def _attached(result: Any, path: Any, weight: Any, change: Any) -> Any:
 def _attached_rule(primals: Any, tangents: Any) -> Any:
     result, path, weight, change = primals
     _, moved, weight_moved, _ = tangents
-    return _attached(result, path, weight, change), moved + weight_moved * _of_first_order(change)
+    return _attached(result, path, weight, change), moved + weight_moved * _of_first_order(change, weight)
 
 
 @custom_jvp
-def _of_first_order(x: Any) -> Any:
-    """Return x, which has no derivative: it would need two decisions that change together."""
-    return x * 1.0
+def _of_first_order(change: Any, weight: Any) -> Any:
+    """Return a change, whose derivative is refused with respect to all that the weight depends on: that changes how often it occurs."""
+    return change * 1.0
 
 
 @_of_first_order.defjvp
