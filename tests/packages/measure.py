@@ -129,6 +129,11 @@ def said_by(error: BaseException) -> dict[str, str]:
     return {**said, "line": line} if (line := line_of(error)) else said
 
 
+def is_explained(error: BaseException) -> bool:
+    """Return whether gradtape has added to an error of a package's why it is raised, and what to do."""
+    return any("what to do:" in note for note in getattr(error, "__notes__", ()))
+
+
 def attempt(way: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what a way comes to: its own verdict, or the error that it raises; wrong results with a warning are "warned"."""
     with warnings.catch_warnings(record=True) as caught:
@@ -138,7 +143,7 @@ def attempt(way: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         except gt.errors.GradtapeError as error:
             outcome = {"status": "refused", **said_by(error)}
         except Exception as error:
-            outcome = {"status": "raised", **said_by(error)}
+            outcome = {"status": "refused" if is_explained(error) else "raised", **said_by(error)}
     ours = [w for w in caught if issubclass(w.category, gt.errors.GradtapeWarning)]
     if ours:
         outcome["warning"] = f"{ours[0].category.__name__}: {first_line(ours[0].message)}"  # type: ignore[arg-type]

@@ -28,9 +28,10 @@ those of the last runs, with {environment}.
 |---|---:|---:|
 {totals}
 
-*Refused* calls raise an error of gradtape that explains why; *other errors* come from Python or the package. *Wrong with a warning*: part
-of the derivative is missing, and a warning says so. The worse of the two ways counts. *Cost* is the median time of the compiled value
-and gradient in units of the time of the plain call, and *first* the median of the first calls in seconds, which trace and compile.
+*Refused* calls raise an error of gradtape, or one of the package to which gradtape has added why and what to do; *other errors* come from
+Python or the package. *Wrong with a warning*: part of the derivative is missing, and a warning says so. The worse of the two ways counts.
+*Cost* is the median time of the compiled value and gradient in units of the time of the plain call, and *first* the median of the first
+calls in seconds, which trace and compile.
 {not_counted}
 
 """

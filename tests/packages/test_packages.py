@@ -95,11 +95,12 @@ def made(*programs: str, setup: str = "") -> Package:
 
 
 def test_results_of_calls() -> None:
-    right, wrong, unsupported, raised = run(
+    right, wrong, unsupported, raised, explained = run(
         "np.sin(p) * 2",
         "hidden(p)",
         "np.frompyfunc(abs, 1, 1)(p).astype(float)",
         "other(p)",
+        "checked(p)",
         setup="""
         import gradtape as gt
         @gt.custom_vjp
@@ -110,6 +111,12 @@ def test_results_of_calls() -> None:
             if isinstance(p, gt.Array):
                 raise KeyError("what is this?")
             return p
+        def checked(p):
+            try:
+                return other(p)
+            except KeyError as error:
+                error.add_note("  what to do: nothing")
+                raise
         """,
     )
     assert right["jit"]["status"] == right["tape"]["status"] == "right"
@@ -117,6 +124,7 @@ def test_results_of_calls() -> None:
     assert "instead of" in str(wrong["jit"]["reason"])
     assert unsupported["jit"]["status"] == "refused"
     assert (raised["jit"]["status"], raised["jit"]["error"]) == ("raised", "KeyError")
+    assert (explained["jit"]["status"], explained["jit"]["error"]) == ("refused", "KeyError")
 
 
 def test_a_crash_and_a_hang_are_results_and_the_next_call_runs() -> None:
