@@ -63,6 +63,32 @@ def test_identities_that_hold_for_every_number() -> None:
     assert names([x / 3.0], [x]) == ["divide"]
 
 
+def test_of_two_equal_operands_one_is_enough() -> None:
+    x, y = array_input(3), array_input(3)
+    first, second = ROW["less"](x, y), ROW["less"](x, 0.5)
+    for name in ("bitwise_and", "bitwise_or"):
+        assert names([ROW[name](first, first)], [x, y]) == ["less"]
+        assert names([ROW[name](first, second)], [x, y]) == ["less", "less", name]
+    for name in ("maximum", "minimum"):
+        assert names([ROW[name](x, x)], [x]) == []
+
+
+def test_pieces_that_are_joined_again_in_their_order_are_the_whole() -> None:
+    x = array_input(6)
+
+    def pieces(*bounds: tuple[int, int]) -> list[Value]:
+        return [ROW["slice"](x, starts=(low,), shape=(high - low,), strides=(1,)) for low, high in bounds]
+
+    assert names([ROW["join"](*pieces((0, 1), (1, 3), (3, 6)), axis=0)], [x]) == []
+    for bounds in (
+        [(1, 3), (0, 1), (3, 6)],
+        [(0, 1), (1, 3)],
+        [(0, 2), (1, 3), (3, 6)],
+        [(0, 3), (3, 6), (0, 3)],
+    ):
+        assert "join" in names([ROW["join"](*pieces(*bounds), axis=0)], [x]), bounds
+
+
 def test_choices_between_the_same_branches_merge() -> None:
     x, y = array_input(3), array_input(3)
     hit = ROW["less"](x, y)
