@@ -68,6 +68,41 @@ def test_samples_stand_beside() -> None:
     np.testing.assert_array_equal(again.samples.covariance, found.samples.covariance)
 
 
+# Values and standard deviations of uncertainties 3.2.3 for x = ufloat(0.2, 0.01), y = ufloat(1, 0.1), after the examples of its manual.
+UNCERTAINTIES: dict[str, tuple[Callable[[Any, Any], Any], float, float]] = {
+    "square": (lambda x, y: x**2, 0.04000000000000001, 0.004),
+    "sine": (lambda x, y: np.sin(x**2), 0.03998933418663417, 0.003996800426643912),
+    "difference with itself": (lambda x, y: x - x, 0.0, 0.0),
+    "sum": (lambda x, y: 2 * x + y * x, 0.6000000000000001, 0.0360555127546399),
+    "logarithm": (lambda x, y: np.log(y) / x, 0.0, 0.5),
+    "power": (lambda x, y: y**x, 1.0, 0.020000000000000004),
+    "angle": (lambda x, y: np.arctan2(y, x), 1.373400766945016, 0.02150065362980567),
+    "root": (lambda x, y: np.sqrt(x * y), 0.4472135954999579, 0.025),
+}
+
+
+@pytest.mark.parametrize("name", UNCERTAINTIES)
+def test_results_are_those_of_the_package_uncertainties(name: str) -> None:
+    f, mean, deviation = UNCERTAINTIES[name]
+    found = gt.propagate(lambda a: f(a["x"], a["y"]), {"x": 0.2, "y": 1.0}, {"x": 1e-4, "y": 1e-2})
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-15)
+    np.testing.assert_allclose(found.standard_deviation, deviation, rtol=1e-14)
+
+
+def test_correlated_results_are_the_inputs_of_the_next_function() -> None:
+    first = gt.propagate(
+        lambda a: np.stack([a[0], a[1], a[0] + 2 * a[1]]), np.array([1.0, 10.0]), np.full(2, 0.01)
+    )
+    np.testing.assert_allclose(
+        first.covariance, [[0.01, 0.0, 0.01], [0.0, 0.01, 0.02], [0.01, 0.02, 0.05]], rtol=1e-14
+    )
+    next_ = gt.propagate(
+        lambda a: np.stack([a[2] - (a[0] + 2 * a[1]), a[0] * a[1] / a[2]]), first.mean, first.covariance
+    )
+    np.testing.assert_allclose(next_.mean, [0.0, 0.47619047619047616])
+    np.testing.assert_allclose(next_.standard_deviation, [0.0, 0.0453520408127835], atol=1e-8)
+
+
 @pytest.mark.parametrize(
     "given",
     [{"a": 0.01, "b": 0.04}, {"a": 0.01, "b": np.array([0.04, 0.04])}, np.diag([0.01, 0.04, 0.04])],
