@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 MOST_SWEEPS: Final = 64
-"""After so many calls, which sweep through a recording in some hundred microseconds each, a map is compiled, which takes about as long."""
+"""The calls of a map that sweep through its recording, in some hundred microseconds each, before it is compiled."""
 
 
 class LinearMap:
