@@ -18,10 +18,10 @@ from typing import Any, Final
 import numpy as np
 import optree
 
+from gradtape.containers.quantities import nodes_of as nodes_of_quantities
+from gradtape.containers.tables import Attribute
+from gradtape.containers.tables import nodes_of as nodes_of_tables
 from gradtape.errors import StructureError
-from gradtape.quantities import nodes_of as nodes_of_quantities
-from gradtape.tables import Attribute
-from gradtape.tables import nodes_of as nodes_of_tables
 
 TreeSpec = optree.PyTreeSpec
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import optree
 
+from gradtape.containers.quantities import difference_unit, is_quantity, quantity_of
 from gradtape.errors import ArgumentError, DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import UFUNCS
-from gradtape.quantities import difference_unit, is_quantity, quantity_of
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.indexed_slices import IndexedSlices
 from gradtape.trees import NAMESPACE, TreeSpec

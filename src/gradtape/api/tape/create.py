@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from gradtape.containers.quantities import is_quantity
 from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value
 from gradtape.kinds.operands import as_value, number_dtype
 from gradtape.kinds.refusals import refusal
 from gradtape.ops.core.elementwise import cast
-from gradtape.quantities import is_quantity
 from gradtape.trace.array.array import Array, wrap_value
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import layout_of, layout_of_copy, layout_of_operand

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from gradtape.containers.tables import Attribute, Nodes
 from gradtape.errors import DtypeError
-from gradtape.tables import Attribute, Nodes
 
 
 class UnitPart:
