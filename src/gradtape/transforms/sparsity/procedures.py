@@ -46,7 +46,8 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.tape import match_tape
-from gradtape.procedures.traversal import roots, walk
+from gradtape.procedures.traversal import roots
+from gradtape.statements import walk
 from gradtape.transforms.activity import active_values, differentiable_inputs
 from gradtape.transforms.sparsity.index_sets import IndexSets, empty_sets, from_rows, rows_of
 
