@@ -366,3 +366,17 @@ def test_reverse_mode_is_that_of_the_steps(compiled: bool) -> None:
     with gt.config.override(ode_adjoint="continuous"):
         np.testing.assert_allclose(way(P), expected, rtol=1e-13)
         assert "the adjoint of" not in str(gt.inspect.graph(gt.grad(angles), P))
+
+
+def test_an_error_names_the_function_that_was_called() -> None:
+    def crossing(t: Any, y: Any) -> Any:
+        return y[0] - 0.5
+
+    def count(y0: Any) -> Any:
+        found = gt.scipy.solve_ivp(
+            lambda t, y: -y, (0, 1), y0, method="Taylor", events=crossing, t_eval=[1.0]
+        )
+        return found.y[:, -1] + len(found.t_events[0])
+
+    with pytest.raises(UnsupportedFunctionError, match=r"^gt\.scipy\.solve_ivp with an event"):
+        gt.jit(gt.vmap(count))(np.ones((2, 2)))

@@ -80,7 +80,7 @@ def solved_at(problem: Problem, make: Callable[[], Method], times: Any) -> tuple
     like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
     closed = ClosedFunction(problem.fun, like, "the right-hand side of a differential equation")
     arrays = {name: getattr(problem, name) for name in _ARRAYS if getattr(problem, name) is not None}
-    statement = Statement(closed.apply, tuple(arrays), problem.jac_sparsity, make)
+    statement = Statement(closed.apply, tuple(arrays), problem.jac_sparsity, make, problem.caller)
     given = [Array(as_value(unwrap(one)) * 1.0) for one in (times, *arrays.values())]
     operands = Operands((*given, *map(Array, closed.captured)))
     come: list[Any] = []
@@ -110,12 +110,15 @@ class Statement(NamedTuple):
     sparsity : sparse matrix or None
     make : callable
         ``make()``: a method.
+    caller : str
+        The function that the user called.
     """
 
     fun: Function
     fields: tuple[str, ...]
     sparsity: Any
     make: Callable[[], Method]
+    caller: str
 
     def parameters(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Return the parameters of the right-hand side."""
@@ -137,6 +140,7 @@ class Statement(NamedTuple):
             steering["max_step"],
             first,
             self.sparsity,
+            caller=self.caller,
         )
 
     def states(self, values: Sequence[Any]) -> Any:
@@ -185,7 +189,7 @@ class _ContinuousAdjoint(_ByFunction):
     """Reverse mode by the adjoint equation, once: its own derivatives, and those of forward mode, are those of the steps."""
 
     def __init__(self, operands: Operands, statement: Statement) -> None:
-        super().__init__("scipy.integrate.solve_ivp", operands, lambda *values: statement.states(values))
+        super().__init__(statement.caller, operands, lambda *values: statement.states(values))
         self._statement = statement
 
     def pull(
@@ -222,7 +226,7 @@ class _ContinuousAdjoint(_ByFunction):
             known |= {place + first: one for place, one in zip(moving, found[3], strict=True)}
             return tuple([np.reshape(known[place], np.shape(values[place])) for place in free])
 
-        rule = _ByFunction("the adjoint of scipy.integrate.solve_ivp", operands, by_steps)
+        rule = _ByFunction(f"the adjoint of {statement.caller}", operands, by_steps)
         pulled = attached(operands.run(by_equation, {}), operands, (), rule)
         whole = dict(zip(free, pulled, strict=True))
         return [unwrap(whole[place]) if place in whole else None for place in range(len(values))]

@@ -111,7 +111,7 @@ def times_on_host(
     """
     like = [as_value(np.float64(0)), as_value(np.zeros(np.shape(problem.y0)))]
     functions = [problem.fun, *events]
-    closed = [ClosedFunction(one, like, "a function given to scipy.integrate.solve_ivp") for one in functions]
+    closed = [ClosedFunction(one, like, f"a function given to {problem.caller}") for one in functions]
     options = {name: getattr(problem, name) for name in ("rtol", "atol", "max_step", "first_step")}
     options = {name: option for name, option in options.items() if option is not None}
     masses = [] if problem.mass is None else [problem.mass.elements]
@@ -164,13 +164,13 @@ def times_on_host(
     counts = [terminal_count(event) for event in events]
     if 0 in counts:
         (found,) = call_host(enter_function(count), [as_value(np.zeros(len(events), np.intp)).aval], operands)
-        counts = [known or _guarded(Array(found)[k]) for k, known in enumerate(counts)]
+        counts = [known or _guarded(Array(found)[k], problem.caller) for k, known in enumerate(counts)]
     types = [*[as_value(np.zeros(count)).aval for count in counts], as_value(0.0).aval]
     *times, end = call_host(enter_function(call), types, operands)
     return [Array(one) for one in times], Array(end)
 
 
-def _guarded(count: Any) -> int:
+def _guarded(count: Any, caller: str) -> int:
     """Return how often an event occurs.
 
     Raises
@@ -182,7 +182,7 @@ def _guarded(count: Any) -> int:
         return int(count)
     except ConcretizationError:
         raise refused(
-            "scipy.integrate.solve_ivp with an event that is not terminal in a loop or under gt.vmap",
+            f"{caller} with an event that is not terminal in a loop or under gt.vmap",
             "iterations and elements need not agree how often the event occurs",
             "set event.terminal to the number of times after which the integration ends; those that do not come are NaN",
         ) from None

@@ -280,7 +280,9 @@ def systems_of(problem: Problem) -> Equations:
     n = count * len(problem.y0)
     if pattern is None and n >= SMALLEST_SPARSE:
         pattern = jacobian_pattern(lambda y: fun(0.0, y, *parameters), np.zeros(n))
-    systems = linear_systems(fun, pattern, n, count if problem.jac_sparsity is not None else 1, mass)
+    systems = linear_systems(
+        fun, pattern, n, count if problem.jac_sparsity is not None else 1, mass, problem.caller
+    )
     if mass is not None:
         parameters = (*parameters, systems.mass_elements(mass))
     both: LinearSystems = ComplexSystems(systems) if count == 2 else systems
@@ -288,7 +290,12 @@ def systems_of(problem: Problem) -> Equations:
 
 
 def linear_systems(
-    fun: RightHandSide, pattern: Any, n: int, parts: int = 1, mass: MassMatrix | None = None
+    fun: RightHandSide,
+    pattern: Any,
+    n: int,
+    parts: int = 1,
+    mass: MassMatrix | None = None,
+    caller: str = "gt.scipy.solve_ivp",
 ) -> LinearSystems:
     """Return how systems with the Jacobian of a right-hand side are solved.
 
@@ -303,6 +310,8 @@ def linear_systems(
     parts : int
         How many of them are the parts of one unknown of the pattern.
     mass : MassMatrix or None
+    caller : str
+        The function that the user called, for errors.
     """
     if pattern is None:
         return DenseSystems(fun)
@@ -314,7 +323,7 @@ def linear_systems(
     given = csr_array(pattern)
     if given.shape != (n // parts, n // parts):
         raise ShapeError(
-            f"scipy.integrate.solve_ivp: jac_sparsity has shape {given.shape}, and there are {n // parts} unknowns",
+            f"{caller}: jac_sparsity has shape {given.shape}, and there are {n // parts} unknowns",
             where=user_site(),
             remedy="it has a row for each equation, and a column for each unknown; leave it out to have it found",
         )

@@ -159,7 +159,16 @@ class InitialValueCall:
         limits = own["max_step"], own["first_step"]
         sparsity = own.get("jac_sparsity")
         return Problem(
-            self.fun, self.t0, self.t_bound, self.y0, rtol, own["atol"], *limits, sparsity, self.mass
+            self.fun,
+            self.t0,
+            self.t_bound,
+            self.y0,
+            rtol,
+            own["atol"],
+            *limits,
+            sparsity,
+            self.mass,
+            caller=self.caller,
         )
 
     @functools.cached_property
@@ -330,7 +339,8 @@ def odeint(call: SolverCall) -> Any:
         stop_gradient(1.49012e-8 if given[name] is None else given[name]) for name in ("rtol", "atol")
     )
     largest, first = given["hmax"] or np.inf, given["h0"] or None
-    y, _ = solved_at(Problem(fun, times[0], times[-1], start, rtol, atol, largest, first), Radau, times)
+    problem = Problem(fun, times[0], times[-1], start, rtol, atol, largest, first, caller=call.name)
+    y, _ = solved_at(problem, Radau, times)
     return y
 
 

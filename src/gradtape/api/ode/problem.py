@@ -67,6 +67,8 @@ class Problem(NamedTuple):
         That of ``M y' = fun(t, y)``; None for the identity.
     slope : callable or None
         ``slope(t, y)``: y', if there is a mass matrix.
+    caller : str
+        The function that the user called, for errors.
     """
 
     fun: Callable[[Any, Any], Any]
@@ -80,6 +82,7 @@ class Problem(NamedTuple):
     jac_sparsity: Any = None
     mass: MassMatrix | None = None
     slope: Callable[[Any, Any], Any] | None = None
+    caller: str = "scipy.integrate.solve_ivp"
 
     def rate(self, t: Any, y: Any) -> Any:
         """Return the derivative of y in time."""
