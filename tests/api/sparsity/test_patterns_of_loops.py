@@ -229,3 +229,17 @@ def test_products_of_matrices_in_loops_keep_their_blocks():
 
 def test_large_loops_have_few_products():
     assert gt.sparse_jacobian(_sweep).plan(np.linspace(0.1, 0.8, 5000)).products == (3, 0)
+
+
+@pytest.mark.parametrize("size", [1, 5, SIZE])
+def test_positions_may_be_an_argument_that_changes(size):
+    def scattered(x, order):
+        out = np.zeros(x.size)
+        for k in range(x.size):
+            out[order[k]] += x[k] ** 2
+        return out
+
+    x = np.linspace(1.0, 2.0, size)
+    sparse = gt.sparse_jacobian(scattered)
+    for order in (np.arange(size)[::-1], np.roll(np.arange(size), 2)):
+        np.testing.assert_array_equal(sparse(x, order).toarray(), gt.jacobian(scattered)(x, order))

@@ -189,7 +189,8 @@ def _accumulate(node: Node, given: Given, known: Known) -> Sequence[IndexSets | 
         return [united(_known([below, spread]))]
     readers = [_reader(array, extent) for array, extent in zip(ready, base.shape, strict=False)]
     place = op.target(coordinates(v.shape), base.shape, *readers, **node.params)
-    targets = np.asarray(np.ravel_multi_index(place, base.shape)) if base.ndim else np.zeros(v.size, np.int64)
+    targets = np.ravel_multi_index(place, base.shape) if base.ndim else np.zeros(v.size, np.int64)
+    targets = np.reshape(targets, -1)
     order = np.arange(v.size)
     if op.combine == "add":
         added = None if above is None else merged(above, targets, order, base.size)
