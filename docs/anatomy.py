@@ -920,7 +920,7 @@ def translate(function: Callable[..., Any], shapes: Sequence[Shape]) -> Procedur
     return Procedure(code.name, parameters, interpreter.sizes, interpreter.body, ["result"])
 
 
-# procedures/traversal.py, procedures/printer.py, procedures/interpret.py: a procedure prints as Python, and this is how it is interpreted.
+# statements.py, procedures/printer.py, procedures/interpret.py: a procedure prints as Python, and this is how it is interpreted.
 
 
 def walk(body: list[Any]) -> Iterable[Any]:

@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "anatomy.py"
 SOURCE = PAGE.read_text()
 PACKAGE = ROOT / "src" / "gradtape"
 PATHS = sorted(
-    set(re.findall(r"\b[a-z_]+(?:/[a-z_]+)*/(?:[a-z_]+\.py)?", SOURCE)) - {"docs/anatomy.py", "src/"}
+    set(re.findall(r"(?<!\w|/)(?:[a-z_]+/)*(?:[a-z_]+/|[a-z_]+\.py\b)", SOURCE)) - {"docs/anatomy.py", "src/"}
 )
 
 OWN = {"TRANSPOSES", "adjoint", "emit_nest", "leaves", "loss", "loss_and_slope", "settle"}
