@@ -216,6 +216,7 @@ weak_type aval: use x.dtype and x.shape
 devices sharding: arrays are in the memory of the host
 to: use x.astype(dtype)
 op graph: gt.debug.explain_gradient(tape, y, x) says how a value was computed
+random normal uniform standard_normal integers poisson binomial: arrays and numbers are no generators; pass np.random.default_rng(seed)
 """)
 
 FUNCTION: Final = _entries("""
