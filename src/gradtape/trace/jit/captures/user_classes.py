@@ -6,7 +6,6 @@ import builtins
 import enum
 import sys
 import weakref
-from dis import get_instructions
 from functools import partial
 from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, Final
@@ -17,6 +16,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import names_in, nested_codes
 from gradtape.trace.patching.copies import closure_of, copy_function, is_filled, slots_of
+from gradtape.trace.patching.name_reads import reads_of
 from gradtape.trace.source.sites import PACKAGE, is_user_file
 from gradtape.trees import HOOKS, LEAVES
 
@@ -220,11 +220,7 @@ def _answering(function: FunctionType, copies: dict[FunctionType, FunctionType])
     known = copies.get(function)
     if known is not None:
         return known
-    if any(
-        one.opname == "STORE_GLOBAL"
-        for code in nested_codes(function.__code__)
-        for one in get_instructions(code)
-    ):
+    if reads_of(function.__code__).stores_globals:
         return function
 
     def replaced(content: Any) -> Any:
