@@ -42,7 +42,11 @@ NAMESPACE_WRITERS = {
 }
 """Modules that write to a namespace of others, and why."""
 
-COPYING = {"trace/jit/captures/functions.py", "trace/jit/captures/spec.py"}
+COPYING = {
+    "trace/jit/captures/functions.py",
+    "trace/jit/captures/spec.py",
+    "trace/jit/captures/user_classes.py",
+}
 """Build the copies of functions that a traced function sees, and reset them after the trace."""
 
 FUNCTION_PARTS = {"__code__", "__closure__", "__globals__", "__defaults__", "__kwdefaults__", "cell_contents"}

@@ -15,7 +15,7 @@ import numpy as np
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import names_in, nested_codes
-from gradtape.trace.patching.copies import closure_of, copy_function, is_filled, slots_of
+from gradtape.trace.patching.copies import closure_of, copy_function, is_filled, set_content, slots_of
 from gradtape.trace.patching.name_reads import reads_of
 from gradtape.trace.source.sites import PACKAGE, is_user_file
 from gradtape.trees import HOOKS, LEAVES
@@ -241,7 +241,7 @@ def _answering(function: FunctionType, copies: dict[FunctionType, FunctionType])
         namespace[name] = replaced(namespace[name])
     for cell in copy.__closure__ or ():
         if is_filled(cell) and (new := replaced(cell.cell_contents)) is not cell.cell_contents:
-            cell.cell_contents = new
+            set_content(cell, "content", new)
     return copy
 
 
