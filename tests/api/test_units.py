@@ -166,7 +166,9 @@ def test_compiled_functions_and_batches() -> None:
 
 
 def test_cotangents_and_tangents_are_quantities() -> None:
-    speed = lambda x, t: x / t  # noqa: E731
+    def speed(x: Any, t: Any) -> Any:
+        return x / t
+
     by_way, by_time = gt.vjp(speed, WAY, TIMES)[1](Q(np.ones(2), "s/m"))
     same(by_way, [0.2, 0.5], "1/m")
     same(by_time, [-0.04, -0.5], "1/s")

@@ -313,12 +313,18 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("read", READS)
-@pytest.mark.parametrize("created", CREATED)
+MADE = [
+    (created, read)
+    for created, (ours, _) in CREATED.items()
+    for read in READS
+    if "written through" not in read
+    or not isinstance(ours(np.ones(2)), gt.Variable)  # it is no base of views
+]
+
+
+@pytest.mark.parametrize(("created", "read"), MADE)
 def test_what_is_made_of_an_ndarray_lies_in_memory_as_numpys(created, read):
     ours, numpys = CREATED[created]
-    if "written through" in read and isinstance(ours(np.ones(2)), gt.Variable):
-        pytest.skip("a variable is no base of views")
     for layout in LAYOUTS:
         if layout == "repeated" and ("written" in read or "np." in read):
             continue  # such an array is read-only, and an Array hands over its numbers without repetition

@@ -87,7 +87,8 @@ def recompute_grad(function: Callable[Q, V]) -> Wrapper[Q, V]:
         # Which of these are recorded is decided now: a tape may have ended when the gradient is taken.
         captured = [place for place, value in enumerate(read) if any(m.recording for m in value.tags)]
         inputs = (*operands.values, *[read[place] for place in captured])
-        kinked = [place for place, value in enumerate(inputs) if Kinks(()).kinked(value)]
+        outside = Kinks(())
+        kinked = [place for place, value in enumerate(inputs) if outside.kinked(value)]
         squared = list(_with_squares(values, inputs, kinked)[2]) if kinked else []
         if not any(trace_of(value) for value in (*inputs, *values)):
             # What is known needs no history: the body's intermediate values are let go.
@@ -163,10 +164,8 @@ class _Again(Rule):
         """Call the function again, on other values: also in place of what it reads from outside."""
         operands = self._operands
         count = len(operands.values)
-        starts, squares = (
-            starts[: len(starts) - len(self._squared)],
-            starts[len(starts) - len(self._squared) :],
-        )
+        end = len(starts) - len(self._squared)
+        starts, squares = starts[:end], starts[end:]
         with operands.snapshot.restored(), self._draws.read():
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [traceable_operand(leaf, f"a result of {self.name}") for leaf in flatten(result)[0]]

@@ -221,9 +221,7 @@ def _example_trace(function: Any, wanted: list[Any]) -> Specialisation | None:
         given = [np.ones((extent,) * ndim, dtype) if ndim else dtype.type(1).item() for dtype, ndim in wanted]
         try:
             function.site.prepare(CallArguments(tuple(given), {}, function.site.static))
-        except (
-            Exception
-        ) as error:  # of shapes that do not fit: a trace of the right ones would raise it again
+        except Exception as error:  # the shapes do not fit: a trace of the right ones would raise it again
             raise_interruption(error)
             continue
         found = _known_trace(function, wanted)

@@ -436,10 +436,7 @@ class CallSite(Tracer):
                 if error.is_final:
                     raise
                 specialisation = None
-            except (
-                Exception,
-                OutcomeFailed,
-            ) as error:  # that only a trace raises: the function itself decides
+            except (Exception, OutcomeFailed) as error:  # only a trace raises it: the function itself decides
                 raise_interruption(error)
                 specialisation = None
             if specialisation is None:

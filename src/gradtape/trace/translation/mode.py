@@ -48,20 +48,16 @@ def run_function(
     function, args, kwargs = _plain_call(function, args, kwargs)
     if is_dispatcher(function):
         return call_dispatcher(function, args, kwargs)
-    if is_linear:
-        try:
-            return function(*args, **kwargs)
-        except ConcretizationError:
-            pass  # it is translated, and has one direction of differentiation
     trace = trace_around()
     wanted = "" if trace is None else trace.translates
     if config.loops == "compile":
         wanted = wanted or 'gt.config.loops is "compile"'
+    own = answering_classes(function) if trace is None else function
     may_be = (wanted or (trace is None and config.loops == "auto")) and _is_programs(function)
     if not may_be or not any(map(is_traced, flatten((args, kwargs), tables=False)[0])):
-        return (answering_classes(function) if trace is None else function)(*args, **kwargs)
-    if not wanted:
-        return _run_or_translate(answering_classes(function), args, kwargs)
+        return own(*args, **kwargs)
+    if not wanted or is_linear:  # a rule that has to be translated has one direction of differentiation
+        return _run_or_translate(own, args, kwargs)
     try:
         return call_translated(function, args, kwargs, wanted)
     except Exception as refusal:  # if it is of the user's code, the trace raises it as well

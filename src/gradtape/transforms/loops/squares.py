@@ -171,11 +171,7 @@ class Kinks(Container[Value]):
         """Return the outputs of a loop in place of another one, or of one for the square of a result; None where nothing changes."""
         draft = op.open_draft(node)
         inside = self._inside(draft)
-        if (
-            result is None
-            and not inside.leaves
-            and not any(isinstance(n.op, OwnPullback) for n in draft.nodes())
-        ):
+        if result is None and not inside.leaves and not _has_loops(draft.nodes()):
             return None
         for group in (draft.consts, draft.elements):
             draft.substitute(_equal({inner: outer for outer, inner in group if inner in inside.leaves}))
@@ -235,6 +231,8 @@ class Kinks(Container[Value]):
         """Return the outputs of a branch in place of another one; None where nothing changes."""
         operands = node.inputs[1:]
         places = [place for place, value in enumerate(operands) if self.kinked(value)]
+        if not places and not any(_has_loops(body.nodes) for body in node.params["branches"]):
+            return None
         bodies, changes = [], False
         for body in node.params["branches"]:
             inside = Kinks([body.inputs[place] for place in places], self._depth + 1)
@@ -261,6 +259,10 @@ class Kinks(Container[Value]):
         more = [self.square(operands[place]) for place in squared]
         outs: Sequence[Value] = node.op(branches, node.inputs[0], [*operands, *more])  # type: ignore[operator] # it is a Switch
         return outs
+
+
+def _has_loops(nodes: Iterable[Node]) -> bool:
+    return any(isinstance(node.op, OwnPullback) for node in nodes)
 
 
 def _inner_result(draft: Draft, op: LoopOp, result: Value) -> Value:
