@@ -278,9 +278,10 @@ def test_every_page_is_reached_from_the_index() -> None:
 def test_decisions_have_one_layout() -> None:
     folder = ROOT / "docs" / "adr"
     order = ["Context", "Decision", "Reasons", "Measured", "Alternatives", "Consequences"]
-    rows = dict(
-        re.findall(r"^\| \[\d+\]\((\S+)\) \| .* \| (.*) \|$", (folder / "index.md").read_text(), re.MULTILINE)
+    index = re.findall(
+        r"^\| \[\d+\]\((\S+)\) \| .* \| (\S.*) \|$", (folder / "index.md").read_text(), re.MULTILINE
     )
+    rows = dict(index)
     pages = sorted(folder.glob("0*.md"))
     wrong = []
     for page in pages:
@@ -293,8 +294,10 @@ def test_decisions_have_one_layout() -> None:
             opening is None
             or "Decision" not in sections
             or sections != [title for title in order if title in sections]
-            or rows.get(page.name) != opening[1]
+            or not opening[1].startswith(rows.get(page.name, "no row"))
         ):
             wrong.append(page.name)
-    assert not wrong, f"title, status (that of the index), sections among {order}, in this order: {wrong}"
-    assert list(rows) == [page.name for page in pages]
+    assert not wrong, (
+        f"title, status (which begins as in the index), sections among {order}, in this order: {wrong}"
+    )
+    assert [name for name, _ in index] == [page.name for page in pages]
