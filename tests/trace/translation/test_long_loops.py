@@ -132,3 +132,39 @@ def test_a_loop_around_a_transform_does_not_count():
         value, slope = gt.jvp(straight, (x,), (1.0,))
         assert np.isclose(value, x + 2_500 * np.sin(x)) and np.isclose(slope, 1.0 + 2_500 * np.cos(x))
     assert straight.__code__ not in mode._long_running
+
+
+def diffuse(u, steps=400):
+    for _ in range(steps):
+        inner = u[1:-1] + 0.2 * (u[2:] - 2 * u[1:-1] + u[:-2]) * (1 - 0.1 * u[1:-1])
+        u = np.concatenate([u[:1], inner, u[-1:]])
+    return np.sum(u * u)
+
+
+def shrink(u, steps=500):
+    """Compute with shorter arrays in each step, so that no two steps are alike."""
+    total = 0.0
+    for k in range(steps):
+        u = 0.25 * u[1:] + 0.75 * u[:-1] - 0.01 * np.sin(u[1:])
+        total = total + np.sum(u) + u[0] * k
+    return total
+
+
+@pytest.mark.parametrize("size, way", [(40_000, "400 iterations"), (50, "compiled from its code")])
+def test_loops_over_large_arrays_stay_loops_of_the_graph(size, way):
+    value_and_grad = gt.value_and_grad(diffuse)
+    u = np.cos(np.linspace(0.0, 9.0, size)) ** 2
+    value, slope = value_and_grad(u)
+    assert way in str(gt.inspect.explain(value_and_grad))
+    direction = np.sin(np.arange(size))
+    step = 1e-6
+    difference = (diffuse(u + step * direction) - diffuse(u - step * direction)) / (2 * step)
+    assert value == pytest.approx(diffuse(u), rel=1e-12)
+    assert slope @ direction == pytest.approx(difference, rel=1e-5, abs=1e-5)
+
+
+def test_loops_over_large_arrays_that_are_no_loops_of_the_graph_are_compiled_from_their_code():
+    jitted = gt.jit(shrink)
+    u = np.cos(np.linspace(0.0, 9.0, 40_000)) ** 2
+    assert jitted(u) == pytest.approx(shrink(u), rel=1e-12)
+    assert "compiled from its code" in str(gt.inspect.explain(jitted))
