@@ -35,6 +35,7 @@ from gradtape.passes.simplify.joins import slice_pieces
 from gradtape.passes.simplify.masks import fold_masks
 from gradtape.passes.simplify.primal_results import share_primal_results
 from gradtape.passes.simplify.product_sums import drop_repeated_axes, sum_before_products
+from gradtape.passes.simplify.subnormals import share_vanishing_weights
 from gradtape.transforms.loops.budget import record_notes
 
 Pass = Callable[[Graph], Graph]
@@ -65,6 +66,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     slice_pieces,
     sum_before_products,
     drop_repeated_axes,
+    share_vanishing_weights,
     eliminate_common_subexpressions,
     simplify_algebra,
     make_row_major,

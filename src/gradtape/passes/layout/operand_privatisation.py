@@ -58,7 +58,7 @@ def _privatised(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> 
             if _strided(value, wanted) > _strided(value, stays):
                 wanted = stays
             if uses[node.inputs[position]] > 1 or wanted != stays:
-                operands[position] = _Copy().permuted(value, wanted)
+                operands[position] = _Copy(value.size).permuted(value, wanted)
                 params[name] = tuple(own[k] for k in wanted)
         elif wanted != stays and _is_reused(node, position):
             operands[position] = copy_packed(value, wanted)
@@ -89,7 +89,7 @@ def _is_cheap(value: Value) -> bool:
     while stack:
         current = stack.pop()
         node = current.node
-        if isinstance(current, Literal):
+        if isinstance(current, Literal) or _is_small(current, value.size):
             continue
         if node is not None and isinstance(node.op, Elementwise):
             steps += 1
@@ -98,9 +98,14 @@ def _is_cheap(value: Value) -> bool:
             stack.extend(node.inputs)
         elif node is not None and node.op in (expand_row, permute_row):
             stack.extend(node.inputs)
-        elif 4 * current.size > value.size:
+        else:
             return False
     return True
+
+
+def _is_small(value: Value, size: int) -> bool:
+    """Whether reading a value costs little beside what an operand of this size does."""
+    return 4 * value.size <= size
 
 
 def _strided(value: Value, axes: tuple[int, ...]) -> int:
@@ -120,9 +125,10 @@ def _strided(value: Value, axes: tuple[int, ...]) -> int:
 
 
 class _Copy:
-    """Recomputes values with their axes permuted."""
+    """Recomputes values with their axes permuted; small ones are read, for an operand of this size."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._known: dict[tuple[Value, tuple[int, ...]], Value] = {}
 
     def permuted(self, value: Value, axes: tuple[int, ...]) -> Value:
@@ -136,7 +142,7 @@ class _Copy:
 
     def _made(self, value: Value, axes: tuple[int, ...]) -> Value:
         node = value.node
-        if node is not None and isinstance(node.op, Elementwise):
+        if node is not None and isinstance(node.op, Elementwise) and not _is_small(value, self._size):
             return applied(node, [self.permuted(operand, axes) for operand in node.inputs], node.params)
         if node is not None and node.op is permute_row:
             return self.permuted(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
