@@ -122,6 +122,28 @@ def test_compiled_functions_see_that_a_captured_table_changes(read: Function) ->
     assert (before, compiled(1.0)) == (6.0, 105.0)
 
 
+def test_compiled_functions_see_that_names_and_attributes_change() -> None:
+    labelled, column = LABELLED.assign_attrs(scale=2.0), FRAME["x"].copy()
+    frame = FRAME.copy()
+    column.attrs["scale"] = np.array([2.0])
+
+    def f(x: Any) -> Any:
+        scale = labelled.attrs["scale"] * column.attrs["scale"][0]
+        return x * scale * len(labelled.name or "") * len(column.name) * len(frame.index.name or ".")
+
+    compiled = gt.jit(f)
+    for change in (
+        lambda: labelled.attrs.update(scale=3.0),
+        lambda: setattr(labelled, "name", "height"),
+        lambda: column.attrs.update(scale=np.array([5.0])),
+        lambda: setattr(column, "name", "width"),
+        lambda: setattr(frame.index, "name", "row"),
+        lambda: None,
+    ):
+        change()
+        assert compiled(2.0) == f(2.0)
+
+
 def test_what_is_not_a_number_is_named() -> None:
     frame = FRAME.assign(name=["u", "v", "w"])
     for call, *said in (

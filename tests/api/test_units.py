@@ -253,6 +253,22 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[], Any], str]] = {
         lambda: gt.scipy.minimize(lambda x: (x**2).magnitude.sum(), WAY),
         "x0 is a quantity",
     ),
+    "optimiser": (errors.DtypeError, lambda: gt.optimizers.Adam(0.1).init({"x": WAY}), "optimise magnitudes"),
+    "step": (
+        errors.DtypeError,
+        lambda: gt.optimizers.SGD(0.1).update({"x": WAY}, {"step": 0}, {"x": np.ones(2)}),
+        "a gradient or a parameter is a quantity",
+    ),
+    "callback in another unit": (
+        errors.StructureError,
+        lambda: gt.jit(lambda x: gt.callback(lambda a: a**2, WAY, x))(WAY),
+        "meter ** 2",
+    ),
+    "callback without a unit": (
+        errors.StructureError,
+        lambda: gt.jit(lambda x: gt.callback(lambda a: a**2, np.zeros(2), x))(WAY),
+        "result_like is *",
+    ),
     "rule": (
         errors.DtypeError,
         lambda: gt.grad(gt.custom_gradient(lambda x: (x**2, lambda dy: 2 * dy * x)))(METRES),
@@ -269,6 +285,127 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[], Any], str]] = {
         r"Quantity[meter ** 2]",
     ),
 }
+
+
+def to_centimetres(q: Any) -> None:
+    q.ito("cm")
+
+
+def add_in_place(q: Any) -> None:
+    q += Q(50.0, "cm")
+
+
+def write_magnitude(q: Any) -> None:
+    q._magnitude = q.magnitude * 3.0
+
+
+def there_and_back(q: Any) -> None:
+    q.ito("km")
+    q.ito("m")
+
+
+CHANGES: dict[str, Callable[[Any], None]] = {
+    "unit": to_centimetres,
+    "sum": add_in_place,
+    "magnitude": write_magnitude,
+    "nothing": lambda q: None,
+    "unit and back": there_and_back,
+}
+
+
+class Holder:
+    def __init__(self, content: Any) -> None:
+        self.q = content
+
+
+HOLDERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "cell": (lambda q: q, lambda held: held),
+    "attribute": (Holder, lambda held: held.q),
+    "entry": (lambda q: {"q": [q]}, lambda held: held["q"][0]),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("magnitude", [3.0, np.array([1.0, 2.0])])
+def test_changes_in_place_of_what_is_read_from_outside(holder: str, change: str, magnitude: Any) -> None:
+    hold, read = HOLDERS[holder]
+    quantity = Q(np.copy(magnitude) if np.ndim(magnitude) else magnitude, "m")
+    held = hold(quantity)
+
+    def f(x: Any) -> Any:
+        return np.sum((x * read(held)) ** 2)
+
+    compiled, gradient = gt.jit(f), gt.grad(f)
+    for step in (CHANGES["nothing"], CHANGES[change], CHANGES["nothing"], CHANGES[change]):
+        step(quantity)
+        expected = f(2.0)
+        same(compiled(2.0), expected.magnitude, str(expected.units))
+        same(gradient(2.0), expected.magnitude, str(expected.units))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("magnitude", [3.0, np.array([1.0, 2.0])])
+def test_changes_in_place_by_the_function(change: str, magnitude: Any) -> None:
+    found = []
+    for way in (lambda f: f, gt.jit):
+        quantity = Q(np.copy(magnitude) if np.ndim(magnitude) else magnitude, "m")
+
+        def f(x: Any) -> Any:
+            CHANGES[change](quantity)  # noqa: B023
+            return np.sum((x * quantity) ** 2)  # noqa: B023
+
+        run = way(f)
+        found.append([run(2.0) for _ in range(3)] + [quantity])
+    for expected, made in zip(*found, strict=True):
+        same(made, expected.magnitude, str(expected.units))
+
+
+def sums(x: Any) -> Any:
+    y = x
+    y += Q(1.0, "m")
+    y -= Q(1.0, "cm")
+    return np.sum(x * y)
+
+
+def products(x: Any) -> Any:
+    y = x * 1.0
+    z = y
+    z *= Q(2.0, "s")
+    w = z
+    w /= 3.0
+    v = w
+    v **= 2
+    return [np.sum(each) for each in (y, z, w, v)]
+
+
+@pytest.mark.parametrize("function", [sums, products])
+@pytest.mark.parametrize("magnitude", [3.0, np.float64(3.0), np.array([1.0, 2.0])])
+def test_operators_in_place_change_arrays_and_bind_numbers_anew(function: Any, magnitude: Any) -> None:
+    def given() -> Any:
+        return Q(magnitude.copy() if type(magnitude) is np.ndarray else magnitude, "m")
+
+    expected = function(given())
+    for way in (gt.jit, lambda f: lambda x: gt.jvp(f, (x,), (x,))[0], lambda f: lambda x: gt.vjp(f, x)[0]):
+        found = way(function)(given())
+        for made, each in zip(
+            *[each if isinstance(each, list) else [each] for each in (found, expected)], strict=True
+        ):
+            same(made, each.magnitude, str(each.units))
+
+
+def test_a_quantity_that_is_bound_anew_is_no_other_program() -> None:
+    quantity = METRES
+    compiled = gt.jit(lambda x: x * quantity)
+    for number in range(4):
+        quantity = Q(float(number), "m")
+        same(compiled(2.0), 2.0 * number, "m")
+    assert compiled.site.traces == 1
+
+
+def test_callbacks_of_quantities() -> None:
+    square = gt.jit(lambda x: gt.callback(lambda a: a**2, Q(np.zeros(2), "m**2"), x))
+    same(square(WAY), [1.0, 4.0], "m**2")
 
 
 @pytest.mark.parametrize("name", REFUSED)

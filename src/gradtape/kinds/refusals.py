@@ -211,8 +211,20 @@ def copy_of(labelled: Any) -> Any:
 
 
 def is_same_data(labelled: Any, other: Any) -> bool:
-    """Return whether two objects have the same values and labels; missing values are equal to each other."""
-    return type(labelled) is type(other) and bool(labelled.equals(other))
+    """Return whether two objects have the same values, labels, names and attributes; missing values are equal to each other."""
+    if type(labelled) is not type(other):
+        return False
+    if hasattr(labelled, "identical"):
+        return bool(labelled.identical(other))
+    mine, theirs = [(getattr(one, "name", None), getattr(one, "attrs", {})) for one in (labelled, other)]
+    axes = zip(getattr(labelled, "axes", ()), getattr(other, "axes", ()), strict=True)
+    return (
+        bool(labelled.equals(other))
+        and all(one.identical(two) for one, two in axes)
+        and (type(mine[0]), mine[0]) == (type(theirs[0]), theirs[0])
+        and mine[1].keys() == theirs[1].keys()
+        and all(np.array_equal(content, theirs[1][key]) for key, content in mine[1].items())
+    )
 
 
 def _as_leaf(leaf: Any) -> Any:

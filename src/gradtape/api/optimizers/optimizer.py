@@ -10,13 +10,14 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 from weakref import ref
 
 import numpy as np
 
 from gradtape.api.tape.gradients import gradients
 from gradtape.api.tape.tape import GradientTape
+from gradtape.api.units import refuse_quantities
 from gradtape.errors import ArgumentError, DtypeError, GradtapeWarning, ShapeError, counted, kind_of, warn
 from gradtape.ir.builder import here
 from gradtape.ir.types import is_inexact
@@ -26,6 +27,11 @@ from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import flatten, flatten_up_to, unflatten
+
+UNITS_OF_STEPS: Final = (
+    "optimise magnitudes, q.to('m').magnitude: a gradient has another unit than its parameter"
+)
+"""What to do with parameters that are quantities."""
 
 
 class Optimizer(ABC):
@@ -295,6 +301,7 @@ class Optimizer(ABC):
         {'step': np.int64(0), 'velocity': {'w': array(0.)}}
         """
         here.site = user_site()
+        refuse_quantities(params, "init: params", UNITS_OF_STEPS)
         leaves, spec = flatten(params)
         kinds = [_checked(leaf, "init: params") for leaf in leaves]
         state: dict[str, Any] = {"step": np.int64(0)}
@@ -346,6 +353,7 @@ class Optimizer(ABC):
         True
         """
         here.site = user_site()
+        refuse_quantities((gradients, params), "update: a gradient or a parameter", UNITS_OF_STEPS)
         leaves, spec = flatten(params)
         slopes = flatten_up_to(spec, gradients, "gradients", "params", here.site)
         if not isinstance(state, dict) or set(state) != {"step", *self.slots}:

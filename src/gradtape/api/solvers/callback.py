@@ -13,7 +13,15 @@ from gradtape.api.control.nested import NumericLeaves, handed_back
 from gradtape.api.custom.differences import METHODS, Differences, Method
 from gradtape.api.custom.rules import custom_jvp
 from gradtape.api.transforms.callables import check_callable
-from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, GradtapeWarning, ShapeError, warn
+from gradtape.errors import (
+    ArgumentError,
+    ConcretizationError,
+    DtypeError,
+    GradtapeWarning,
+    ShapeError,
+    StructureError,
+    warn,
+)
 from gradtape.ir.builder import at, here
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
@@ -27,7 +35,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.copies import original_function
 from gradtape.trace.random.observation import own_calls
 from gradtape.trace.source.sites import user_site
-from gradtape.trees import flatten
+from gradtape.trees import flatten, outline
 
 
 def callback(
@@ -65,8 +73,8 @@ def callback(
 
     Raises
     ------
-    ShapeError
-        When it is called, if a result has another shape or structure than `result_like`.
+    ShapeError, StructureError
+        When it is called, if a result has another shape, or the results have other containers or units, than `result_like`.
     NotDifferentiableError
         If a derivative with respect to one of the arguments is requested, without `derivative`. Pass ``gt.stop_gradient(x)`` where it is
         constant, or call it in the body of a function with a derivative of its own (`custom_vjp`, `custom_jvp`).
@@ -182,13 +190,17 @@ class _HostFunction:
         """Return the function's results, of which the shapes are checked."""
         leaves, spec = flatten(self._called(arrays))
         found = [np.asarray(leaf) for leaf in leaves]
-        if spec != self.like.spec or [array.shape for array in found] != [
-            type_.shape for type_ in self.types
-        ]:
+        if spec != self.like.spec:
+            raise StructureError(
+                f"callback: {self.name} returned {outline(spec)}, and result_like is {outline(self.like.spec)}",
+                why="* stands for an array or a number; units of quantities are a part of the structure",
+                remedy="give result_like the containers and units of the results: what the function returned once will do",
+            )
+        if [array.shape for array in found] != [type_.shape for type_ in self.types]:
             raise ShapeError(
                 f"callback: {self.name} returned arrays of shapes {[array.shape for array in found]}",
                 why=f"result_like has the shapes {[type_.shape for type_ in self.types]}",
-                remedy="give arrays with the shapes of its results, in the same containers, as result_like",
+                remedy="give arrays with the shapes of its results as result_like",
             )
         return tuple(found)
 

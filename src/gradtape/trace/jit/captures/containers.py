@@ -1,4 +1,4 @@
-"""Visits of containers: dicts, lists, tuples, sets and others."""
+"""Visits of containers: dicts, lists, tuples, sets, quantities and others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 from gradtape.trace.jit.captures.spec import PLAIN_TYPES
 from gradtape.trace.jit.captures.steps import Check, Origin, Source
 from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk
+from gradtape.trace.patching.copies import copy_object
 
 _MOST_ITEMS: Final = 64
 """The size up to which the numbers in a container become inputs of their own."""
@@ -71,6 +72,23 @@ def visit_collection(walk: CaptureWalk, items: Any, origin: Origin, label: str, 
     for item in (items.values() if is_mapping else items) if len(items) <= _MOST_ITEMS else ():
         walk.visit_fixed(item, f"an item of {label}", False)
     return items
+
+
+def visit_quantity(walk: CaptureWalk, quantity: Any, origin: Origin, label: str, copying: bool) -> Any:
+    """Check the unit of a quantity of pint, which may be changed in place, and visit its magnitude; return its copy."""
+    _ = quantity.dimensionality  # which pint stores when it is first asked for
+    step = walk.step_unless_fixed(origin, Check.TYPE, type(quantity), label)
+    copy = copy_object(quantity) if copying else quantity
+    walk.remember(quantity, copy, step, copying)
+    walk.step((Source.FIELD, step, "_units"), Check.EQUAL, quantity._units, f"the unit of {label}")
+    place = Source.FIELD, step, "_magnitude"
+    magnitude = walk.visit(quantity._magnitude, place, f"the magnitude of {label}", copying)
+    if copying:
+        copy._magnitude = magnitude
+        walk.substitute(quantity, copy, label, "the attribute {!r} of " + label, step)
+    else:
+        walk.leave_writable(quantity, step, label, "the attribute {!r} of " + label)
+    return copy
 
 
 def _is_large_and_plain(items: Collection[Any]) -> bool:

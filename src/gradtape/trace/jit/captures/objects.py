@@ -16,7 +16,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.containers.quantities import is_quantity
 from gradtape.kinds.refusals import copy_of, is_labelled
+from gradtape.trace.jit.captures.containers import visit_quantity
 from gradtape.trace.jit.captures.leaves import visit_generator
 from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check, keys_of
 from gradtape.trace.jit.captures.user_classes import (
@@ -117,6 +119,8 @@ def visit_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copy
         return visit_generator(walk, thing, origin, label)
     if is_plain_object(thing):
         return _visit_plain_object(walk, thing, origin, label, copying)
+    if is_quantity(thing):
+        return visit_quantity(walk, thing, origin, label, copying)
     return _visit_opaque(walk, thing, origin, label, copying)
 
 

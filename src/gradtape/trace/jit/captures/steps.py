@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -230,7 +230,7 @@ def equal_plain(value: Any, expected: Any) -> bool:
     """Return whether two containers of plain values have the same content."""
     if len(value) != len(expected):
         return False
-    if isinstance(value, dict | MappingProxyType):
+    if isinstance(value, Mapping):
         return all(map(is_same_item, value, expected)) and all(
             map(is_same_item, value.values(), expected.values())
         )

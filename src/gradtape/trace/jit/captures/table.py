@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -201,7 +202,8 @@ class _Table:
             return Test.LENGTH, self.address(kind), length, 0
         if check is Check.EQUAL and type(expected) is frozenset:
             return Test.IS, self.address(expected), 0, 0
-        if check is Check.EQUAL and not expected:
+        is_units = isinstance(expected, Mapping) and not isinstance(expected, dict | MappingProxyType)
+        if check is Check.EQUAL and (is_units or not expected):
             return Test.EQUAL, self.address(expected), id(type(expected)), 0
         if check is Check.CONTENT and is_contiguous(expected):
             return Test.CONTENT, self.address(expected), expected.nbytes, 0
