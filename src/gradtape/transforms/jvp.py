@@ -10,8 +10,9 @@ from gradtape.ir.graph import Node, Value, extract, next_serial, number_of
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.control import OwnPullback, followed
 from gradtape.kinds.cotangent import Tangent, summed
-from gradtape.kinds.elementwise import Elementwise, Rule, SmoothSquare, scaled, smooth_square
+from gradtape.kinds.elementwise import Elementwise, Rule, SmoothSquare, scaled
 from gradtape.kinds.index_map import IndexMap
+from gradtape.transforms.kinks.roots import FlatRoot, as_one_function
 from gradtape.transforms.masks import before_infinite_slopes, pushed_through, with_masks
 from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.shift_invariance import cancelling_shifts
@@ -78,11 +79,11 @@ def forward_sweep(
             if ahead is not None and not isinstance(node.op, Elementwise | IndexMap) and node not in ahead:
                 incoming = [tangent and Tangent(tangent.applied()) for tangent in incoming]
             with at(derivative_site(node, backward=False)):
-                square = smooth_square(node, lambda value: value in known or stop(value))
-                if square is None:
+                whole = as_one_function(node, lambda value: value in known or stop(value))
+                if whole is None:
                     outgoing = push_node(node, incoming)
                 else:
-                    outgoing = [push_square(square, list(map(pushed.get, square.operands)))]
+                    outgoing = [push_whole(whole, list(map(pushed.get, whole.operands)))]
             for out, tangent in zip(node.outs, outgoing, strict=True):
                 if out not in pushed:
                     pushed[out] = tangent
@@ -103,9 +104,9 @@ def push_node(node: Node, incoming: Sequence[Tangent | None]) -> Sequence[Tangen
     return _push_by(lambda values: op.jvp(node, values), incoming)
 
 
-def push_square(square: SmoothSquare, incoming: Sequence[Tangent | None]) -> Tangent | None:
-    """Return the tangent of the square of a value with a kink, from those of what the value is computed from."""
-    (tangent,) = _push_by(lambda values: (square.push(values),), incoming)
+def push_whole(whole: SmoothSquare | FlatRoot, incoming: Sequence[Tangent | None]) -> Tangent | None:
+    """Return the tangent of what is differentiated as one function, from those of what it is computed from."""
+    (tangent,) = _push_by(lambda values: (whole.push(values),), incoming)
     return tangent
 
 

@@ -11,10 +11,11 @@ from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, TraceTag, Value, extract, number_of
 from gradtape.kinds.control import Custom, OwnPullback, followed
 from gradtape.kinds.cotangent import Cotangent
-from gradtape.kinds.elementwise import Elementwise, scaled, smooth_square
+from gradtape.kinds.elementwise import Elementwise, scaled
 from gradtape.kinds.routines.callback import Callback
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.transforms.activity import active_values
+from gradtape.transforms.kinks.roots import as_one_function
 from gradtape.transforms.linear import Cotangents, pull_linear
 from gradtape.transforms.masks import with_masks
 from gradtape.transforms.observers import Sweep, derivative_site, inner_sweeps, is_observed, notify
@@ -127,9 +128,9 @@ def pull_back(node: Node, active: set[Value], found: Cotangents, is_closed: Call
     """Add the cotangents of a node's active inputs; `is_closed` holds for values at which derivatives end."""
     op = node.op
     with at(derivative_site(node, backward=True)):
-        square = smooth_square(node, is_closed)
-        if square is not None:
-            _pull_linearised(node, square.operands, lambda values: [square.push(values)], active, found)
+        whole = as_one_function(node, is_closed)
+        if whole is not None:
+            _pull_linearised(node, whole.operands, lambda values: [whole.push(values)], active, found)
             return
         if isinstance(op, Elementwise) and op.partials is not None:
             cotangent = found.get(node.out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +14,7 @@ from gradtape.ir.builder import at, emit_all, keep_names
 from gradtape.ir.graph import Node, Value, extract
 from gradtape.ir.types import aval
 from gradtape.kinds.control import Structured
+from gradtape.kinds.elementwise import is_same
 
 T = TypeVar("T")
 
@@ -246,6 +247,30 @@ def _rebuilt(
             for out, rebuilt in zip(node.outs, rebuild(node, inputs), strict=True):
                 known.setdefault(out, rebuilt)
     return [known.get(output, output) for output in outputs]
+
+
+def inner_result(draft: Draft, op: LoopOp, result: Value) -> Value:
+    """Return the value in a loop's body that a result is computed as."""
+    assert result.node is not None
+    carries, ys, _ = op.split_outputs(result.node.outs, len(draft.carries))
+    for outs, values in ((carries, [carry.next_carry for carry in draft.carries]), (ys, draft.ys)):
+        for out, value in zip(outs, values, strict=True):
+            if out is result:
+                return value
+    return result  # the trip count
+
+
+def equal_inputs(outside: Mapping[Value, Value]) -> dict[Value, Value]:
+    """Return by input of a body an earlier one that is the same number: a rolled loop has an input for each place that reads an array."""
+    found: dict[Value, Value] = {}
+    seen: list[Value] = []
+    for own, value in outside.items():
+        other = next((one for one in seen if is_same(outside[one], value)), None)
+        if other is None:
+            seen.append(own)
+        else:
+            found[own] = other
+    return found
 
 
 def never_stop(value: Value) -> bool:

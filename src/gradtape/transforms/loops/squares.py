@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from gradtape.ir.body import make_body
 from gradtape.ir.builder import keep_names
 from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.kinds.control import OwnPullback
-from gradtape.kinds.elementwise import factors_of, is_same, smooth_square, square_of_elements
+from gradtape.kinds.elementwise import factors_of, smooth_square, square_of_elements
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import multiply
 from gradtape.ops.core.elementwise.cast import with_tangent_of
+from gradtape.transforms.kinks.roots import with_flat_roots_inside
 from gradtape.transforms.loops.draft import (
     Carry,
     Draft,
     LoopOp,
     LoopOperand,
     LoopOutputs,
+    equal_inputs,
+    inner_result,
     never_stop,
     placeholder,
     substitute,
@@ -41,7 +44,7 @@ def with_squares(outs: Sequence[Value]) -> Sequence[Value]:
         All outputs of the node.
     """
     node = outs[0].node if outs else None
-    return outs if node is None else Kinks(()).of_node(node)
+    return outs if node is None else with_flat_roots_inside(Kinks(()).of_node(node))
 
 
 class Kinks(Container[Value]):
@@ -143,7 +146,7 @@ class Kinks(Container[Value]):
                 known = node.op.with_squares_of(node, kinked, value.index) is not None
             elif self._depth < _DEEPEST:
                 draft = node.op.open_draft(node)
-                known = self._inside(draft).kinked(_inner_result(draft, node.op, value))
+                known = self._inside(draft).kinked(inner_result(draft, node.op, value))
             self._results[value] = known
         return known
 
@@ -174,7 +177,7 @@ class Kinks(Container[Value]):
         if result is None and not inside.leaves and not _has_loops(draft.nodes()):
             return None
         for group in (draft.consts, draft.elements):
-            draft.substitute(_equal({inner: outer for outer, inner in group if inner in inside.leaves}))
+            draft.substitute(equal_inputs({inner: outer for outer, inner in group if inner in inside.leaves}))
         outputs, changed = inside.rewritten(draft.body_outputs, draft.body_inputs)
         if result is None and not changed:
             return None
@@ -236,7 +239,7 @@ class Kinks(Container[Value]):
         bodies, changes = [], False
         for body in node.params["branches"]:
             inside = Kinks([body.inputs[place] for place in places], self._depth + 1)
-            equal = _equal({body.inputs[place]: operands[place] for place in places})
+            equal = equal_inputs({body.inputs[place]: operands[place] for place in places})
             outputs, changed = inside.rewritten(substitute(body.outputs, equal), body.inputs)
             bodies.append((body, inside.squares, outputs))
             changes = changes or changed
@@ -263,27 +266,3 @@ class Kinks(Container[Value]):
 
 def _has_loops(nodes: Iterable[Node]) -> bool:
     return any(isinstance(node.op, OwnPullback) for node in nodes)
-
-
-def _inner_result(draft: Draft, op: LoopOp, result: Value) -> Value:
-    """Return the value in a loop's body that a result is computed as."""
-    assert result.node is not None
-    carries, ys, _ = op.split_outputs(result.node.outs, len(draft.carries))
-    for outs, values in ((carries, [carry.next_carry for carry in draft.carries]), (ys, draft.ys)):
-        for out, value in zip(outs, values, strict=True):
-            if out is result:
-                return value
-    return result  # the trip count
-
-
-def _equal(kinked: Mapping[Value, Value]) -> dict[Value, Value]:
-    """Return by input of a body an earlier one that is the same number: a rolled loop has an input for each place that reads an array."""
-    found: dict[Value, Value] = {}
-    seen: list[Value] = []
-    for own, value in kinked.items():
-        other = next((one for one in seen if is_same(kinked[one], value)), None)
-        if other is None:
-            seen.append(own)
-        else:
-            found[own] = other
-    return found

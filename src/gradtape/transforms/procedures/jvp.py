@@ -8,7 +8,7 @@ from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import Aval, is_inexact
 from gradtape.kinds.cotangent import Tangent, summed
-from gradtape.kinds.elementwise import Elementwise, Rule, scaled, smooth_square
+from gradtape.kinds.elementwise import Elementwise, Rule, scaled
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import masked_product
 from gradtape.ops.core.elementwise.cast import zeros_like
@@ -25,7 +25,8 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names
-from gradtape.transforms.jvp import jvp, push_node, push_partials, push_square
+from gradtape.transforms.jvp import jvp, push_node, push_partials, push_whole
+from gradtape.transforms.kinks.roots import as_one_function
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.procedures.activity import Activity, FiniteValues
@@ -247,10 +248,10 @@ def _pushed(
     if all(tangent is None for tangent in incoming):
         return [None] * len(node.outs)
     with at(derivative_site(node, backward=False)):
-        square = smooth_square(node, never_stop)
-        if square is None:
+        whole = as_one_function(node, never_stop)
+        if whole is None:
             return push(node, incoming)
-        return [push_square(square, list(map(tangents.get, square.operands)))]
+        return [push_whole(whole, list(map(tangents.get, whole.operands)))]
 
 
 def _slope(rule: Rule) -> Rule:

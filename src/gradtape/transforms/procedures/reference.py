@@ -15,6 +15,7 @@ from gradtape.passes.procedures.interchange import permute_loops
 from gradtape.passes.procedures.product_blocking import block_products
 from gradtape.procedures.fingerprint import procedure_digest
 from gradtape.procedures.ir import Procedure
+from gradtape.transforms.kinks.procedures import with_flat_roots
 from gradtape.transforms.loops.budget import is_budget
 from gradtape.transforms.procedures.batch import batch_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
@@ -146,7 +147,7 @@ def _tangent_of(reference: ProcedureReference, active: Flags) -> ProcedureRefere
         ("jvp", reference.digest, active),
         (*reference.types, *tangents),
         (*reference.result_types, *pushed),
-        lambda: jvp_procedure(with_smooth_squares(reference.procedure), active),
+        lambda: jvp_procedure(_with_kinks(reference.procedure), active),
         reference,
         active,
     )
@@ -178,15 +179,20 @@ def _reversed(
     """Return the derivative in reverse, with records of all iterations where these fit in a memory budget."""
 
     def reverse(policy: Any) -> Procedure:
-        prepared = with_smooth_squares(_prepared(procedure, policy))
+        prepared = _with_kinks(_prepared(procedure, policy))
         return vjp_procedure(prepared, active, seeded, policy, between)
 
     if not is_budget(policy):
         return reverse(policy)
     (_, most) = cast(tuple[str, int], policy)
-    normal = with_smooth_squares(_prepared(procedure, None))
+    normal = _with_kinks(_prepared(procedure, None))
     chosen = planned_policy(normal, active, seeded, most, between)
     return reverse(chosen)
+
+
+def _with_kinks(procedure: Procedure) -> Procedure:
+    """Return a procedure whose squares and roots are differentiated as one function with what they are computed from."""
+    return with_smooth_squares(with_flat_roots(procedure))
 
 
 def _prepared(procedure: Procedure, policy: Policy) -> Procedure:

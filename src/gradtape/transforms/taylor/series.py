@@ -19,11 +19,12 @@ from gradtape.ir.op import Op
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.control import Custom, followed
-from gradtape.kinds.elementwise import Elementwise, smooth_square
+from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap, is_zero
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.transforms.call import GraphCall, inlined
+from gradtape.transforms.kinks.roots import as_one_function
 from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.procedures.ops import ProcedureOp
 
@@ -375,11 +376,11 @@ def rule_of(op: Op, node: Node, expansion: Expansion) -> Build:
     if not any(is_inexact(out.dtype) for out in node.outs):
         return Constant
     with at(derivative_site(node, backward=False)):
-        square = smooth_square(
+        whole = as_one_function(
             node, lambda value: expansion.is_source(value) or not expansion.is_active(value)
         )
-        if square is not None:
-            tangent = square.push(list(map(expansion.direction, square.operands)))
+        if whole is not None:
+            tangent = whole.push(list(map(expansion.direction, whole.operands)))
             return lambda series, at_node, base: Integral(series, at_node, base, [tangent])
         moving = [place for place, operand in enumerate(node.inputs) if expansion.is_active(operand)]
         kind = (

@@ -64,7 +64,7 @@ sqrt = elementwise(
     domain=((0.2, 4.0),),
     edges=(*SPECIAL, (-1.0,)),
     slopes=(((0.0,), (inf,)), ((inf,), (0.0,)), ((4.0,), (0.25,))),
-    kinks="inf at 0",
+    kinks="inf at 0; 0 where it is the root of a sum of squares",
     dtype_samples=FLOATS + "D",
     shift=Power(Fraction(1, 2)),
 )
