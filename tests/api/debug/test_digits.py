@@ -218,6 +218,21 @@ def test_loops_are_unrolled() -> None:
     assert gt.debug.digits(series, 20.0).value < 3
 
 
+def test_a_line_of_a_loop_is_blamed_where_no_op_of_it_loses_much() -> None:
+    found = reported(Case("alternating series", alternating, ()), 17.3)
+    first = alternating.__code__.co_firstlineno
+    assert found.losses[0].site.line == first + 4
+    assert found.losses[0].op == "add" and found.losses[0].in_derivative_of is None
+    assert found.losses[0].lost > 10
+
+
+def test_derivatives_along_two_paths_that_cancel() -> None:
+    found = reported(Case("x - sin", lambda x, m: (x - m.sin(x)) / x**3, ()), 1e-4)
+    of_derivative = [loss for loss in found.losses if loss.in_derivative_of is not None]
+    assert found.losses[0].in_derivative_of is None
+    assert any("paths" in loss.remedy for loss in of_derivative)
+
+
 def test_nests_of_arguments_and_results() -> None:
     found = gt.debug.digits(
         lambda x, n: {"a": 1 - np.cos(x["u"]), "b": n * x["v"]}, {"u": 1e-6, "v": np.ones(2)}, 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -35,6 +36,8 @@ EXTENDED: Final = np.longdouble
 
 HAS_EXTENDED: Final = bool(np.finfo(EXTENDED).eps < np.finfo(np.float64).eps / 100)
 
+TINY: Final = float(np.finfo(np.float64).tiny)
+
 UNIT_ROUNDOFF: Final = float(np.finfo(np.float64).eps / 2)
 
 ALL_DIGITS: Final = 15.95
@@ -44,10 +47,10 @@ ENOUGH: Final = 12.0
 """Digits of a result from which no loss is reported."""
 
 LOST: Final = 2.0
-"""Digits that an op must lose to be looked at."""
+"""Digits that an op or a line must lose to be looked at."""
 
 MOST: Final = 24
-"""Ops that are tried: whether the result is better if they have lost nothing."""
+"""Ops and lines that are tried: whether the result is better if they have lost nothing."""
 
 REPORTED: Final = 4
 """Losses that are reported."""
@@ -138,8 +141,8 @@ def digits(f: Callable[..., Any], *args: Any) -> Digits:
     Value and gradient are computed op by op, with all loops unrolled, in double precision and twice in extended precision with random
     rounding (J. Vignes, "A Stochastic Arithmetic for Reliable Scientific Computation", 1993). Digits on which the extended runs agree
     are correct. Ops that NumPy has in double precision only, such as factorisations and most special functions, hand on the errors of
-    their operands by their derivatives. An op is blamed if the result has more right digits when its own result is replaced by the
-    extended one.
+    their operands by their derivatives. An op, or a line of a loop, is blamed if the result has more right digits when its own results
+    are replaced by the extended ones.
 
     Examples
     --------
@@ -199,6 +202,14 @@ class _Accuracy(NamedTuple):
     least: float
 
 
+class _Suspect(NamedTuple):
+    """An op, or all those of a line; the one that loses the most digits, and how many are lost."""
+
+    nodes: tuple[Node, ...]
+    worst: Node
+    lost: float
+
+
 class _Run:
     """Value and gradient, op by op, in both arithmetics."""
 
@@ -225,6 +236,7 @@ class _Run:
             [*self.targets, *self.gradient], self._sources, stop=lambda value: False
         )
         self._shadows = [self._extended(seed) for seed in (1, 2)]
+        self._known: dict[Value, float] = {}
 
     def _extended(self, seed: int) -> dict[Value, NDArray]:
         """Return all values in extended precision, with random rounding."""
@@ -241,60 +253,94 @@ class _Run:
                 shadow[out] = _perturbed(node, [shadow[operand] for operand in node.inputs], result, rng)
         return shadow
 
-    def digits(
-        self, values: Sequence[Value], data: dict[Value, Any] | None = None, runs: int = 2
-    ) -> _Accuracy:
-        """Return how many digits of values are right, or of other numbers in their place, compared with one of the runs or both."""
+    def digits(self, values: Sequence[Value]) -> _Accuracy:
+        """Return how many digits of values are right."""
         elements, least = [], ALL_DIGITS
         for value in values:
-            computed = _widened(np.asarray(value.data if data is None else data[value]))
             if not is_inexact(value.dtype):
                 elements.append(np.full(value.shape, ALL_DIGITS))
                 continue
-            errors = [np.abs(computed - shadow[value]) for shadow in self._shadows[:runs]]
-            error, size = np.max(errors, axis=0), np.abs(self._shadows[0][value])
-            elements.append(_digits(error, size))
-            if error.size:
-                least = min(least, float(_digits(np.max(error), np.max(size))))
+            computed = _widened(np.asarray(value.data))
+            errors = [np.abs(computed - shadow[value]) for shadow in self._shadows]
+            elements.append(_digits(np.max(errors, axis=0), np.abs(self._shadows[0][value])))
+            least = min(least, self._digits_of(value))
         return _Accuracy(elements, least)
 
     def losses(self) -> tuple[Loss, ...]:
-        """Return the ops whose lost digits the results have lost, found by replacing their results one after the other."""
-        suspects = sorted(self._suspects(), key=lambda pair: -pair[0])[:MOST]
-        fixed: dict[Node, None] = {}
+        """Return the lines whose lost digits the results have lost, found by replacing their results one after the other."""
         found: dict[tuple[str, str], Loss] = {}
         for ends in (self.targets, self.gradient):
+            fixed: dict[Node, None] = {}
+            suspects = sorted(self._suspects(ends), key=lambda suspect: -suspect.lost)[:MOST]
             before = len(found)
             best = self._quality(fixed, ends)
             enough = ENOUGH * len(ends)
             while suspects and best < enough and len(found) < REPORTED:
-                tried = [(self._quality({**fixed, node: None}, ends), lost, node) for lost, node in suspects]
-                quality, lost, node = max(tried, key=lambda entry: entry[:2])
+                tried = [
+                    (self._quality(fixed | dict.fromkeys(each.nodes), ends), each.lost, -number)
+                    for number, each in enumerate(suspects)
+                ]
+                quality, _, place = max(tried)
                 if quality < best + 0.5:
                     break
-                fixed[node], best = None, quality
-                suspects = [pair for pair in suspects if pair[1] is not node]
-                loss = _loss(node, lost)
-                found.setdefault((repr(loss.site), loss.remedy), loss)
+                suspect = suspects.pop(-place)
+                fixed.update(dict.fromkeys(suspect.nodes))
+                best = quality
+                _report(found, suspect)
             if best < enough and len(found) == before and suspects:
-                # Two ops would have to be right at once, such as the terms of a difference.
-                loss = _loss(suspects[0][1], suspects[0][0])
-                found.setdefault((repr(loss.site), loss.remedy), loss)
+                # Two lines would have to be right at once, such as those of the terms of a difference.
+                _report(found, suspects[0])
         return tuple(found.values())
 
-    def _suspects(self) -> list[tuple[float, Node]]:
-        """Return the nodes that lose digits, each with how many."""
+    def _suspects(self, ends: Sequence[Value]) -> list[_Suspect]:
+        """Return the ops, and lines together, that lose digits, and on which some results depend."""
+        nodes, _ = extract(ends, self._sources, stop=lambda value: False)
+        lines: dict[Any, list[Node]] = {}
+        for node in nodes:
+            if any(is_inexact(out.dtype) for out in node.outs):
+                lines.setdefault(_line_of(node), []).append(node)
+        readers: dict[Value, set[Any]] = {value: {None} for value in ends}
+        for line, group in lines.items():
+            for node in group:
+                for value in node.inputs:
+                    readers.setdefault(value, set()).add(line)
         found = []
-        for node in self._nodes:
-            if not any(is_inexact(out.dtype) for out in node.outs):
-                continue
-            before = min([ALL_DIGITS, *(self.digits([x]).least for x in node.inputs if is_inexact(x.dtype))])
-            after = self.digits([out for out in node.outs if is_inexact(out.dtype)]).least
-            if isinstance(node.op, Elementwise) and node.outs[0].ndim:
-                after = min(after, self._elementwise_loss(node, before))
-            if before - after >= LOST:
-                found.append((before - after, node))
+        for line, group in lines.items():
+            single = [(self._lost(node), -number) for number, node in enumerate(group)]
+            found += [_Suspect((group[-k],), group[-k], lost) for lost, k in single if lost >= LOST]
+            if len(group) > 1:
+                # A line of a loop, and ops that lose a little each, lose digits together.
+                made = {out for node in group for out in node.outs}
+                read = [x for node in group for x in node.inputs if x not in made]
+                kept = [out for out in made if readers.get(out, set()) - {line}]
+                lost, (most, k) = self._least(read) - self._least(kept), max(single)
+                if lost >= max(LOST, most + 1.0):
+                    found.append(_Suspect(tuple(group), group[-k], lost))
         return found
+
+    def _least(self, values: Sequence[Value]) -> float:
+        return min([ALL_DIGITS, *(self._digits_of(value) for value in values if is_inexact(value.dtype))])
+
+    def _digits_of(self, value: Value) -> float:
+        known = self._known.get(value)
+        if known is None:
+            known = self._known[value] = self._count(value, value.data, 2)
+        return known
+
+    def _count(self, value: Value, computed: Any, runs: int) -> float:
+        """Return the digits of the largest number of an array that are right, compared with one of the runs or both."""
+        wide = _widened(np.asarray(computed))
+        if not wide.size:
+            return ALL_DIGITS
+        error = max(np.abs(wide - shadow[value]).max() for shadow in self._shadows[:runs])
+        return float(_digits(error, np.abs(self._shadows[0][value]).max()))
+
+    def _lost(self, node: Node) -> float:
+        """Return how many digits a node loses."""
+        before, after = self._least(node.inputs), self._least(node.outs)
+        if isinstance(node.op, Elementwise) and node.outs[0].ndim:
+            after = min(after, self._elementwise_loss(node, before))
+        return before - after
 
     def _elementwise_loss(self, node: Node, before: float) -> float:
         """Return the digits of the worst element whose operands have at least as many as the whole."""
@@ -314,8 +360,9 @@ class _Run:
                 continue
             data.update(zip(node.outs, results, strict=True))
         # One run alone: where so much cancels that the two disagree, what is replaced by one of them is still seen to be better.
-        given = {value: data.get(value, value.data) for value in ends}
-        return sum(self.digits([value], given, runs=1).least for value in ends)
+        counted = [value for value in ends if is_inexact(value.dtype)]
+        found = sum(self._count(value, data.get(value, value.data), 1) for value in counted)
+        return found + ALL_DIGITS * (len(ends) - len(counted))
 
 
 def _widened(array: NDArray) -> NDArray:
@@ -324,11 +371,15 @@ def _widened(array: NDArray) -> NDArray:
     return array.astype(np.clongdouble) if array.dtype.kind == "c" else array
 
 
-def _digits(error: Any, size: Any) -> NDArray:
+def _digits(error: Any, size: Any) -> Any:
     """Return the digits that an error leaves of numbers of a size."""
-    with np.errstate(all="ignore"):
-        relative = np.where(error == 0, 0.0, error / np.where(size > 0, size, np.finfo(float).tiny))
-        found = np.clip(-np.log10(relative.astype(float)), 0.0, ALL_DIGITS)
+    if np.ndim(error) == 0:
+        relative = 0.0 if error == 0 else float(error / (size if size > 0 else TINY))
+        if relative == 0:
+            return ALL_DIGITS
+        return min(-math.log10(relative), ALL_DIGITS) if relative < 1 else 0.0  # 0 for NaN
+    quotient = np.where(error == 0, 0.0, error / np.where(size > 0, size, TINY))
+    found = np.clip(-np.log10(quotient.astype(float)), 0.0, ALL_DIGITS)
     return np.where(np.isnan(found), 0.0, found)
 
 
@@ -362,7 +413,9 @@ def _corrected(node: Node, operands: Sequence[NDArray], rng: np.random.Generator
     is_elementwise = isinstance(node.op, Elementwise)
     if isinstance(node.op, Elementwise):
         accuracy = max(node.op.accuracy, UNIT_ROUNDOFF)
-        results = [result * (1 + accuracy * _signs(rng, result.shape)) for result in results]
+        # Not of one size: two errors of the same sign would cancel in a difference, as if there were none.
+        sizes = rng.uniform(0.5, 1.0, np.shape(results[0]))
+        results = [result * (1 + accuracy * sizes * _signs(rng, result.shape)) for result in results]
     tangents: list[Value | None] = []
     for operand, wide in zip(node.inputs, operands, strict=True):
         error = None
@@ -413,7 +466,7 @@ _NOT_ROUNDED: Final = frozenset(
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
-    return rng.choice(np.array([-1.0, 1.0], EXTENDED), size=shape)
+    return rng.integers(0, 2, shape) * EXTENDED(2.0) - EXTENDED(1.0)
 
 
 def _perturbed(node: Node, operands: Sequence[NDArray], result: NDArray, rng: np.random.Generator) -> NDArray:
@@ -453,16 +506,21 @@ def _is_power_of_two(x: NDArray) -> Any:
     return (mantissa == 0.5) | (x == 0)
 
 
-def _loss(node: Node, lost: float) -> Loss:
+def _line_of(node: Node) -> tuple[Any, ...]:
+    """Return what tells lines apart; the derivative of a line is another one."""
     site = node.site
+    return getattr(site, "filename", None), getattr(site, "line", None), isinstance(site, DerivativeSite)
+
+
+def _report(found: dict[tuple[str, str], Loss], suspect: _Suspect) -> None:
+    node, site = suspect.worst, suspect.worst.site
     derivative_of = site.op if isinstance(site, DerivativeSite) else None
-    return Loss(
-        node.op.name,
-        site.site if isinstance(site, DerivativeSite) else site,
-        lost,
-        derivative_of,
-        remedy_for(node),
-    )
+    where = site.site if isinstance(site, DerivativeSite) else site
+    remedy = remedy_for(node)
+    if derivative_of is not None and remedy == GENERAL:
+        remedy = PATHS
+    loss = Loss(node.op.name, where, suspect.lost, derivative_of, remedy)
+    found.setdefault((repr(where), loss.remedy), loss)
 
 
 # Remedies
@@ -525,6 +583,11 @@ WITH_ITSELF: Final = {
 GENERAL: Final = (
     "nearly equal numbers are subtracted: transform the expression so that they cancel before they are rounded "
     "(multiply by the conjugate, use an identity, or a series near the point)"
+)
+
+PATHS: Final = (
+    "the derivatives along several paths from here cancel, as the paths do where they meet: "
+    "what mends that line mostly mends this one"
 )
 
 
