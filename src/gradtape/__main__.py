@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "explain", help="the page of an error or warning: a program that raises it, why, and what to do"
     )
     explain.add_argument(
-        "name", nargs="?", help="the class, NumericsError for one; without it, all are listed"
+        "name", nargs="?", help="the class, for example NumericsError; without it, all are listed"
     )
     explain.set_defaults(run=_explain)
     manual = commands.add_parser(
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     manual.add_argument(
         "topic",
         nargs="*",
-        help='"loops", "gt.grad", words to look for, or "all"; without it, topics are listed',
+        help='"loops", "gt.grad", search words, or "all"; without it, topics are listed',
     )
     manual.set_defaults(run=_manual)
     cache = commands.add_parser("cache", help="the compiled programs on disk")
@@ -75,17 +75,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verify = actions.add_parser(
         "verify", help="check the checksum of each program; the exit status is 1 if one is damaged"
     )
-    verify.add_argument("--remove", action="store_true", help="remove what is damaged")
+    verify.add_argument("--remove", action="store_true", help="remove damaged programs")
     verify.set_defaults(run=_cache_verify)
-    actions.add_parser("info", help="how many programs there are and what they take").set_defaults(
+    actions.add_parser("info", help="the number of programs and their total size").set_defaults(
         run=_cache_info
     )
     actions.add_parser("clear", help="remove them all").set_defaults(run=_cache_clear)
-    actions.add_parser("path", help="the folder that they are in").set_defaults(run=_cache_path)
+    actions.add_parser("path", help="the folder of the programs").set_defaults(run=_cache_path)
     _add_check(
         commands.add_parser(
             "check",
-            help="run a script, and say what is not compiled, compiled again, not differentiated or not exact, with lines and remedies",
+            help="run a script, and report what is not compiled, recompiled, not differentiated or inexact, with lines and remedies",
         )
     )
     _add_profile(
@@ -141,9 +141,9 @@ def _reader_has_left() -> bool:
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run a script as Python would, and print one page of what its compiled functions and tapes lose: derivatives that lack a path, "
-        "kinks, digits, what is not compiled or compiled again, calls of Python. The exit status is that of the script, "
-        "or 1 if it ended well and something was found."
+        "Run a script as Python would, and print one page of findings about its compiled functions and tapes: missing parts of "
+        "derivatives, kinks, lost digits, code that is not compiled or is recompiled, calls of Python. The exit status is that of the "
+        "script, or 1 if it succeeded and there are findings."
     )
     parser.add_argument("-m", dest="as_module", action="store_true", help="run a module, as python -m does")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
@@ -166,7 +166,10 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", dest="as_module", action="store_true", help="run a module, as python -m does")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument(
-        "--sort", choices=tuple(ORDERS), default="total", help="by what functions are sorted (total)"
+        "--sort",
+        choices=tuple(ORDERS),
+        default="total",
+        help="the column by which functions are sorted (total)",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the profile to a file")
     parser.add_argument("script", help="the script, or with -m the module")
@@ -228,20 +231,24 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--specs",
         required=True,
-        help="the arguments: dtypes with extents, or Python's types, with commas between; an extent that varies has a name (n, n>=1)",
+        help="the arguments, separated by commas: dtypes with extents, or Python types; an extent that varies has a name (n, n>=1)",
     )
     parser.add_argument(
         "-o",
         "--output",
         required=True,
         metavar="FILE",
-        help="the file; its suffix says what is written: .c, .so, .o, .a, .py, .gradtape",
+        help="the file; its suffix selects the format: .c, .so, .o, .a, .py, .gradtape",
     )
     parser.add_argument("--grad", action="store_true", help="export the value and the gradient")
     parser.add_argument(
-        "--argnums", type=int, nargs="+", metavar="N", help="in which arguments the gradient is (the first)"
+        "--argnums",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="the arguments to differentiate with respect to (the first)",
     )
-    parser.add_argument("--name", help="of the exported function (its own)")
+    parser.add_argument("--name", help="the name of the exported function (by default that of the function)")
     parser.add_argument(
         "--blas", action="store_true", help="leave large products to BLAS, and decompositions to LAPACK"
     )
@@ -255,7 +262,9 @@ def _export(given: argparse.Namespace) -> int:
     try:
         function = _imported(given.function)
         if given.argnums is not None and not given.grad:
-            raise ArgumentError("--argnums says in what the gradient is", remedy="add --grad")
+            raise ArgumentError(
+                "--argnums chooses the arguments of a gradient, but there is no --grad", remedy="add --grad"
+            )
         if given.grad:
             chosen = given.argnums and (given.argnums[0] if len(given.argnums) == 1 else tuple(given.argnums))
             function = value_and_grad(function, chosen)

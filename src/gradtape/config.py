@@ -176,7 +176,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         "folder of the scratch files of reversed loops that do not fit in memory; None means TMPDIR, or else that of the disk cache",
         optional=True,
     ),
-    "cache_size": _Setting(2**30, "bytes that the disk cache may take", minimum=0),
+    "cache_size": _Setting(2**30, "maximum size of the disk cache in bytes", minimum=0),
     "precise_math": _Setting(False, "use the scalar C library instead of vector functions of 4 ULP"),
     "compiler": _Setting(
         "llvm",
@@ -204,8 +204,8 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     ),
     "loops": _Setting(
         "auto",
-        "what becomes of Python's loops in compiled functions: they are run and recorded, or the code is translated, or first one and "
-        "then the other where a loop goes on for long or needs numbers that a trace does not have",
+        "how Python loops in compiled functions are handled: traced, compiled from their code, or traced first and compiled from "
+        "their code if they are long or need concrete values",
         check=_way,
         allowed='"trace", "compile" or "auto"',
     ),
@@ -233,15 +233,15 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     ),
     "effects": _Setting(
         "trace",
-        "whether a compiled function prints, logs, reads clocks and iterators, and uses files while it is traced only, or runs op by op in "
-        "Python where it does so, so that it happens in each call",
+        "whether a compiled function prints, logs, reads clocks and iterators, and uses files only while it is traced, or in each "
+        "call, which then runs op by op in Python",
         check=_effects,
         allowed='"trace" or "run"',
     ),
     "ode_adjoint": _Setting(
         "discrete",
-        "how reverse mode differentiates initial value problems: the steps that were made, or by the adjoint equation, "
-        "whose memory does not grow with the number of steps",
+        "how reverse mode differentiates initial value problems: through the steps that were made, or by the adjoint equation, whose "
+        "memory does not grow with the number of steps",
         check=_adjoint,
         allowed='"discrete" or "continuous"',
     ),
@@ -251,7 +251,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
         minimum=0,
     ),
     "num_threads": _Setting(1, "threads that one kernel may use", minimum=1),
-    "progress": _Setting(True, "show progress bars for what takes more than two seconds"),
+    "progress": _Setting(True, "show progress bars for work that takes more than two seconds"),
     "full_traceback": _Setting(False, "keep the frames of gradtape itself in tracebacks"),
     "memory_pool": _Setting(
         _memory_share(8),

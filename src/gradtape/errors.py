@@ -126,7 +126,7 @@ def note_recursion(error: BaseException | None, where: str) -> None:
         return
     error.add_note(
         f"  where: {where}\n"
-        f"  why: {RECURSION}, and Python allows {sys.getrecursionlimit()} calls inside each other\n"
+        f"  why: {RECURSION}, and Python allows {sys.getrecursionlimit()} nested calls\n"
         "  what to do: let the recursion end on a number that Python knows (len(x), a static argument), write it as a loop or as "
         "gt.while_loop, or raise the limit with sys.setrecursionlimit"
     )

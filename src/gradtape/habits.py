@@ -267,9 +267,9 @@ apply_updates: update returns the new parameters
 """)
 
 SCIPY: Final = _entries("""
-NonlinearConstraint LinearConstraint Bounds OptimizeResult: it is scipy.optimize's, and gt.scipy takes it as it is
-minimize_scalar root_scalar brentq newton linprog differential_evolution basinhopping: call the function of scipy.optimize as it is
-solve_ivp quad odeint solve_bvp: call the function of scipy.integrate as it is
+NonlinearConstraint LinearConstraint Bounds OptimizeResult: it is scipy.optimize's, and gt.scipy accepts it
+minimize_scalar root_scalar brentq newton linprog differential_evolution basinhopping: call the function of scipy.optimize directly
+solve_ivp quad odeint solve_bvp: call the function of scipy.integrate directly
 special stats linalg sparse signal interpolate optimize integrate fft ndimage spatial: import SciPy's module as it is
 """)
 

@@ -81,9 +81,9 @@ FORMAT = "%.3f"
 
 REMEDIES: dict[str, tuple[type[Exception], Function, str]] = {
     "matplotlib": (errors.ConcretizationError, lambda x: Figure().add_subplot().plot(x), "plot what the function returns"),
-    "np.testing": (errors.ConcretizationError, lambda x: np.testing.assert_allclose(x, x), "check what the function returns"),
+    "np.testing": (errors.ConcretizationError, lambda x: np.testing.assert_allclose(x, x), "check the results outside"),
     "statistics": (errors.ConcretizationError, lambda x: statistics.mean(x), "np.mean(x)"),
-    "pickle": (errors.ConcretizationError, lambda x: pickle.dumps(x), "pickle what the function returns"),
+    "pickle": (errors.ConcretizationError, lambda x: pickle.dumps(x), "pickle the results"),
     "formatting": (errors.ConcretizationError, lambda x: FORMAT % x[0], "gt.print('{:.3f}', x)"),
     "frompyfunc": (errors.UnsupportedFunctionError, lambda x: ufunc(x), "np.vectorize(f)(x)"),
     "numba.vectorize": (errors.UnsupportedFunctionError, lambda x: vectorized.reduce(x), "@numba.njit"),

@@ -398,7 +398,7 @@ def test_numbers_that_are_needed_are_asked_for() -> None:
         (np.reshape, (x, (n, 6))),
         (np.tile, (x, n)),
     ):
-        with pytest.raises(ConcretizationError, match="traced, and its numbers are needed"):
+        with pytest.raises(ConcretizationError, match="traced, and its values are needed"):
             FUNCTIONS[function](*args)
 
 

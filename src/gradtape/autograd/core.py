@@ -187,7 +187,7 @@ def _takes_rules(fun: Any) -> bool:
     warn(
         GradtapeWarning,
         f"the rule for {name} is not used",
-        why=f"{name} is not a primitive: gradtape differentiates it by what it does",
+        why=f"{name} is not a primitive: gradtape differentiates its code",
         remedy=f"decorate the function with @primitive, or own = primitive({name}), which takes rules",
     )
     return False

@@ -91,7 +91,7 @@ def number_of_array(x: Any) -> Any:
             return getitem(x, (0,) * x.ndim)
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
     if not is_number(x):
-        refuse(f"{shown(x)} stands where a number has to be")
+        refuse(f"{shown(x)} is used where a number is required")
     return settled(x)
 
 
@@ -505,7 +505,7 @@ def class_of(x: Any) -> type:
     if type(x) in CLASSES:
         return CLASSES[type(x)]
     if isinstance(x, BoundMethod | RaisedError | Reversed | Unrolled | Places):
-        refuse(f"the class of {shown(x)} is asked for", "write the code of that class without the question")
+        refuse(f"the class of {shown(x)} is asked for", "write the code for that class, without the check")
     return type(x)
 
 

@@ -254,9 +254,9 @@ def as_condition(x: Any) -> Any:
     if isinstance(x, Expression):
         if x.ndim == 0 or x.size == 1:
             return as_condition(x.element((0,) * x.ndim, Loads()))
-        refuse("the truth of an array is asked for", "use np.all(x), np.any(x), or an element")
+        refuse("the truth value of an array is used", "use np.all(x), np.any(x), or an element")
     if isinstance(x, RangeValue):
-        refuse("the truth of a range is asked for")
+        refuse("the truth value of a range is used")
     return bool(x)
 
 

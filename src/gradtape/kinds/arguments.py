@@ -84,7 +84,7 @@ def concrete(operand: Any, argument: str) -> NDArray:
         data = HOOKS.numbers(operand)
         if data is None:
             raise ConcretizationError(
-                f"{argument} of shape {operand.shape} is traced, and its numbers are needed",
+                f"{argument} of shape {operand.shape} is traced, and its values are needed",
                 where=here.site,
                 why="the shape of the result (or what is computed) depends on them, and a trace "
                 "knows only shapes and dtypes",

@@ -84,12 +84,12 @@ def refusal(thing: Any, argument: str) -> DtypeError:
         what, remedy = not_numbers(thing, argument, x)
     elif library:
         what = f"{argument} is {'an' if library[:1] in 'aeiou' else 'a'} {library} {kind}"
-        why = "gradtape follows NumPy's arrays"
+        why = "gradtape supports NumPy arrays"
         remedy = f"pass {LIBRARIES[library].format(x=x)}"
     elif isinstance(thing, Coroutine):
         why, remedy = "it has not run yet", f"pass what it returns: await {x}"
     elif isinstance(thing, _ITERATORS):
-        why, remedy = "its items can be read once only", f"pass an array: np.array(list({x}))"
+        why, remedy = "its items can be read only once", f"pass an array: np.array(list({x}))"
     elif isinstance(thing, Set) and not isinstance(thing, _VIEWS):
         why, remedy = "a set has no order", f"pass an array: np.array(sorted({x}))"
     elif isinstance(thing, (*_VIEWS, range)):

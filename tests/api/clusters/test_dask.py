@@ -171,7 +171,7 @@ COLUMNS = pandas.DataFrame(
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("name", "select the columns"),
+        ("name", "select the numeric columns"),
         ("kind", "cat.codes"),
         ("day", "seconds since a date"),
         ("lasts", "total_seconds"),
@@ -229,7 +229,7 @@ def test_lists_of_delayed_partitions() -> None:
         return X[first : first + 50], Y[first : first + 50]
 
     assert_array_equal(gt.dask.value_and_grad(loss)(W, load(0))[0], loss(W, (X[:50], Y[:50])))
-    with pytest.raises(ArgumentError, match="delayed object stands among other data"):
+    with pytest.raises(ArgumentError, match="delayed object is mixed with other data"):
         gt.dask.value_and_grad(loss)(W, (load(0), load(50)))
     value, _ = gt.dask.value_and_grad(loss)(W, [load(0), load(50)])
     assert_allclose(value, loss(W, (X, Y)), rtol=1e-13)
@@ -259,7 +259,7 @@ def test_single_precision_stays() -> None:
 @pytest.mark.parametrize(
     ("data", "kind", "text"),
     [
-        (X, ArgumentError, "data has an ndarray, which is not in partitions"),
+        (X, ArgumentError, "data has an ndarray, which is not partitioned"),
         ((), ArgumentError, "data is empty"),
         (lambda: da.from_array(np.array(1.0)), ShapeError, "an array without axes"),
         (lambda: (parts()[0], parts()[1][:50]), ShapeError, "arrays of 100 and 50 rows"),

@@ -112,9 +112,9 @@ def test_stores_and_looks_into_tables_in_a_body() -> None:
         (
             lambda f: gt.scan(lambda c, x: (f(c), None), 1.0, XS),
             "the body '<lambda>' of gt.scan",
-            "second of the pair",
+            "second element of the pair",
         ),
-        (lambda f: gt.map(f, XS), "of gt.map", "second of the pair"),
+        (lambda f: gt.map(f, XS), "of gt.map", "second element of the pair"),
         (lambda f: gt.fori_loop(0, 3, lambda i, c: f(c), 1.0), "of gt.fori_loop", "carry it"),
         (
             lambda f: gt.while_loop(lambda x: x < 3, lambda x: f(x) + 1, 0.0),

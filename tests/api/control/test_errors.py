@@ -149,11 +149,9 @@ def test_lengths_that_differ() -> None:
         ShapeError,
         lambda: gt.scan(same, 1.0, {"a": XS, "b": np.zeros((5, 2))}),
         "scan: the first axes of xs have different extents: xs['a'] has 4; xs['b'] has 5",
-        "cut the arrays to one length",
+        "cut the arrays to the same length",
     )
-    expect(
-        ShapeError, lambda: gt.scan(same, 1.0, XS, length=5), "length is 5, but xs has 4", "leave length away"
-    )
+    expect(ShapeError, lambda: gt.scan(same, 1.0, XS, length=5), "length is 5, but xs has 4", "omit length")
     expect(
         ShapeError, lambda: gt.map(lambda pair: pair[0], (XS, XS[:2])), "map: ", "xs[0] has 4; xs[1] has 2"
     )

@@ -155,7 +155,7 @@ def test_a_variable_that_a_tape_follows_is_not_assigned(weight: gt.Variable) -> 
         expect(
             ArgumentError,
             lambda: gt.scan(iterate, np.ones(2), XS),
-            "scan: the body assigns to the variable 'weight', which a tape follows",
+            "scan: the body assigns to the variable 'weight', which a tape watches",
             "carry its content and assign it after the loop",
         )
     assert weight.numpy().tolist() == [2, -1]

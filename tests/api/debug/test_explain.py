@@ -284,7 +284,7 @@ ZEROS: dict[str, tuple[str, str, str, Callable[[Any], Any]]] = {
     "stop_gradient in it": (
         "stop_gradient",
         "stop_gradient",
-        "lets nothing through",
+        "cuts the gradient off",
         lambda x: gt.cond(x[0] > 0, lambda x: gt.stop_gradient(x[0]), lambda x: x[0], x),
     ),
     "nothing in it": (

@@ -85,7 +85,7 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
 
     gt.export(branch, np.ones(2), path=path)
     assert gt.load(path)(np.ones(2)).tolist() == [1.0, 1.0]
-    with pytest.raises(ArgumentError, match="another way than these"):
+    with pytest.raises(ArgumentError, match="other branches than these"):
         gt.load(path)(-np.ones(2))
 
 

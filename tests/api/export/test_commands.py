@@ -51,7 +51,7 @@ def test_exports(folder: Path, capsys: Any) -> None:
         (["exported_model:loss", "--specs", "f8[3"], "cannot be read at 'f8[3'"),
         (["exported_model:loss", "--specs", SPECS, "--argnums", "1"], "add --grad"),
         (["exported_model:loss", "--specs", f"{SPECS},f8[3]"], "and the specs list"),
-        (["exported_model:loss", "--specs", SPECS, "--name", "a b"], "a name in C"),
+        (["exported_model:loss", "--specs", SPECS, "--name", "a b"], "a C identifier"),
     ],
 )
 def test_exports_that_fail(folder: Path, capsys: Any, arguments: list[str], message: str) -> None:

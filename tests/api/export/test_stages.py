@@ -124,7 +124,7 @@ def test_specs() -> None:
     for shape in ((-1,), (2.5,), "3", (True,)):
         with pytest.raises(ArgumentError, match="shape must be made of whole numbers"):
             gt.spec(shape)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="dtype must be a dtype of NumPy's; got 'zz'"):
+    with pytest.raises(ArgumentError, match="dtype must be a NumPy dtype; got 'zz'"):
         gt.spec(3, "zz")
     with pytest.raises(DtypeError, match="object"):
         gt.spec(3, object)

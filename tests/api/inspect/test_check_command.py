@@ -40,7 +40,7 @@ CASES: dict[str, tuple[str, str, str, str]] = {
     "number": (
         "with gt.GradientTape() as tape: x = tape.watch(1.2345); s = float(x); y = x * s\ntape.gradient(y, x)",
         "derivative",
-        "taken out of the tape by float(x)",
+        "left the tape through float(x)",
         "gt.stop_gradient",
     ),
     "not finite": ("gt.grad(lambda x: np.sqrt(x))(0.0)", "number", "inf", "above zero"),

@@ -64,7 +64,7 @@ def test_where_machine_code_calls_python_is_said() -> None:
     f = gt.jit(lambda x: np.sum(gt.callback(doubled, x, x)))
     f(PAIR)
     (line,) = [line for line in gt.inspect.explain(f).splitlines() if "leaves machine code" in line]
-    assert "test_inspect.py" in line and "a function of Python is called" in line
+    assert "test_inspect.py" in line and "a Python function is called" in line
     rooted = gt.grad(lambda x: np.sum(np.linalg.eigvalsh(np.outer(x, x))))
     rooted(PAIR)
     assert "leaves machine code" not in gt.inspect.explain(rooted)

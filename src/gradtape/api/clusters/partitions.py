@@ -119,7 +119,8 @@ def rows(block: Any) -> int:
     if len(lengths) != 1:
         raise ShapeError(
             f"a partition has arrays of {sorted(lengths)} rows" if lengths else "a partition has no arrays",
-            remedy='reduce="mean" weights each partition by its rows: give all arrays as many, or let the function return sums',
+            remedy='reduce="mean" weights each partition by its rows: give all arrays the same number of rows, or let the function '
+            "return sums",
         )
     return int(lengths.pop())
 
@@ -151,9 +152,9 @@ def _blocks(leaf: Any, first: Any, caller: str) -> tuple[list[Delayed], Callable
         return list(whole.to_delayed().ravel()), None if leaf.dtype.names is None else fields_of
     if _is_delayed(leaf):
         raise ArgumentError(
-            f"{caller}: a dask.delayed object stands among other data",
+            f"{caller}: a dask.delayed object is mixed with other data",
             where=user_site(),
-            why="it has no rows that are known before it is computed",
+            why="its rows are not known before it is computed",
             remedy="pass a list of delayed partitions, each of which is a whole block, such as a pair of arrays",
         )
     if hasattr(leaf, "to_delayed") and hasattr(leaf, "divisions"):
@@ -164,7 +165,7 @@ def _blocks(leaf: Any, first: Any, caller: str) -> tuple[list[Delayed], Callable
                 raise _no_numbers(name, dtype, f"{caller}: ")
         return list(leaf.to_delayed()), columns_of
     raise ArgumentError(
-        f"{caller}: data has {kind_of(leaf)}, which is not in partitions",
+        f"{caller}: data has {kind_of(leaf)}, which is not partitioned",
         where=user_site(),
         remedy=REMEDY,
     )
@@ -198,18 +199,18 @@ def _no_numbers(name: Any, dtype: Any, caller: str = "") -> ArgumentError:
     return ArgumentError(
         f"{caller}column {name!r} of a data frame has the dtype {dtype}",
         where=user_site() if caller else None,
-        why="its elements are no numbers"
+        why="its elements are not numbers"
         if dtype.kind not in NUMBERS
-        else "it has missing values, which are no numbers",
+        else "it has missing values, which are not numbers",
         remedy=f"{own}.cat.codes are numbers"
         if dtype.name == "category"
         else f"take the seconds since a date: ({own} - start).dt.total_seconds()"
         if dtype.kind == "M"
         else f"{own}.dt.total_seconds() are numbers"
         if dtype.kind == "m"
-        else f"fill them before: {own}.fillna(0)"
+        else f"fill them first: {own}.fillna(0)"
         if dtype.kind in NUMBERS
-        else "select the columns with numbers before: data[['x', 'y']]",
+        else "select the numeric columns first: data[['x', 'y']]",
     )
 
 

@@ -286,7 +286,7 @@ def mean(call: Call, run: str, parts: list[Any]) -> Any:
 def _divided(sums: Any) -> Any:
     if sums is None:
         raise ShapeError(
-            "the data has no rows, of which there is no mean", remedy='check the data, or use reduce="sum"'
+            "the data has no rows, so there is no mean", remedy='check the data, or use reduce="sum"'
         )
     nest, count = sums
     return scaled(nest, 1.0 / count)

@@ -125,7 +125,7 @@ class _Prefixes:
             raise ShapeError(
                 f"associative_scan: the arrays of elems differ along axis {axis}: {listed}",
                 where=here.site,
-                remedy="cut them to one length",
+                remedy="cut them to the same length",
             )
 
     def of(self, values: list[Value]) -> list[Value]:
@@ -159,7 +159,7 @@ class _Prefixes:
                 raise ShapeError(
                     f"{what} is {type_of(value)} for {place}, and it got {type_of(given)}",
                     where=self._site,
-                    why="what is combined is combined again",
+                    why="results are combined again",
                     remedy="return arrays of the shapes and dtypes of the arguments; convert elems first if they become wider",
                 )
         return values

@@ -320,7 +320,7 @@ class _Branches:
                 raise StructureError(
                     f"{self._caller}: {name} returned the structure {outline(spec)}, and {self._names[0]} returned {outline(first)}",
                     where=run.site,
-                    why="which one is taken is not known before the program runs",
+                    why="which branch is taken is not known before the program runs",
                     remedy="return the same containers from all",
                 )
             for position, (leaf, other) in enumerate(zip(leaves, first_leaves, strict=True)):
@@ -331,7 +331,7 @@ class _Branches:
                     raise DtypeError(
                         f"{self._caller}: result{place} is {leaf!r} in {name} and {other!r} in {self._names[0]}",
                         where=run.site,
-                        why="what is no array and no number is a part of the program and cannot depend on values",
+                        why="objects other than arrays and numbers are part of the program and cannot depend on values",
                         remedy="return numbers, or the same object from all",
                     )
         return first
@@ -365,8 +365,8 @@ class _Branches:
         return kind(
             f"{self._caller}: result{place} is {type_of(value)} in {name} and {type_of(common)} in {self._names[0]}",
             where=run.line_of(value),
-            why="which one is taken is not known before the program runs",
-            remedy=f"return arrays of one shape and dtype from all: {fix}",
+            why="which branch is taken is not known before the program runs",
+            remedy=f"return arrays of the same shape and dtype from all: {fix}",
         )
 
 

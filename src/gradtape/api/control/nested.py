@@ -121,7 +121,7 @@ def returned_nest(result: Any, like: NumericLeaves, what: str, where: Any) -> li
             raise StructureError(
                 f"{at(what, place_of_leaf(result, position))} is {_brief(leaves[position])}, and {like.place(position)} is {_brief(given)}",
                 where=where,
-                why="what is no array and no number is a part of the program and cannot change",
+                why="objects other than arrays and numbers are part of the program and cannot change",
                 remedy="carry a number in its place",
             )
     for place in like.positions:

@@ -229,7 +229,7 @@ class ScanTracer:
     def _trace(self, tracing: BodyTracer, types: list[Aval]) -> TracedBody:
         tag = InLoop(
             f"the body {self.name} of gt.{self.caller}",
-            "return it as the second of the pair: it comes back stacked"
+            "return it as the second element of the pair: outputs are stacked"
             if self._pair
             else "carry it, and return it",
         )
@@ -322,7 +322,7 @@ def _length(elements: NumericLeaves, length: Any, caller: str = "scan") -> int:
             if len(set(extents.values())) > 1
             else f"{caller}: length is {wanted}, but {listed} elements",
             where=here.site,
-            remedy="cut the arrays to one length (x[:n])"
-            + ("" if wanted is None else ", or leave length away"),
+            remedy="cut the arrays to the same length (x[:n])"
+            + ("" if wanted is None else ", or omit length"),
         )
     return next(iter(extents.values()))

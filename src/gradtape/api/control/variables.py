@@ -32,10 +32,10 @@ def contents(variables: Sequence[Variable], caller: str) -> list[Value]:
         if any(tag.recording and not isinstance(tag, Trace) for tag in value.tags):
             name = "" if variable.name is None else f" {variable.name!r}"
             raise ArgumentError(
-                f"{caller}: the body assigns to the variable{name}, which a tape follows",
+                f"{caller}: the body assigns to the variable{name}, which a tape watches",
                 where=here.site,
-                why="what is read after an assignment counts for the gradient of the variable, and a loop carries numbers only",
-                remedy="carry its content and assign it after the loop, or make it with trainable=False",
+                why="reading a variable after assigning it would have to be differentiated, which loops do not support",
+                remedy="carry its content and assign it after the loop, or create it with trainable=False",
             )
         values.append(value)
     return values

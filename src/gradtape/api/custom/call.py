@@ -119,9 +119,9 @@ class BothModes(Rule):
         """Raise NotDifferentiableError where the derivative is asked for in what the body read besides its arguments."""
         if any(active[len(self.operands.values) :]):
             raise NotDifferentiableError(
-                f"the derivative of {self.name} in an array that it reads from outside is asked for",
+                f"the derivative of {self.name} with respect to an array that it reads from outside is not known",
                 where=node.site,
-                why="its rule differentiates in its arguments alone",
+                why="its rule has derivatives with respect to its arguments only",
                 remedy="pass the array as an argument, or read gt.stop_gradient(array)",
             )
 
@@ -186,9 +186,9 @@ def abstractly(what: str, node: Node, work: Callable[[], Sequence[Value | None]]
             return work()
     except LeakedValueError as error:
         raise NotDifferentiableError(
-            f"{what}, and it looks at their numbers",
+            f"{what}, and it reads their values",
             where=node.site,
-            why="a rule for one direction of differentiation serves the other by transposition, before there are numbers",
+            why="the rule of one mode is transposed for the other mode, before numbers are known",
             remedy="let branches and factors depend on the primals alone",
         ) from error
 

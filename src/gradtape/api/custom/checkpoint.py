@@ -173,9 +173,9 @@ class _Again(Rule):
         captured = [read[place] for place in self._captured] if len(read) == self._read else None
         if captured is None or _types([*outs, *captured]) != _types([*node.outs, *starts[count:]]):
             raise TapeError(
-                f"{self.name} did something else when it was called again for its gradient",
+                f"{self.name} computed something else when it was called again for its gradient",
                 where=node.site,
-                why="recompute_grad needs a function that does the same whenever it is called",
+                why="recompute_grad needs a function that computes the same in each call",
                 remedy="pass what changes as an argument",
             )
         outs = _substituted(outs, nodes, dict(zip(captured, starts[count:], strict=True)))

@@ -56,8 +56,8 @@ def not_of_kind(dtype: np.dtype[Any], kind: str, caller: str) -> NonScalarOutput
         return NonScalarOutputError(
             f"{caller} with holomorphic=True needs a function that returns a complex number; this one returned {dtype}",
             where=user_site(),
-            why="a holomorphic function that has real values only is constant",
-            remedy="leave holomorphic away: a real function of complex numbers has a gradient",
+            why="a holomorphic function with real values only is constant",
+            remedy="omit holomorphic: a real function of complex numbers has a gradient",
         )
     return NonScalarOutputError(
         f"{caller} needs a function that returns a real number; this one returned {dtype}",
@@ -85,9 +85,9 @@ def check_holomorphic(target: Value, starts: Sequence[Value], tag: TraceTag, cal
     for start in starts:
         if start.dtype.kind != "c":
             raise DtypeError(
-                f"{caller} with holomorphic=True got an argument of {start.dtype} to differentiate in",
+                f"{caller} with holomorphic=True got an argument of {start.dtype} to differentiate with respect to",
                 where=user_site(),
-                why="a complex derivative is one in a complex argument",
+                why="a complex derivative is taken with respect to a complex argument",
                 remedy="pass z.astype(complex), or name only complex arguments in argnums",
             )
     nodes, _ = extract([target], starts, stop=lambda value: tag not in value.tags)
@@ -110,7 +110,7 @@ def check_holomorphic(target: Value, starts: Sequence[Value], tag: TraceTag, cal
                 f"{caller} with holomorphic=True met {met.op.name}, which is not holomorphic",
                 where=met.site,
                 why="the difference quotient has another limit for each direction in the complex plane",
-                remedy="leave holomorphic away and differentiate a real result, or write the function without conjugates and parts",
+                remedy="omit holomorphic and differentiate a real result, or write the function without conjugates and parts",
             )
         reached.update(outs)
 

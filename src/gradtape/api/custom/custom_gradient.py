@@ -214,7 +214,7 @@ class GradientRule(ReverseRule):
                 f"the gradient function of {self.name} returned {counted(len(parts), 'gradient')} "
                 f"for {counted(len(numbers), 'argument')}",
                 where=here.site,
-                why="each entry of a list or tuple is a gradient; what is left out or passed by keyword has none"
+                why="each entry of a list or tuple is a gradient; omitted arguments and keyword arguments have none"
                 if more
                 else "",
                 remedy="return one gradient per positional argument, with None for zero",
@@ -311,7 +311,7 @@ def grad_pass_through(function: Callable[Q, V]) -> Wrapper[Q, V]:
                 raise kind(
                     f"grad_pass_through: {name} returned arrays of shape {_listed(given)} for arguments of shape {_listed(taken)}",
                     where=here.site,
-                    why="the gradient of each result is handed to the argument in its place",
+                    why="the gradient of each result is passed to the argument at the same position",
                     remedy="return as many results as there are positional arguments, of their shapes",
                 )
             handed = dict(zip(places, upstream, strict=True))

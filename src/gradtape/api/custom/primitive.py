@@ -233,7 +233,7 @@ class _PushRule(_Rules, ForwardRule):
         parts, spec = flatten(returned)
         if spec != self.spec:
             raise RuleError(
-                f"the tangent that the rule of {self.name} returned has not the structure of the result",
+                f"the tangent that the rule of {self.name} returned does not have the structure of the result",
                 where=node.site,
                 remedy="return the containers of the result",
             )

@@ -207,7 +207,7 @@ class custom_jvp(_WithRule[P, R_co]):
             raise ArgumentError(
                 f"defjvps: {self._name} has nondiff_argnums",
                 where=user_site(),
-                why="these rules get the arguments that are differentiated in, and no others",
+                why="these rules get only the arguments that are differentiated",
                 remedy="use defjvp",
             )
         for rule in rules:
@@ -281,7 +281,7 @@ class custom_vjp(_WithRule[P, R_co]):
         fwd : callable
             ``fwd(*args) -> (output, residuals)``: takes the place of the function when it is differentiated.
         bwd : callable
-            ``bwd(*nondiff_args, residuals, cotangent) -> tuple``: one cotangent per argument that is differentiated in, of its
+            ``bwd(*nondiff_args, residuals, cotangent) -> tuple``: one cotangent per differentiated argument, of its
             structure and shapes, or None for zero.
         """
         check_callable(fwd, "defvjp")
@@ -391,7 +391,7 @@ class _CotangentRule(ReverseRule):
         if not isinstance(returned, tuple | list) or len(returned) != len(operands.args):
             raise RuleError(
                 f"the backward rule of {self.name} returned {_described(returned)}, not a tuple of {len(operands.args)}: "
-                "one cotangent per argument that is differentiated in",
+                "one cotangent per differentiated argument",
                 where=node.site,
                 remedy="return a tuple, with None for zero",
             )

@@ -245,13 +245,13 @@ class GradientsDebugger(Observer):
             raise DtypeError(
                 f"watch_gradients_by_tensor_names got {described(tensor_name_regex)} as a regular expression",
                 where=user_site(),
-                remedy='pass a text, such as "hidden.*"',
+                remedy='pass a string, such as "hidden.*"',
             )
         try:
             pattern = re.compile(tensor_name_regex)
         except re.error as error:
             raise ArgumentError(
-                f"watch_gradients_by_tensor_names: {tensor_name_regex!r} is no regular expression: {error}",
+                f"watch_gradients_by_tensor_names: {tensor_name_regex!r} is not a regular expression: {error}",
                 where=user_site(),
                 remedy="see the documentation of Python's module re",
             ) from None
@@ -310,8 +310,8 @@ class GradientsDebugger(Observer):
                 if key
                 else "no gradient is known of this array",
                 where=user_site(),
-                why="it was not watched when the gradient was computed, or the gradient does not pass there",
-                remedy="watch it before asking for the gradient; call compiled functions inside `with debugger:`",
+                why="it was not watched when the gradient was computed, or the gradient does not reach it",
+                remedy="watch it before taking the gradient; call compiled functions inside `with debugger:`",
             )
         return key
 
@@ -580,7 +580,7 @@ def gradient_values_from_dump(grad_debugger: GradientsDebugger, x_tensor: Any, d
             f"gradient_values_from_dump got {described(dump)} as dump",
             where=user_site(),
             why="nothing is written to files: a dump is a dict of gradients by name",
-            remedy="dump = debugger.gradient_tensors(), or leave it away",
+            remedy="dump = debugger.gradient_tensors(), or omit it",
         )
     names = grad_debugger._names_of(x_tensor)
     found = [name for name in names if name in dump]

@@ -133,11 +133,11 @@ def _threads(threads: int, cores: int) -> str:
     Examples
     --------
     >>> _threads(1, 4)
-    '1 per kernel, of 4 cores: gt.config.num_threads = 4 shares long loops out'
+    '1 per kernel, of 4 cores: gt.config.num_threads = 4 divides long loops among the cores'
     >>> _threads(4, 4)
     '4 per kernel, of 4 cores'
     """
-    more = f": gt.config.num_threads = {cores} shares long loops out" if threads < cores else ""
+    more = f": gt.config.num_threads = {cores} divides long loops among the cores" if threads < cores else ""
     return f"{threads} per kernel, of {cores} {'core' if cores == 1 else 'cores'}{more}"
 
 
@@ -149,7 +149,7 @@ def _version(package: str) -> str:
     try:
         importlib.import_module(package)
     except Exception as error:  # a package that is half there, or made for another NumPy
-        return f"{version}, and cannot be imported: {error}"
+        return f"{version}, but cannot be imported: {error}"
     return version
 
 

@@ -136,7 +136,7 @@ def _explain_variable(target: Value, variable: Variable, record: Record, log: Lo
         return Explanation(
             "not used",
             f"the target was not computed from {called}, or from an earlier content of it",
-            remedy="ask before it is assigned to, or make the tape gt.GradientTape(persistent=True)",
+            remedy="take the gradient before it is assigned to, or make the tape gt.GradientTape(persistent=True)",
         )
     if record.wants(variable):
         return Explanation(
@@ -166,10 +166,10 @@ def _explain_value(target: Value, source: Value, tag: TraceTag, log: Log) -> Exp
     if tag in source.tags and (gone or (end is not target and between)):
         return Explanation(
             "record used",
-            "the gradient has been taken, and what the numbers that were looked at were computed from was let go"
+            "the gradient has been taken, and the record of the numbers that were read was released"
             if gone
-            else "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
-            remedy="ask for the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
+            else "the gradient has been taken, and the record was replaced by one call that does not depend on the source",
+            remedy="take the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
         )
     return _unconnected(end, source, tag, log)
 
@@ -180,7 +180,7 @@ def _connected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explana
     if not is_inexact(source.dtype):
         return Explanation(
             "integer",
-            f"the source is {source.dtype}, and there is nothing between integers",
+            f"the source is {source.dtype}, and derivatives with respect to integers are undefined",
             log.watched.get(source),
             remedy="watch floats: tape.watch(x.astype(float))",
         )
@@ -245,20 +245,20 @@ def _unconnected(target: Value, source: Value, tag: TraceTag, log: Log) -> Expla
                 "which was made of it (in place, or as another result)",
                 None if source.node is None else source.node.site,
                 None if source.node is None else source.node.op.name,
-                "ask for the gradient in the array that was used: keep it, y = x + 1 in place of x += 1",
+                "take the gradient with respect to the array that was used: keep it with y = x + 1 instead of x += 1",
             )
     if tag not in source.tags:
         return Explanation(
             "never watched",
             "the source is not recorded by this tape, and the target was not computed from it",
-            remedy="x = tape.watch(x), and compute with what watch returns",
+            remedy="x = tape.watch(x), and compute with the result of watch",
         )
     return Explanation(
         "not used",
         "the target was not computed from the source",
         log.watched.get(source),
-        remedy="compute with what tape.watch returned: the ndarray that went in is another array. If the target is a derivative: that of "
-        "what is linear is a constant",
+        remedy="compute with the array that tape.watch returned, not with the ndarray that was passed. If the target is a derivative: "
+        "that of a linear function is a constant",
     )
 
 
@@ -271,11 +271,13 @@ def _explain_exits(log: Log, source: Value | None, text: str) -> Explanation | N
             gone = gone or exit_
         elif source is None or depends(value, source):
             return _explain_exit(
-                exit_, f"{text}: a value was taken out by {exit_.what}, and is a constant since"
+                exit_, f"{text}: a value left the tape through {exit_.what}, and is a constant from there on"
             )
     if gone is None:
         return None
-    return _explain_exit(gone, f"{text}; a value was taken out by {gone.what}, and was a constant since")
+    return _explain_exit(
+        gone, f"{text}; a value left the tape through {gone.what}, and was a constant from there on"
+    )
 
 
 def _explain_exit(exit_: Exit, text: str, reason: str = "left the graph") -> Explanation:
@@ -283,5 +285,5 @@ def _explain_exit(exit_: Exit, text: str, reason: str = "left the graph") -> Exp
         reason,
         text,
         exit_.site,
-        remedy="stay with Arrays: NumPy's functions take them; take numbers out only to print them",
+        remedy="stay with Arrays, which NumPy's functions accept; convert to numbers only to print them",
     )

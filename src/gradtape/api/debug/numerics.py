@@ -156,7 +156,7 @@ def _error(finding: Finding) -> NumericsError:
         return NumericsError(
             f"{called} array of shape {finding.shape} that was not computed under the check has {number(sample.result)} {place}",
             where=user_site(),
-            why="no op made it: it came in, or was computed before the check began",
+            why="no operation produced it: it was an input, or was computed before the check began",
             remedy="clean the data (np.isfinite finds the elements), or begin the check earlier",
             finding=finding,
         )

@@ -114,7 +114,7 @@ def print(
                 names[name] = _Formatted(item) if isinstance(item, np.ndarray) else item
             given = (given[0].format(*fields, **names),)
         elif names:
-            raise TypeError(f"gt.print got {', '.join(names)}, and no format that names it")
+            raise TypeError(f"gt.print got {', '.join(names)}, but no format string that uses them")
         builtins.print(*given, sep=sep, end=end, file=file, flush=flush)
 
     _run(emit, [stop_gradient(leaves[place]) for place in places])
@@ -144,7 +144,7 @@ def _defer(mapped: Mapped, emit: Emit, arrays: Sequence[Any]) -> None:
         raise ArgumentError(
             f"gt.print in a loop or a branch of {mapped.described}",
             where=user_site(),
-            why="the loop is one for all elements, and runs where there is no array of one of them",
+            why="the loop runs once for all elements, so there is no array of a single one",
             remedy="return what is to be printed from the loop, and print it after that",
         )
     values = [array.value for array in arrays]

@@ -33,8 +33,8 @@ def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:
     if cut.kind == "recording":
         return _unrecorded(cut, log)
     if cut.kind == "stop_gradient":
-        text = "stop_gradient lets nothing through (copies made by gt.constant and assignments to variables are cut off by it as well)"
-        return Explanation("stop_gradient", text + more, site, name, "take it out, if that was not meant")
+        text = "stop_gradient cuts the gradient off (gt.constant and assignments to variables use it too)"
+        return Explanation("stop_gradient", text + more, site, name, "remove it if that was not intended")
     if cut.kind == "integer":
         text = f"the value is converted to {node.outs[0].dtype} here, and integers carry no derivative"
         return Explanation(
@@ -56,7 +56,7 @@ def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:
         return Explanation("not differentiable", text + more, site, name, remedy)
     if isinstance(node.op, Structured):
         text = f"no derivative leads through {name} from there to this result"
-        remedy = "look at what it is used for there: a condition, an index, the trip count, or another result"
+        remedy = "check how it is used there: as a condition, an index, the trip count, or another result"
         return Explanation("not differentiable", text + more, site, name, remedy)
     if isinstance(node.op, Custom):
         called = node.params["rule"].name
@@ -64,7 +64,7 @@ def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:
         return Explanation("not differentiable", text, site, called, "return a gradient for it")
     return Explanation(
         "not differentiable",
-        f"{name} has no derivative in this argument{more}",
+        f"{name} has no derivative with respect to this argument{more}",
         site,
         name,
         "write it with other functions",
@@ -89,7 +89,7 @@ def _unrecorded(cut: Cut, log: Log) -> Explanation:
             f"the tape was not recording when the gradient was taken: this is a part of the derivative of {site.op}",
             site,
             cut.node.op.name,
-            "take the gradient inside the with block of the tape that is asked now",
+            "take that gradient inside the with block of this tape",
         )
     return Explanation(
         "recording stopped",
@@ -105,7 +105,7 @@ def explain_zero(loss: Loss, log: Log) -> Explanation:
     """Explain where a gradient with a path becomes zero."""
     if loss.cuts:
         return _located(explain_cut(loss.cuts, log), loss)
-    remedy = "look at the values there; where a slope is wanted, use a function that has one"
+    remedy = "check the values there, or use a function with a nonzero derivative"
     if not loss.nodes:
         return Explanation("zero derivative", "the contributions of several paths cancel", remedy=remedy)
     node = loss.nodes[0]

@@ -111,7 +111,7 @@ class Loaded:
         if any(is_followed(leaf) for leaf in given):
             if graph.guards:
                 raise ArgumentError(
-                    f"{self.__name__} looks at values, and no tape can follow it",
+                    f"{self.__name__} branches on values, so a tape cannot record it",
                     where=user_site(),
                     remedy="export its gradient",
                 )
@@ -125,9 +125,9 @@ class Loaded:
             results = program.run([*map(as_input, given), *self._hidden])
         except GuardMiss:
             raise ArgumentError(
-                f"{self.__name__} was exported for values that take another way than these",
+                f"{self.__name__} was exported for values that take other branches than these",
                 where=user_site(),
-                remedy="export it with np.where or gt.cond in place of the branch",
+                remedy="export it with np.where or gt.cond instead of the branch",
             ) from None
         return self._nested([array if array.ndim else array[()] for array in results])
 

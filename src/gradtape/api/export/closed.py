@@ -75,7 +75,7 @@ def trace_call(function: Traceable, args: Sequence[Any], kwargs: dict[str, Any])
         raise ArgumentError(
             f"{site.name} cannot be compiled ahead of time here",
             where=user_site(),
-            why="it reads an array that a tape or another trace follows",
+            why="it reads an array that a tape or another trace records",
             remedy="call it outside the tape",
         )
     specialisation, hidden = found
@@ -115,7 +115,7 @@ def closed_graph(traced: TracedCall) -> Graph:
             f"{traced.name} reads or assigns variables, and cannot be exported",
             where=user_site(),
             why="their content belongs to this process",
-            remedy="write a function that takes what they hold as an argument, and returns it anew",
+            remedy="write a function that takes their contents as arguments and returns the new ones",
         )
     graph = specialisation.graph
     outputs = []

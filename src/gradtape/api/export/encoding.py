@@ -105,7 +105,7 @@ class Encoder:
             return {"body": self._nodes(value)}
         raise _refused(
             kind_of(value),
-            "the file holds arrays, numbers, texts, and plain tuples, lists and dicts",
+            "the file holds arrays, numbers, strings, and plain tuples, lists and dicts",
         )
 
 

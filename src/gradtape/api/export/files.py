@@ -129,7 +129,7 @@ def export(
         )
     if name is not None and function_name(name) != name:
         raise ArgumentError(
-            f"export: name must be a name in C that its library does not have; got {name!r}",
+            f"export: name must be a C identifier that the C library does not use; got {name!r}",
             where=user_site(),
             remedy=f"name={function_name(name)!r}",
         )
@@ -143,7 +143,7 @@ def export(
         specs,
         {},
         "export",
-        why="a file has code for arguments of one dtype and one shape each, and their descriptions follow the function",
+        why="a file holds code for one dtype and one shape per argument; the specs follow the function",
         call="gt.export(f{}, path=...)",
     )
     jitted = function if isinstance(function, Jitted) else jit(function)

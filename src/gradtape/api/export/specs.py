@@ -77,7 +77,7 @@ def spec(shape: int | Dim | tuple[int | Dim, ...] | list[int | Dim], dtype: Any 
         found = np.dtype(dtype)
     except TypeError:
         raise ArgumentError(
-            f"spec: dtype must be a dtype of NumPy's; got {dtype!r}",
+            f"spec: dtype must be a NumPy dtype; got {dtype!r}",
             where=user_site(),
             remedy="gt.spec((100,), np.float32), gt.spec((), 'i8')",
         ) from None
@@ -98,10 +98,10 @@ def examples(tree: Any) -> tuple[Any, bool]:
         nonlocal found
         if leaf is bool:
             raise ArgumentError(
-                "bool describes no argument: True and False of Python's are static",
+                "bool is not a spec: Python's True and False are static",
                 where=user_site(),
-                why="another one compiles another program",
-                remedy="give True or False, or gt.spec((), bool) for a number of NumPy's",
+                why="each value compiles a program of its own",
+                remedy="give True or False, or gt.spec((), bool) for a NumPy bool",
             )
         if isinstance(leaf, type) and leaf in NUMBERS:
             found = True
@@ -231,7 +231,7 @@ def _extent(match: re.Match[str], dims: dict[str, Dim]) -> int | Dim:
 def _unreadable(text: str, at: int) -> ArgumentError:
     return ArgumentError(
         f"the specs {text!r} cannot be read at {text[at:]!r}",
-        why="each is a dtype with the extents in brackets, numbers or names of lengths that vary, or a type of Python's numbers",
+        why="each is a dtype with the extents in brackets, numbers or names of lengths that vary, or a Python number type",
         remedy='"f8[100,3],f8[],i8[5],float", "f8[n,3],f8[n]", "f8[n>=1<=1000]"',
     )
 

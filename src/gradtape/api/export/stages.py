@@ -154,10 +154,10 @@ class Compiled(Generic[P, R_co]):
             return specialisation.run([*call.dynamic(), *traced.hidden])
         except GuardMiss as miss:
             raise ArgumentError(
-                f"{traced.name} was compiled for values that take another way than these",
+                f"{traced.name} was compiled for values that take other branches than these",
                 where=specialisation.guards[miss.guard].site,
                 why=f"the value there is {miss.actual}, and it was {specialisation.guards[miss.guard].expected} when it was lowered",
-                remedy="call the function that gt.jit returned, which follows every way; or write np.where or gt.cond",
+                remedy="call the function that gt.jit returned, which supports every branch; or write np.where or gt.cond",
             ) from None
 
     def _check(self, call: CallArguments) -> None:
@@ -179,7 +179,7 @@ class Compiled(Generic[P, R_co]):
 
     def _refuse_followed(self, place: str) -> NoReturn:
         raise ArgumentError(
-            f"{self._traced.name}: {place} is recorded by a tape or a trace, which cannot follow it through compiled code",
+            f"{self._traced.name}: {place} is recorded by a tape or a trace, and compiled code cannot be recorded",
             where=user_site(),
             remedy="call what gt.jit returned, or compile the gradient: gt.grad(f).lower(...).compile()",
         )
@@ -188,7 +188,7 @@ class Compiled(Generic[P, R_co]):
         raise ArgumentError(
             f"{self._traced.name}: {place} is {_shown(given)}, and the function was compiled for {_shown(wanted)}",
             where=user_site(),
-            why="compiled functions take one signature",
+            why="a compiled function takes one signature",
             remedy="pass such an argument, lower the function for this one, or call what gt.jit returned",
         )
 

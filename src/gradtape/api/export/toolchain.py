@@ -36,7 +36,7 @@ def find_tool(wanted: str | None, candidates: Sequence[str], variable: str) -> s
             return found
     raise ArgumentError(
         f"no C compiler was found: {', '.join(names)}",
-        why="libraries and object files are made of the exported C by the system's compiler",
+        why="the system's compiler builds libraries and object files from the exported C",
         remedy=f'install gcc or clang, set {variable}, or pass compiler="..."; a .c file needs none',
     )
 

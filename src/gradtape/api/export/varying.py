@@ -88,7 +88,7 @@ class VaryingCall:
                 f"export: {self.name} cannot be exported for lengths that vary: {traced.function.site.name} has a loop that is "
                 "compiled from its code",
                 where=user_site(),
-                why="what such code asks of lengths is not recorded",
+                why="the use of lengths in such code is not recorded",
                 remedy="write the loop as gt.scan or gt.fori_loop, or export one file for each length",
             )
         return traced
@@ -147,10 +147,10 @@ class VaryingCall:
             return  # a message about these lengths comes later
         else:
             raise ArgumentError(
-                f"export: {self.name} cannot be exported for all lengths: it takes another way for lengths that are no Python integers",
+                f"export: {self.name} cannot be exported for all lengths: it behaves differently for lengths that are not Python integers",
                 where=user_site(),
-                why="lengths record what is asked of them, and the code looks at their type",
-                remedy="use isinstance(n, int) in place of type(n) is int, or export one file for each length",
+                why="lengths record how they are used, and the code checks their type",
+                remedy="use isinstance(n, int) instead of type(n) is int, or export one file for each length",
             )
 
 
@@ -485,7 +485,7 @@ def varying_numba_module(call: VaryingCall, name: str) -> str:
                 raise ArgumentError(
                     f"export: {call.name} cannot be a Numba module for varying lengths",
                     where=user_site(),
-                    why=f"its part {key} is another one for other lengths",
+                    why=f"its part {key} differs between lengths",
                     remedy="export C, a library, or a .gradtape file",
                 )
     names = [_inner_name(dim.name) for dim in call.dims]

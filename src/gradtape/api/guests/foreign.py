@@ -193,8 +193,7 @@ class ForeignFunction:
                 except NeedsNumbers as error:
                     if numbers is None:
                         raise ConcretizationError(
-                            f"{library.caller}: the shapes of what {flat.name} returns were not found without the numbers of "
-                            "its arguments",
+                            f"{library.caller}: the shapes of what {flat.name} returns were not found without the values of its arguments",
                             where=user_site(),
                             why=f"there are none in the body of a loop, or of a mapped function; the library says: {error}",
                             remedy=f"correct {flat.name} if that is a mistake; if it needs numbers, "
@@ -238,12 +237,12 @@ class ForeignFunction:
         except Exception as error:
             if self.library.is_mismatch(error):
                 raise self._other_shapes(
-                    "returned arrays of other shapes than those when its shapes were found"
+                    "returned arrays of other shapes than when its shapes were determined"
                 ) from error
             if not self.library.is_conversion(error):
                 raise
             raise ArgumentError(
-                f"{self.library.caller}: {name} converts {self.library.results} to arrays of NumPy",
+                f"{self.library.caller}: {name} converts {self.library.results} to NumPy arrays",
                 where=user_site(),
                 why="their derivatives end there",
                 remedy=f"call {name}(x) itself, which gradtape traces, or write it without NumPy",

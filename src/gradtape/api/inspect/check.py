@@ -52,7 +52,7 @@ INTERRUPTED: Final = 130
 
 CAUSES: Final = {
     "signature": 'pass arrays of the same dtypes and lengths; where lengths vary, gt.jit(f, shapes="symbolic")',
-    "guard": "use np.where(condition, a, b) in place of the branch, if more ways are still to come",
+    "guard": "use np.where(condition, a, b) instead of the branch, if more paths are to be expected",
     "capture": "pass it as an argument, or keep it in an array or a gt.Variable",
 }
 """The events after which a function is traced again, with what to do."""
@@ -98,12 +98,12 @@ def run_checked(
     try:
         checked.look_closer()
     except KeyboardInterrupt:
-        checked.skipped.append("interrupted: some derivatives were not looked at")
+        checked.skipped.append("interrupted: some derivatives were not checked")
         status = status or INTERRUPTED
     found = checked.findings()
     if not (found or checked.functions):
         if not status:
-            what = "it called no compiled function, and asked no tape for numbers"
+            what = "it called no compiled function, and no tape computed anything"
             print(f"there is nothing to check in {target}: {what}", file=sys.stderr)
         return status or FOUND
     if as_json:

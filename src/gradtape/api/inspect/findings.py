@@ -251,7 +251,7 @@ def _cuts(point: Point) -> Iterator[Finding]:
             yield Finding(
                 "derivative",
                 found.text,
-                "the gradient is what other paths contribute",
+                "the gradient contains the other paths only",
                 found.remedy,
                 *place,
                 function=point.name,

@@ -123,7 +123,7 @@ def _module(target: str, arguments: Sequence[str], command: str) -> Callable[[],
     if found is None:
         raise ArgumentError(
             f"there is no module to {command}: {target} cannot be found",
-            remedy="name it as `python -m` would be given it",
+            remedy="name it as for `python -m`",
         )
 
     def run() -> None:

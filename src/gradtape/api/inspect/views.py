@@ -173,7 +173,7 @@ def explain(function: Jitted[..., Any]) -> Text:
         f"{site.name}: {counted(kept, 'trace')} for {counted(len(site.signatures) + bool(lent), 'signature')}"
     ]
     if site.traces > kept:
-        lines[0] += f"; {site.traces} were made, and later ones have taken the place of earlier ones"
+        lines[0] += f"; {site.traces} were made, and later ones replaced earlier ones"
     for key, states in site.signatures.items():
         lines.append(f"arguments {describe_key(key)}")
         for number, specialisation in enumerate(states.all()):
@@ -224,7 +224,7 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
     lines.extend(f"  {line}{times(n)}" for line, n in Counter(_explain_calls(specialisation)).items())
     if specialisation.captured:
         lines.append(
-            f"  reads {len(specialisation.captured)} arrays from outside: traced anew when one of them changes"
+            f"  reads {len(specialisation.captured)} captured arrays: traced again when one of them changes"
         )
     state = specialisation.state
     if state.read:
@@ -272,7 +272,7 @@ def _explain_calls(specialisation: Specialisation) -> Iterator[str]:
     for node in every_node(specialisation.program.graph):
         if isinstance(node.op, Callback):
             what = (
-                "a function of Python is called, which no derivative follows unless gt.custom_vjp gives one"
+                "a Python function is called, which has no derivative unless gt.custom_vjp gives one"
                 if node.op.is_local
                 else f"{node.op.name}, a routine of NumPy or SciPy, is called"
             )
@@ -304,7 +304,7 @@ def _specialisation(
         found = site.specialisations()
     if not found:
         raise ArgumentError(
-            f"{site.name} has not been called yet, so there is nothing to look at",
+            f"{site.name} has not been called yet, so there is nothing to show",
             where=user_site(),
             remedy=f"pass example arguments: gt.inspect.graph({site.name}, x)",
         )

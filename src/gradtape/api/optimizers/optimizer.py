@@ -113,10 +113,10 @@ class Optimizer(ABC):
         new = _rate(rate, type(self).__name__)
         if self._live is None or type(new) is not float:
             raise ArgumentError(
-                f"{type(self).__name__}: a learning rate that is no number, or becomes none, stays as it is",
+                f"{type(self).__name__}: the learning rate can only be changed from one number to another",
                 where=user_site(),
                 why="a compiled step calls the function, or reads the variable, that it was traced with",
-                remedy="make another optimiser; a gt.Variable as the learning rate is assigned to: rate.assign(0.1)",
+                remedy="make another optimiser; to change a gt.Variable, assign to it: rate.assign(0.1)",
             )
         self._rate = new
         self._live.assign(new)
@@ -422,7 +422,7 @@ def _checked(leaf: Any, argument: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return the shape and dtype of a parameter."""
     if isinstance(leaf, Variable):
         raise DtypeError(
-            f"{argument} has a Variable, which would stay as it is",
+            f"{argument} has a Variable, which would not be updated",
             where=here.site,
             remedy="optimizer.apply_gradients(zip(gradients, variables)) changes variables in place",
         )
@@ -431,7 +431,7 @@ def _checked(leaf: Any, argument: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise DtypeError(
             f"{argument} has {f'an array of {array.dtype}' if array.dtype.kind in 'biu' else kind_of(leaf)}",
             where=here.site,
-            why="a step downhill leads to a float",
+            why="the updated value is a float",
             remedy="convert it first: x.astype(float)",
         )
     return array.shape, array.dtype
@@ -452,7 +452,7 @@ def _pairs(given: Any) -> list[tuple[Any, Variable]]:
             raise DtypeError(
                 f"apply_gradients got a {type(variable).__name__} as a variable",
                 where=here.site,
-                why="an array cannot be changed in place for everybody who has it",
+                why="other references to this array would not see the update",
                 remedy="keep it in gt.Variable(x), or use params, state = optimizer.update(gradients, state, params)",
             )
         if not is_inexact(variable.dtype):
@@ -461,7 +461,7 @@ def _pairs(given: Any) -> list[tuple[Any, Variable]]:
         raise ArgumentError(
             "apply_gradients got a variable twice",
             where=here.site,
-            remedy="add its gradients up, and give it once",
+            remedy="add up its gradients, and pass the variable once",
         )
     found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
     why = "no differentiable path leads from the variables to the loss"
@@ -480,7 +480,7 @@ def _pairs(given: Any) -> list[tuple[Any, Variable]]:
         ]
         warn(
             GradtapeWarning,
-            f"apply_gradients leaves {counted(len(missing), 'variable')} of {len(pairs)} unchanged, as their gradient is None: "
+            f"apply_gradients leaves {counted(len(missing), 'variable')} of {len(pairs)} unchanged, because their gradient is None: "
             + ", ".join(missing),
             where=here.site,
             why=why.replace("the variables", "them"),

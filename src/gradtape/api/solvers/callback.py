@@ -125,7 +125,7 @@ def callback(
         )
     if sparsity is not None and derivative is None:
         raise ArgumentError(
-            "callback: sparsity is of no use without a derivative",
+            "callback: sparsity needs a derivative",
             where=here.site,
             remedy=f"derivative={METHODS[0]!r}",
         )
@@ -175,7 +175,7 @@ class _HostFunction:
         if abstract_of(value) is None:
             return force([value])[0]
         raise ConcretizationError(
-            f"callback: the shapes of what {self.name} returns cannot be learned by a call",
+            f"callback: the shapes of what {self.name} returns cannot be determined by calling it",
             where=user_site(),
             why="its arguments have no numbers in the body of a loop, or of a mapped function",
             remedy="give arrays like the results as result_like: np.zeros(3)",
@@ -200,7 +200,7 @@ class _HostFunction:
             raise ShapeError(
                 f"callback: {self.name} returned arrays of shapes {[array.shape for array in found]}",
                 why=f"result_like has the shapes {[type_.shape for type_ in self.types]}",
-                remedy="give arrays with the shapes of its results as result_like",
+                remedy="pass arrays with the shapes of its results as result_like",
             )
         return tuple(found)
 
@@ -247,7 +247,7 @@ def _differentiable(host: _HostFunction, method: Method, sparsity: Any, order: i
             raise DtypeError(
                 f"callback: derivatives of {host.name} are computed for real arguments and results, not for {value.dtype}",
                 where=here.site,
-                remedy="pass real and imaginary part as two arguments, and return them so",
+                remedy="pass the real and the imaginary part as two arguments, and return two results",
             )
     sizes = [prod(values[k].shape) for k in moving]
     counts = [prod(type_.shape) for type_ in host.types]

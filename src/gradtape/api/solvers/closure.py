@@ -24,9 +24,9 @@ class InSolver(InBody):
 
     __slots__ = ()
 
-    why = "it is traced once, and a solver calls it with many numbers"
+    why = "it is traced once, and the solver calls it with many values"
     instead = "use np.where, or gt.cond, or call the solver outside the compiled function"
-    leak_why = "it is traced once, and a solver calls it with many numbers"
+    leak_why = "it is traced once, and the solver calls it with many values"
     leak_remedy = "return it from the function"
 
 

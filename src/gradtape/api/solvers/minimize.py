@@ -244,7 +244,7 @@ def minimize(call: SolverCall) -> Any:
                 call.name, found.get("jac", residual) if residual is None else residual, str(found.message)
             )
         elif np.isnan(np.asarray(found.get("grad", found.get("jac", 0.0)), float)).any():
-            warn_of(call.name, np.nan, "the gradient is NaN there, which the method takes for zero")
+            warn_of(call.name, np.nan, "the gradient is NaN there, which the method treats as zero")
         return found
 
     start = call.start()

@@ -54,7 +54,7 @@ def _routine(
         if is_traced(option):
             raise refused(
                 f"{call.name} with a traced {name}",
-                "the integral is differentiated in its limits, and in what the integrand reads",
+                "the integral is differentiated with respect to its limits and to values that the integrand reads",
                 f"pass gt.stop_gradient(...).numpy() or a number, or write {name} into the integrand and the limits",
             )
     return Routine(call.name, run, chosen, **facts)

@@ -176,7 +176,7 @@ def refusal(node: Node) -> LoweringError:
     return LoweringError(
         f"gt.source has no NumPy code for {node.op.name}",
         where=node.site,
-        why="it is not written as a call of a public function of NumPy or SciPy",
+        why="it does not correspond to a public function of NumPy or SciPy",
         remedy="differentiate a function without this line, or look at gt.inspect.graph",
     )
 

@@ -356,7 +356,7 @@ class _Program:
             raise ArgumentError(
                 f"gt.source: {self._traced.name} reads an array of {array.size} elements from outside its arguments",
                 where=user_site(),
-                why="the code would have to hold them",
+                why="the code would have to contain them",
                 remedy="pass the array as an argument",
             )
         if array.ndim == 0:
@@ -422,6 +422,6 @@ def _structure(tree: Any, name: str) -> str:
     raise ArgumentError(
         f"gt.source: {name} returns {kind_of(tree)}",
         where=user_site(),
-        why="the code needs NumPy alone",
+        why="the code needs only NumPy",
         remedy="return tuples, lists and dicts of arrays",
     )

@@ -129,14 +129,14 @@ def array_leaves(
             )
         if isinstance(leaf, NUMBERS):
             left = (
-                f"; {log.exits[-1].what} at {log.exits[-1].site} took a value out of the tape"
+                f"; {log.exits[-1].what} at {log.exits[-1].site} converted a value to a number"
                 if log and log.exits
                 else ""
             )
             raise ArgumentError(
                 f"{caller} got a plain {type(leaf).__name__} as a {role}{place}",
                 where=here.site,
-                why=f"a tape follows Arrays; an ndarray or number does not know where it came from{left}",
+                why=f"a tape records Arrays; an ndarray or number does not know how it was computed{left}",
                 remedy="compute it from x = tape.watch(x) and stay with arrays: float(x) and x.numpy() leave the tape"
                 if role == "target"
                 else "use what watch returns: x = tape.watch(x)",
@@ -187,7 +187,7 @@ def seeds_for(
             raise ArgumentError(
                 f"{caller}: {argument} has None for target {position}",
                 where=here.site,
-                remedy="give an array of ones, or leave the target away",
+                remedy="give an array of ones, or omit the target",
             )
         seeds.append(seed_for(leaf, target, caller, argument))
     return seeds
@@ -253,9 +253,9 @@ def completed(
         raise UnconnectedError(
             f"no differentiable path leads from sources{place_of_leaf(tree, gradients.index(None))} to the target",
             where=here.site,
-            why="the source was not watched before it was used, was not used, or the way leads through something without a "
+            why="the source was not watched before it was used, was not used, or the path leads through something without a "
             "derivative (an integer, x.numpy(), stop_gradient)",
-            remedy="watch it first and stay with arrays (of a tape gt.debug.explain_gradient says where the path ends), or take zeros: "
+            remedy="watch it first and stay with arrays (on a tape, gt.debug.explain_gradient shows where the path ends), or take zeros: "
             'unconnected_gradients="zero"',
         )
     if choice is UnconnectedGradients.ZERO:

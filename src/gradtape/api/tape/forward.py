@@ -115,7 +115,7 @@ class ForwardAccumulator:
     Parameters
     ----------
     primals : Array, Variable or nest of them
-        What to differentiate in.
+        The values to differentiate with respect to.
     tangents : array_like or nest of them
         The direction: of the structure, shapes and dtypes of `primals`.
 
@@ -218,7 +218,7 @@ class ForwardAccumulator:
             )
         leaves, filled = flatten_arrays(target, none_is_leaf=False)
         values = [_followed(leaf, "target").value for leaf in leaves]
-        refuse_outside_derivative("jvp", values, self._around, "ask for it outside, of what comes out")
+        refuse_outside_derivative("jvp", values, self._around, "take it outside, of the result")
         tag, tangents = self._directions.tag, dict(self._directions.tangents)
         recording, tag.recording = tag.recording, False
         try:
@@ -239,7 +239,7 @@ class ForwardAccumulator:
             raise UnconnectedError(
                 f"target{place_of_leaf(target, pushed.index(None))} does not depend on a primal",
                 where=here.site,
-                why="it was computed before the accumulator was entered, or the way leads through something without a derivative",
+                why="it was computed before the accumulator was entered, or the path leads through something without a derivative",
                 remedy='compute it inside the with block, or take zeros: unconnected_gradients="zero"',
             )
         if choice is UnconnectedGradients.ZERO:
@@ -263,7 +263,7 @@ def _followed(leaf: Any, role: str) -> Handle:
         raise ArgumentError(
             f"ForwardAccumulator got a plain {type(leaf).__name__} as a {role}",
             where=here.site,
-            why="it follows Arrays; an ndarray or number does not know where it came from",
+            why="it records Arrays; an ndarray or number does not know how it was computed",
             remedy="make an Array of it first: x = gt.constant(x)",
         )
     raise DtypeError(
@@ -279,7 +279,7 @@ def _primal(leaf: Any) -> Handle:
         raise IntegerInputError(
             f"ForwardAccumulator: a primal is an array of {primal.dtype}",
             where=here.site,
-            why="a derivative in integers has no meaning: there is nothing between them",
+            why="derivatives with respect to integers are undefined",
             remedy="convert it: x.astype(float)",
         )
     return primal

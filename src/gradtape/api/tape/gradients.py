@@ -195,7 +195,7 @@ def hessians(
             f"hessians: None values not supported: no differentiable path leads from xs[{slopes.index(None)}] to ys",
             where=here.site,
             why="a Hessian needs a gradient that can be differentiated again",
-            remedy="leave this entry of xs away",
+            remedy="omit this entry of xs",
         )
     blocks = [
         Array(_jacobian(followable(densify(slope, source.shape)), source))
@@ -242,7 +242,7 @@ def _pulled(
     for value in begins:
         bodies = [tag for tag in value.tags if isinstance(tag, InBody)]
         refuse_outside_derivative(
-            "gt.gradients", ends, bodies, "ask for it outside, of what comes out, or use gt.grad inside"
+            "gt.gradients", ends, bodies, "take it outside, of the result, or use gt.grad inside"
         )
 
     def stop(value: Value) -> bool:
@@ -260,7 +260,7 @@ def _source(leaf: Handle) -> Source:
             raise ArgumentError(
                 "an array of xs was made by NumPy, and NumPy has computed with it or taken a view of it",
                 where=here.site,
-                why="what NumPy computes from constants is not recorded, so the gradient would lack those terms",
+                why="computations with constants only are not recorded, so the gradient would lack those terms",
                 remedy="make it a recorded constant: c = gt.constant(np.ones(2))",
             )
         values: tuple[Value, ...] = (leaf.value,)
@@ -284,7 +284,7 @@ def _entries(given: Any, argument: str, caller: str) -> list[Handle]:
             raise ArgumentError(
                 f"{caller}: {place} is a plain {type(entry).__name__}",
                 where=here.site,
-                why="an ndarray or number does not know where it came from",
+                why="an ndarray or number does not know how it was computed",
                 remedy="pass the arrays that the traced function is given or computes",
             )
         raise DtypeError(
@@ -330,7 +330,7 @@ def _check_options(
         raise TapeError(
             f"gt.{caller} was called outside a traced function",
             where=here.site,
-            why="only a function under @gt.jit, or one given to gt.grad, gt.vjp and the like, keeps what it computes",
+            why="only a function under @gt.jit, or one given to gt.grad, gt.vjp and the like, records its computation",
             remedy="put @gt.jit on the function around it, or use gt.GradientTape",
         )
     if not isinstance(name, str) or not name:

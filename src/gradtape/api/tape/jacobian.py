@@ -78,10 +78,10 @@ class Jacobians(ABC):
         Parameters
         ----------
         target : Array or Variable
-            What to differentiate: one array.
+            The array to differentiate.
         sources : Array, Variable or nest of them
-            What to differentiate in: watched arrays and variables, or anything computed from them. An array that code has written to
-            since it was watched stands for what was watched.
+            The values to differentiate with respect to: watched arrays and variables, or values computed from them. An array that
+            has been written to since it was watched stands for the value that was watched.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
             What stands for a source from which no differentiable path leads to the target.
         parallel_iterations : int, optional
@@ -262,7 +262,7 @@ class _Request:
             raise DtypeError(
                 f"{caller}: parallel_iterations must be an int or None, got {kind_of(parallel_iterations)}",
                 where=here.site,
-                remedy="it says how many rows are computed at once; None for all",
+                remedy="it is the number of rows that are computed at once; None for all",
             )
         if parallel_iterations < 1:
             raise ArgumentError(
@@ -291,7 +291,7 @@ def chunk_limit(chunk_size: Any, memory: Memory, caller: str, counted: str = "ro
         raise ArgumentError(
             f"{caller}: both chunk_size and memory are given",
             where=here.site,
-            remedy="give one of them: memory says how large chunks may be",
+            remedy="give one of them: memory limits the size of chunks",
         )
     return Bound(None if chunk_size is None else int(chunk_size), limit)
 

@@ -42,7 +42,7 @@ def warn_of_long_loop(targets: Sequence[Value], first: int, tag: TraceTag) -> No
         LongLoopWarning,
         f"a tape has recorded {len(nodes):,} operations, {count:,} of them at one place",
         where=site,
-        why="on a tape each operation of each iteration is recorded, and differentiated for itself",
+        why="on a tape each operation of each iteration is recorded and differentiated separately",
         remedy="put the loop into a function, f = gt.jit(f), and call that on the tape: its code is compiled whatever the number of "
         "iterations",
     )

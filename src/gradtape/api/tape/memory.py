@@ -45,7 +45,7 @@ def memory_limit(memory: Memory | Any, caller: str) -> str | None:
         raise ArgumentError(
             f"{caller}: memory is {memory!r}",
             where=user_site(),
-            why="it is a number of bytes, at least 1, or a text of a number and a unit",
+            why="it is a number of bytes, at least 1, or a string of a number and a unit",
             remedy='memory="2 GB", "500 MB", or a number of bytes',
         ) from None
     return text

@@ -50,17 +50,20 @@ class Cuts:
     def found(self) -> Iterator[tuple[Exit, str]]:
         """Yield the conversions that took a path away, with what became of the numbers."""
         for exit_, node in self._reused:
-            yield exit_, f"a value was taken out by {exit_.what}, and re-enters as a constant at {node.site}"
+            yield (
+                exit_,
+                f"a value left the tape through {exit_.what}, and re-enters as a constant at {node.site}",
+            )
         for exit_, node in self._computed:
             yield (
                 exit_,
-                f"a value was taken out by {exit_.what}, and what is computed of it is a constant at {node.site}",
+                f"a value left the tape through {exit_.what}, and a result computed from it is a constant at {node.site}",
             )
         for exit_ in self._exits:
             if not exit_.meant:
                 yield (
                     exit_,
-                    f"a value was taken out by {exit_.what}, and what is computed of these numbers counts as constant",
+                    f"a value left the tape through {exit_.what}, and results computed from these numbers are constants",
                 )
 
     def warn(self, lacking: Sequence[bool]) -> None:
@@ -73,7 +76,7 @@ class Cuts:
         missing = [source for source, gone in zip(self._sources, lacking, strict=True) if gone]
         for exit_ in self._exits:
             if not exit_.meant:
-                _warn(exit_, "what is computed of these numbers counts as constant", told)
+                _warn(exit_, "results computed from these numbers are constants", told)
             elif exit_.form != "text" and any(
                 exit_.comes_from(value) for source in missing for value in source
             ):
@@ -96,7 +99,7 @@ def _warn(exit_: Exit, why: str, told: set[tuple[object, int]]) -> None:
     told.add(place)
     warn(
         GradtapeWarning,
-        f"part of the gradient is missing: a value was taken out of the tape by {exit_.what}",
+        f"part of the gradient is missing: a value left the tape through {exit_.what}",
         where=exit_.site,
         why=why,
         remedy="keep traced arrays there; if the constant is intended, write gt.stop_gradient(x) instead",

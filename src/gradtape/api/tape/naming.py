@@ -54,7 +54,7 @@ def checked_name(given: Any, caller: str) -> str:
     """Return a name that can be used; raise DtypeError for any other."""
     if not isinstance(given, str) or not given:
         raise DtypeError(
-            f"{caller} got {given!r} as a name", where=user_site(3), remedy="pass a text that is not empty"
+            f"{caller} got {given!r} as a name", where=user_site(3), remedy="pass a string that is not empty"
         )
     return given
 

@@ -190,8 +190,8 @@ class GradientTape(Jacobians):
         if self._listed and is_list_error(error):
             assert error is not None
             error.add_note(
-                "gradtape: watch was given a list of numbers, and returned a list of Arrays, which does not calculate; "
-                "watch an array: x = tape.watch(np.array(x))"
+                "gradtape: watch was given a list of numbers, and returned a list of Arrays, which does not support arithmetic; watch "
+                "an array: x = tape.watch(np.array(x))"
             )
         if error is not None:
             note_recursion(error, "the block of a tape")
@@ -232,7 +232,7 @@ class GradientTape(Jacobians):
         raise TapeError(
             "a tape that has recorded can be neither copied nor pickled",
             where=user_site(),
-            why="it is one with the values that it follows, and these stay what and where they are",
+            why="it cannot be separated from the values that it records",
             remedy="make another tape; copy and pickle gradients and variables",
         )
 
@@ -298,9 +298,7 @@ class GradientTape(Jacobians):
         for position, leaf in enumerate(leaves):
             watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
         plain = [array.value for array in watched if not issubclass(type(array), Variable)]
-        refuse_outside_derivative(
-            "watch", plain, self._around, "watch what goes in, or make a tape inside it"
-        )
+        refuse_outside_derivative("watch", plain, self._around, "watch the inputs, or make a tape inside it")
         warn_of_integers(watched, x)
         for array in watched:
             if issubclass(type(array), Variable):  # isinstance would ask Array.__class__, a call of Python
@@ -352,7 +350,7 @@ class GradientTape(Jacobians):
                     f"stop_recording in {body.described}",
                     where=user_site(),
                     why="the body is recorded whole, as one operation",
-                    remedy="use gt.stop_gradient(x) for what is to count as constant",
+                    remedy="use gt.stop_gradient(x) for values that are to be constants",
                 )
         return self._stopped(record)
 
@@ -404,10 +402,10 @@ class GradientTape(Jacobians):
         Parameters
         ----------
         target : Array, Variable or nest of them
-            What to differentiate; several targets, and the elements of arrays, are summed.
+            The values to differentiate; several targets, and the elements of arrays, are summed.
         sources : Array, Variable or nest of them
-            What to differentiate in: watched arrays and variables, or anything computed from them. All reads of a variable add up. An
-            array that code has written to since it was watched stands for what was watched.
+            The values to differentiate with respect to: watched arrays and variables, or values computed from them. All reads of a
+            variable add up. An array that has been written to since it was watched stands for the value that was watched.
         output_gradients : array_like or nest of them, optional
             One weight per target, of its shape, in place of ones. They are matched by position, in a dict by name.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
@@ -589,8 +587,8 @@ class GradientTape(Jacobians):
             raise TapeError(
                 f"{caller} on a one-shot tape whose record has been used",
                 where=user_site(),
-                why="it gives up its record with the first gradient, so that the memory can be used again",
-                remedy="make it with gt.GradientTape(persistent=True) to ask for several gradients",
+                why="it releases its record and its memory after the first gradient",
+                remedy="make it with gt.GradientTape(persistent=True) to take several gradients",
             )
         return self._record
 
@@ -599,7 +597,7 @@ class GradientTape(Jacobians):
             caller,
             targets,
             self._around,
-            "ask for it outside, of what comes out, or make a tape inside it",
+            "take it outside, of the result, or make a tape inside it",
         )
 
 

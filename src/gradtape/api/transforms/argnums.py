@@ -27,7 +27,7 @@ def integer(given: Any) -> int | None:
 
 @dataclass(frozen=True)
 class Selection:
-    """The arguments to differentiate in.
+    """The arguments to differentiate with respect to.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Selection:
         for argument, chosen in zip(found, self.names or self.positions, strict=True):
             if argument is None:
                 raise DtypeError(
-                    f"{self.caller}: argument {chosen!r}, to differentiate in, is None",
+                    f"{self.caller}: argument {chosen!r}, to differentiate with respect to, is None",
                     where=user_site(),
                     remedy=f"pass a number or an array, or change {'argnames' if self.names else 'argnums'}",
                 )

@@ -56,7 +56,7 @@ def check_callable(function: Any, caller: str) -> None:
         raise ArgumentError(
             f"{caller} got {kind_of(function)}, which cannot be called",
             where=user_site(),
-            why="it transforms functions: what has been computed is recorded by a tape" if of_array else "",
+            why="it transforms functions; use a tape for values that have been computed" if of_array else "",
             remedy="pass the function that computes it, or use tape.gradient(y, x)"
             if of_array
             else "use it as a decorator, or pass a function: gt.jit(f)"
@@ -70,7 +70,7 @@ def check_callable(function: Any, caller: str) -> None:
         raise ArgumentError(
             f"{caller} got {getattr(function, '__name__', 'a function')}, {kind} function",
             where=user_site(),
-            why="its body runs only when somebody asks for what it yields"
+            why="its body runs only when its items are requested"
             if "generator" in kind
             else "its body runs only when it is awaited",
             remedy="return a list or an array in place of yielding, or use gt.scan for a loop with results"

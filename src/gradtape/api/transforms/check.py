@@ -106,7 +106,7 @@ def check_grads(
             raise IntegerInputError(
                 f"check_grads: an argument is an array of {np.asarray(leaf).dtype}",
                 where=user_site(),
-                why="a derivative in integers has no meaning: there is nothing between them",
+                why="derivatives with respect to integers are undefined",
                 remedy="convert it: x.astype(float)",
             )
     rng = np.random.default_rng(seed)
@@ -123,8 +123,8 @@ def check_grads(
             GradtapeWarning,
             f"check_grads: derivatives of {', '.join(sorted(by_differences))} are differences themselves",
             where=user_site(),
-            why="gt.callback computes them so: the check compares differences with differences",
-            remedy="compare with values that are known",
+            why="gt.callback computes them that way: the check would compare differences with differences",
+            remedy="compare with known values",
         )
 
 

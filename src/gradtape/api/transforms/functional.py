@@ -569,7 +569,7 @@ def _mode(
         return mode if mode != "auto" else "fwd" if wide < high else "rev"
     if complex_in and complex_out:
         raise DtypeError(
-            f"{caller}: an argument is complex, and what is differentiated in it is, too",
+            f"{caller}: an argument and a result are complex",
             where=here.site,
             why="a complex number has two parts, and the four derivatives of the parts are not one complex number",
             remedy="holomorphic=True for the complex derivatives of a holomorphic function; else np.stack([np.real(z), "
@@ -579,14 +579,14 @@ def _mode(
         raise DtypeError(
             f"{caller}: an argument is complex",
             where=here.site,
-            why="forward mode moves along one direction at a time, and a complex number has two",
-            remedy="use gt.jacrev, or differentiate in the real and imaginary parts",
+            why="forward mode differentiates in one direction at a time, and a complex number has two",
+            remedy="use gt.jacrev, or differentiate with respect to real and imaginary parts",
         )
     if complex_out and mode == "rev":
         raise DtypeError(
             f"{caller}: a result is complex",
             where=here.site,
-            why="reverse mode follows one real number back at a time, and a complex one has two",
+            why="reverse mode differentiates one real number at a time, and a complex number has two",
             remedy="use gt.jacfwd, or return np.stack([np.real(z), np.imag(z)])",
         )
     return "rev" if complex_in else "fwd"

@@ -121,7 +121,7 @@ class KernelTable:
         wanted = _kinds(self.prototype.graph.outputs)
         if found is None or _kinds(found.graph.outputs) != wanted:
             raise ArgumentError(
-                f"{self.function.site.name} returns other types for these arguments than Numba was told",
+                f"{self.function.site.name} returns other types for these arguments than were declared to Numba",
                 why="the ranks and dtypes of results, and their nesting, must be those of the first call",
             )
         constants = [*hidden, *[value.data for value in found.graph.constants()]]

@@ -61,7 +61,7 @@ def written(out: Any, results: Any, name: str) -> Any:
                 f"{name}: two arrays in out= share memory",
                 where=here.site,
                 why="one result would overwrite another",
-                remedy="give an array of its own for each result",
+                remedy="give each result an array of its own",
             )
     for target, leaf in zip(targets, leaves, strict=True):
         if isinstance(target, Handle):
@@ -110,8 +110,8 @@ def _check(target: Any, leaf: Any, name: str) -> None:
             raise InPlaceError(
                 f"{name}: out= has an ndarray, but the result is traced",
                 where=here.site,
-                why="the ndarray could not follow: its numbers would have to be known now",
-                remedy="leave out= away where a tape or a traced function is around",
+                why="an ndarray needs numbers, which are not known yet",
+                remedy="omit out= on tapes and in traced functions",
             )
 
 

@@ -232,7 +232,7 @@ def differentiable(leaf: Any, tag: TraceTag, argument: str) -> Value:
             raise IntegerInputError(
                 f"{argument} is an array of {value.dtype}",
                 where=user_site(),
-                why="a derivative in integers has no meaning: there is nothing between them",
+                why="derivatives with respect to integers are undefined",
                 remedy="convert it: x.astype(float)",
             )
         value = convert(value, np.dtype(np.float64))
@@ -276,7 +276,7 @@ def split_aux(result: Any, caller: str) -> tuple[Any, Any]:
             f"{caller} with has_aux=True needs a function that returns a pair (number, aux); "
             f"this one returned {_described(result)}",
             where=user_site(),
-            remedy="return a pair, or leave has_aux away",
+            remedy="return a pair, or omit has_aux",
         )
     return result
 

@@ -298,8 +298,8 @@ def _second_derivatives(
                 raise DtypeError(
                     f"{caller}: an argument is complex",
                     where=here.site,
-                    why="second derivatives are those in real numbers",
-                    remedy="differentiate in the real and imaginary parts",
+                    why="second derivatives are those with respect to real numbers",
+                    remedy="differentiate with respect to real and imaginary parts",
                 )
         moment = moment_now()
         copies = list(map(placeholder, starts, leaves))

@@ -135,7 +135,7 @@ class Fixpoint:
             interpreter.restore(self.before)
             build.forget(mark)
             del build.copied[copied:]
-        refuse("what a loop carries from one iteration to the next does not settle")
+        refuse("the types that a loop carries from one iteration to the next do not converge")
 
     def enter(self) -> None:
         """Append what stores the first values of the carries."""

@@ -188,7 +188,7 @@ def _while_pass(loop: Fixpoint, node: WhileLoop) -> None:
         self.run(node.body)
         loop.end()
     if not isinstance(condition, Value) and not loop.has_changed:
-        refuse("a loop has no end", "let a condition that changes end it")
+        refuse("a loop never ends", "end it by a condition that changes")
 
 
 def _test(self: Interpreter, node: WhileLoop) -> Any:

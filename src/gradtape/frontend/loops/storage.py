@@ -173,7 +173,7 @@ class StorageLattice:
             refuse(
                 f"a name holds arrays of {first.ndim} and of {second.ndim} axes",
                 "give the arrays different names",
-                "what a name holds after a branch or in the next iteration has one number of axes",
+                "after a branch or an iteration, a name must hold arrays with the same number of axes",
             )
         shape = ix.static_shape(first.shape)
         views = [x for x in (first, second) if isinstance(x, ArrayView)]
@@ -495,7 +495,7 @@ def check_usable(value: Any, name: str) -> Any:
         raise NeedsStaticError(
             message,
             where=here.site,
-            why="what a name holds has one type after a branch, and in all iterations of a loop",
-            remedy="use different names, or None and numbers not in one name",
+            why="a name must have one type after a branch and in all iterations of a loop",
+            remedy="use different names, and do not use one name for None and for numbers",
         )
     return value

@@ -183,7 +183,7 @@ def items_of(arrays: Any) -> Any:
     count = arrays.shape[0]
     if isinstance(count, Value):
         raise UnsupportedFunctionError(
-            "as many arrays as the code finds when it runs are joined", where=here.site, remedy="use reshape"
+            "the number of joined arrays depends on data", where=here.site, remedy="use reshape"
         )
     return [getitem(arrays, k) for k in range(count)]
 

@@ -53,7 +53,7 @@ def _row(ranks: tuple[int, ...], takes_stacks: bool) -> Callback:
         raise NotDifferentiableError(
             "gt.callback has no derivative",
             where=outs[0].node.site if outs[0].node is not None else None,
-            why="it is a function of Python's, which is called with numbers",
+            why="it is a Python function, which is called with numbers",
             remedy="pass gt.stop_gradient(x), or give it a derivative with gt.custom_vjp",
         )
 

@@ -65,7 +65,7 @@ class NumbaModule:
         if "scipy." in text:
             raise LoweringError(
                 f"{name} cannot be compiled by Numba",
-                why=f"it calls {text[text.index('scipy.') :].partition('(')[0]}, and Numba knows no functions of SciPy",
+                why=f"it calls {text[text.index('scipy.') :].partition('(')[0]}, and Numba does not support SciPy functions",
                 remedy='keep gt.config.compiler = "llvm"',
             )
         self._parts.setdefault(name, f"{DECORATOR}\n{text}" if compiled else text)
@@ -228,7 +228,7 @@ class EntryPoint:
             targets.append(_parts_of(f"out{k}", value.dtype))
         lines.append(f"    status = {kernel}({', '.join([*inputs, *constants, *targets])})")
         lines.append("    if status != 0:")
-        lines.append('        raise ValueError("other numbers take another way through the function")')
+        lines.append('        raise ValueError("these numbers take another branch of the function")')
         results = []
         for k in self.results:
             shape = graph.outputs[k].shape

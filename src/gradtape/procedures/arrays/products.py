@@ -97,9 +97,9 @@ def check_equal(build: ProcedureBuilder, x: Extent, y: Extent, what: str) -> Non
     """Fail, now or when the code runs, if two extents differ."""
     same = ix.is_equal(x, y)
     if same is False:
-        raise ShapeError(f"{what}: the contracted extents are {x} and {y}", where=here.site)
+        raise ShapeError(f"{what}: inner dimensions do not match: {x} and {y}", where=here.site)
     if same is not True:
-        build.check(as_value(same), "ValueError", f"{what}: the contracted extents differ")
+        build.check(as_value(same), "ValueError", f"{what}: inner dimensions do not match")
 
 
 def matrix_vector(a: ArrayView, x: ArrayView) -> ArrayView:

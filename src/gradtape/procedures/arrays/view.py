@@ -91,7 +91,7 @@ class Expression:
         shape = ix.static_shape(self.shape)
         if shape is None:
             raise UnsupportedFunctionError(
-                "an array whose shape depends on data stands where a shape has to be known",
+                "an array whose shape depends on data is used where a shape must be known",
                 where=here.site,
                 why="what a compiled function returns, and what goes to routines of linear algebra, has a shape before it runs",
                 remedy="write into an array of the largest size (np.zeros(n)), or return a number",

@@ -262,7 +262,7 @@ class DiskCache:
             warn(
                 CacheWarning,
                 f"gradtape's disk cache {folder} {what}",
-                why="programs are compiled anew in each process",
+                why="programs are compiled again in each process",
                 remedy="set GRADTAPE_CACHE_DIR to a folder of your own, or GRADTAPE_DISABLE_DISK_CACHE=1",
             )
 

@@ -63,13 +63,13 @@ IN_PACKAGES = {
     "json": "encode what the function returns, outside it",
     "logging": "log what the function returns, outside it, or print in each call: gt.print('{:.3f}', x)",
     "matplotlib": "plot what the function returns, outside it; on a tape arrays can be plotted as they are",
-    "numpy.testing": "check what the function returns, outside it; on a tape arrays can be checked as they are",
+    "numpy.testing": "check the results outside the function; on a tape arrays can be checked as they are",
     "pandas": "columns of pandas hold numbers: keep what is traced in arrays or in a dict of arrays (a column times an array "
     "is one), and make a table of the results, outside",
-    "pickle": "pickle what the function returns, outside it",
+    "pickle": "pickle the results, outside the function",
     "random": "draw with a generator of NumPy's: rng = np.random.default_rng(seed), rng.normal(x)",
     "statistics": "use NumPy's function: np.mean(x), np.median(x), np.std(x)",
-    "unittest": "check what the function returns, outside it; on a tape arrays can be checked as they are",
+    "unittest": "check the results outside the function; on a tape arrays can be checked as they are",
     "xarray": "keep what is traced in arrays: da.data, and not da.values, is the traced array, for NumPy's functions",
 }
 """Packages that ask arrays for their numbers, with what to do instead."""
@@ -150,7 +150,7 @@ def scalar_of(value: Value, what: str) -> Any:
         instead = _instead_of(function) if home == "numpy" else "use NumPy's function"
         warn(
             GradtapeWarning,
-            f"{name} takes the number of a watched array, and no tape follows what it returns",
+            f"{name} converts a watched array to a number, and its result has no gradient",
             where=user_site(3),
             remedy=f"{instead}; {name}(float(x)) to say that this is meant",
         )
@@ -184,10 +184,10 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         note_exit(value, "np.asarray(x)", data, meant=False)
         warn(
             GradtapeWarning,
-            "a watched array is converted to an ndarray, which no tape follows",
+            "a watched array is converted to an ndarray, which is not recorded",
             where=user_site(3),
             remedy=f"{REMEDY_FOR_INDEX if subscript else _instead_in(package) or _instead_of(callee_of(frame))}; "
-            "x.numpy() to say that this is meant",
+            "x.numpy() if this is intended",
         )
     return np.array(data, dtype)
 
@@ -270,9 +270,9 @@ def _data_for_store(value: Value, trace: Trace | None, frame: FrameType) -> NDAr
 def _warn_of_store(frame: FrameType) -> None:
     warn(
         GradtapeWarning,
-        "a watched array is stored into an ndarray, which no tape follows",
+        "a watched array is stored into an ndarray, which is not recorded",
         where=site_of(user_frame(3)),
-        remedy=f"{REMEDY_FOR_STORE}; x.numpy() to say that this is meant",
+        remedy=f"{REMEDY_FOR_STORE}; x.numpy() if this is intended",
     )
 
 

@@ -443,7 +443,7 @@ def _refuse_as_out(kwargs: dict[str, Any]) -> None:
                 "out= is an IndexedSlices",
                 where=here.site,
                 why="a few rows cannot take the numbers of a whole array",
-                remedy="leave out= away, or give an array: out=gt.asarray(slices)",
+                remedy="omit out=, or pass an array: out=gt.asarray(slices)",
             )
 
 

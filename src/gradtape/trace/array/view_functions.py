@@ -246,7 +246,7 @@ def _known_order(source: Any, order: str) -> Any:
             f"order={order!r} of an array whose order in memory is not known",
             where=here.site,
             why="NumPy's result depends on how an earlier function has laid out its result",
-            remedy="say order='C' or order='F', or take a copy in C order first: x.copy()",
+            remedy="pass order='C' or order='F', or take a copy in C order first: x.copy()",
         )
     return memory_order(seen, order)
 

@@ -150,7 +150,7 @@ class UncertainView:
             f"an array is read after a write that may have changed it: {self.what}",
             where=here.site,
             why="whether NumPy returns a view or a copy depends on the order of the elements in memory, which is not known here",
-            remedy="say which is meant: y = x.reshape(...).copy() for a copy, or x = x.copy() before the reshape for a view",
+            remedy="make clear which is meant: y = x.reshape(...).copy() for a copy, or x = x.copy() before the reshape for a view",
         )
 
 

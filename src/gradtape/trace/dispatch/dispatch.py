@@ -164,7 +164,7 @@ def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, what: str) -> A
                 value,
                 what,
                 f"out= of {what} is an ndarray",
-                "leave out= away, or give an array made there",
+                "omit out=, or pass an array made there",
             )
             delivered.append(target)
     return delivered[0] if len(delivered) == 1 else tuple(delivered)
@@ -188,7 +188,7 @@ def _store(
         raise InPlaceError(
             f"{refused or f'{what} writes to an ndarray'}, but the result is traced",
             where=here.site,
-            why="the ndarray could not follow: its numbers would have to be known now",
+            why="an ndarray needs numbers, which are not known yet",
             remedy=f"{remedy}: y = np.zeros(n), or np.zeros(n, like=x) in a library",
         )
 

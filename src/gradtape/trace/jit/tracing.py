@@ -526,7 +526,7 @@ def _refuse_traced_objects(array: Any) -> None:
     if traced is not None:
         node = traced.value.node
         raise DtypeError(
-            "the jitted function returned an array of objects, which are traced numbers",
+            "the jitted function returned an array of objects that are traced numbers",
             where=user_site() if node is None or node.site is None else node.site,
             why="the numbers of each call are results, and an array of objects is not",
             remedy="return them as an array of floats: np.stack(list(y))",
@@ -547,7 +547,7 @@ def _constant_result(leaf: Any) -> Callable[[], Any]:
         raise DtypeError(
             f"the jitted function returned {kind_of(leaf)}",
             where=user_site(),
-            why="what it gives would be computed after the function was traced",
+            why="its items would be computed after the function was traced",
             remedy="return an array, or a list or tuple of arrays",
         )
     return lambda: leaf

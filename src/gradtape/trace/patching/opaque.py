@@ -154,10 +154,10 @@ def _paused_with_warning(name: str, plain: Function, args: Any, kwargs: Any, val
         note_exit(value, f"{name}(...)", meant=False)
     warn(
         GradtapeWarning,
-        f"{name} gets a watched array, and no tape follows what it returns",
+        f"{name} gets a watched array, and its result has no gradient",
         where=user_site(),
         why=WHY,
-        remedy=f"{REMEDY}; x.numpy() to say that this is meant",
+        remedy=f"{REMEDY}; x.numpy() if this is intended",
     )
     return paused(name, plain, args, kwargs, values)
 

@@ -213,5 +213,5 @@ def _warn(tag: TraceTag, site: Any) -> None:
         "a random number is compared with a watched value, and the derivative does not see it",
         where=site,
         why="how often an outcome occurs depends on the value, but each outcome is a constant in derivatives",
-        remedy="use gt.expectation (or gt.score_function) for the derivative of a mean; gt.stop_gradient(x) to say that this is meant",
+        remedy="use gt.expectation (or gt.score_function) for the derivative of a mean; gt.stop_gradient(x) if this is intended",
     )

@@ -718,7 +718,7 @@ def warn_of_constant(method: str, where: Any) -> Callable[[], None]:
             f"{method} draws from a distribution with a watched parameter, and the derivative does not see it",
             where=where,
             why="the numbers are discrete, or have no derivative for given noise: they are constants in derivatives",
-            remedy="use gt.expectation (or gt.score_function) for the derivative of a mean; gt.stop_gradient(x) to say that this is meant",
+            remedy="use gt.expectation (or gt.score_function) for the derivative of a mean; gt.stop_gradient(x) if this is intended",
         )
 
     return warn_now

@@ -247,7 +247,7 @@ def _refuse_traced(name: str, *arrays: Any) -> None:
         raise refused(
             f"scipy.interpolate.{name} in anything but its data r",
             "the derivatives of FITPACK's fit in points, knots, weights and values at the poles have no rule",
-            "differentiate in the data and in the points of evaluation only",
+            "differentiate with respect to the data and the points of evaluation only",
         )
 
 

@@ -63,7 +63,7 @@ def known_numbers(array: Any, what: str) -> Any:
         raise refused(
             f"{what} of traced arrays in a jitted function",
             "what it computes depends on numbers, which are known only when the compiled function runs",
-            "call it outside the jitted function; on a tape it is followed",
+            "call it outside the jitted function; on a tape it works",
         )
     return np.array(data)
 

@@ -870,7 +870,7 @@ class Pattern:
                 f"a {self._kind.__name__} cannot hold elements of shape {data.shape}",
                 where=user_site(),
                 why="a sparse matrix has one number for each element of its pattern",
-                remedy="return its elements, A.data, or differentiate in them, and make the matrix from them",
+                remedy="return its elements, A.data, or differentiate with respect to them, and make the matrix from them",
             )
         matrix = object.__new__(self._kind)
         vars(matrix).update({name: _copied(field) for name, field in self._fields.items()})

@@ -213,7 +213,7 @@ def note_exit(
         if form == "number" and not opaque_call.tags.isdisjoint(recording):
             warn(
                 GradtapeWarning,
-                f"{opaque_call.name} calls a function that takes the number of a watched array, and no tape follows what it returns",
+                f"{opaque_call.name} converts a watched array to a number; its result has no gradient",
                 where=user_site(),
                 remedy="x.numpy() before the call, to say that this is meant",
             )

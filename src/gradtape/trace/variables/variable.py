@@ -405,8 +405,8 @@ class Variable(Array):
             raise ArgumentError(
                 f"the variable {self._described()}is assigned to in {mapped.described}",
                 where=user_site(),
-                why="the function runs once for all elements, and each would assign another content",
-                remedy="return what is to be assigned, and assign it outside",
+                why="the function runs once for the whole batch, so it cannot assign a different value per element",
+                remedy="return the new value, and assign it outside",
             )
         trace, _ = running_trace()
         if trace is None and value.tags:

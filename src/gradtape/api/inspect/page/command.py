@@ -84,7 +84,7 @@ def run_inspected(
         if not model["functions"]:
             raise ArgumentError(
                 f"there is nothing to show of {target}",
-                why="it called no compiled function, and asked no tape for numbers",
+                why="it called no compiled function, and no tape computed anything",
                 remedy="call what gt.jit, gt.grad or another function that compiles returned, with its arguments",
             )
     except ArgumentError as error:

@@ -131,8 +131,8 @@ def open(  # it stands in gradtape.inspect
         raise ArgumentError(
             "inspect.open got serve=True and a path",
             where=user_site(),
-            why="a live page is no file",
-            remedy="leave one of them away",
+            why="a live page is not a file",
+            remedy="omit one of them",
         )
     page = Inspector(function, None if serve else _checked(path, function.site.name), None)
     page.refresh(*args, **kwargs)

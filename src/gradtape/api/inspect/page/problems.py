@@ -78,7 +78,7 @@ def explain_nonfinite(
     else:
         found.update(
             what="a result was not finite, and is finite now",
-            why="what the function reads from outside has changed since, or the rounding of machine code has made it overflow",
+            why="captured values have changed since, or machine code overflowed because it rounds differently",
         )
     return found
 

@@ -191,7 +191,7 @@ def _converted(a: Any, dtype: Any, ndmin: int, copy: Any = None) -> Value:
         raise ArgumentError(
             "copy=False, and a copy cannot be avoided",
             where=here.site,
-            remedy="leave copy away: np.asarray copies only where it has to",
+            remedy="omit copy: np.asarray copies only where necessary",
         )
     x = made
     return reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if x.ndim < ndmin else x

@@ -49,7 +49,7 @@ def scipy_eig(
     """Follow `scipy.linalg.eig`: for different eigenvalues."""
     if homogeneous_eigvals:
         raise refuse(
-            "scipy.linalg.eig with homogeneous_eigvals=True", "leave it away: the quotients have derivatives"
+            "scipy.linalg.eig with homogeneous_eigvals=True", "omit it: the quotients have derivatives"
         )
     x = square(inexact(a))
     if b is None:

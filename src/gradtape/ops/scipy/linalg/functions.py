@@ -87,7 +87,7 @@ def funm(A: Any, func: Any, disp: bool = True) -> Any:
     """Follow `scipy.linalg.funm`, by eigenvalues and eigenvectors: for different eigenvalues."""
     x = square(inexact(A, "A"))
     if not disp:
-        raise refuse("scipy.linalg.funm with disp=False", "leave it away")
+        raise refuse("scipy.linalg.funm with disp=False", "omit it")
     numbers, vectors = eig.results(x, left=False)
     values = convert(as_array(HOOKS.call(func, numbers)), vectors.dtype)
     found = adjoint(solved(adjoint(vectors), adjoint(scaled_columns(vectors, values))))

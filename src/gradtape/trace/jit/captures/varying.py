@@ -20,8 +20,8 @@ _MODULES: Final = frozenset({"datetime", "numpy", "os", "random", "secrets", "ti
 _CLOCK = "a clock: the compiled function has the time of the trace"
 _FUNCTIONS: Final[dict[Any, str]] = {
     open: "a file: the compiled function has what was read in the trace",
-    input: "what a user types: the compiled function has what was typed in the trace",
-    os.urandom: "random bytes: the compiled function has those of the trace",
+    input: "user input: the compiled function keeps the input of the trace",
+    os.urandom: "random bytes: the compiled function keeps those of the trace",
     **{
         getattr(time, name): _CLOCK
         for name in dir(time)
