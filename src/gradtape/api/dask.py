@@ -44,7 +44,7 @@ Linear = Literal["sum", "mean"]
 
 
 def value_and_grad(function: Function, *, reduce: Reduce = "sum") -> Distributed:
-    """Return a function that computes a loss over data in partitions, and its gradient.
+    """Return a function that computes a loss over partitioned data, and its gradient.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def value_and_grad(function: Function, *, reduce: Reduce = "sum") -> Distributed
 
 
 def grad(function: Function, *, reduce: Reduce = "sum") -> Distributed:
-    """Return a function that computes the gradient of a loss over data in partitions.
+    """Return a function that computes the gradient of a loss over partitioned data.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def grad(function: Function, *, reduce: Reduce = "sum") -> Distributed:
 
 
 def hvp(function: Function, *, reduce: Linear = "sum") -> Distributed:
-    """Return a function that computes the product of the Hessian of a loss over data in partitions with a vector.
+    """Return a function that computes the product of a vector and the Hessian of a loss over partitioned data.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def hvp(function: Function, *, reduce: Linear = "sum") -> Distributed:
 
 
 def gauss_newton_product(function: Function, *, reduce: Linear = "sum") -> Distributed:
-    """Return a function that computes the product of the Gauss-Newton matrix of residuals over data in partitions with a vector.
+    """Return a function that computes the product of a vector and the Gauss-Newton matrix of residuals over partitioned data.
 
     The matrix is the transposed Jacobian times the Jacobian, summed over partitions; neither is formed. It is the Hessian of half the sum
     of squares without the second derivatives of the residuals (Schraudolph 2002, "Fast curvature matrix-vector products").
@@ -179,7 +179,7 @@ def gauss_newton_product(function: Function, *, reduce: Linear = "sum") -> Distr
 
 
 def sparse_jacobian(function: Function) -> Distributed:
-    """Return a function that computes the sparse Jacobian of residuals over data in partitions.
+    """Return a function that computes the sparse Jacobian of residuals over partitioned data.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ SHORT: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
 
 
 def jacobian(function: Function, *args: Any, ax: Any = None) -> Any:
-    """Draw the Jacobian of a function as a picture: results downwards, arguments to the right.
+    """Draw the Jacobian of a function: results downwards, arguments to the right.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def sparsity(function: Function, *args: Any, ax: Any = None) -> Any:
 
 
 def gradient_flow(gradients: Any, *, ax: Any = None) -> Any:
-    """Draw how large the gradients in nested parameters are: where they vanish, explode, or are missing.
+    """Draw the size of the gradients of nested parameters: which vanish, explode, or are missing.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def gradient_flow(gradients: Any, *, ax: Any = None) -> Any:
 
 
 def convergence(values: Any, *, best: float | None = None, ax: Any = None) -> Any:
-    """Draw how far the values of an optimisation are from the best one, on a logarithmic axis.
+    """Draw the distance of the values of an optimisation from the best one, on a logarithmic axis.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def convergence(values: Any, *, best: float | None = None, ax: Any = None) -> An
 
 
 def speed(functions: Mapping[str, Function], *args: Any, repeat: int = 15, ax: Any = None) -> Any:
-    """Measure functions against each other in this process, and draw the medians.
+    """Compare the run times of functions in this process, and draw the medians.
 
     Parameters
     ----------

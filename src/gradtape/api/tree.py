@@ -61,7 +61,7 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """Return the leaves of a nest, from left to right, dicts in the order of their sorted keys.
+    """Return the leaves of a nest from left to right, of dicts in sorted order of their keys.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def zeros_like(tree: Any) -> Any:
 
 
 def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return all numbers of a nest as one vector, and the function that makes the nest of such a vector.
+    """Return all numbers of a nest as one vector, and the function that rebuilds the nest from such a vector.
 
     Optimisers and samplers that take vectors then run on parameters of any structure.
 

@@ -55,7 +55,7 @@ def refuse_quantities(tree: Any, what: str, remedy: str = "") -> None:
             where=here.site,
             why="units of its results are not known here: gradtape would take magnitudes, whatever their units",
             remedy=remedy
-            or "pass magnitudes in units of your choice, q.to('m').magnitude, and make quantities inside of the function",
+            or "pass magnitudes in units of your choice, q.to('m').magnitude, and make quantities within the function",
         )
 
 

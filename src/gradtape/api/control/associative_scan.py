@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, axis: int = 0) -> X:
-    """Combine each element with all before it, by an associative function, in a number of steps that grows with the logarithm.
+    """Compute all prefixes of an associative function, in a number of steps that grows with the logarithm of the length.
 
     Parameters
     ----------

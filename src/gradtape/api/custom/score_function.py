@@ -14,7 +14,7 @@ from gradtape.trace.source.sites import user_site
 
 
 def score_function(log_prob: Any) -> Any:
-    r"""Return weights that are 1 and have the derivatives of logarithms of probabilities.
+    r"""Return weights with the value 1 and the derivatives of log probabilities.
 
     Multiplied with what is computed from random numbers, they make its mean an estimate that has the derivatives of the expectation:
     ``d/dp E[f(x)] = E[f(x) d/dp log P(x; p)]``. This holds for discrete numbers, which have no derivatives themselves, and for functions f

@@ -275,7 +275,7 @@ class GradientsDebugger(Observer):
         Raises
         ------
         DtypeError
-            For what is neither an Array nor a text.
+            If it is neither an Array nor a string.
         UnknownGradientError
             If no gradient of it is known.
         """

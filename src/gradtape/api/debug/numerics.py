@@ -107,7 +107,7 @@ def check_numerics() -> Iterator[None]:
 
 
 def enable_check_numerics() -> None:
-    """Check from now on, as `check_numerics` does, until `disable_check_numerics`. Enabling twice changes nothing.
+    """Check all operations, as `check_numerics` does, until `disable_check_numerics`. Enabling twice changes nothing.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def enable_check_numerics() -> None:
 
 
 def disable_check_numerics() -> None:
-    """Undo `enable_check_numerics`. Values that have not been checked by now are not checked."""
+    """Undo `enable_check_numerics`. Values that are still unchecked stay unchecked."""
     try:
         _checking.end(_FOR_GOOD)
     except BaseException:  # Ctrl-C

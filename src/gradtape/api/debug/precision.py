@@ -58,7 +58,7 @@ REPORTED: Final = 4
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Loss:
-    """An op that lost digits on which a result depends.
+    """An op that lost digits that a result depends on.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Loss:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Digits:
-    """How many digits are right.
+    """The numbers of correct digits that `digits` found.
 
     Attributes
     ----------

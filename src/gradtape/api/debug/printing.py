@@ -79,7 +79,7 @@ def print(
 
     See Also
     --------
-    callback : Calls any function of Python's.
+    callback : Calls any Python function.
 
     Notes
     -----

@@ -42,7 +42,7 @@ def from_jax(function: Callable[..., Any]) -> Wrapper[..., Any]:
     JAX computes with 64 bits inside, whatever ``jax_enable_x64`` says, so that dtypes are NumPy's. Arrays that `function` reads from
     outside are constants: pass what is to be differentiated as an argument.
 
-    The function is compiled once for each combination of shapes: make it once, outside of loops. A kernel enters Python for each call.
+    The function is compiled once for each combination of shapes: make it once, outside loops. A kernel enters Python for each call.
 
     Examples
     --------

@@ -41,7 +41,7 @@ def _answer_natively() -> None:
 
 
 class Report:
-    """Where the time of compiled functions went; made by `gradtape.inspect.profile`.
+    """The time that compiled functions spent, by function and loop; made by `gradtape.inspect.profile`.
 
     It prints itself as a table of functions, followed by the loop nests of each with the lines that they compute. In a notebook the
     nests are bars.

@@ -19,7 +19,7 @@ NOTHING: Final = "."
 
 
 class Sparsity:
-    """The pattern and the colours of a sparse matrix of derivatives. It shows itself as a picture of letters.
+    """The pattern and the colours of a sparse matrix of derivatives. It prints as a picture of letters.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ from gradtape.transforms.procedures.ops import ProcedureOp
 
 
 class Text(str):
-    """Text that shows itself as it is, in a terminal and in a notebook."""
+    """Text that is displayed unquoted, in a terminal and in a notebook."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ def loops(function: Jitted[..., Any], *args: Any, **kwargs: Any) -> Text:
 
 
 def numba_source(function: Callable[..., Any], *args: Any) -> Text:
-    """Return a Python module that computes a function and its gradient, and needs NumPy and Numba alone.
+    """Return a Python module that computes a function and its gradient, and needs only NumPy and Numba.
 
     Parameters
     ----------

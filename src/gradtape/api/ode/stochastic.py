@@ -76,7 +76,7 @@ def solve_sde(
     args: Sequence[Any] = (),
     save: Literal["all", "last"] = "all",
 ) -> SDESolution:
-    """Solve dy = drift(t, y) dt + diffusion(t, y) dW in the sense of Itô, with fixed steps.
+    """Solve dy = drift(t, y) dt + diffusion(t, y) dW (Itô), with fixed steps.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from gradtape.trees import flatten_to, unflatten
 
 
 def global_norm(gradients: Any) -> Any:
-    """Return the Euclidean norm of all numbers in nested gradients, as of one long vector.
+    """Return the Euclidean norm of nested gradients, taken as one vector.
 
     Parameters
     ----------

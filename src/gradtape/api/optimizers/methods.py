@@ -74,7 +74,7 @@ class Momentum(Optimizer):
 
 
 class SGD(Momentum):
-    """Subtract the gradient times the learning rate, by default without momentum; the name and the options are those of Keras and PyTorch.
+    """Subtract the gradient times the learning rate, by default without momentum; name and options are those of Keras and PyTorch.
 
     Parameters
     ----------

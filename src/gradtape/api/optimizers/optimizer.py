@@ -35,7 +35,7 @@ UNITS_OF_STEPS: Final = (
 
 
 class Optimizer(ABC):
-    """What all optimisers share; see `GradientDescent`, `Momentum` and `Adam`."""
+    """The base class of optimisers; see `GradientDescent`, `Momentum` and `Adam`."""
 
     slots: tuple[str, ...] = ()
     """The arrays that are kept for each parameter."""

@@ -97,7 +97,7 @@ class Source(Text):
 
 
 def source(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Source:
-    """Return a function, or its derivative, as NumPy code to read: it needs NumPy, and SciPy where there are special functions, alone.
+    """Return a function, or its derivative, as readable NumPy code, which needs only NumPy, and SciPy for special functions.
 
     Parameters
     ----------

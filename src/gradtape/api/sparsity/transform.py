@@ -226,7 +226,7 @@ def sparse_jacobian(
     -----
     Index arrays are looked at, and guarded: a call in which an index array has changed gets a pattern of its own. One that
     depends on what is differentiated in may read any element (with a global pattern). Solvers, factorisations and functions with
-    derivatives of their own mix all elements of a problem. Loops are followed iteration by iteration, as far as their trip counts and
+    derivatives of their own mix all elements of a problem. Loops are analysed iteration by iteration, as far as their trip counts and
     indices are known: of a branch that depends on what is differentiated in both sides count, and such a ``while`` loop may end after any
     of its iterations.
 

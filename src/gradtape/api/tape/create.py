@@ -123,7 +123,7 @@ def stop_gradient(x: Variable) -> Array: ...
 @overload
 def stop_gradient(x: X) -> X: ...
 def stop_gradient(x: Any) -> Any:
-    """Return `x` as a constant for differentiation: no gradient flows back through it.
+    """Return `x` as a constant for differentiation: its gradient is zero.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from gradtape.trees import flatten_to, place_of_leaf, unflatten
 
 
 class UnconnectedGradients(enum.StrEnum):
-    """What stands for a source from which no differentiable path leads to a target.
+    """The gradient of a source from which no differentiable path leads to the target.
 
     The strings ``"none"``, ``"zero"`` and ``"raise"`` are taken everywhere instead.
 

@@ -43,7 +43,7 @@ from gradtape.transforms.vjp import vjp
 
 
 class AggregationMethod(enum.IntEnum):
-    """How the terms of a gradient are to be added up.
+    """The way in which the terms of a gradient are added.
 
     The members are TensorFlow's. In gradtape the compiler decides how sums are evaluated, so they make no difference beyond rounding.
 
@@ -155,7 +155,7 @@ def hessians(
     gate_gradients: bool = False,
     aggregation_method: AggregationMethod | int | None = None,
 ) -> list[Any]:
-    """Return the second derivatives of the sum of `ys` in each of `xs`, inside a traced function.
+    """Return the second derivatives of the sum of `ys` with respect to each of `xs`, inside a traced function.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class Jacobians(ABC):
             The values to differentiate with respect to: watched arrays and variables, or values computed from them. An array that
             has been written to since it was watched stands for the value that was watched.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
-            What stands for a source from which no differentiable path leads to the target.
+            The gradient of a source from which no differentiable path leads to the target.
         parallel_iterations : int, optional
             How many rows of the Jacobian are computed at once; by default as many as `memory` allows. Fewer take less memory: one
             program runs once for each chunk of rows. A bar shows the progress of what takes long (`gt.config.progress`).

@@ -409,7 +409,7 @@ class GradientTape(Jacobians):
         output_gradients : array_like or nest of them, optional
             One weight per target, of its shape, in place of ones. They are matched by position, in a dict by name.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
-            What stands for a source from which no differentiable path leads to a target: None, zeros of the source's shape, or an
+            The gradient of a source from which no differentiable path leads to a target: None, zeros of the source's shape, or an
             error.
 
         Returns

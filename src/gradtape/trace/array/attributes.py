@@ -78,7 +78,7 @@ class Attributes:
     def base(self: Any) -> Any:
         """The array in whose memory a view is; None for an array with memory of its own.
 
-        An object outside of the recording, of which an argument is a view, is represented by another one: only ``x.base is None`` can be
+        An object outside the recording, of which an argument is a view, is represented by another one: only ``x.base is None`` can be
         asked of it.
         """
         root = root_of(self)
@@ -130,7 +130,7 @@ class Attributes:
         )
 
     def setflags(self, write: bool | None = None, align: bool | None = None, uic: bool | None = None) -> None:
-        """Do nothing: an array is a value, and what is protected from writing stays as it is.
+        """Do nothing: an array is a value, and write protection does not change.
 
         Raises
         ------

@@ -148,7 +148,7 @@ class IndexedSlices:
                 DensifyWarning,
                 f"IndexedSlices of {self.values.shape[0]} rows become an array of shape {shape}, {size} elements",
                 where=user_site(),
-                why="something else than sums, differences and multiples was asked for",
+                why="only +, - and multiplication by a scalar keep a gradient sparse",
                 remedy="work with .values and .indices, or update the table with gt.scatter_sub",
             )
         values, indices = self.parts()

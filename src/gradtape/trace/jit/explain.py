@@ -97,7 +97,7 @@ class Explain:
             f"{self.name} has {tree.count} traces for one signature; calls that need another one run on the interpreter",
             where=None if missed is None else missed.specialisation.guards[missed.guard].site,
             why="this branch depends on values that change between calls, and each path is traced and compiled separately",
-            remedy="use np.where in place of the branch, or raise gt.config.trace_limit",
+            remedy="use np.where instead of the branch, or raise gt.config.trace_limit",
         )
 
     def warn_of_disagreement(self, own: Miss) -> None:

@@ -220,7 +220,7 @@ class Mapped(Abstract):
         self.element: Callable[[Value, bool], Value] | None = None
 
     why = "one element stands for all elements along the mapped axis, and they need not agree"
-    instead = "use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend on values"
+    instead = "use np.where(condition, a, b) instead of a branch, and index arrays instead of slices that depend on values"
 
 
 class InBody(Abstract):
