@@ -81,7 +81,7 @@ def test_the_order_of_smallest_degrees():
         n = int(RNG.integers(1, 30))
         edges = np.triu(RNG.random((n, n)) < 0.2, 1)
         edges |= edges.T
-        order = smallest_last(*adjacency(scipy.sparse.csr_array(edges)))
+        order = smallest_last(adjacency(scipy.sparse.csr_array(edges)))
         assert sorted(order) == list(range(n))
         core = 0  # neighbours before a vertex are no more than the largest of the smallest degrees so far
         for step in range(n - 1, -1, -1):
@@ -111,6 +111,10 @@ def test_known_numbers_of_products():
     assert jacobian_plan(tridiagonal.astype(bool), "auto").products == (3, 0)
     assert jacobian_plan(arrow.tocsr().astype(bool), "auto").products == (2, 1)
     assert hessian_plan(arrow.tocsr().astype(bool)).products == (2, 0)  # a star
+    blocks = scipy.sparse.kron(np.ones((3, 3)), scipy.sparse.eye_array(n))
+    assert hessian_plan(scipy.sparse.csr_array(blocks).astype(bool)).products == (3, 0)
+    more = scipy.sparse.block_diag([blocks, arrow])  # a clique decides nothing where other lines are longer
+    assert hessian_plan(scipy.sparse.csr_array(more).astype(bool)).products == (3, 0)
 
 
 def test_lines_that_all_others_meet():

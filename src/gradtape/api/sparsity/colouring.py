@@ -2,23 +2,31 @@
 
 The loops are those of A. H. Gebremedhin, F. Manne, A. Pothen, "What Color Is Your Jacobian? Graph Coloring for Computing
 Derivatives", 2005, and A. H. Gebremedhin, A. Tarafdar, F. Manne, A. Pothen, "New Acyclic and Star Coloring Algorithms with
-Application to Computing Hessians", 2007. They are compiled by Numba for large patterns, and the machine code is kept on disk.
+Application to Computing Hessians", 2007. Python runs them on lists. Numba compiles them for patterns so large that this takes longer, and
+keeps the machine code on disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from gradtape.ir.op import NDArray
 
-INTERPRETED_WORK: Final = 50_000
-"""Steps up to which Python runs the loops: to compile them takes as long."""
+INTERPRETED_WORK: Final = 10_000_000
+"""Steps up to which Python runs the loops: these take a second, and to compile them takes twice as long."""
 
-Loops = Callable[..., NDArray]
+STEPS_OF_STARS: Final = 16
+STEPS_OF_ORDER: Final = 4
+"""Steps for each place of an adjacency: of a star colouring, and of the order of smallest degrees."""
+
+Loops = Callable[..., None]
+
+Integers = Any
+"""A list of int, or an array of int64 in compiled loops."""
 
 
 class Adjacency(NamedTuple):
@@ -29,55 +37,54 @@ class Adjacency(NamedTuple):
 
 
 def distance_two(
-    order: NDArray, starts: NDArray, indices: NDArray, across: NDArray, back: NDArray
-) -> NDArray:
+    colours: Integers,
+    order: Integers,
+    starts: Integers,
+    indices: Integers,
+    across: Integers,
+    back: Integers,
+    forbidden: Integers,
+) -> None:
     """Colour vertices so that two with a common neighbour have different colours.
 
     ``indices[starts[v]:starts[v + 1]]`` are the neighbours of vertex v, and ``back[across[w]:across[w + 1]]`` the vertices of
-    neighbour w.
+    neighbour w. The lists `colours` and `forbidden`, scratch memory, are filled with -1.
     """
-    colours = np.full(len(order), -1)
-    forbidden = np.full(len(order) + 1, -1)
-    for step in range(len(order)):
-        v = order[step]
-        for p in range(starts[v], starts[v + 1]):
-            w = indices[p]
-            for q in range(across[w], across[w + 1]):
-                colour = colours[back[q]]
+    for v in order:
+        for w in indices[starts[v] : starts[v + 1]]:
+            for u in back[across[w] : across[w + 1]]:
+                colour = colours[u]
                 if colour >= 0:
                     forbidden[colour] = v
         chosen = 0
         while forbidden[chosen] == v:
             chosen += 1
         colours[v] = chosen
-    return colours
 
 
-def star(order: NDArray, starts: NDArray, indices: NDArray, edges: NDArray) -> NDArray:
+def star(
+    colours: Integers,
+    order: Integers,
+    starts: Integers,
+    indices: Integers,
+    edges: Integers,
+    by_vertex: tuple[Integers, ...],
+    by_place: tuple[Integers, ...],
+) -> None:
     """Colour vertices so that neighbours have different colours, and every path of four vertices at least three (Algorithm 4.1 of 2007).
 
     ``edges[p]`` numbers the edge to the neighbour ``indices[p]``; it is the same in both directions. What two colours induce are
-    stars.
+    stars. The lists `colours` and those of `by_vertex` and `by_place`, scratch memory, are filled with -1.
 
     Where the algorithm goes through the neighbours of a neighbour, this goes through their colours: each vertex has a list with a
     place of the adjacency for each colour next to it. All its neighbours of a colour are in one star, and if they are several, the
     vertex is its hub. So a vertex with many neighbours costs no more than one with few.
     """
-    colours = np.full(len(order), -1)
-    forbidden = np.full(len(order) + 1, -1)
-    treated = np.full(len(order), -1)
-    first_vertex = np.full(len(order) + 1, -1)
-    first_place = np.full(len(order) + 1, -1)
-    star_of = np.full(len(indices), -1)
-    hub = np.full(len(indices) + 1, -1)
+    forbidden, treated, first_vertex, first_place, seen = by_vertex
+    star_of, hub, after, vertex, edge = by_place
     stars = 0
-    seen = np.full(len(order), -1)  # the first entry of a vertex's list
-    after = np.full(len(indices) + 1, -1)
-    vertex = np.full(len(indices) + 1, -1)  # the neighbour
-    edge = np.full(len(indices) + 1, -1)
-    entries = 0
-    for step in range(len(order)):
-        v = order[step]
+    entries = 0  # of the lists of all vertices: `seen` has the first one of a vertex, `vertex` the neighbours
+    for v in order:
         for p in range(starts[v], starts[v + 1]):
             w = indices[p]
             colour = colours[w]
@@ -134,25 +141,20 @@ def star(order: NDArray, starts: NDArray, indices: NDArray, edges: NDArray) -> N
                 if first_place[colour] == p:
                     vertex[entries], edge[entries], after[entries], seen[v] = w, edges[p], seen[v], entries
                     entries += 1
-    return colours
 
 
-def smallest_last(starts: NDArray, indices: NDArray) -> NDArray:
-    """Return an order of vertices in which each has few neighbours before it: the one with the fewest neighbours left comes last.
+def fewest_neighbours_last(
+    order: Integers, starts: Integers, indices: Integers, degrees: Integers, place: Integers, first: Integers
+) -> None:
+    """Order vertices so that each has few neighbours after it: the next one has the fewest neighbours left.
 
     The vertices stand in the order of their degrees, and one whose neighbour is taken away moves to the front of those of its degree
-    (V. Batagelj, M. Zaversnik, "An O(m) Algorithm for Cores Decomposition of Networks", 2003).
+    (V. Batagelj, M. Zaversnik, "An O(m) Algorithm for Cores Decomposition of Networks", 2003). ``place[v]`` is where a vertex
+    stands, ``first[degree]`` where those of a degree begin.
     """
-    count = len(starts) - 1
-    degrees = starts[1:] - starts[:-1]
-    order = np.argsort(degrees, kind="mergesort")
-    place = np.empty(count, np.int64)
-    place[order] = np.arange(count)
-    first = np.searchsorted(degrees[order], np.arange(count + 1))
-    for step in range(count):
+    for step in range(len(order)):
         v = order[step]
-        for p in range(starts[v], starts[v + 1]):
-            w = indices[p]
+        for w in indices[starts[v] : starts[v + 1]]:
             degree = degrees[w]
             if degree > degrees[v]:
                 front = max(first[degree], step + 1)
@@ -161,7 +163,6 @@ def smallest_last(starts: NDArray, indices: NDArray) -> NDArray:
                 place[u], place[w] = place[w], front
                 first[degree] = front + 1
                 degrees[w] = degree - 1
-    return order[::-1].copy()
 
 
 @cache
@@ -172,10 +173,19 @@ def _compiled(loops: Loops) -> Loops:
     return compiled
 
 
-def _run(loops: Loops, work: int, *arrays: NDArray) -> NDArray:
-    """Run loops over the vertices, compiled where that pays."""
-    chosen = loops if work <= INTERPRETED_WORK else _compiled(loops)
-    return np.asarray(chosen(*arrays))
+def _run(loops: Loops, work: int, result: NDArray, *given: Any) -> NDArray:
+    """Run loops that fill `result`, compiled where that pays, and return it; what is given are arrays, and tuples of arrays."""
+    if work > INTERPRETED_WORK:
+        arrays = [_mapped(lambda array: array.astype(np.int64), each) for each in (result, *given)]
+        _compiled(loops)(*arrays)
+        return np.asarray(arrays[0])
+    lists = [_mapped(lambda array: array.tolist(), each) for each in (result, *given)]
+    loops(*lists)
+    return np.array(lists[0], np.int64)
+
+
+def _mapped(function: Callable[[NDArray], Any], given: Any) -> Any:
+    return tuple(map(function, given)) if isinstance(given, tuple) else function(given)
 
 
 def colour_columns(rows: Adjacency, columns: Adjacency) -> NDArray:
@@ -185,7 +195,8 @@ def colour_columns(rows: Adjacency, columns: Adjacency) -> NDArray:
     best: NDArray | None = None
     fewest = int(counts.max(initial=0))
     for order in _orders(columns):
-        found = _run(distance_two, work, order, columns.starts, columns.indices, rows.starts, rows.indices)
+        count = len(order)
+        found = _run(distance_two, work, _none(count), order, *columns, *rows, _none(count + 1))
         if best is None or found.max(initial=0) < best.max(initial=0):
             best = found
         if best.max(initial=-1) + 1 <= fewest:
@@ -196,15 +207,32 @@ def colour_columns(rows: Adjacency, columns: Adjacency) -> NDArray:
 
 def colour_symmetric(graph: Adjacency) -> NDArray:
     """Return a star colouring of the vertices of a graph without loops; ``graph`` has each edge in both directions."""
-    work = 4 * len(graph.indices)
+    count, places = len(graph.starts) - 1, len(graph.indices)
+    work = STEPS_OF_STARS * places
     edges = _edge_numbers(graph)
+    by_vertex, by_place = (_none(count + 1),) * 5, (_none(places + 1),) * 5
     best: NDArray | None = None
-    for order in [*_orders(graph), _run(smallest_last, work, graph.starts, graph.indices)]:
-        found = _run(star, work, order, graph.starts, graph.indices, edges)
+    for order in [*_orders(graph), smallest_last(graph)]:
+        found = _run(star, work, _none(count), order, *graph, edges, by_vertex, by_place)
         if best is None or found.max(initial=0) < best.max(initial=0):
             best = found
     assert best is not None
     return best
+
+
+def _none(count: int) -> NDArray:
+    return np.full(count, -1)
+
+
+def smallest_last(graph: Adjacency) -> NDArray:
+    """Return an order of vertices in which each has few neighbours before it."""
+    degrees = np.diff(graph.starts)
+    order = np.argsort(degrees, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    first = np.searchsorted(degrees[order], np.arange(len(order) + 1))
+    work = STEPS_OF_ORDER * len(graph.indices)
+    return _run(fewest_neighbours_last, work, order, *graph, degrees, place, first)[::-1]
 
 
 def _edge_numbers(graph: Adjacency) -> NDArray:

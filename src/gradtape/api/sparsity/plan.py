@@ -107,17 +107,34 @@ def hessian_plan(pattern: Any) -> Plan:
     n = pattern.shape[0]
     rows = _adjacency(pattern)
     i, j = _rows(rows.starts), rows.indices
+    none = np.full(n, -1)
+
+    def by_columns(columns: NDArray) -> Plan:
+        return Plan((n, n), rows.starts, j, columns, none, columns[j] * n + i, is_symmetric=True)
+
+    most = int(np.diff(rows.starts).max(initial=0))
+    columns = None
+    if n and _is_clique(pattern, rows):  # as in all blocks on a diagonal, whose columns need no more colours
+        columns = colour_columns(rows, rows)
+        if columns.max() + 1 == most:
+            return by_columns(columns)
     off = i != j
     starts = np.concatenate([[0], np.cumsum(np.bincount(i[off], minlength=n))])
     colours = colour_symmetric(Adjacency(starts, j[off]))
-    none = np.full(n, -1)
-    if np.diff(rows.starts).max(initial=0) <= colours.max(initial=-1) + 1:  # else columns need more colours
-        columns = colour_columns(rows, rows)
+    if most <= colours.max(initial=-1) + 1:  # else columns need more colours
+        columns = colour_columns(rows, rows) if columns is None else columns
         if columns.max(initial=-1) <= colours.max(initial=-1):
-            return Plan((n, n), rows.starts, j, columns, none, columns[j] * n + i, is_symmetric=True)
+            return by_columns(columns)
     alone = _is_alone(i, colours[j], n)
     positions = np.where(alone, colours[j] * n + i, colours[i] * n + j)
     return Plan((n, n), rows.starts, j, colours, none, positions, is_symmetric=True)
+
+
+def _is_clique(pattern: Any, rows: Adjacency) -> bool:
+    """Return whether a vertex with most neighbours and these are all neighbours of each other: each has a colour of its own."""
+    row = int(np.argmax(np.diff(rows.starts)))
+    near = rows.indices[rows.starts[row] : rows.starts[row + 1]]
+    return int(pattern[near][:, near].nnz) == len(near) ** 2
 
 
 def _bidirectional_plan(pattern: Any) -> Plan:
