@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import cProfile
 import pickle
 import threading
 
@@ -441,3 +442,24 @@ def test_what_shares_memory_is_not_resized() -> None:
             gt.jit(function)(X.copy())
     with pytest.raises(AttributeError, match="size of a Variable"):
         gt.Variable(X).resize(6)
+
+
+@pytest.mark.parametrize("type_", [int, float])
+def test_the_numbers_of_a_list_are_not_asked_one_by_one(type_):
+    """`np.fromiter` of a million numbers, while somebody records, took seconds."""
+    numbers = list(map(type_, range(1000)))
+
+    def total(x):
+        with cProfile.Profile() as profile:
+            weights = np.fromiter(numbers, float)
+        calls.append(sum(entry.callcount for entry in profile.getstats()))
+        return np.sum(weights * x)
+
+    calls: list[int] = []
+    np.testing.assert_array_equal(gt.grad(total)(np.ones(1000)), np.arange(1000.0))
+    assert max(calls) < 1000
+
+    def mixed(x):
+        return np.sum(np.fromiter([*numbers, x], float))
+
+    assert gt.grad(mixed)(2.0) == 1.0

@@ -437,12 +437,21 @@ def unwrap_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {name: unwrap_preallocated(item) for name, item in kwargs.items()} if kwargs else kwargs
 
 
+SHORT: Final = 8
+"""Items of a list up to which each is asked for."""
+
+NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.int64})
+"""Types of which lists are long, and of which no item is traced."""
+
+
 def is_traced(operand: Any) -> bool:
     """Return whether an operand is or holds an Array, a preallocated array that has become one, or an object of a subclass with traced
     elements."""
     if isinstance(operand, slice):
         return is_traced((operand.start, operand.stop, operand.step))
     if isinstance(operand, list | tuple):
+        if len(operand) > SHORT and NUMBERS.issuperset(map(type, operand)):
+            return False
         return any(map(is_traced, operand))
     if isinstance(operand, Selection) or type(operand) is Length:
         return True
