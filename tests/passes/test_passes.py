@@ -333,6 +333,16 @@ def test_gates_that_slices_alone_read_are_never_joined() -> None:
     assert names([*parts, parts[0] + parts[1], gates], [x, y, w]).count("multiply") == 1
 
 
+def test_pieces_of_what_is_read_twice_are_made_once() -> None:
+    x, y = array_input(3), array_input(3)
+    powers = ROW["join"](x, y, axis=0)
+    for _ in range(12):
+        powers = powers * powers
+    parts = [ROW["slice"](powers, starts=(at,), shape=(3,), strides=(1,)) for at in (0, 3)]
+    changed = slice_pieces(graph_of([x, y], parts))
+    assert [node.op.name for node in changed.nodes] == ["multiply"] * 24
+
+
 @pytest.mark.parametrize(
     ("function", "count", "is_product"),
     [

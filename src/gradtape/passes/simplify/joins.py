@@ -23,6 +23,7 @@ def slice_pieces(graph: Graph) -> Graph:
     opened = _read_in_parts(graph)
     if not opened:
         return graph
+    known: dict[tuple[Value, Shape, Shape], Value | None] = {}
 
     def rule(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         if not opened.isdisjoint(node.outs):
@@ -36,7 +37,7 @@ def slice_pieces(graph: Graph) -> Graph:
         starts_, shape, strides = (node.params[name] for name in ("starts", "shape", "strides"))
         if 0 in shape or any(stride != 1 for stride in strides):
             return None
-        part = _Part(shape, opened).of(inputs[0], starts_)
+        part = _Part(shape, opened, known).of(inputs[0], starts_)
         return None if part is None else (part,)
 
     return rewrite(graph, rule)
@@ -73,13 +74,23 @@ def _slices_alone(node: Node, readers: Sequence[Node], opened: set[Value]) -> bo
 
 @dataclass
 class _Part:
-    """Takes the same part of several arrays of one shape; `opened` are those that are never made as a whole."""
+    """Takes the same part of several arrays of one shape; `opened` are those that are never made as a whole.
+
+    `known` are the parts that have been taken before: by array, place and shape.
+    """
 
     shape: Shape
     opened: set[Value]
+    known: dict[tuple[Value, Shape, Shape], Value | None]
 
     def of(self, value: Value, begin: Shape) -> Value | None:
         """Return the elements from a place on; None where an array that is made as a whole is better cut."""
+        key = (value, begin, self.shape)
+        if key not in self.known:
+            self.known[key] = self._taken(value, begin)
+        return self.known[key]
+
+    def _taken(self, value: Value, begin: Shape) -> Value | None:
         node = value.node
         assert node is not None
         if isinstance(node.op, Join):
