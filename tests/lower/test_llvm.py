@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gradtape as gt
 from gradtape.config import config
 from gradtape.ir.graph import Graph
 from gradtape.kinds.elementwise import Libm
 from gradtape.kinds.registry import ROWS
+from gradtape.loops.ir import For
 from gradtape.lower.llvm.function import MOST_INLINED
-from gradtape.lower.pipeline import lower
+from gradtape.lower.pipeline import build_loops, lower
 from gradtape.lower.target.host import has_fused_multiply_add
 from gradtape.lower.target.vecmath import inline_variants, vector_variants
-from gradtape.runtime.compile.engine import assembly
+from gradtape.passes.pipeline import optimise
+from gradtape.runtime.compile.engine import assembly, optimised_llvm
+from gradtape.statements import walk
+from tests.support.compiled import graph_of as compiled_graph
+from tests.support.compiled import mixture
 from tests.support.lowering import Compiled, array_input, check, graph_of
 
 ROW: dict[str, Any] = dict(ROWS)
@@ -135,3 +141,14 @@ def test_quotients_by_numbers_are_rounded_once(divisor: float, dtype: Any) -> No
     assert np.max(np.abs(apart)) <= 1  # subnormal numbers, for which the second product has no digits left
     is_near = 1.0 / np.sqrt(limits.max) < abs(divisor) < np.sqrt(limits.max)
     assert ("fdiv" in kernel.lowered.ir_text) != (is_near and has_fused_multiply_add())
+
+
+def test_sums_of_lanes_stay_in_registers() -> None:
+    """LLVM would copy them through memory where a row of lanes is stored twice."""
+    rng = np.random.default_rng(0)
+    gradient = gt.value_and_grad(mixture, argnums=(0, 1))
+    arguments = [rng.normal(size=shape) for shape in ((5, 4), (5, 4, 4), (640, 4))]
+    graph = compiled_graph(gradient, *arguments)
+    program, _ = build_loops(graph)
+    assert any(isinstance(statement, For) and statement.lanes for statement in walk(program.body))
+    assert "call void @llvm.memcpy" not in optimised_llvm(lower(optimise(graph)).ir_text)

@@ -49,6 +49,10 @@ LARGE: Final = 4000.0
 """Additions in a nest inside a sequential loop from which the nest is outlined: the pointer parameters of a function are known not to
 overlap, so that the vectoriser needs no run-time checks. A call costs 5 nanoseconds."""
 
+NO_COPIES: Final = ' "no-builtin-memcpy"'
+"""An attribute: LLVM makes no copy in memory of what one row of lanes hands on to another one. That would leave the registers, and be read
+again at once."""
+
 WITH_STACKS: Final = "with_stacks"
 """The function that a kernel with stacks calls."""
 
@@ -212,6 +216,8 @@ def _nest(kernel: FunctionEmitter, statement: For | ControlFlow, names: LiveIns)
         function.statement(statement)
     speed = " optsize" if isinstance(statement, For) and statement.minor else ""
     end.append("  ret i32 0" if names.may_stop else "  ret void")
+    if any(isinstance(inner, For) and inner.lanes for inner in walk([statement])):
+        speed += NO_COPIES
     body = function.text(f"({', '.join(parameters)}) noinline nounwind{speed}", *end)
     known = module.nests.setdefault(_without_names(body, module), name)
     result = "i32" if names.may_stop else "void"
