@@ -149,8 +149,12 @@ def user_level() -> int:
 
 def is_internal(frame: FrameType) -> bool:
     """Return whether a frame is of gradtape, or of a library whose functions gradtape follows."""
-    name: str = frame.f_globals.get("__name__", "")
-    return name.partition(".")[0] in LIBRARIES
+    return _is_of_library(frame.f_globals.get("__name__", ""))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_of_library(module: str) -> bool:
+    return module.partition(".")[0] in LIBRARIES
 
 
 def is_users(frame: FrameType) -> bool:

@@ -265,7 +265,7 @@ def has_texts_only(tree: Any) -> bool:
     """Return whether all keys of the dicts in nested containers are of the type str."""
     if isinstance(tree, dict):
         return all(type(key) is str for key in tree) and all(map(has_texts_only, dict.values(tree)))
-    if tree is None or isinstance(tree, int):
+    if type(tree) in LEAVES or optree.tree_is_leaf(tree, none_is_leaf=True, namespace=ORDERED):
         return True
     return all(map(has_texts_only, optree.tree_flatten_one_level(tree, namespace=ORDERED)[0]))
 

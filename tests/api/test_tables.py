@@ -14,6 +14,7 @@ import xarray as xr
 
 import gradtape as gt
 from gradtape import errors
+from gradtape.trace.jit.signature import CallArguments
 from tests.support.differences import gradient_by_differences
 from tests.support.ways import Function, expect, traced_ways
 
@@ -466,3 +467,29 @@ def test_fractions_and_decimals_are_converted_where_numpy_converts_them(number: 
     ):
         expect(errors.DtypeError, call, type(number).__name__, "float(")
     expect(errors.DtypeError, lambda: gt.jit(lambda x: x * 2)(np.array([number])), "object", "astype(float)")
+
+
+def test_warm_calls_with_a_labelled_array_are_answered_by_machine_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its structure was lost where the native entry was entered, so that each call searched for its program in Python."""
+    gradient = gt.grad(lambda a: np.sum(np.sin(a) ** 2))
+    tables = [
+        xr.DataArray(np.linspace(0.1, 1.0, 4) * k, dims="t", coords={"t": np.arange(4.0)}, name="a")
+        for k in range(1, 6)
+    ]
+    for table in tables[:3]:
+        gradient(table)
+    searched = []
+    before = CallArguments.__init__
+    monkeypatch.setattr(CallArguments, "__init__", lambda *args: (searched.append(1), before(*args))[1])
+    results = [gradient(table) for table in tables]
+    assert not searched
+    for table, found in zip(tables, results, strict=True):
+        xr.testing.assert_allclose(found, np.sin(2 * table))
+        assert found.name == "a" and found.identical(found.copy())
+    results[0].attrs["unit"], results[0].t.attrs["unit"] = "m", "s"
+    assert not results[1].attrs and not gradient(tables[0]).t.attrs
+    later = tables[0].assign_coords(t=np.arange(4.0) + 1)
+    assert gradient(later).t.values.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert searched

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
+
 Nodes = tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
 
 
@@ -36,18 +38,25 @@ class Labels:
         The variables that are not numbers, by name.
     coords : xarray.Coordinates
         All other coordinates.
+    is_fixed : bool
+        Whether these are indices without attributes, whose content nobody can change: tables may share them.
     name, attrs : object and dict
         As in xarray.
     variable_attrs : list of dict
         Of the leaves.
+    empty : xarray.DataArray or None
+        The array without its numbers, once one was put together, where what it holds cannot be changed.
     """
 
     __slots__ = (
         "_key",
+        "_variables",
         "attrs",
         "coords",
         "dims",
+        "empty",
         "fixed",
+        "is_fixed",
         "kind",
         "moving",
         "name",
@@ -59,16 +68,26 @@ class Labels:
     def __init__(self, table: Any) -> None:
         is_array = hasattr(table, "variable")
         self.kind = type(table)
+        self.empty: Any = None
         self.attrs = deepcopy(table.attrs)
         self.name = table.name if is_array else None
-        coords = {name: coord.variable for name, coord in table.coords.items()}
+        index = sys.modules["xarray"].IndexVariable
+        coords = dict(table.coords.variables)
         data = {None: table.variable} if is_array else {n: a.variable for n, a in table.data_vars.items()}
-        self.moving = tuple([name for name, variable in coords.items() if _is_traced(variable.data)])
+        self.moving = tuple(
+            [n for n, variable in coords.items() if type(variable) is not index and _is_traced(variable.data)]
+        )
         leaves = {name: variable for name, variable in data.items() if is_array or _has_numbers(variable)}
         self.fixed = {n: variable.copy(deep=True) for n, variable in data.items() if n not in leaves}
         leaves.update({name: coords[name] for name in self.moving})
         # Copies: what the user writes into coordinates later is another structure.
-        self.coords = table.coords.to_dataset().drop_vars([*self.moving]).copy(deep=True).coords
+        rest = table.coords.to_dataset()
+        if self.moving:
+            rest = rest.drop_vars([*self.moving])
+        self.is_fixed = all(type(each) is index and not each.attrs for each in rest.variables.values())
+        if not self.is_fixed:
+            rest = rest.copy(deep=True)
+        self.coords, self._variables = rest.coords, list(rest.variables.values())
         self.names = tuple(leaves)
         self.dims = [variable.dims for variable in leaves.values()]
         self.shapes = [variable.shape for variable in leaves.values()]
@@ -80,10 +99,7 @@ class Labels:
             return False
         if self.fixed.keys() != other.fixed.keys() or self.coords.keys() != other.coords.keys():
             return False
-        mine, theirs = [
-            [*table.fixed.values(), *[coord.variable for coord in table.coords.values()]]
-            for table in (self, other)
-        ]
+        mine, theirs = [[*table.fixed.values(), *table._variables] for table in (self, other)]
         attrs = zip([self.attrs, *self.variable_attrs], [other.attrs, *other.variable_attrs], strict=True)
         return all(a is b or a.identical(b) for a, b in zip(mine, theirs, strict=True)) and all(
             _is_equal(a, b) for a, b in attrs
@@ -129,7 +145,9 @@ def _unflatten(labels: Any, children: Sequence[Any]) -> Any:
     ):
         plain = dict(zip(labels.names, children, strict=True))
         return plain.get(None, plain)
-    coords, attrs = labels.coords.to_dataset().copy(deep=True).coords, deepcopy(labels.attrs)
+    if labels.empty is not None:
+        return labels.empty.copy(deep=False, data=children[0])
+    coords, attrs = labels.coords.to_dataset().copy(deep=not labels.is_fixed).coords, deepcopy(labels.attrs)
     parts = zip(labels.names, labels.dims, children, map(deepcopy, labels.variable_attrs), strict=True)
     made = {name: (dims, child, own) for name, dims, child, own in parts}
     moving = {name: made.pop(name) for name in labels.moving}
@@ -137,6 +155,8 @@ def _unflatten(labels: Any, children: Sequence[Any]) -> Any:
         dims, child, _ = made[None]
         whole = labels.kind(child, coords=coords, dims=dims, attrs=attrs)
         whole.name = labels.name  # xarray would give it that of a traced array
+        if labels.is_fixed and not (labels.moving or attrs):
+            labels.empty = whole.copy(deep=False, data=np.broadcast_to(0.0, whole.shape))
     else:
         fixed = {name: variable.copy(deep=True) for name, variable in labels.fixed.items()}
         whole = labels.kind({**made, **fixed}, coords=coords, attrs=attrs)

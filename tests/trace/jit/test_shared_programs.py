@@ -11,7 +11,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FunctionType, SimpleNamespace
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.api.transforms import sharing
+from gradtape.api.transforms.sharing import SharedSite
 from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.tracing import Tracer
 
@@ -915,3 +916,102 @@ def test_branches_have_linear_maps_of_their_own() -> None:
         wanted = np.full(3, 2.0) if sign > 0 else 2 * x
         np.testing.assert_array_equal(gt.vjp(f, x)[1](np.ones(3))[0], wanted)
         np.testing.assert_array_equal(gt.linearize(f, x)[1](np.ones(3)), wanted)
+
+
+def test_threads_that_meet_before_the_first_trace_have_their_own_function(monkeypatch: Any) -> None:
+    """The capture of one thread's function was traced for the other one's call, whose result was that of the first."""
+    functions = [_times(float(number)) for number in range(4)]
+    sharing.clear()
+    gt.grad(functions[0])(X)
+    gt.grad(functions[1])  # the second one gives the family a program
+    barrier, before = threading.Barrier(2), SharedSite._answer
+
+    def meet(site: Any, call: Any, captured: Any) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait(timeout=5)
+        return before(site, call, captured)
+
+    monkeypatch.setattr(SharedSite, "_answer", meet)
+    found: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        found[number] = gt.grad(functions[number])(X)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {number: list(value) for number, value in found.items()} == {k: list(2 * X * k) for k in (2, 3)}
+
+
+def _times(number: float) -> Any:
+    return lambda x: np.sum(x**2) * number
+
+
+def test_a_transform_that_is_made_at_the_call_makes_nothing_but_the_call(monkeypatch: Any) -> None:
+    """Once functions of one code share a program, the gradient of another one is completed when it is asked for more than results."""
+    sharing.clear()
+    for number in range(3):
+        gt.grad(_times(float(number)))(X)
+    completed = []
+    before = CallSite.__init__
+    monkeypatch.setattr(CallSite, "__init__", lambda *args: (completed.append(args[0]), before(*args))[1])
+    for number in range(5):
+        assert gt.grad(_times(float(number)))(X).tolist() == (2 * X * number).tolist()
+    assert not completed
+    gradient = gt.grad(_times(3.0))
+    assert gradient.__module__ == __name__ and gradient.__doc__ is None
+    assert gradient.__name__ == "grad(<lambda>)" and len(completed) == 2
+    assert repr(gradient) == "<gradtape.jit of grad(<lambda>): 0 traces>"
+    assert gradient(X).tolist() == (2 * X * 3).tolist()
+    assert len(gradient.site.specialisations()) == 1
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        gradient.nothing  # noqa: B018
+
+
+def test_a_kept_function_of_a_shared_program_is_completed_once() -> None:
+    sharing.clear()
+    for number in range(3):
+        gt.grad(_times(float(number)))(X)
+    gradient = gt.grad(_times(5.0))
+    assert [gradient(X).tolist() for _ in range(4)] == [(2 * X * 5).tolist()] * 4
+    site = gradient.site
+    assert gradient.site is site and len(site.specialisations()) == 1
+    assert gt.grad(_times(7.0), argnums=(0,))(X)[0].tolist() == (2 * X * 7).tolist()
+    assert gt.grad(gradient)(X[0]) == 10.0
+
+
+@pytest.mark.parametrize("kind", ["method", "partial", "jit"])
+def test_methods_and_partials_that_are_made_anew_share_programs_without_a_site(
+    kind: str, monkeypatch: Any
+) -> None:
+    class Model:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+        def loss(self, x: Any) -> Any:
+            return np.sum(x**2) * self.scale
+
+    def loss(x: Any, scale: float) -> Any:
+        return np.sum(x**2) * scale
+
+    def value(number: float) -> Any:
+        if kind == "method":
+            return gt.grad(Model(number).loss)(X)
+        if kind == "partial":
+            return gt.grad(functools.partial(loss, scale=number))(X)
+        return gt.jit(_times(number))(X)
+
+    def expected(number: float) -> Any:
+        return np.sum(X**2) * number if kind == "jit" else 2 * X * number
+
+    sharing.clear()
+    for number in (1.0, 2.0, 3.0):
+        assert np.array_equal(value(number), expected(number))
+    completed: list[Any] = []
+    before = CallSite.__init__
+    monkeypatch.setattr(CallSite, "__init__", lambda *args: (completed.append(args[0]), before(*args))[1])
+    for number in (4.0, 5.0, 6.0):
+        assert np.array_equal(value(number), expected(number))
+    assert not completed

@@ -25,8 +25,11 @@ from gradtape.trace.source.sites import user_site
 class Traceable(Protocol):
     """A compiled function."""
 
-    site: CallSite
     made_by: Call | None
+
+    @property
+    def site(self) -> CallSite:
+        """Its traces and programs."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it."""

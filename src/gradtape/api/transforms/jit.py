@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -25,11 +25,12 @@ from gradtape.api.transforms.low_level_callable import low_level_callable
 from gradtape.api.transforms.numba_type import numba_type
 from gradtape.api.transforms.out_arrays import has_out, written
 from gradtape.api.transforms.pickling import Call, reduced, shipment_of
-from gradtape.api.transforms.sharing import NOT_SHARED, share
+from gradtape.api.transforms.sharing import NOT_SHARED, program_of, share
 from gradtape.config import TraceSettings, config, on_change, trace_settings
 from gradtape.errors import DtypeError, GradtapeError, InternalError, is_internal, note_recursion
 from gradtape.habits import FUNCTION as FUNCTION_HABITS
 from gradtape.habits import Missing
+from gradtape.reference_counts import reference_count
 from gradtape.runtime.call.callable import FastCallable, vectorcalled
 from gradtape.runtime.call.capture_entry import CheckedFunction
 from gradtape.runtime.compile.cache import Shipment, receive
@@ -46,6 +47,9 @@ CHAIN_LENGTH = 6
 
 _CALLS_BEFORE_BINDING: Final = 2
 """How many calls a shared program answers before its machine code is bound to one function: that takes longer than a call."""
+
+_OF_THE_CLASS: Final = ("__module__", "__doc__", "__annotations__")
+"""The attributes of a function that objects have from their class, if they have none of their own."""
 
 Shape: TypeAlias = "Sequence[Dim | int] | Dim | int | None"
 ShapesGiven: TypeAlias = "Literal['exact', 'symbolic', 'auto'] | Mapping[str, Shape] | Sequence[Shape] | None"
@@ -84,7 +88,7 @@ _everyone: WeakSet[Jitted[..., Any]] = WeakSet()
 class Jitted(_Callable[P, R_co]):
     """A function that is traced, compiled and called natively. Made by `jit`, `grad` and `value_and_grad`."""
 
-    __slots__ = ("_answer", "_chain", "made_by", "shared", "site")
+    __slots__ = ("_answer", "_chain", "_make", "_site", "made_by", "shared")
 
     def __init__(
         self,
@@ -93,19 +97,30 @@ class Jitted(_Callable[P, R_co]):
         static: StaticArguments,
         kind: type[CallSite] = CallSite,
     ) -> None:
+        self._make: Callable[[], Jitted[..., Any]] | None = None
+        self.made_by: Call | None = None
+        self.shared: Shared | None = None
+        self._set_up(function, wrapped, static, kind)
+
+    def _set_up(
+        self,
+        function: Callable[..., Any],
+        wrapped: Callable[..., Any],
+        static: StaticArguments,
+        kind: type[CallSite],
+    ) -> None:
         site = kind(function, getattr(wrapped, "__name__", "function"), static)
 
         # Neither the answer nor the call site holds the function: without a cycle, its programs go when it goes.
         own: ref[Jitted[..., Any]] = ref(self)
 
         takes_out: bool | None = None  # not known before somebody gives one
-        self.shared: Shared | None = None
 
         def answer(*args: Any, **kwargs: Any) -> Any:
             nonlocal takes_out
             this = own()
             if this is not None and this.shared is not None:
-                result = this.shared.call(this, args, kwargs)
+                result = this.shared.call(this, args, kwargs, is_kept=True)
                 if result is not NOT_SHARED:
                     return result
             try:
@@ -129,12 +144,60 @@ class Jitted(_Callable[P, R_co]):
                 raise error.with_traceback(without_internals(error.__traceback__)) from error.__cause__
 
         super().__init__(answer, wrapped)
-        self.site = site
         self._answer = answer
         self._chain: list[Specialisation] = []
-        self.made_by: Call | None = None
         site.on_new = _installer(own)
+        self._site = site
         _everyone.add(self)
+
+    def of_one_code(
+        self, function: Callable[..., Any], make: Callable[[], Jitted[..., Any]], made_by: Call
+    ) -> Jitted[..., Any]:
+        """Return what `make` makes of a function whose calls this program answers, made when it is asked for more than that.
+
+        A transform that is made at each call costs little more than the call then.
+        """
+        kind = type(self)
+        made: Jitted[..., Any] = kind.__new__(kind)
+        made._make, made.made_by, made.shared = make, made_by, Shared(self, function)
+        own = ref(made)
+
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            this = own()
+            if this is None or this.shared is None:
+                return make()(*args, **kwargs)
+            is_kept = reference_count(this) > _references_of_temporary()
+            result = this.shared.call(this, args, kwargs, is_kept=is_kept)
+            if result is not NOT_SHARED:
+                return result
+            this._complete()
+            return this._answer(*args, **kwargs)
+
+        made.fallback = answer
+        for name in _OF_THE_CLASS:
+            with suppress(AttributeError):  # partial objects have no annotations
+                setattr(made, name, getattr(function, name))
+        return made
+
+    def _complete(self) -> None:
+        """Set up a function that has only answered calls so far."""
+        if self._make is None:
+            return
+        made = self._make()
+        self._set_up(made.site.function, made.__wrapped__, made.site.static, CallSite)
+        self._site.shapes = made.site.shapes
+        if self.shared is not None:
+            self._site.lent = self.shared.lent
+        self._make = None
+
+    def __getattr__(self, name: str) -> Any:
+        self._complete()
+        return object.__getattribute__(self, name)
+
+    @property
+    def site(self) -> CallSite:
+        """The traces and programs."""
+        return self._site
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reduced(self, self.shipment())
@@ -270,8 +333,7 @@ class Jitted(_Callable[P, R_co]):
             nested.clear()
         bound = _bound(self.site, specialisation, _missed)
         if bound is not None:
-            structure, entry = NestedEntry.of(bound, arguments, results, specialisation.outputs)
-            nested[structure] = entry
+            nested[arguments.spec] = NestedEntry.of(bound, arguments, results, specialisation.outputs)
 
     def _link(self) -> None:
         fallback: Any = self._answer
@@ -292,6 +354,7 @@ class Jitted(_Callable[P, R_co]):
     def share(self, program: Jitted[..., Any], function: Any) -> None:
         """Let calls be answered by a program that takes `function`, of which this was made, before their arguments."""
         self.shared = Shared(program, function)
+        self.site.lent = self.shared.lent
 
     def adopt(self, specialisation: Specialisation, function: Any) -> None:
         """Let machine code of a shared program answer calls like those that it has answered.
@@ -301,6 +364,7 @@ class Jitted(_Callable[P, R_co]):
         native, program = specialisation.native, specialisation.program
         keeps = specialisation.prologue is not None and specialisation.prologue.main is not None
         if native is not None and native.nested is None and not (program.is_in_the_making or keeps):
+            self._complete()
             self._install(specialisation.with_first(function))
 
     def with_function(self, function: Any) -> Jitted[..., Any]:
@@ -358,36 +422,59 @@ class Shared:
         The function.
     """
 
-    __slots__ = ("_bound", "_calls", "_function", "_traces", "program")
+    __slots__ = ("_bound", "_calls", "_function", "_traces", "lent", "program")
 
     def __init__(self, program: Jitted[..., Any], function: Any) -> None:
         self.program = program
+        self.lent: list[Specialisation] = []
         self._function = function
         self._calls = self._traces = 0
         self._bound: Specialisation | None = None
 
-    def call(self, made: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call of the function `made`, or return `NOT_SHARED`."""
+    def call(
+        self, made: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_kept: bool
+    ) -> Any:
+        """Answer a call of the function `made`, or return `NOT_SHARED`; `is_kept` says whether `made` may be called again."""
         if "out" in kwargs:
             return NOT_SHARED
         result = self.program(self._function, *args, **kwargs)
         if result is not NOT_SHARED:
             self._calls += 1
-            self._note_answer(made, args, kwargs)
+            if is_kept:
+                self._note_answer(args, kwargs)
             chain = self.program._chain
             if self._calls >= _CALLS_BEFORE_BINDING and chain and chain[0] is not self._bound:
                 self._bound = chain[0]
                 made.adopt(chain[0], self._function)
         return result
 
-    def _note_answer(self, made: Jitted[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _note_answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Let the function have the traces that answer its calls among its own, when it is called first, or the program was traced."""
         site = self.program.site
         if self._traces != site.traces:
             self._traces = site.traces
             call = CallArguments((self._function, *args), kwargs, site.static)
-            known = [*made.site.lent, *site.specialisations_for(call)]
-            made.site.lent = list({id(each): each for each in known}.values())
+            known = [*self.lent, *site.specialisations_for(call)]
+            self.lent[:] = {id(each): each for each in known}.values()
+
+
+@functools.cache
+def _references_of_temporary() -> int:
+    """Return how many references its answer sees to a function that is called where it is made: ``gt.grad(f)(x)``."""
+    count = 0
+
+    def made() -> FastCallable:
+        def answer() -> None:
+            nonlocal count
+            this = own()
+            count = reference_count(this)
+
+        function = FastCallable(answer)
+        own = ref(function)
+        return function
+
+    made()()
+    return count
 
 
 def _described(error: Exception) -> tuple[str, Site | None]:
@@ -573,12 +660,17 @@ def jit(
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, shapes=shapes
         )
+    options = {"static_argnums": static_argnums, "static_argnames": static_argnames, "shapes": shapes}
+    made_by = Call(jit, (function,), options)
+    sharing = jit, positions, names
+    program = program_of(sharing, function) if shapes is None else None
+    if program is not None:
+        return program.of_one_code(function, functools.partial(jit_of, function, function, static), made_by)
     made = jit_of(function, function, static)
     made.site.shapes = shapes_of(shapes, function)
-    options = {"static_argnums": static_argnums, "static_argnames": static_argnames, "shapes": shapes}
-    made.made_by = Call(jit, (function,), options)
+    made.made_by = made_by
     if shapes is None:
-        share(made, (jit, positions, names), function, lambda shared: shared)
+        share(made, sharing, function, lambda shared: shared)
     return made
 
 

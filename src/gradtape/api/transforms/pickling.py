@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
 from gradtape.api.transforms.callables import suggests_keywords
-from gradtape.api.transforms.sharing import share
+from gradtape.api.transforms.sharing import program_of, share
 from gradtape.api.type_variables import P, R_co
 from gradtape.runtime.call.callable import FastCallable
 from gradtape.runtime.compile.cache import Shipment, ship
@@ -86,11 +86,16 @@ def pickled_as_call(transform: Callable[P, F]) -> Callable[P, F]:
 
     @functools.wraps(transform)
     def remembering(*args: P.args, **kwargs: P.kwargs) -> F:
+        made_by = Call(remembering, args, kwargs)
+        options = transform, args[1:], tuple(kwargs.items())
+        program = program_of(options, args[0]) if args else None
+        if program is not None:
+            shared: F = program.of_one_code(args[0], functools.partial(checked, *args, **kwargs), made_by)
+            return shared
         made = checked(*args, **kwargs)
-        made.made_by = Call(remembering, args, kwargs)
+        made.made_by = made_by
         if isinstance(made, FastCallable) and args:
             function, *others = args
-            options = transform, tuple(others), tuple(kwargs.items())
             sharing: Any = made
             share(sharing, options, function, _Body(transform, others, kwargs))
         return made

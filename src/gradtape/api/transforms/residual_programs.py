@@ -81,10 +81,7 @@ class Applied(NamedTuple):
         """Return what the linear map makes of seeds."""
         program = self.program
         parts = flatten_up_to(program.seeds, seeds, what, whole, here.site)
-        arrays = [
-            part if _fits(part, expected) else fitted(part, Value(expected), of, its)
-            for part, expected in zip(parts, program.avals, strict=True)
-        ]
+        arrays = [_fitted(*pair, of, its) for pair in zip(parts, program.avals, strict=True)]
         if any(isinstance(part, Handle) for part in parts):
             given = [Array(part) if isinstance(part, Value) else part for part in arrays]
             return unflatten(program.results, program.apply_recorded(*self.residuals, *given))
@@ -92,8 +89,14 @@ class Applied(NamedTuple):
         return unflatten(program.results, program.apply(*self.residuals, *numbers))
 
 
-def _fits(part: Any, expected: Aval) -> bool:
-    return type(part) is np.ndarray and part.dtype == expected.dtype and part.shape == expected.shape
+def _fitted(part: Any, expected: Aval, of: str, its: str) -> Any:
+    """Return a seed as an array of the type that is expected, or as a value of it."""
+    kind = type(part)
+    if kind is np.ndarray and part.dtype == expected.dtype and part.shape == expected.shape:
+        return part
+    if (kind is float or kind is np.float64) and expected.dtype == np.float64 and not expected.shape:
+        return np.array(part)
+    return fitted(part, Value(expected), of, its)
 
 
 def applied(

@@ -53,7 +53,9 @@ BodyOf: TypeAlias = Callable[[Any], Callable[..., Any]]
 class Sharing(Protocol):
     """A function that a transform has made, which may share the program of others."""
 
-    site: CallSite
+    @property
+    def site(self) -> CallSite:
+        """Its traces and programs."""
 
     def share(self, program: Any, function: Any) -> None:
         """Let calls be answered by a program that takes `function` before their arguments."""
@@ -245,10 +247,21 @@ def share(made: Sharing, options: tuple[Any, ...], function: Any, body_of: BodyO
         family.add(made, function, body_of)
 
 
+def program_of(options: tuple[Any, ...], function: Any) -> Any:
+    """Return the program that answers calls of what a transform makes of a function, by the code of both; None where there is none yet."""
+    kind = type(function)
+    is_plain = kind is types.FunctionType or kind is types.MethodType
+    if not is_plain and (kind is not functools.partial or any(options[1:])):
+        return None  # of others, options are checked against more than their code
+    family = _family_of(function, options)
+    return None if family is None else family.program
+
+
 def _family_of(function: Any, options: tuple[Any, ...]) -> Family | None:
     """Return the family of a function; None for a function or options that have no key."""
     try:
-        key = _key_of(function), exact_key(options)
+        # Without options the key of a transform is itself.
+        key = _key_of(function), options[0] if options[1:] == ((), ()) else exact_key(options)
         family = _families.get(key)
     except TypeError:  # a list, or a dict, of options
         return None

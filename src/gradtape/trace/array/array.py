@@ -645,7 +645,9 @@ def with_layout(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
 
 def printable_data(value: Value, what: str) -> NDArray | None:
     """Return the data of a value for text, or None for one that is traced or that is the symbolic tangent of a rule."""
-    if concretize.abstracting_trace(value) is not None:
+    trace = concretize.abstracting_trace(value)
+    if trace is not None:
+        trace.has_text = True
         return None
     try:
         data = force([value])[0]

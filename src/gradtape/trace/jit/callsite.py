@@ -16,7 +16,6 @@ import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -36,7 +35,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.captures.recipes import IntegerTooLarge, Moment
-from gradtape.trace.jit.captures.steps import Check, Step, why_never_again
+from gradtape.trace.jit.captures.steps import Check, Step, is_key_of_number, why_never_again
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.jit.leaf_kinds import is_array, is_weak
 from gradtape.trace.jit.lookup import Captured, CaptureSet, GuardTree, Miss
@@ -46,6 +45,7 @@ from gradtape.trace.jit.side_effects import Outdated, settled
 from gradtape.trace.jit.signature import (
     EVERYTHING_TRACED,
     CallArguments,
+    OwnOrder,
     StaticArguments,
     StaticLeaf,
     as_input,
@@ -58,7 +58,7 @@ from gradtape.trace.patching.recorders import install_hooks
 from gradtape.trace.source.contexts import contexts, running_trace
 from gradtape.trace.source.sites import Site, user_site
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import ORDERED, TreeSpec, flatten, flatten_arguments, has_texts_only, structure_key
+from gradtape.trees import ORDERED, TreeSpec, flatten, flatten_arguments, structure_key
 
 _tracing: Final = new_lock(Rank.TRACE)
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
@@ -75,7 +75,8 @@ _MOST_USELESS: Final = 3
 """The number of traces whose checks will not hold again after which there is a warning."""
 
 _MOST_CHANGES: Final = 2
-"""The number of changes after which a captured integer becomes a hidden input, as floats are from the first."""
+"""The number of changes after which a captured integer becomes a hidden input, as floats are from the first; and after which a number that
+Python has asked for is no longer checked by value."""
 
 
 class NestedEntry(NamedTuple):
@@ -87,10 +88,8 @@ class NestedEntry(NamedTuple):
         Takes the leaves, with the keys of dicts sorted.
     results : TreeSpec
         The structure of its results.
-    order : callable or None
-        Sorts the leaves of arguments whose keys are in another order.
-    keys : object
-        What `structure_key` returns, if there are dicts with other keys than texts: equal ones may be of other types.
+    order, keys : object
+        As in `OwnOrder`.
     outputs : list of int or callable, or None
         Where some results are constants: for each its position among those of machine code, or a function that returns it.
     """
@@ -103,19 +102,14 @@ class NestedEntry(NamedTuple):
 
     @classmethod
     def of(
-        cls, native: Callable[..., Any], arguments: TreeSpec, results: TreeSpec, outputs: Sequence[Any]
-    ) -> tuple[TreeSpec, Self]:
-        """Return the entry for arguments of a structure, and that structure with the keys in order."""
-        tree: Any = arguments.unflatten(range(arguments.num_leaves))
-        numbers, spec = flatten_arguments(tree, ORDERED)
-        positions = sorted(range(len(numbers)), key=numbers.__getitem__)
-        order = None if positions == sorted(positions) else itemgetter(*positions)
-        keys = None if has_texts_only(tree) else structure_key(tree)
+        cls, native: Callable[..., Any], arguments: OwnOrder, results: TreeSpec, outputs: Sequence[Any]
+    ) -> Self:
+        """Return the entry for arguments of a structure."""
         if all(isinstance(output, int) for output in outputs):
-            return spec, cls(native, results, order, keys, None)
+            return cls(native, results, arguments.order, arguments.keys, None)
         numbering = itertools.count()
         places = [next(numbering) if isinstance(output, int) else output for output in outputs]
-        return spec, cls(native, results, order, keys, places)
+        return cls(native, results, arguments.order, arguments.keys, places)
 
     def nested(self, results: Sequence[Any]) -> Any:
         """Return what machine code has computed, and the constants, as the function returns them."""
@@ -163,7 +157,7 @@ class CallSite(Tracer):
         self.on_new: Callable[[Specialisation], None] | None = None
         self.inline = False
         self.lent: list[Specialisation] = []
-        self._changes: Counter[str] = Counter()
+        self._changes: Counter[tuple[str, bool]] = Counter()
         self._useless = 0
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -251,16 +245,20 @@ class CallSite(Tracer):
         return Captured(captures, *values)
 
     def _note_change(self, change: Step) -> None:
-        """Count the changes of a captured integer, which becomes a hidden input, and of what makes traces useless."""
+        """Count the changes of a captured number, which becomes a hidden input or is as an argument, and of what makes traces useless."""
         why = why_never_again(change)
         if why:
             self._useless += 1
             if self._useless == _MOST_USELESS:
                 self.explain.warn_of_useless_traces(why, self._useless)
-        if change.check is Check.SAME and type(change.expected) is int:
-            self._changes[change.name] += 1
-            if self._changes[change.name] >= _MOST_CHANGES:
-                self.varying |= {change.name}
+        is_integer = change.check is Check.SAME and type(change.expected) is int
+        is_pinned = change.check is Check.PINNED and is_key_of_number(change.expected[0])
+        if is_integer or is_pinned:
+            self._changes[change.name, is_pinned] += 1
+        if self._changes[change.name, False] >= _MOST_CHANGES:
+            self.varying |= {change.name}
+        if self._changes[change.name, True] >= _MOST_CHANGES and self.unpinned is not None:
+            self.unpinned |= {change.name}
 
     def _answer(self, call: CallArguments, captured: Captured) -> Any:
         """Answer a call whose captures are known."""

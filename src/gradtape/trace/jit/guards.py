@@ -60,6 +60,10 @@ class Trace(TraceTag):
         Those in which a transform differentiates.
     fitting : set of (Value, dtype)
         Python numbers, with integer dtypes that the program checks them to fit.
+    varying : set of int
+        The hidden inputs that are as arguments where Python asks for their numbers, since they change from call to call.
+    has_text : bool
+        Whether code has made a text of a traced value, without its numbers.
     asks_memory : bool
         Whether code has asked for the memory of an argument: for strides, or whether it may be written to.
     """
@@ -76,6 +80,7 @@ class Trace(TraceTag):
         "dynamic_trips",
         "fitting",
         "guards",
+        "has_text",
         "hidden",
         "holders",
         "inputs",
@@ -87,6 +92,7 @@ class Trace(TraceTag):
         "temporary",
         "translates",
         "translations",
+        "varying",
         "ways",
         "written",
     )
@@ -105,6 +111,8 @@ class Trace(TraceTag):
         self.hidden: list[Value] = []
         self.holders: tuple[list[Any], list[Any]] = [], []
         self.pinned: set[int] = set()
+        self.varying: set[int] = set()
+        self.has_text = False
         self.guards: list[Guard] = []
         self.sites: list[Any] = []
         self.branches: dict[Any, list[bool]] = {}
@@ -138,6 +146,8 @@ class Trace(TraceTag):
                 continue
             seen.add(id(one))
             if id(one) in numbers:
+                if numbers[id(one)] in self.varying:
+                    return False
                 used.add(numbers[id(one)])
                 continue
             node = one.node

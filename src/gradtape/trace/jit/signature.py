@@ -11,9 +11,10 @@ docs/explanation/keys.md lists what checks what, with a test case for each line.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, ItemsView, KeysView, Sequence, ValuesView
+from collections.abc import Callable, Collection, ItemsView, KeysView, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -37,10 +38,12 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import (
+    ORDERED,
     Leaves,
     TreeSpec,
     exact_key,
     flatten_arguments,
+    has_texts_only,
     leaf_of_arguments,
     place_of_leaf,
     structure_key,
@@ -272,6 +275,35 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
     return (kind, leaf) if kind in _EXACT else (kind, leaf, exact_key(leaf))
 
 
+class OwnOrder(NamedTuple):
+    """The structure of nested arguments with the keys of dicts in their own order.
+
+    Attributes
+    ----------
+    spec : TreeSpec
+        The structure.
+    order : callable or None
+        Returns the leaves with the keys of dicts sorted, as kernels take them; None where they are in order.
+    keys : object
+        What `structure_key` returns, if there are dicts with other keys than texts: equal ones may be of other types.
+    """
+
+    spec: TreeSpec
+    order: Callable[[list[Any]], Sequence[Any]] | None
+    keys: Any
+
+    @classmethod
+    def of(cls, call: CallArguments) -> Self:
+        """Return that of a call."""
+        args, kwargs, static = call._given
+        tree = static.mark(args, kwargs)
+        spec = flatten_arguments(tree, ORDERED)[1]
+        places = {path: place for place, path in enumerate(spec.paths())}
+        positions = [places[path] for path in call.spec.paths()]
+        order = None if positions == sorted(positions) else itemgetter(*positions)
+        return cls(spec, order, None if has_texts_only(tree) else structure_key(tree))
+
+
 class NativeCall(NamedTuple):
     """The calling convention of the native entry of one signature.
 
@@ -281,7 +313,7 @@ class NativeCall(NamedTuple):
         Types of the arguments, results and their nesting.
     statics : list
         The objects that static arguments are compared with.
-    nested : tuple of TreeSpec or None
+    nested : (OwnOrder, TreeSpec) or None
         The structures of arguments and of results, unless they are plain tuples and lists of results: then the entry takes the leaves,
         and returns those that are computed.
     leaves : int
@@ -292,7 +324,7 @@ class NativeCall(NamedTuple):
 
     form: CallForm
     statics: list[Any]
-    nested: tuple[TreeSpec, TreeSpec] | None = None
+    nested: tuple[OwnOrder, TreeSpec] | None = None
     leaves: int = 0
     passed: tuple[int, ...] = ()
 
@@ -332,7 +364,7 @@ def native_call(
     structure: Any = spec.unflatten(results)
     nested = None
     if kwargs or call.has_containers or len(computed) < len(results) or not _plain_structure(structure):
-        nested = (call.spec, spec)
+        nested = (OwnOrder.of(call), spec)
         structure = tuple(computed)
     statics: list[Any] = []
     arguments: list[ArraySpec | ScalarSpec | StaticSpec] = []

@@ -4,6 +4,7 @@
 reaction   errors                                         next
 ========== ============================================== ==========================================================
 TRANSLATE  a value is not known, or a loop is long        functions are translated from their code, once for each site
+PINNED     captured numbers are as arguments              those that Python asks for are checked by value
 BY_VALUE   hidden inputs may be the cause                 captures are checked by value; at last, the error stands
 OP_BY_OP   an outcome, or a debugger, needs the numbers   the call site runs the function itself
 FINAL      all others                                     the user sees it
@@ -92,6 +93,7 @@ class Reaction(Enum):
     """What follows an error that ends a trace; see the table of the module."""
 
     TRANSLATE = auto()
+    PINNED = auto()
     BY_VALUE = auto()
     OP_BY_OP = auto()
     FINAL = auto()
@@ -145,6 +147,9 @@ class Tracer:
         The functions that are translated first.
     varying : frozenset of str
         The names of captured integers that are hidden inputs.
+    unpinned : frozenset of str or None
+        The names of captured numbers that are not checked by value where Python asks for them: they are as arguments, since they change
+        from call to call. None where a trace has needed them.
     """
 
     by_parts = False
@@ -160,11 +165,12 @@ class Tracer:
         self.translates: str | None = None
         self.inner: list[CodeType] = []
         self.varying: frozenset[str] = frozenset()
+        self.unpinned: frozenset[str] | None = frozenset()
 
     def capture(self, call: CallArguments, substitutes: bool = True) -> CaptureSpec:
         """Return the captures of the function as they are now, for a new trace."""
         trace = Trace(f"the jitted function {self.name!r}")
-        return capture(
+        spec = capture(
             self.function,
             call.objects,
             trace,
@@ -172,6 +178,12 @@ class Tracer:
             varying=self.varying,
             by_parts=self.by_parts,
         )
+        spec.leaves = call.objects
+        if self.unpinned:
+            trace.varying = {
+                k for k, step in enumerate(spec.inputs) if spec.steps[step].name in self.unpinned
+            }
+        return spec
 
     def trace(
         self,
@@ -204,11 +216,17 @@ class Tracer:
     def _by_inputs_or_value(self, request: _Request) -> _Attempt:
         """Trace a call with hidden inputs; if a traced array cannot stand for one of them, with captures that are checked by value."""
         call, captures, *_ = request
+        before = self.translates, self.inner
         try:
             return self._translated_at_need(request)
         except Exception as error:
             raise_interruption(error)
-            if self._reaction(error, captures) is not Reaction.BY_VALUE:
+            reaction = self._reaction(error, captures)
+            if reaction is Reaction.PINNED:
+                self.unpinned, self.translates, self.inner = None, *before
+                captures.take(self.capture(call, captures.substitutes))
+                return self._by_inputs_or_value(request)
+            if reaction is not Reaction.BY_VALUE:
                 raise
         with captures.by_value():
             captures.take(self.capture(call, False))
@@ -236,10 +254,12 @@ class Tracer:
             raise
 
     def _reaction(self, error: BaseException, captures: CaptureSet) -> Reaction:
-        if isinstance(error, OutcomeFailed) or _needs_numbers(error):
-            return Reaction.OP_BY_OP
         if self._reason_to_translate(error) is not None:
             return Reaction.TRANSLATE
+        if self.unpinned and not isinstance(error, OutcomeFailed):
+            return Reaction.PINNED
+        if isinstance(error, OutcomeFailed) or _needs_numbers(error):
+            return Reaction.OP_BY_OP
         return Reaction.BY_VALUE if _may_be_of_inputs(error, captures) else Reaction.FINAL
 
     def _reason_to_translate(self, error: BaseException) -> str | None:
@@ -258,8 +278,11 @@ class Tracer:
         call, captures, _, accept = request
         self.traces += 1
         begin = time.perf_counter()
-        spec = captures.spec or self.capture(call, captures.substitutes)
-        captures.spec = None
+        spec = captures.spec
+        if spec is None or spec.leaves is not call.objects:  # that of another thread's call has its function
+            spec = self.capture(call, captures.substitutes)
+        else:
+            captures.spec = None
         draws = spec.trace.draws = Draws(spec.numpy_generators)
         try:
             attempt = self._run(request, spec)
@@ -303,6 +326,8 @@ class Tracer:
         ):
             try:
                 specialisation, writes = self._close(call, spec, leaves)
+                if trace.has_text and trace.varying:  # the text may decide what follows
+                    raise _has_text(self.name)
                 refuse_read_only(call.leaves, leaves, writes.all())
                 captures.writes = captures.writes.joined(writes)
                 if any(captures.writes) and captures.is_shared(call, self.name):
@@ -456,6 +481,11 @@ def _may_be_of_inputs(error: BaseException, captures: CaptureSet) -> bool:
 
 def _needs_numbers(error: BaseException) -> bool:
     return isinstance(error, ConcretizationError) and error.op_by_op
+
+
+def _has_text(name: str) -> ConcretizationError:
+    """Return the error that lets the numbers of a trace be checked by value, since it has made a text of one."""
+    return ConcretizationError(f"{name} makes a text of a number", where=user_site(), why="", remedy="")
 
 
 def _outlives(name: str) -> ConcretizationError:

@@ -39,8 +39,10 @@ class CaptureSpec:
     ----------
     function : callable
         The copy of the function.
+    leaves : list
+        The leaves of the call that it was made for.
     objects : list
-        The leaves of the call, with copies of the objects among them.
+        The same, with copies of the objects among them.
     steps : list of Step
         The reads, with their checks.
     inputs : list of int
@@ -75,6 +77,7 @@ class CaptureSpec:
         self.trace = trace
         self.substitutes = substitutes
         self.function: Any = None
+        self.leaves: Sequence[Any] = ()
         self.objects: Sequence[Any] = ()
         self.steps: list[Step] = []
         self.inputs: list[int] = []

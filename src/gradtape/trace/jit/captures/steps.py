@@ -270,6 +270,11 @@ def type_key(value: Any) -> Any:
     return None
 
 
+def is_key_of_number(key: Any) -> bool:
+    """Return whether a hidden input of a type, as `type_key` returns it, is a number of Python's or NumPy's."""
+    return isinstance(key, type) or key[1] == "scalar"
+
+
 def read_captures(steps: Sequence[Step], leaves: Sequence[Any]) -> list[Any] | None:
     """Return the objects that all steps read; None where a check fails."""
     objects: list[Any] = []
