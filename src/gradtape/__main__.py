@@ -104,11 +104,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "export", help="write a function, or its value and gradient, as C, a library, or a file to load"
         )
     )
-    given = parser.parse_args(arguments)
-    _note_late_options(given)
-    run: Callable[[argparse.Namespace], int | None] = given.run
+    options = parser.parse_args(arguments)
+    _note_late_options(options)
+    run: Callable[[argparse.Namespace], int | None] = options.run
     try:
-        status = run(given) or 0
+        status = run(options) or 0
         sys.stdout.flush()
     except BrokenPipeError:
         if not _reader_has_left():
@@ -117,12 +117,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _note_late_options(given: argparse.Namespace) -> None:
+def _note_late_options(options: argparse.Namespace) -> None:
     """Tell of options that look like gradtape's, and are the script's because they come after it."""
-    late = [option for option in getattr(given, "arguments", ()) if option in SCRIPT_COMMAND_OPTIONS]
+    late = [option for option in getattr(options, "arguments", ()) if option in SCRIPT_COMMAND_OPTIONS]
     if late:
         print(
-            f"gradtape: {late[0]} comes after {given.script}, so it is passed to the script; options of gradtape come before the script",
+            f"gradtape: {late[0]} comes after {options.script}, so it is passed to the script; options of gradtape come before the script",
             file=sys.stderr,
         )
 
@@ -153,9 +153,13 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_check)
 
 
-def _check(given: argparse.Namespace) -> int:
+def _check(options: argparse.Namespace) -> int:
     return run_checked(
-        given.script, given.arguments, as_module=given.as_module, as_json=given.json, output=given.output
+        options.script,
+        options.arguments,
+        as_module=options.as_module,
+        as_json=options.json,
+        output=options.output,
     )
 
 
@@ -206,15 +210,15 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_inspect)
 
 
-def _inspect(given: argparse.Namespace) -> int:
+def _inspect(options: argparse.Namespace) -> int:
     return run_inspected(
-        given.script,
-        given.arguments,
-        as_module=given.as_module,
-        output=given.output,
-        serve=given.serve,
-        show=given.show,
-        as_model=given.as_model,
+        options.script,
+        options.arguments,
+        as_module=options.as_module,
+        output=options.output,
+        serve=options.serve,
+        show=options.show,
+        as_model=options.as_model,
     )
 
 
@@ -258,26 +262,28 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_export)
 
 
-def _export(given: argparse.Namespace) -> int:
+def _export(options: argparse.Namespace) -> int:
     try:
-        function = _imported(given.function)
-        if given.argnums is not None and not given.grad:
+        function = _imported(options.function)
+        if options.argnums is not None and not options.grad:
             raise ArgumentError(
                 "--argnums chooses the arguments of a gradient, but there is no --grad", remedy="add --grad"
             )
-        if given.grad:
-            chosen = given.argnums and (given.argnums[0] if len(given.argnums) == 1 else tuple(given.argnums))
+        if options.grad:
+            chosen = options.argnums and (
+                options.argnums[0] if len(options.argnums) == 1 else tuple(options.argnums)
+            )
             function = value_and_grad(function, chosen)
-        specs = parse_specs(given.specs)
-        _check_count(given.function, function, specs)
-        name = given.name or function_name(given.function.rpartition(":")[2])
+        specs = parse_specs(options.specs)
+        _check_count(options.function, function, specs)
+        name = options.name or function_name(options.function.rpartition(":")[2])
         files = export(
             function,
             *specs,
-            path=given.output,
+            path=options.output,
             name=name,
-            blas=given.blas,
-            target=given.target,
+            blas=options.blas,
+            target=options.target,
         )
     except GradtapeError as error:
         here = str(error.where).startswith(__file__)  # no line of the user's: the command was read here
@@ -326,18 +332,18 @@ def _imported(path: str) -> Any:
         raise ArgumentError(f"the module {module!r} has no function {name!r}") from None
 
 
-def _profile(given: argparse.Namespace) -> int:
+def _profile(options: argparse.Namespace) -> int:
     return run_profiled(
-        given.script,
-        given.arguments,
-        as_module=given.as_module,
-        order=given.sort,
-        as_json=given.json,
-        output=given.output,
+        options.script,
+        options.arguments,
+        as_module=options.as_module,
+        order=options.sort,
+        as_json=options.json,
+        output=options.output,
     )
 
 
-def _explain(given: argparse.Namespace) -> int:
+def _explain(options: argparse.Namespace) -> int:
     package = Path(__file__).parent
     # Wheels have the pages inside the package; a checkout has them in its documentation.
     folders = (package / "error_pages", package.parents[1] / "docs" / "reference" / "errors")
@@ -345,25 +351,25 @@ def _explain(given: argparse.Namespace) -> int:
     if not pages:
         print("the pages of errors are not installed with this package", file=sys.stderr)
         return 1
-    if given.name is None:
+    if options.name is None:
         print("\n".join(pages))
         return 0
-    name = Path(given.name).name.removesuffix(".md").rpartition(".")[2]  # also as a message prints it
+    name = Path(options.name).name.removesuffix(".md").rpartition(".")[2]  # also as a message prints it
     if name not in pages:
         near = nearest(name, list(pages))
         hint = f"did you mean {near}?" if near else "python -m gradtape explain lists all of them"
-        print(f"there is no page of {given.name!r}: {hint}", file=sys.stderr)
+        print(f"there is no page of {options.name!r}: {hint}", file=sys.stderr)
         return 2
     print(pages[name].read_text(encoding="utf-8"), end="")
     return 0
 
 
-def _manual(given: argparse.Namespace) -> int:
+def _manual(options: argparse.Namespace) -> int:
     text = installed_text()
     if not text:
         print("the manual is not installed with this package", file=sys.stderr)
         return 1
-    words = " ".join(given.topic)
+    words = " ".join(options.topic)
     if words == "all":
         print(text)
         return 0
@@ -398,17 +404,17 @@ def _cache_list(_: argparse.Namespace) -> None:
     print(f"{counted(len(entries), 'program')} in {cache_path()}")
 
 
-def _cache_verify(given: argparse.Namespace) -> int:
+def _cache_verify(options: argparse.Namespace) -> int:
     entries = disk.entries()
     sizes = [size for _, size, _ in entries]
     damaged = [key for key, _, _ in progress(entries, "checking", sizes, "byte") if not disk.is_whole(key)]
     for key in damaged:
         print(f"damaged: {key}")
-        if given.remove:
+        if options.remove:
             disk.discard(key)
-    removed = ", removed" if damaged and given.remove else ""
+    removed = ", removed" if damaged and options.remove else ""
     print(f"{counted(len(entries), 'program')} checked, {len(damaged)} damaged{removed}")
-    return 1 if damaged and not given.remove else 0
+    return 1 if damaged and not options.remove else 0
 
 
 def _cache_clear(_: argparse.Namespace) -> None:

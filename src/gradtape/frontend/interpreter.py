@@ -160,7 +160,7 @@ class Frame:
         if self.place is None:
             return self.names
         run, number = self.place
-        live = {name for one in run.instructions[number + calling :] for name in one.names} | run.live
+        live = {name for each in run.instructions[number + calling :] for name in each.names} | run.live
         return {name: value for name, value in self.names.items() if name in live}
 
     def owner(self, name: str) -> Frame | None:
@@ -767,9 +767,9 @@ def _select(condition: Value, storage: Storage, first: Any, second: Any) -> Any:
 # The kinds of instructions
 
 
-def _global(self: Interpreter, one: Instruction) -> Any:
+def _global(self: Interpreter, instruction: Instruction) -> Any:
     module = self.frame.module
-    name = one.detail
+    name = instruction.detail
     if name in module:
         return self.outside(module, name, module[name])
     scope = module.get("__builtins__", {})
@@ -779,13 +779,13 @@ def _global(self: Interpreter, one: Instruction) -> Any:
     refuse(f"the name {name} is not defined")
 
 
-def _free(self: Interpreter, one: Instruction) -> Any:
-    return check_usable(self.frame.closure.lookup(one.detail), one.detail)
+def _free(self: Interpreter, instruction: Instruction) -> Any:
+    return check_usable(self.frame.closure.lookup(instruction.detail), instruction.detail)
 
 
-def _call(self: Interpreter, one: Instruction) -> Any:
-    count, keywords, has_star, has_double_star = one.detail
-    values = self.values(one.names)
+def _call(self: Interpreter, instruction: Instruction) -> Any:
+    count, keywords, has_star, has_double_star = instruction.detail
+    values = self.values(instruction.names)
     if has_double_star:
         refuse("keyword arguments are unpacked in a call")
     args = values[1 : 1 + count]
@@ -798,17 +798,17 @@ def _call(self: Interpreter, one: Instruction) -> Any:
         if extra is None:
             refuse("arguments that are not a tuple are unpacked in a call")
         args += list(extra)
-    with self.inside(id(one)):
+    with self.inside(id(instruction)):
         return settled(self.call(self, values[0], args, kwargs))
 
 
-def _getitem(self: Interpreter, one: Instruction) -> Any:
-    owner, key = self.values(one.names)
+def _getitem(self: Interpreter, instruction: Instruction) -> Any:
+    owner, key = self.values(instruction.names)
     return get_item(self, owner, key)
 
 
-def _static_getitem(self: Interpreter, one: Instruction) -> Any:
-    return get_item(self, self.value(one.names[0]), one.detail)
+def _static_getitem(self: Interpreter, instruction: Instruction) -> Any:
+    return get_item(self, self.value(instruction.names[0]), instruction.detail)
 
 
 def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
@@ -842,8 +842,8 @@ def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
     refuse(f"{shown(owner)} is indexed")
 
 
-def _setitem(self: Interpreter, one: Instruction) -> None:
-    owner, key, value = self.values(one.names)
+def _setitem(self: Interpreter, instruction: Instruction) -> None:
+    owner, key, value = self.values(instruction.names)
     if isinstance(owner, ListReference):
         self.check_list_write(owner)
     if isinstance(owner, ArrayView):
@@ -866,8 +866,8 @@ def _setitem(self: Interpreter, one: Instruction) -> None:
         refuse(f"an item of {shown(owner)} is assigned")
 
 
-def _binary(self: Interpreter, one: Instruction) -> Any:
-    return _combined(self, one.detail, *self.values(one.names))
+def _binary(self: Interpreter, instruction: Instruction) -> Any:
+    return _combined(self, instruction.detail, *self.values(instruction.names))
 
 
 def _combined(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
@@ -889,29 +889,29 @@ def _lists(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
     return binary(self.build, function, x, y)
 
 
-def _inplace(self: Interpreter, one: Instruction) -> Any:
-    x, y = self.values(one.names)
+def _inplace(self: Interpreter, instruction: Instruction) -> Any:
+    x, y = self.values(instruction.names)
     if isinstance(x, ArrayView):
         self.settle()
-        update(BINARY[one.detail], x, self.plain(y))
+        update(BINARY[instruction.detail], x, self.plain(y))
         return x
-    if isinstance(x, ListReference) and one.detail is operator.add:
+    if isinstance(x, ListReference) and instruction.detail is operator.add:
         self.append(x, self.items(y) or ())
         return x
-    result = _combined(self, one.detail, x, y)
+    result = _combined(self, instruction.detail, x, y)
     if isinstance(x, Expression) and isinstance(result, Expression):
-        check_same_kind(result.dtype, x.dtype, BINARY[one.detail])
+        check_same_kind(result.dtype, x.dtype, BINARY[instruction.detail])
     return result
 
 
-def _shortcut(self: Interpreter, one: Instruction) -> Any:
+def _shortcut(self: Interpreter, instruction: Instruction) -> Any:
     """Return the conjunction or disjunction of two conditions of which the second may be computed only if the first one leaves it open."""
-    is_and, is_negated, instructions, name = one.detail
-    first = as_condition(self.value(one.names[0]))
+    is_and, is_negated, instructions, name = instruction.detail
+    first = as_condition(self.value(instruction.names[0]))
 
     def second() -> Any:
-        for instruction in instructions:
-            self.step(instruction)
+        for each in instructions:
+            self.step(each)
         condition = as_condition(self.value(name))
         return negated(condition) if is_negated else condition
 
@@ -935,25 +935,25 @@ def _shortcut(self: Interpreter, one: Instruction) -> Any:
     return result
 
 
-def _iterator(self: Interpreter, one: Instruction) -> Any:
-    return self.value(one.names[0])
+def _iterator(self: Interpreter, instruction: Instruction) -> Any:
+    return self.value(instruction.names[0])
 
 
-def _unpack(self: Interpreter, one: Instruction) -> Any:
-    value = self.value(one.names[0])
+def _unpack(self: Interpreter, instruction: Instruction) -> Any:
+    value = self.value(instruction.names[0])
     items = self.items(value)
-    if isinstance(one.detail, tuple):
-        return _unpack_star(self, value, *one.detail)
+    if isinstance(instruction.detail, tuple):
+        return _unpack_star(self, value, *instruction.detail)
     if isinstance(value, Expression) and value.ndim:
-        if value.shape[0] != one.detail:
-            refuse(f"an array of {value.shape[0]} rows is unpacked to {one.detail} names")
-        return tuple([getitem(value, k) for k in range(one.detail)])
+        if value.shape[0] != instruction.detail:
+            refuse(f"an array of {value.shape[0]} rows is unpacked to {instruction.detail} names")
+        return tuple([getitem(value, k) for k in range(instruction.detail)])
     if isinstance(value, Places):
         items = tuple(value.shape)
     if items is None:
         refuse(f"{shown(value)} is unpacked")
-    if len(items) != one.detail:
-        refuse(f"{len(items)} items are unpacked to {one.detail} names")
+    if len(items) != instruction.detail:
+        refuse(f"{len(items)} items are unpacked to {instruction.detail} names")
     return tuple(items)
 
 
@@ -966,20 +966,20 @@ def _unpack_star(self: Interpreter, value: Any, before: int, after: int) -> Any:
     return (*items[:before], self.new_list(items[before:end]), *items[end:])
 
 
-def _function(self: Interpreter, one: Instruction) -> Any:
-    code, defaults, keywords = one.detail
-    values = self.values(one.names)
+def _function(self: Interpreter, instruction: Instruction) -> Any:
+    code, defaults, keywords = instruction.detail
+    values = self.values(instruction.names)
     if defaults is True:
         defaults = values.pop(0)
     by_keyword = tuple(zip(keywords, values, strict=True))
     return Closure(code, self.frame.module, defaults or (), {}, self.frame, by_keyword)
 
 
-def _setattr(self: Interpreter, one: Instruction) -> None:
+def _setattr(self: Interpreter, instruction: Instruction) -> None:
     """Assign the shape of an array: each name of the array holds a view of another shape then."""
-    owner, value = self.values(one.names)
-    if not isinstance(owner, ArrayView) or one.detail != "shape":
-        refuse(f"the attribute {one.detail} of {shown(owner)} is assigned")
+    owner, value = self.values(instruction.names)
+    if not isinstance(owner, ArrayView) or instruction.detail != "shape":
+        refuse(f"the attribute {instruction.detail} of {shown(owner)} is assigned")
     if not owner.is_contiguous:
         refuse("the shape of an array that is a view with gaps is assigned", "use y = x.reshape(shape)")
     changed = call_method(self.build, owner, "reshape", (self.plain(value),), {})
@@ -987,16 +987,16 @@ def _setattr(self: Interpreter, one: Instruction) -> None:
         frame.names.update({name: changed for name, held in frame.names.items() if held is owner})
 
 
-def _getattr(self: Interpreter, one: Instruction) -> Any:
-    return self.attribute(self, self.value(one.names[0]), one.detail)
+def _getattr(self: Interpreter, instruction: Instruction) -> Any:
+    return self.attribute(self, self.value(instruction.names[0]), instruction.detail)
 
 
 _STEPS: Final[dict[str, Callable[[Interpreter, Instruction], Any]]] = {
-    "const": lambda self, one: one.detail,
+    "const": lambda self, instruction: instruction.detail,
     "global": _global,
     "free": _free,
-    "argument": lambda self, one: self.frame.arguments[one.detail],
-    "copy": lambda self, one: self.value(one.names[0]),
+    "argument": lambda self, instruction: self.frame.arguments[instruction.detail],
+    "copy": lambda self, instruction: self.value(instruction.names[0]),
     "call": _call,
     "getitem": _getitem,
     "static_getitem": _static_getitem,
@@ -1005,9 +1005,11 @@ _STEPS: Final[dict[str, Callable[[Interpreter, Instruction], Any]]] = {
     "setattr": _setattr,
     "binary": _binary,
     "inplace": _inplace,
-    "unary": lambda self, one: unary(self.build, one.detail, self.value(one.names[0])),
-    "tuple": lambda self, one: tuple(self.values(one.names)),
-    "list": lambda self, one: self.new_list(self.values(one.names)),
+    "unary": lambda self, instruction: unary(
+        self.build, instruction.detail, self.value(instruction.names[0])
+    ),
+    "tuple": lambda self, instruction: tuple(self.values(instruction.names)),
+    "list": lambda self, instruction: self.new_list(self.values(instruction.names)),
     "iterator": _iterator,
     "shortcut": _shortcut,
     "unpack": _unpack,

@@ -55,31 +55,31 @@ def _loss(call: SolverCall) -> Callable[[Any], Any]:
     UnsupportedFunctionError
         For a function with traced arrays, in a compiled function: the solver would need their numbers.
     """
-    given: Any = call.given["loss"]
-    if not callable(given):
+    loss: Any = call.given["loss"]
+    if not callable(loss):
         call.check("loss", tuple(LOSSES))
-        return LOSSES[given]
-    if call.is_compiled and any(True for _ in traced_parts(given)):
+        return LOSSES[loss]
+    if call.is_compiled and any(True for _ in traced_parts(loss)):
         raise refused(
             f"{call.name} with a loss that reads traced arrays",
             "the solver calls it with numbers",
             "write the loss into the residuals: for rho(f**2), return np.sqrt(rho(f**2)) with loss='linear'",
         )
-    return lambda z: given(z)[0]
+    return lambda z: loss(z)[0]
 
 
 @solver("least_squares")
 def least_squares(call: SolverCall) -> Any:
     """Follow `scipy.optimize.least_squares`."""
-    given, extra = call.given, call.extra()
-    named = given.get("kwargs") or {}
-    if callable(given["callback"]) and call.is_compiled:
+    arguments, extra = call.given, call.extra()
+    named = arguments.get("kwargs") or {}
+    if callable(arguments["callback"]) and call.is_compiled:
         return NotImplemented
     call.check("method", METHODS)
-    loss, scale = _loss(call), given["f_scale"]
+    loss, scale = _loss(call), arguments["f_scale"]
 
     def residuals(x: Any) -> Any:
-        return np.reshape(stacked(given["fun"](x, *extra, **named)), -1)
+        return np.reshape(stacked(arguments["fun"](x, *extra, **named)), -1)
 
     def cost(x: Any) -> Any:
         return 0.5 * np.sum(scale**2 * loss((residuals(x) / scale) ** 2))
@@ -96,30 +96,30 @@ def least_squares(call: SolverCall) -> Any:
         "verbose",
         "callback",
     )
-    options = call.options(*kept) | ({} if callable(given["loss"]) else call.options("loss"))
+    options = call.options(*kept) | ({} if callable(arguments["loss"]) else call.options("loss"))
 
     def solve(functions: list[Bound], bounds: Any, x0: Any, scale: Any) -> Any:
         _, residuals = functions
         more = options | ({"bounds": bounds} if bounds is not None else {})
         slopes = (
             "2-point"
-            if given["jac_sparsity"] is not None
+            if arguments["jac_sparsity"] is not None
             else call.derivative("jac", residuals, jacobian)
-            if given["jac"] != "2-point"
+            if arguments["jac"] != "2-point"
             else residuals.derivative(jacobian)
         )
-        more |= {"jac_sparsity": given["jac_sparsity"]} if given["jac_sparsity"] is not None else {}
-        more |= {"loss": as_numbers(given["loss"])} if callable(given["loss"]) else {}
-        found = call.plain(residuals, x0, jac=slopes, f_scale=float(scale), **more)
-        if not found.success:
-            warn_of(call.name, found.grad, found.message)
-        return found
+        more |= {"jac_sparsity": arguments["jac_sparsity"]} if arguments["jac_sparsity"] is not None else {}
+        more |= {"loss": as_numbers(arguments["loss"])} if callable(arguments["loss"]) else {}
+        solution = call.plain(residuals, x0, jac=slopes, f_scale=float(scale), **more)
+        if not solution.success:
+            warn_of(call.name, solution.grad, solution.message)
+        return solution
 
     start = call.start()
-    found = fitted(call, cost, residuals, start, _finite(given["bounds"]), solve, start, scale)
-    x = found["x"]
+    solution = fitted(call, cost, residuals, start, _finite(arguments["bounds"]), solve, start, scale)
+    x = solution["x"]
     slopes = jacobian(residuals)(x)
-    return result_of(found, x=x, fun=residuals(x), cost=cost(x), jac=slopes, grad=grad(cost)(x))
+    return result_of(solution, x=x, fun=residuals(x), cost=cost(x), jac=slopes, grad=grad(cost)(x))
 
 
 def fitted(
@@ -149,19 +149,19 @@ def fitted(
         Further arguments that may be traced.
     """
     problem = Problem(call, cost, start, bounds, others=(residuals,))
-    _, found = problem.solved(
+    _, solution = problem.solved(
         lambda functions, _, bounds, *numbers: solve(functions, bounds, *numbers), *numbers
     )
-    return found
+    return solution
 
 
 @solver("leastsq")
 def leastsq(call: SolverCall) -> Any:
     """Follow `scipy.optimize.leastsq`."""
-    given, extra = call.given, call.extra()
+    arguments, extra = call.given, call.extra()
 
     def residuals(x: Any) -> Any:
-        return np.reshape(stacked(given["func"](x, *extra)), -1)
+        return np.reshape(stacked(arguments["func"](x, *extra)), -1)
 
     def cost(x: Any) -> Any:
         return 0.5 * np.sum(residuals(x) ** 2)
@@ -177,24 +177,24 @@ def leastsq(call: SolverCall) -> Any:
         return {"x": x, "ier": ier, "message": message, "infodict": infodict, "nfev": infodict["nfev"]}
 
     start = np.ravel(call.start())
-    found = fitted(call, cost, residuals, start, None, solve, start)
-    x = found["x"]
-    if not given["full_output"]:
-        return x, found.get("ier", found.get("status"))
+    solution = fitted(call, cost, residuals, start, None, solve, start)
+    x = solution["x"]
+    if not arguments["full_output"]:
+        return x, solution.get("ier", solution.get("status"))
     slopes = jacobian(residuals)(x)
-    infodict = {"nfev": found["nfev"], **found.get("infodict", {})} | {"fvec": residuals(x)}
-    return x, np.linalg.inv(slopes.T @ slopes), infodict, found.get("message", ""), found.get("ier", 0)
+    infodict = {"nfev": solution["nfev"], **solution.get("infodict", {})} | {"fvec": residuals(x)}
+    return x, np.linalg.inv(slopes.T @ slopes), infodict, solution.get("message", ""), solution.get("ier", 0)
 
 
 @solver("curve_fit")
 def curve_fit(call: SolverCall) -> Any:
     """Follow `scipy.optimize.curve_fit`: the parameters, and their covariance."""
-    given = call.given
-    if given["nan_policy"] is not None:
+    arguments = call.given
+    if arguments["nan_policy"] is not None:
         return NotImplemented
-    model, points, data, sigma = given["f"], given["xdata"], given["ydata"], given["sigma"]
-    bounds = _finite(given["bounds"])
-    start = given["p0"]
+    model, points, data, sigma = arguments["f"], arguments["xdata"], arguments["ydata"], arguments["sigma"]
+    bounds = _finite(arguments["bounds"])
+    start = arguments["p0"]
     if start is None:
         number = len(inspect.signature(model).parameters) - 1
         start = np.ones(number) if bounds is None else _inside(bounds, number)
@@ -210,10 +210,10 @@ def curve_fit(call: SolverCall) -> Any:
     def cost(parameters: Any) -> Any:
         return 0.5 * np.sum(residuals(parameters) ** 2)
 
-    named = call.other_options(*[name for name in given if name != "kwargs"])
+    named = call.other_options(*[name for name in arguments if name != "kwargs"])
     named = {("max_nfev" if name == "maxfev" else name): item for name, item in named.items()}
     call.check("method", (None, *METHODS))
-    method: Any = given["method"] or ("lm" if bounds is None else "trf")
+    method: Any = arguments["method"] or ("lm" if bounds is None else "trf")
 
     def solve(functions: list[Bound], bounds: Any, p0: Any) -> Any:
         import scipy.optimize  # late: whoever calls it has it
@@ -221,21 +221,21 @@ def curve_fit(call: SolverCall) -> Any:
         _, residuals = functions
         more = named | ({"bounds": bounds} if bounds is not None else {})
         slopes = residuals.derivative(jacobian)
-        found = scipy.optimize.least_squares(residuals, p0, jac=slopes, method=method, **more)
-        if not found.success:
-            raise RuntimeError(f"Optimal parameters not found: {found.message}")
-        return found
+        solution = scipy.optimize.least_squares(residuals, p0, jac=slopes, method=method, **more)
+        if not solution.success:
+            raise RuntimeError(f"Optimal parameters not found: {solution.message}")
+        return solution
 
-    found = fitted(call, cost, residuals, start, bounds, solve, start)
-    best = found["x"]
+    solution = fitted(call, cost, residuals, start, bounds, solve, start)
+    best = solution["x"]
     slopes = jacobian(residuals)(best)
     covariance = np.linalg.inv(slopes.T @ slopes)
-    if not given["absolute_sigma"]:
+    if not arguments["absolute_sigma"]:
         covariance = covariance * (2 * cost(best) / (slopes.shape[0] - count))
-    if not given["full_output"]:
+    if not arguments["full_output"]:
         return best, covariance
-    infodict = {"nfev": found["nfev"], "fvec": residuals(best)}
-    return best, covariance, infodict, found.get("message", ""), found["status"]
+    infodict = {"nfev": solution["nfev"], "fvec": residuals(best)}
+    return best, covariance, infodict, solution.get("message", ""), solution["status"]
 
 
 def _inside(bounds: Any, count: int) -> Any:
@@ -262,27 +262,27 @@ def _linear_problem(call: SolverCall, a: Any, b: Any, bounds: Any, solve: Callab
     start = np.zeros(np.shape(a)[1])
     fields = INTEGERS | {"active_mask": np.zeros(start.shape, int)}
     problem = Problem(call, cost, start, bounds)
-    _, found = problem.solved(lambda _, __, bounds, a, b: solve(bounds, a, b), a, b, fields=fields)
-    x = found["x"]
-    return result_of(found, x=x, fun=residuals(x), cost=cost(x))
+    _, solution = problem.solved(lambda _, __, bounds, a, b: solve(bounds, a, b), a, b, fields=fields)
+    x = solution["x"]
+    return result_of(solution, x=x, fun=residuals(x), cost=cost(x))
 
 
 @solver("lsq_linear")
 def lsq_linear(call: SolverCall) -> Any:
     """Follow `scipy.optimize.lsq_linear` with dense matrices."""
-    given = call.given
-    if hasattr(given["A"], "toarray") or not hasattr(given["A"] * 1.0, "shape"):
+    arguments = call.given
+    if hasattr(arguments["A"], "toarray") or not hasattr(arguments["A"] * 1.0, "shape"):
         return NotImplemented
     options = call.other_options("A", "b", "bounds")
-    bounds = _finite(given["bounds"])
+    bounds = _finite(arguments["bounds"])
 
     def solve(bounds: Any, a: Any, b: Any) -> Any:
-        found = call.plain(a, b, **({"bounds": bounds} if bounds is not None else {}), **options)
-        if not found.success:
-            warn_of(call.name, found.optimality, found.message)
-        return found
+        solution = call.plain(a, b, **({"bounds": bounds} if bounds is not None else {}), **options)
+        if not solution.success:
+            warn_of(call.name, solution.optimality, solution.message)
+        return solution
 
-    return _linear_problem(call, given["A"], given["b"], bounds, solve)
+    return _linear_problem(call, arguments["A"], arguments["b"], bounds, solve)
 
 
 @solver("nnls")
@@ -296,35 +296,35 @@ def nnls(call: SolverCall) -> Any:
     def solve(bounds: Any, a: Any, b: Any) -> Any:
         return {"x": call.plain(a, b, **options)[0]}
 
-    found = _linear_problem(call, matrix, data, Box(0.0, np.inf), solve)
-    return found.x, np.linalg.norm(found.fun)
+    solution = _linear_problem(call, matrix, data, Box(0.0, np.inf), solve)
+    return solution.x, np.linalg.norm(solution.fun)
 
 
 @solver("isotonic_regression")
 def isotonic_regression(call: SolverCall) -> Any:
     """Follow `scipy.optimize.isotonic_regression`: what it returns are means of blocks. Compiled functions return `x` only."""
-    given = call.given
-    y = given["y"] * 1.0 if hasattr(given["y"], "ndim") else np.stack(given["y"])
-    weights = np.ones(y.shape) if given["weights"] is None else given["weights"] * np.ones(y.shape)
+    arguments = call.given
+    y = arguments["y"] * 1.0 if hasattr(arguments["y"], "ndim") else np.stack(arguments["y"])
+    weights = np.ones(y.shape) if arguments["weights"] is None else arguments["weights"] * np.ones(y.shape)
     options = call.options("increasing")
 
     def solve(function: Bound, y: Any, weights: Any) -> Any:
-        found = call.plain(y, weights=weights, **options)
-        lengths = np.diff(found.blocks)
-        first, last = np.repeat(found.blocks[:-1], lengths), np.repeat(found.blocks[1:], lengths)
-        found.update(first=first, last=last)
-        return found
+        solution = call.plain(y, weights=weights, **options)
+        lengths = np.diff(solution.blocks)
+        first, last = np.repeat(solution.blocks[:-1], lengths), np.repeat(solution.blocks[1:], lengths)
+        solution.update(first=first, last=last)
+        return solution
 
     places = np.zeros(y.shape, int)
-    found = call.on_host(lambda x: x, 0.0, solve, {"first": places, "last": places}, y, weights)
+    solution = call.on_host(lambda x: x, 0.0, solve, {"first": places, "last": places}, y, weights)
     first, last = [
-        stop_gradient(np.asarray(found.pop(name))) if not call.is_compiled else found.pop(name)
+        stop_gradient(np.asarray(solution.pop(name))) if not call.is_compiled else solution.pop(name)
         for name in ("first", "last")
     ]
     zero = np.zeros(1)
     sums = np.concatenate([zero, np.cumsum(weights * y)])
     counts = np.concatenate([zero, np.cumsum(weights * 1.0)])
     means = (np.take(sums, last) - np.take(sums, first)) / (np.take(counts, last) - np.take(counts, first))
-    if "weights" in found:
-        found["weights"] = np.add.reduceat(weights, found["blocks"][:-1])
-    return result_of(found, x=means)
+    if "weights" in solution:
+        solution["weights"] = np.add.reduceat(weights, solution["blocks"][:-1])
+    return result_of(solution, x=means)

@@ -114,16 +114,18 @@ class Problem:
                 _with_functions(one.given, other, low, high, like_x, self.takes_hessians)
                 for one, other, (low, high) in zip(self.constraints, others, ends, strict=True)
             ]
-            given = [function, *functions[1 + len(others) :]] if self.others else function
-            found = solve(given, rebuilt, optimize.Bounds(*bounds) if bounds else None, *numbers)
-            active = self._active(function, others, ends, bounds, np.asarray(found["x"], float))
-            if "duals" in found:  # the solver knows what pushes
+            with_constraints = [function, *functions[1 + len(others) :]] if self.others else function
+            solution = solve(
+                with_constraints, rebuilt, optimize.Bounds(*bounds) if bounds else None, *numbers
+            )
+            active = self._active(function, others, ends, bounds, np.asarray(solution["x"], float))
+            if "duals" in solution:  # the solver knows what pushes
                 equal = np.concatenate([low == high for low, high in ends] or [np.zeros(0, bool)])
-                active["active"] = np.where(equal | _is_a_push(found["duals"]), 1, 0)
+                active["active"] = np.where(equal | _is_a_push(solution["duals"]), 1, 0)
             for name, numbers in active.items():
-                if name == "x" or name not in found:
-                    found[name] = numbers
-            return found
+                if name == "x" or name not in solution:
+                    solution[name] = numbers
+            return solution
 
         like = {
             "x": like_x,
@@ -132,11 +134,11 @@ class Problem:
             "active": np.zeros(total, int),
         }
         functions = [self.function, *[one.function for one in self.constraints], *self.others]
-        found = self.call.on_host(functions, self.start, run, like | fields, ends, bounds, *numbers)
-        best = Optimum(*[found.pop(name) for name in Optimum._fields])
+        solution = self.call.on_host(functions, self.start, run, like | fields, ends, bounds, *numbers)
+        best = Optimum(*[solution.pop(name) for name in Optimum._fields])
         x, multipliers = optimum(best, self.function, self.constraints, self.bounds)
-        found["x"] = x
-        return multipliers, found
+        solution["x"] = x
+        return multipliers, solution
 
     def _active(self, function: Bound, others: list[Bound], ends: Any, bounds: Any, x: Any) -> dict[str, Any]:
         """Return what is active at a minimum, as numbers: the fields of `Optimum` that are not known."""
@@ -192,39 +194,41 @@ def _is_a_push(multipliers: Any) -> Any:
     return np.abs(multipliers) > SMALLEST_PUSH * np.max(np.abs(multipliers), initial=0.0)
 
 
-def _with_functions(given: Any, function: Bound, low: Any, high: Any, like: Any, takes_hessian: bool) -> Any:
+def _with_functions(
+    constraint: Any, function: Bound, low: Any, high: Any, like: Any, takes_hessian: bool
+) -> Any:
     """Return a constraint as the caller gave it, with numbers and compiled functions, of arrays as `like`."""
     optimize: Any = importlib.import_module("scipy.optimize")
     slopes = function.derivative(jacobian)
-    if isinstance(given, dict) and not takes_hessian:
-        return {"type": given["type"], "fun": function, "jac": slopes}
-    keep = getattr(given, "keep_feasible", False)
-    if given is None or hasattr(given, "A"):
+    if isinstance(constraint, dict) and not takes_hessian:
+        return {"type": constraint["type"], "fun": function, "jac": slopes}
+    keep = getattr(constraint, "keep_feasible", False)
+    if constraint is None or hasattr(constraint, "A"):
         return optimize.LinearConstraint(slopes(like), low, high, keep)
     more = {"hess": function.derivative(weighted_hessian), "keep_feasible": keep} if takes_hessian else {}
     return optimize.NonlinearConstraint(function, low, high, slopes, **more)
 
 
-def _followed(problem: Problem, found: dict[str, Any]) -> Any:
+def _followed(problem: Problem, solution: dict[str, Any]) -> Any:
     """Return a result whose minimum and gradient have derivatives too."""
-    function, x = problem.function, found["x"]
-    return result_of(found, fun=function(x), jac=grad(function)(x))
+    function, x = problem.function, solution["x"]
+    return result_of(solution, fun=function(x), jac=grad(function)(x))
 
 
 @solver("minimize")
 def minimize(call: SolverCall) -> Any:
     """Follow `scipy.optimize.minimize`."""
-    given, extra = call.given, call.extra()
-    constraints = constraints_of(given["constraints"])
-    method = given["method"]
+    arguments, extra = call.given, call.extra()
+    constraints = constraints_of(arguments["constraints"])
+    method = arguments["method"]
     if constraints is None or (method is not None and not isinstance(method, str)):
         return NotImplemented
-    default = "slsqp" if constraints else "l-bfgs-b" if given["bounds"] is not None else "bfgs"
+    default = "slsqp" if constraints else "l-bfgs-b" if arguments["bounds"] is not None else "bfgs"
     known = call.method() or default
 
     def function(x: Any) -> Any:
-        value = given["fun"](x, *extra)
-        return value[0] if given["jac"] is True else value
+        value = arguments["fun"](x, *extra)
+        return value[0] if arguments["jac"] is True else value
 
     options = call.options("method", "tol", "options", "callback")
 
@@ -233,53 +237,55 @@ def minimize(call: SolverCall) -> Any:
         more |= {"bounds": bounds} if bounds is not None else {}
         more |= {"constraints": constraints} if constraints else {}
         more |= {"jac": call.derivative("jac", function, grad)} if known in WITH_GRADIENT else {}
-        if known in WITH_HESSIAN or (known in WITH_PRODUCTS and given["hess"] is not None):
+        if known in WITH_HESSIAN or (known in WITH_PRODUCTS and arguments["hess"] is not None):
             more |= {"hess": call.derivative("hess", function, hessian)}
         elif known in WITH_PRODUCTS:
             more |= {"hessp": call.derivative("hessp", function, product)}
-        found = call.plain(lambda x: float(function(x)), x0, **more)
-        if not found.success:
-            residual = found.get("constr_violation", found.get("maxcv"))
+        solution = call.plain(lambda x: float(function(x)), x0, **more)
+        if not solution.success:
+            residual = solution.get("constr_violation", solution.get("maxcv"))
             warn_of(
-                call.name, found.get("jac", residual) if residual is None else residual, str(found.message)
+                call.name,
+                solution.get("jac", residual) if residual is None else residual,
+                str(solution.message),
             )
-        elif np.isnan(np.asarray(found.get("grad", found.get("jac", 0.0)), float)).any():
+        elif np.isnan(np.asarray(solution.get("grad", solution.get("jac", 0.0)), float)).any():
             warn_of(call.name, np.nan, "the gradient is NaN there, which the method treats as zero")
-        return found
+        return solution
 
     start = call.start()
-    problem = Problem(call, function, start, given["bounds"], constraints)
+    problem = Problem(call, function, start, arguments["bounds"], constraints)
     problem.takes_hessians = known == "trust-constr"
-    _, found = problem.solved(solve, start)
-    return _followed(problem, found)
+    _, solution = problem.solved(solve, start)
+    return _followed(problem, solution)
 
 
 @solver("minimize_scalar")
 def minimize_scalar(call: SolverCall) -> Any:
     """Follow `scipy.optimize.minimize_scalar`."""
-    given, extra = call.given, call.extra()
-    if callable(given["method"]):
+    arguments, extra = call.given, call.extra()
+    if callable(arguments["method"]):
         return NotImplemented
     call.method()
 
     def function(x: Any) -> Any:
-        return given["fun"](x, *extra)
+        return arguments["fun"](x, *extra)
 
     options = call.options("method", "tol", "options")
-    bracket = tuple(given["bracket"] or ())
+    bracket = tuple(arguments["bracket"] or ())
 
     def solve(function: Bound, constraints: Any, bounds: Any, bracket: Any) -> Any:
         more = dict(options)
         more |= {"bracket": bracket} if bracket else {}
         more |= {"bounds": (float(bounds.lb[0]), float(bounds.ub[0]))} if bounds is not None else {}
-        found = call.plain(lambda x: float(function(x)), **more)
-        if not found.success:
-            warn_of(call.name, function.derivative(grad)(found.x), found.message)
-        return found
+        solution = call.plain(lambda x: float(function(x)), **more)
+        if not solution.success:
+            warn_of(call.name, function.derivative(grad)(solution.x), solution.message)
+        return solution
 
-    problem = Problem(call, function, 0.0, None if given["bounds"] is None else Box(*given["bounds"]))
-    _, found = problem.solved(solve, bracket)
-    return result_of(found, fun=problem.function(found["x"]))
+    problem = Problem(call, function, 0.0, None if arguments["bounds"] is None else Box(*arguments["bounds"]))
+    _, solution = problem.solved(solve, bracket)
+    return result_of(solution, fun=problem.function(solution["x"]))
 
 
 GLOBAL: Final = ("differential_evolution", "dual_annealing", "shgo", "direct", "basinhopping")
@@ -288,10 +294,10 @@ GLOBAL: Final = ("differential_evolution", "dual_annealing", "shgo", "direct", "
 @solver(*GLOBAL)
 def global_minimum(call: SolverCall) -> Any:
     """Follow the functions that look for the lowest of all minima: derivatives are those of the minimum that was found."""
-    given, extra = call.given, call.extra()
-    constraints = constraints_of(given.get("constraints") or ())
-    local = dict(given.get("minimizer_kwargs") or {})
-    if constraints is None or given.get("vectorized") or given.get("workers", 1) != 1:
+    arguments, extra = call.given, call.extra()
+    constraints = constraints_of(arguments.get("constraints") or ())
+    local = dict(arguments.get("minimizer_kwargs") or {})
+    if constraints is None or arguments.get("vectorized") or arguments.get("workers", 1) != 1:
         return NotImplemented
     if call.name.endswith("basinhopping"):
         extra = tuple(local.pop("args", ()))
@@ -299,14 +305,14 @@ def global_minimum(call: SolverCall) -> Any:
         if local.keys() & {"constraints", "jac", "hess", "hessp"}:
             return NotImplemented
     else:
-        bounds = given["bounds"]
-    start = given.get("x0")
+        bounds = arguments["bounds"]
+    start = arguments.get("x0")
     if start is None:
         start = np.zeros(np.shape(bounds.lb) if hasattr(bounds, "lb") else len(bounds))
-    begin = {"x0": start} if given.get("x0") is not None else {}
+    begin = {"x0": start} if arguments.get("x0") is not None else {}
 
     def function(x: Any) -> Any:
-        return given["func"](x, *extra)
+        return arguments["func"](x, *extra)
 
     options = call.other_options("func", "bounds", "constraints", "x0", "minimizer_kwargs")
 
@@ -320,14 +326,14 @@ def global_minimum(call: SolverCall) -> Any:
             more |= {"bounds": bounds}
         more |= {"minimizer_kwargs": inner} if inner else {}
         more |= {"constraints": constraints} if constraints else {}
-        found = call.plain(lambda x: float(function(x)), **more)
-        if not found.success:
-            warn_of(call.name, function.derivative(grad)(found.x), str(found.message))
-        return found
+        solution = call.plain(lambda x: float(function(x)), **more)
+        if not solution.success:
+            warn_of(call.name, function.derivative(grad)(solution.x), str(solution.message))
+        return solution
 
-    fixed = given.get("integrality")
+    fixed = arguments.get("integrality")
     problem = Problem(
         call, function, start, bounds, constraints, None if fixed is None else np.asarray(fixed, bool)
     )
-    _, found = problem.solved(solve, begin)
-    return result_of(found, fun=problem.function(found["x"]))
+    _, solution = problem.solved(solve, begin)
+    return result_of(solution, fun=problem.function(solution["x"]))

@@ -82,11 +82,11 @@ class Known(NamedTuple):
     used: Collection[Value] = ()
 
 
-def map_pattern(linear: LinearMap, known: Known) -> list[IndexSets | None]:
+def map_pattern(linear: LinearMap, facts: Known) -> list[IndexSets | None]:
     """Return, for each result of a linear map, which elements of the seed its elements depend on."""
     nodes, _ = linear.nodes_between()
     found: dict[Value, IndexSets] = {linear.seed: identity_sets(linear.seed.size)}
-    _follow(nodes, found, known, linear.outs)
+    _follow(nodes, found, facts, linear.outs)
     return [None if out is None else found.get(out) for out in linear.outs]
 
 
@@ -95,31 +95,31 @@ Rule = Callable[[Node, Given, Known], Sequence[IndexSets | None]]
 
 
 def _follow(
-    nodes: Sequence[Node], found: dict[Value, IndexSets], known: Known, outs: Sequence[Value | None]
+    nodes: Sequence[Node], found: dict[Value, IndexSets], facts: Known, outs: Sequence[Value | None]
 ) -> None:
     """Propagate index sets through nodes in topological order, to `outs`."""
     used: set[Any] = {*outs, *[x for node in nodes for x in node.inputs]}
-    known = known._replace(used=used)
+    facts = facts._replace(used=used)
     for node in nodes:
-        given = [found.get(operand) for operand in node.inputs]
-        if all(sets is None for sets in given):
+        operands = [found.get(operand) for operand in node.inputs]
+        if all(sets is None for sets in operands):
             continue
         rule = next((rule for kind, rule in RULES if isinstance(node.op, kind)), _everything)
-        made = zip(node.outs, rule(node, given, known), strict=True)
+        made = zip(node.outs, rule(node, operands, facts), strict=True)
         found.update({out: sets for out, sets in made if sets is not None})
 
 
-def _known(given: Given) -> list[IndexSets]:
-    return [sets for sets in given if sets is not None]
+def _known(operands: Given) -> list[IndexSets]:
+    return [sets for sets in operands if sets is not None]
 
 
-def _everything(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
+def _everything(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
     """Let every element of the results depend on all that the operands depend on."""
-    union = united([repeated(sets, 1) for sets in _known(given)])
+    union = united([repeated(sets, 1) for sets in _known(operands)])
     return [repeated(union, max(out.size, 1)) for out in node.outs]
 
 
-def _elementwise(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+def _elementwise(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
     op = node.op
     assert isinstance(op, Elementwise)
     if not op.differentiable:
@@ -127,16 +127,16 @@ def _elementwise(node: Node, given: Given, known: Known) -> Sequence[IndexSets |
     shape, size = node.out.shape, node.out.size
     sets: Given = [
         None if one is None else one if x.shape == shape else picked(one, np.zeros(size, np.int64))
-        for x, one in zip(node.inputs, given, strict=True)
+        for x, one in zip(node.inputs, operands, strict=True)
     ]
-    sets = _selected(node, sets, known)
+    sets = _selected(node, sets, facts)
     return [united(_known(sets))]
 
 
-def _selected(node: Node, sets: Given, known: Known) -> Given:
+def _selected(node: Node, sets: Given, facts: Known) -> Given:
     """Return the index sets of operands without elements that are multiplied by zero or not selected."""
     if node.op is where:
-        mask = known.nonzero(node.inputs[0])
+        mask = facts.nonzero(node.inputs[0])
         if mask is not None:
             flags = np.broadcast_to(mask, node.out.shape)
             return [
@@ -145,18 +145,18 @@ def _selected(node: Node, sets: Given, known: Known) -> Given:
             ]
     elif node.op is multiply and sum(one is not None for one in sets) == 1:
         other = node.inputs[0] if sets[0] is None else node.inputs[1]
-        factor = known.nonzero(other)
+        factor = facts.nonzero(other)
         if factor is not None:
             flags = np.broadcast_to(factor, node.out.shape)
             return [None if one is None else restricted(one, flags) for one in sets]
     return sets
 
 
-def _index_map(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
-    (x, *indices), sets = node.inputs, given[0]
+def _index_map(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
+    (x, *indices), sets = node.inputs, operands[0]
     if sets is None:
         return [None]
-    arrays = [known.numbers(index) for index in indices]
+    arrays = [facts.numbers(index) for index in indices]
     ready = [array for array in arrays if array is not None]
     if len(ready) == len(arrays):
         positions = np.arange(1, x.size + 1).reshape(x.shape)
@@ -175,12 +175,12 @@ def _mixed(
     return picked(union, np.arange(prod(out)) % max(rest, 1))
 
 
-def _accumulate(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+def _accumulate(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
     op = node.op
     assert isinstance(op, Accumulate)
     base, v, indices, _ = op.split(node.inputs)
-    below, above = given[:2]
-    arrays = [known.numbers(index) for index in indices]
+    below, above = operands[:2]
+    arrays = [facts.numbers(index) for index in indices]
     ready = [array for array in arrays if array is not None]
     if len(ready) < len(arrays):
         spread = None
@@ -208,8 +208,8 @@ def _reader(array: NDArray, extent: int) -> Callable[[Sequence[NDArray]], NDArra
     return lambda place: array[tuple(place)] % max(extent, 1)
 
 
-def _reduction(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
-    op, (x,), (sets,) = node.op, node.inputs, given
+def _reduction(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
+    op, (x,), (sets,) = node.op, node.inputs, operands
     assert isinstance(op, Reduction) and sets is not None
     if op.positional or node.out.dtype.kind == "b":
         return [None]
@@ -227,10 +227,10 @@ def _summed(sets: IndexSets, shape: tuple[int, ...], axes: Sequence[int]) -> Ind
     return merged(sets, targets, np.arange(prod(shape)), prod(extents))
 
 
-def _cumulative(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
+def _cumulative(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
     """Unite the index sets of all elements before, by steps of 1, 2, 4, ..."""
     shape, axis = node.out.shape, node.params["axis"]
-    whole = united(_known(given))
+    whole = united(_known(operands))
     order = np.arange(node.out.size).reshape(shape)
     step, extent = 1, shape[axis]
     direction = -1 if node.params["reverse"] else 1
@@ -244,24 +244,24 @@ def _cumulative(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
     return [whole]
 
 
-def _contract(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
+def _contract(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
     p = node.params
     parts = []
-    for k, sets in enumerate(given):
+    for k, sets in enumerate(operands):
         if sets is not None:
             own, theirs = (p["x"], p["y"]) if k == 0 else (p["y"], p["x"])
-            parts.append(_product(sets, node, k, own, theirs, known))
+            parts.append(_product(sets, node, k, own, theirs, facts))
     return [united(parts)]
 
 
 def _product(
-    sets: IndexSets, node: Node, k: int, own: Sequence[int], theirs: Sequence[int], known: Known
+    sets: IndexSets, node: Node, k: int, own: Sequence[int], theirs: Sequence[int], facts: Known
 ) -> IndexSets:
     """Return the index sets of a product in one operand."""
     a, b = node.inputs[k], node.inputs[1 - k]
     out = node.params["out"]
     extents = dict(zip((*own, *theirs), (*a.shape, *b.shape), strict=True))
-    factor = known.nonzero_matrix(b)
+    factor = facts.nonzero_matrix(b)
     if factor is not None:
         return _sparse_product(sets, factor, node, a, own, theirs, extents)
     summed = [axis for axis, subscript in enumerate(own) if subscript not in out]
@@ -300,8 +300,8 @@ def _sparse_product(
     return merged(sets, flat(node.params["out"]), flat(own), node.out.size)
 
 
-def _correlation(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
-    (x, w), (moved, kernel) = node.inputs, given
+def _correlation(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
+    (x, w), (moved, kernel) = node.inputs, operands
     rank = node.params["rank"]
     lead = x.ndim - rank
     parts = []
@@ -320,11 +320,11 @@ def _correlation(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
     return [united(parts)]
 
 
-def _join(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
-    columns = next(sets.shape[1] for sets in given if sets is not None)
+def _join(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
+    columns = next(sets.shape[1] for sets in operands if sets is not None)
     pieces = [
         empty_sets(x.size, columns) if sets is None else sets
-        for x, sets in zip(node.inputs, given, strict=True)
+        for x, sets in zip(node.inputs, operands, strict=True)
     ]
     starts = np.cumsum([0, *[x.size for x in node.inputs]])
     positions = [
@@ -335,39 +335,39 @@ def _join(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
     return [picked(stacked(pieces), order)]
 
 
-def _sort(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+def _sort(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
     return [None for _ in node.outs]
 
 
-def _matrix(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
+def _matrix(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
     """Each column of what a routine is linear in is transformed by itself."""
     op = node.op
     assert isinstance(op, Matrix)
     place = op.linear_in
-    sets = None if place is None else given[place]
-    if sets is None or place is None or len(_known(given)) > 1 or len(node.outs) > 1:
-        return _blocks(node, given, [x.ndim - 2 for x in node.inputs])
+    sets = None if place is None else operands[place]
+    if sets is None or place is None or len(_known(operands)) > 1 or len(node.outs) > 1:
+        return _blocks(node, operands, [x.ndim - 2 for x in node.inputs])
     x, axis = node.inputs[place], node.out.ndim - 2
     if x.shape[-1] != node.out.shape[-1]:
-        return _blocks(node, given, [each.ndim - 2 for each in node.inputs])
+        return _blocks(node, operands, [each.ndim - 2 for each in node.inputs])
     union = _summed(sets, x.shape, [axis])
     columns, rows = node.out.shape[-1], node.out.shape[-2]
     order = np.arange(node.out.size)
     return [picked(union, order // max(rows * columns, 1) * columns + order % max(columns, 1))]
 
 
-def _callback(node: Node, given: Given, known: Known) -> Sequence[IndexSets]:
+def _callback(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets]:
     op = node.op
     assert isinstance(op, Callback)
     ranks = op.ranks(node.params)
-    return _blocks(node, given, [x.ndim - rank for x, rank in zip(node.inputs, ranks, strict=True)])
+    return _blocks(node, operands, [x.ndim - rank for x, rank in zip(node.inputs, ranks, strict=True)])
 
 
-def _blocks(node: Node, given: Given, leads: Sequence[int]) -> Sequence[IndexSets]:
+def _blocks(node: Node, operands: Given, leads: Sequence[int]) -> Sequence[IndexSets]:
     """Let each of a stack of problems depend on all of its operands."""
     unions = []
     lead = 0
-    for x, sets, lead in zip(node.inputs, given, leads, strict=True):
+    for x, sets, lead in zip(node.inputs, operands, leads, strict=True):
         if sets is not None:
             unions.append(_summed(sets, x.shape, range(lead, x.ndim)))
     union = united(unions)
@@ -375,54 +375,54 @@ def _blocks(node: Node, given: Given, leads: Sequence[int]) -> Sequence[IndexSet
     return [picked(union, np.arange(out.size) // max(out.size // problems, 1)) for out in node.outs]
 
 
-def _passed(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+def _passed(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
     """The outputs are the first inputs."""
-    return given[: len(node.outs)]
+    return operands[: len(node.outs)]
 
 
-def _call(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+def _call(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
     op = node.op
     assert isinstance(op, GraphCall)
-    found = {x: sets for x, sets in zip(op.graph.inputs, given, strict=True) if sets is not None}
-    _follow(op.graph.nodes, found, known, op.graph.outputs)
+    found = {x: sets for x, sets in zip(op.graph.inputs, operands, strict=True) if sets is not None}
+    _follow(op.graph.nodes, found, facts, op.graph.outputs)
     return [found.get(out) for out in op.graph.outputs]
 
 
-def _body(body: Body, given: Given, known: Known) -> list[IndexSets | None]:
-    found = {x: sets for x, sets in zip(body.inputs, given, strict=True) if sets is not None}
-    _follow(body.nodes, found, known, body.outputs)
+def _body(body: Body, operands: Given, facts: Known) -> list[IndexSets | None]:
+    found = {x: sets for x, sets in zip(body.inputs, operands, strict=True) if sets is not None}
+    _follow(body.nodes, found, facts, body.outputs)
     return [found.get(out) for out in body.outputs]
 
 
-def _switch(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
-    branches = [_body(branch, given[1:], _inside({})) for branch in node.params["branches"]]
+def _switch(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
+    branches = [_body(branch, operands[1:], _inside({})) for branch in node.params["branches"]]
     return [_union(column) for column in zip(*branches, strict=True)]
 
 
-def _union(given: Given) -> IndexSets | None:
-    known = _known(given)
-    return united(known) if known else None
+def _union(operands: Given) -> IndexSets | None:
+    present = _known(operands)
+    return united(present) if present else None
 
 
-def _scan(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+def _scan(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
     """Follow the iterations one by one, if they are not too many; else what all of them together depend on."""
     params = node.params
     body, length = params["body"], params["length"]
     first = params["consts"] + params["carries"]
-    columns = next(sets.shape[1] for sets in given if sets is not None)
+    columns = next(sets.shape[1] for sets in operands if sets is not None)
     if length * len(body.nodes) > MOST_STEPS:
-        return _followed(node, given, known) or _fixed_point(node, given, known)
-    consts, carried = list(given[: params["consts"]]), list(given[params["consts"] : first])
-    inputs = list(zip(node.inputs[first:], given[first:], strict=True))
+        return _followed(node, operands, facts) or _fixed_point(node, operands, facts)
+    consts, carried = list(operands[: params["consts"]]), list(operands[params["consts"] : first])
+    inputs = list(zip(node.inputs[first:], operands[first:], strict=True))
     shared = {
         inner: array
         for inner, outer, sets in zip(body.inputs[1:], node.inputs, consts, strict=False)
-        if sets is None and (array := _integers(outer, known)) is not None
+        if sets is None and (array := _integers(outer, facts)) is not None
     }
     arrays = {
         inner: array
         for inner, (outer, _) in zip(body.inputs[1 + first :], inputs, strict=True)
-        if (array := _integers(outer, known)) is not None
+        if (array := _integers(outer, facts)) is not None
     }
     ys: list[list[IndexSets]] = [[] for _ in body.outputs[params["carries"] :]]
     order = range(length)[::-1] if params["reverse"] else range(length)
@@ -440,9 +440,9 @@ def _scan(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
     return [*carried, *results]
 
 
-def _integers(x: Value, known: Known) -> NDArray | None:
+def _integers(x: Value, facts: Known) -> NDArray | None:
     """Return the numbers of an array that may be one of positions."""
-    return known.numbers(x) if x.dtype.kind in "iub" else None
+    return facts.numbers(x) if x.dtype.kind in "iub" else None
 
 
 def _element(x: Value, sets: IndexSets | None, place: int) -> IndexSets | None:
@@ -452,15 +452,15 @@ def _element(x: Value, sets: IndexSets | None, place: int) -> IndexSets | None:
     return picked(sets, np.arange(place * inner, (place + 1) * inner))
 
 
-def _fixed_point(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+def _fixed_point(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
     """Let all iterations depend on what any element and any carry before depends on."""
     params = node.params
     body, length = params["body"], params["length"]
     first = params["consts"] + params["carries"]
-    consts, carried = list(given[: params["consts"]]), list(given[params["consts"] : first])
+    consts, carried = list(operands[: params["consts"]]), list(operands[params["consts"] : first])
     elements = [
         None if sets is None else _summed(sets, x.shape, [0])
-        for x, sets in zip(node.inputs[first:], given[first:], strict=True)
+        for x, sets in zip(node.inputs[first:], operands[first:], strict=True)
     ]
     for _ in range(MOST_ROUNDS):
         outs = _body(body, [None, *consts, *carried, *elements], _inside({}))
@@ -472,7 +472,7 @@ def _fixed_point(node: Node, given: Given, known: Known) -> Sequence[IndexSets |
             ]
             return [*grown, *ys]
         carried = grown
-    return _everything(node, given, known)
+    return _everything(node, operands, facts)
 
 
 def _size(sets: IndexSets | None) -> int:
@@ -483,9 +483,9 @@ def _nothing(value: Value) -> None:
     return None
 
 
-def _inside(given: Mapping[Value, NDArray]) -> Known:
+def _inside(arrays: Mapping[Value, NDArray]) -> Known:
     """Return what is known in a body: literals, and integers that are computed from known ones."""
-    cache: dict[Value, NDArray | None] = dict(given)
+    cache: dict[Value, NDArray | None] = dict(arrays)
 
     def numbers(value: Value) -> NDArray | None:
         if isinstance(value, Literal):
@@ -504,24 +504,24 @@ def _inside(given: Mapping[Value, NDArray]) -> Known:
     return Known(numbers, _nothing, _nothing)
 
 
-def _while(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
-    return _followed(node, given, known) or _everything(node, given, known)
+def _while(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
+    return _followed(node, operands, facts) or _everything(node, operands, facts)
 
 
-def _procedure(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None]:
+def _procedure(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
     op = node.op
     assert isinstance(op, ProcedureOp)
-    return _through(op.whole(node.params), node, given, known) or _everything(node, given, known)
+    return _through(op.whole(node.params), node, operands, facts) or _everything(node, operands, facts)
 
 
-def _followed(node: Node, given: Given, known: Known) -> Sequence[IndexSets | None] | None:
+def _followed(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None] | None:
     """Follow a loop of a graph as the procedure that computes it; None if that has no answer."""
     reference = reference_to_loop(node)
-    return None if reference is None else _through(reference, node, given, known)
+    return None if reference is None else _through(reference, node, operands, facts)
 
 
 def _through(
-    reference: ProcedureReference, node: Node, given: Given, known: Known
+    reference: ProcedureReference, node: Node, operands: Given, facts: Known
 ) -> Sequence[IndexSets | None] | None:
     def of_graph(graph: Body, inner: Given, numbers: Sequence[NDArray | None]) -> list[IndexSets | None]:
         arrays = {x: array for x, array in zip(graph.inputs, numbers, strict=True) if array is not None}
@@ -530,9 +530,9 @@ def _through(
     try:
         return follow_procedure(
             reference.procedure,
-            given,
-            [out in known.used for out in node.outs],
-            lambda place: known.numbers(node.inputs[place]),
+            operands,
+            [out in facts.used for out in node.outs],
+            lambda place: facts.numbers(node.inputs[place]),
             of_graph,
         )
     except NotFollowedError:
