@@ -1,9 +1,9 @@
-"""Which parts decide how strong a transistor amplifier is? A differential-algebraic equation, differentiated in its fifteen parts.
+"""Which parts decide how strong a transistor amplifier is? Sensitivities of a differential-algebraic equation to fifteen parts.
 
     python examples/amplifier.py
     python examples/amplifier.py --tolerance 0.1 --plot band.png
 
-Two transistors and eight nodes: M y' = f(t, y), where five capacitors make M, which has rank 5. It is problem II-1 of F. Mazzia,
+Two transistors and eight nodes: M y' = f(t, y), where the matrix M of the five capacitors has rank 5. It is problem II-1 of F. Mazzia,
 C. Magherini, "Test Set for Initial Value Problem Solvers", 2008 (E. Hairer, G. Wanner, "Solving Ordinary Differential Equations II").
 """
 
@@ -24,7 +24,7 @@ REFERENCE = 1.2369958680915  # the output at the end, from the test set
 
 
 def capacitances(parts):
-    """The mass matrix: each capacitor lies between two nodes, or between one and the ground."""
+    """The mass matrix: each capacitor connects two nodes, or a node and the ground."""
     c, matrix = -parts[10:], np.zeros((8, 8))
     for k, node in ((0, 0), (2, 3), (4, 6)):
         matrix[node, node] = matrix[node + 1, node + 1] = c[k]
@@ -34,7 +34,7 @@ def capacitances(parts):
 
 
 def currents(t, y, r):
-    """What flows out of each node but through the capacitors."""
+    """The current out of each node, without that through the capacitors."""
     first, second = (1e-6 * (np.exp((y[k] - y[k + 1]) / 0.026) - 1) for k in (1, 4))
     return [
         (y[0] - 0.1 * np.sin(2 * np.pi * FREQUENCY * t)) / r[0],
@@ -57,7 +57,7 @@ def output(parts):
 
 
 def plot(voltage, spread, tolerance, path):
-    """The output, and where it lies if all parts have this tolerance."""
+    """The output, and its band if all parts have this tolerance."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -74,7 +74,7 @@ def plot(voltage, spread, tolerance, path):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Sensitivities of a transistor amplifier by gradtape.")
+    parser = argparse.ArgumentParser(description="Sensitivities of a transistor amplifier with gradtape.")
     parser.add_argument("--tolerance", type=float, default=0.05, help="of parts, two deviations (0.05)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the output with its band")
     options = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Fit a mixture of Gaussians: the log posterior in plain NumPy, its gradient by gradtape, the fit by SciPy.
+"""Fit a mixture of Gaussians: the log posterior in plain NumPy, its gradient with gradtape, the fit with SciPy.
 
     python examples/gmm.py
     python examples/gmm.py --plot fit.png
 
-Objective and data are those of the ADBench suite, with the results to be expected: see data/README.md.
+Objective, data and expected results are those of the ADBench suite: see data/README.md.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def plot(mixtures: dict[str, Mixture], points: np.ndarray, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Fit a mixture of Gaussians with gradients by gradtape.")
+    parser = argparse.ArgumentParser(description="Fit a mixture of Gaussians with gradients from gradtape.")
     parser.add_argument("--data", type=Path, help="a file in ADBench's format (one of those in data/)")
     parser.add_argument("--iterations", type=int, default=200, help="of L-BFGS-B (200)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the fit of two-dimensional data")

@@ -1,4 +1,4 @@
-"""Price options by Monte Carlo and get their Greeks in the same run: a Python loop over the days, gradients by gradtape.
+"""Price options by Monte Carlo and get their Greeks in the same run: a Python loop over the days, differentiated by gradtape.
 
     python examples/greeks.py
     python examples/greeks.py --paths 200000 --days 60
@@ -54,17 +54,17 @@ def black_scholes(spot: float, volatility: float, rate: float, years: float) -> 
 def batches(
     payoff: Callable[..., float], count: int, draw: Callable[[], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Price and Greeks, and their standard errors, from so many independent batches of paths."""
+    """Price and Greeks, and their standard errors, from independent batches of paths."""
     priced = gt.value_and_grad(payoff, argnums=(0, 1, 2, 3))
     rows = []
     for _ in range(count):
         price, (delta, vega, rho, decay) = priced(*MARKET, draw())
-        rows.append([price, delta, vega, rho, -decay])  # theta is by the passing of time
+        rows.append([price, delta, vega, rho, -decay])  # theta is the derivative with respect to elapsed time
     return np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / np.sqrt(count)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Greeks by Monte Carlo with gradients by gradtape.")
+    parser = argparse.ArgumentParser(description="Greeks by Monte Carlo with gradients from gradtape.")
     parser.add_argument("--paths", type=int, default=40_000, help="in all (40000)")
     parser.add_argument("--days", type=int, default=252, help="steps of each path (252)")
     parser.add_argument("--batches", type=int, default=20, help="for the standard errors (20)")

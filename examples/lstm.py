@@ -1,8 +1,8 @@
-"""Train a character LSTM: the recurrence as `gt.scan`, its gradient by gradtape, a few hundred steps of descent.
+"""Train a character LSTM: the recurrence is a `gt.scan`, and its gradient drives a few hundred descent steps.
 
     python examples/lstm.py
 
-Objective and data are those of the ADBench suite, with the results to be expected: see data/README.md.
+Objective, data and expected results are those of the ADBench suite: see data/README.md.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def load(path: Path) -> tuple[Weights, np.ndarray, np.ndarray]:
 
 
 def predict(weights: Weights, state: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the next state, and the logarithms of the odds of the next character."""
+    """Return the next state, and the log-odds of the next character."""
     x = x * weights.extra[0]
     states = []
     for (factor, bias), (h, c) in zip(weights.main, state, strict=True):
@@ -77,7 +77,7 @@ def train(weights: Weights, state: np.ndarray, text: np.ndarray, steps: int) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Train a character LSTM with gradients by gradtape.")
+    parser = argparse.ArgumentParser(description="Train a character LSTM with gradients from gradtape.")
     parser.add_argument("--steps", type=int, default=200, help="of gradient descent (200)")
     options = parser.parse_args()
     weights, state, text = load(DATA / f"{NAME}.txt")

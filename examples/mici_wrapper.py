@@ -1,4 +1,4 @@
-"""Markov chains by mici with derivatives by gradtape: they are made of a density and of constraints that are written in NumPy.
+"""Markov chains with mici and gradtape: densities and constraints are written in NumPy, gradtape computes their derivatives.
 
     pip install gradtape mici
     python examples/mici_wrapper.py
@@ -51,7 +51,7 @@ def of_constraints(constr: Function) -> dict[str, Function]:
 
 
 def regression(samples: int) -> None:
-    """Sample the weights of a logistic regression, and compare their mean with the weights that made the data."""
+    """Sample the weights of a logistic regression, and compare their mean with the weights behind the data."""
     rng = np.random.default_rng(0)
     weights = np.array([1.0, -2.0, 0.5])
     features = rng.standard_normal((500, 3))
@@ -111,7 +111,7 @@ def torus(samples: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Sample with mici and derivatives by gradtape.")
+    parser = argparse.ArgumentParser(description="Sample with mici and derivatives from gradtape.")
     parser.add_argument("--samples", type=int, default=200, help="of each chain (200)")
     options = parser.parse_args()
     if options.samples < 10:

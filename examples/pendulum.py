@@ -1,4 +1,4 @@
-"""Calibrate a damped, driven pendulum to noisy angles: a plain Python loop of RK4 steps, its Jacobian by gradtape, SciPy's least squares.
+"""Calibrate a damped, driven pendulum to noisy angles: a plain Python loop of RK4 steps, its Jacobian from gradtape, the fit with SciPy.
 
     python examples/pendulum.py
     python examples/pendulum.py --steps 2000 --plot fit.png
@@ -73,7 +73,7 @@ def plot(measured: np.ndarray, fitted: np.ndarray, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Calibrate a pendulum with derivatives by gradtape.")
+    parser = argparse.ArgumentParser(description="Calibrate a pendulum with derivatives from gradtape.")
     parser.add_argument("--steps", type=int, default=1000, help="of 0.01 seconds (1000)")
     parser.add_argument("--noise", type=float, default=0.02, help="standard deviation of the angles (0.02)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the fit")

@@ -1,10 +1,10 @@
-"""pymanopt with gradients and products with Hessians by gradtape: a backend, and the leading subspace of a covariance matrix.
+"""A gradtape backend for pymanopt (gradients, Hessian-vector products), and the leading subspace of a covariance matrix.
 
     pip install gradtape pymanopt
     python examples/pymanopt_backend.py
     python examples/pymanopt_backend.py --size 200 --rank 5
 
-Cost functions are those of NumPy, with any number of arguments, real or complex.
+Cost functions are NumPy code with any number of arguments, real or complex.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from pymanopt.autodiff.backends._backend import Backend
 
 
 class GradtapeBackend(Backend):
-    """The derivatives of cost functions that pymanopt asks for."""
+    """The derivatives of cost functions that pymanopt needs."""
 
     def __init__(self) -> None:
         super().__init__("gradtape")
@@ -40,13 +40,13 @@ class GradtapeBackend(Backend):
     def generate_gradient_operator(
         self, function: Callable[..., Any], num_arguments: int
     ) -> Callable[..., Any]:
-        """The gradient in the one argument, or the gradients in all."""
+        """The gradient with respect to the argument, or the gradients with respect to all of several."""
         return gt.grad(function, argnums=0 if num_arguments == 1 else tuple(range(num_arguments)))
 
     def generate_hessian_operator(
         self, function: Callable[..., Any], num_arguments: int
     ) -> Callable[..., Any]:
-        """The product of the Hessian with directions, which follow the arguments."""
+        """The product of the Hessian and the directions, which come after the arguments."""
         gradient = self.generate_gradient_operator(function, num_arguments)
 
         @gt.jit
@@ -57,7 +57,7 @@ class GradtapeBackend(Backend):
 
 
 compiled = backend_decorator_factory(GradtapeBackend)
-"""``@compiled(manifold)`` makes a cost function for pymanopt's problems."""
+"""``@compiled(manifold)`` turns a function into a cost function for pymanopt's problems."""
 
 
 def leading_subspace(covariance: np.ndarray, rank: int) -> np.ndarray:
@@ -74,7 +74,7 @@ def leading_subspace(covariance: np.ndarray, rank: int) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Optimise on manifolds with derivatives by gradtape.")
+    parser = argparse.ArgumentParser(description="Optimise on manifolds with derivatives from gradtape.")
     parser.add_argument("--size", type=int, default=50, help="of the covariance matrix (50)")
     parser.add_argument("--rank", type=int, default=3, help="of the subspace (3)")
     options = parser.parse_args()

@@ -5,8 +5,8 @@
     pip install gradtape pymc
     python examples/reservoir.py pymc
 
-``--own`` samples with the loop written for the library, by `jax.lax.scan` or `pytensor.scan`. The time is that of the process, compilation
-included, without what else the machine does.
+``--own`` samples with the loop written for the library, by `jax.lax.scan` or `pytensor.scan`. The printed time is the processor
+time of the process, including compilation.
 """
 
 import argparse

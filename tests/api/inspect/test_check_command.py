@@ -44,7 +44,7 @@ CASES: dict[str, tuple[str, str, str, str]] = {
         "gt.stop_gradient",
     ),
     "not finite": ("gt.grad(lambda x: np.sqrt(x))(0.0)", "number", "inf", "above zero"),
-    "kink": ("gt.grad(lambda x: np.abs(x) + 0.5 * x + 2 * x)(0.0)", "kink", "slope is 1.5 before and 3.5 behind", "smooth"),
+    "kink": ("gt.grad(lambda x: np.abs(x) + 0.5 * x + 2 * x)(0.0)", "kink", "slope is 1.5 before and 3.5 after", "smooth"),
     "jump": ("gt.grad(lambda x, k: x + np.floor(x) * k)(2.0, 1.0)", "kink", "jump", "smooth"),
     "digits": ("gt.jit(gt.grad(lambda x: (1 - np.cos(x)) / x**2))(1e-7)", "digits", "subtract loses", "2*np.sin(x/2)**2"),
     "types": ("f = gt.jit(lambda x: x * 2)\nf(np.ones(2)), f(np.ones(3))", "recompile", "(float64[3]), before (float64[2])", "shapes="),

@@ -60,7 +60,7 @@ class Kink:
     direction : nest
         The unit vector along which the arguments cross the switch.
     slopes : tuple of two nests
-        The derivative along `direction` before the switch and behind it, in the containers of the function's results.
+        The derivative along `direction` before and after the switch, in the containers of the function's results.
     returned : nest
         The derivative along `direction` that gradtape returns at the arguments.
     gradients : tuple of two nests or None
@@ -108,7 +108,7 @@ class Kink:
             lines.append(f"  the result jumps by {_short(self.jumps)}")
         before, behind = self.slopes
         lines.append(
-            f"  slopes: {_short(before)} before, {_short(behind)} behind; gradtape returns {_short(self.returned)}"
+            f"  slopes: {_short(before)} before, {_short(behind)} after; gradtape returns {_short(self.returned)}"
         )
         if self.is_stationary:
             lines.append("  zero is between the gradients of both sides: it may be a minimum or maximum")

@@ -195,7 +195,7 @@ def _kinks(point: Point) -> Iterator[Finding]:
         slopes = [", ".join(f"{number:.4g}" for number in _numbers(part)) for part in kink.slopes]
         returned = ", ".join(f"{number:.4g}" for number in _numbers(kink.returned))
         what = (
-            f"{kink.op} is at a kink: its slope is {slopes[0]} before and {slopes[1]} behind, and gradtape returns {returned}"
+            f"{kink.op} is at a kink: its slope is {slopes[0]} before and {slopes[1]} after, and gradtape returns {returned}"
             if kink.kind == "kink"
             else f"{kink.op} is at a jump, which no derivative shows"
         )
