@@ -15,7 +15,6 @@ import numpy as np
 from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.ir.op import NDArray
 from gradtape.trees import HOOKS
 
 LIBRARIES: Final = {
@@ -156,17 +155,23 @@ def values_of(table: Any) -> Any:
     if any(number is None for number in numbers):
         return None
     if len(set(table.dtypes)) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
-        return np.asarray(table)
+        return _values_in(table)
     columns: list[Any] = [_values_of_column(table.iloc[:, place]) for place in range(len(numbers))]
     return np.stack(columns, axis=1) if columns else np.zeros(table.shape)
 
 
-def _values_of_column(column: Any) -> NDArray | None:
+def _values_in(table: Any) -> Any:
+    """Return the values of a table of one dtype, traced ones where its columns are: NumPy would refuse what `__array__` returns."""
+    made = table.__array__()
+    return made if isinstance(getattr(made, "value", None), Value) else np.asarray(table)
+
+
+def _values_of_column(column: Any) -> Any:
     numbers = _numbers_in(column.dtype)
     if numbers is None:
         return None
     if isinstance(column.dtype, np.dtype):
-        return np.asarray(column)
+        return _values_in(column)
     if not np.any(column.isna()):
         return np.asarray(column.to_numpy(dtype=numbers))
     numbers = numbers if numbers.kind in "fc" else np.dtype(float)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import numbers
+import operator
 import warnings
 from collections import namedtuple
 from collections.abc import Iterable, Sequence, Sized
@@ -435,6 +436,20 @@ def converts_its_objects(x: Any) -> Any:
 
 
 @call
+def calls_functions_with_its_objects(x: Any) -> Any:
+    positive = Quantity(np.where(x > 1.0, x, 0.0), "m")
+    flags = Quantity(np.zeros(3), "1")
+    places = np.nonzero(Quantity(np.ones(3, bool), "1"))[0]
+    return np.take(positive, [2, 1]).sum() * np.cumsum(positive) + np.nonzero(flags)[0].size + x[places]
+
+
+@call
+def calls_operators_of_floats(x: Any) -> Any:
+    product, power = float.__mul__, float.__rpow__
+    return product(x[0], 2.0) * x + float.__add__(2.5, x[2]) + power(x[2], 3.0)
+
+
+@call
 def converts_objects(x: Any) -> Any:
     held = np.empty((2, 2), dtype=object)
     held[0, 0], held[0, 1] = x[0], x[1]
@@ -463,6 +478,19 @@ def asks_for_types(x: Any) -> Any:
         for part in (x[0], np.sum(x), x)
     ]
     return np.concatenate(parts)
+
+
+takes_numbers = functools.partial(operator.methodcaller("__array__"))
+"""Stands for a compiled function: a call of it has no frame."""
+
+
+def calls_compiled_code(x: Any) -> Any:
+    return takes_numbers(x).sum()
+
+
+def reads_text(x: Any) -> Any:
+    """Round by text, as packages do that print what they compute."""
+    return float(f"{x[0]:.6f}") * x
 
 
 def refuses_types(x: Any) -> Any:

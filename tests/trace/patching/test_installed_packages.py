@@ -6,8 +6,9 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -90,3 +91,26 @@ def test_packages_that_refuse_the_type_of_an_array_have_a_remedy(modules: dict[s
     with pytest.raises(ValueError) as caught:
         gt.jit(lambda x: function([1.0]) + x)(X)
     assert not getattr(caught.value, "__notes__", [])
+
+
+def test_text_that_is_read_as_a_number_has_a_remedy(modules: dict[str, ModuleType]) -> None:
+    with pytest.raises(ValueError, match="could not convert") as caught:
+        gt.jit(modules["installed"].reads_text)(X)
+    assert "gt.callback" in caught.value.__notes__[0]
+    np.testing.assert_array_equal(modules["installed"].reads_text(X), 0.7 * X)
+
+
+def test_compiled_code_that_asks_for_the_numbers_of_a_watched_array_is_refused(
+    modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = modules["installed"]
+    origin = SimpleNamespace(origin=f"numbers{EXTENSION_SUFFIXES[0]}")
+    compiled = ModuleType("compiled_numbers")
+    compiled.__spec__ = origin  # type: ignore[assignment]
+    monkeypatch.setitem(sys.modules, "compiled_numbers", compiled)
+    vars(package.takes_numbers).update(__module__="compiled_numbers", __name__="takes_numbers")
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        with pytest.raises(gt.errors.UnsupportedFunctionError, match="takes_numbers of compiled_numbers"):
+            package.calls_compiled_code(x)
+        assert package.calls_compiled_code(x.numpy()) == X.sum()

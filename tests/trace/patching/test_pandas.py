@@ -35,6 +35,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     ),
     "expanding": lambda x: pd.Series(x).expanding().mean().to_numpy(),
     "gaps": lambda x: pd.Series(x).shift(1).rolling(3, min_periods=1).mean().to_numpy(),
+    "products": lambda x: np.dot(_table(x).T, np.outer(x, x)),
     "correlations": lambda x: _table(x).corr().to_numpy(),
     "correlations with gaps": lambda x: _table(x).shift(1).corr(min_periods=3).to_numpy(),
     "covariances with gaps": lambda x: _table(x).shift(2).cov().to_numpy(),

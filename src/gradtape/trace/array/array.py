@@ -94,6 +94,9 @@ from gradtape.trace.subclasses.instances import (
 )
 from gradtape.trace.translation.trace_budget import watch_store
 
+NO_NUMBERS: Final = "traced: gt.print shows the numbers"
+"""What stands in the text of a traced array."""
+
 _CLASSES: Final = {np.dtype(kind).kind: kind for kind in (int, float, complex)}
 """The classes of Python's numbers, by the kind of their dtype."""
 
@@ -267,7 +270,7 @@ class Array(Operators, Methods, Attributes, Handle):
     def __format__(self, spec: str) -> str:
         data = printable_data(self.value, "f'{x}'")
         if data is None:  # text with a traced number was meant to show the number
-            return f"<{self.value.aval}, traced: gt.print shows the numbers>" if spec else repr(self)
+            return f"<{self.value.aval}, {NO_NUMBERS}>" if spec else repr(self)
         return format(data if self.ndim else data[()], spec)
 
     # Leaving the graph

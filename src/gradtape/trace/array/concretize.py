@@ -15,6 +15,7 @@ from gradtape.config import traces_package
 from gradtape.errors import (
     ConcretizationError,
     GradtapeWarning,
+    UnsupportedFunctionError,
     warn,
 )
 from gradtape.ir.graph import Value
@@ -45,6 +46,7 @@ from gradtape.trace.source.sites import (
     is_traced_file,
     is_user_file,
     nearest_frame,
+    package_of,
     path_in_package,
     site_of,
     user_frame,
@@ -181,6 +183,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         )
     (data,) = force([value])
     if _loses_derivative(value) and package not in READERS:
+        _refuse_compiled_code(frame)
         note_exit(value, "np.asarray(x)", data, meant=False)
         warn(
             GradtapeWarning,
@@ -190,6 +193,26 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
             "x.numpy() if this is intended",
         )
     return np.array(data, dtype)
+
+
+def _refuse_compiled_code(frame: FrameType) -> None:
+    """Raise an error if compiled code of a package asks for the numbers of a watched array, and Python code of a package calls it.
+
+    Packages whose compiled code takes buffers raise one, too. A warning would be followed by a result of which a part has no derivative.
+    """
+    file = frame.f_code.co_filename
+    if is_user_file(file) or not is_program_file(file):
+        return
+    function = callee_of(frame)
+    module = extension_module_of(function)
+    if module:
+        raise UnsupportedFunctionError(
+            f"{getattr(function, '__name__', 'a function')} of {module} takes the numbers of a watched array",
+            where=user_site(4),
+            why=f"it is compiled, and what it computes for {path_in_package(file)}:{frame.f_lineno} cannot be traced",
+            remedy=f"call the function of {package_of(file)} outside of the tape, with x.numpy(), or by gt.callback(f, result_like, x), "
+            "to which gt.custom_vjp gives a derivative",
+        )
 
 
 def numbers_for_reader(value: Value) -> NDArray | None:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from gradtape.errors import DtypeError, GradtapeError, UnsupportedFunctionError, is_internal, is_users
-from gradtape.trace.array.array import Array
+from gradtape.trace.array.array import NO_NUMBERS, Array
 from gradtape.trace.array.concretize import ARRAY_LIBRARIES, IN_PACKAGES, INSTEAD_OF_EXTENSION
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import is_extension_code, local_names
@@ -133,7 +133,9 @@ def note_package(error: Exception, doing: str) -> None:
     ]
     if not in_python or said:
         return
-    about = _about_package(steps) or _about_library(steps) or _about_extension(error, steps)
+    about = (
+        _about_text(error) or _about_package(steps) or _about_library(steps) or _about_extension(error, steps)
+    )
     why, remedy = about or _about_type(error, steps) or ("", "")
     if not remedy:
         return
@@ -156,6 +158,17 @@ def _steps(error: Exception) -> _Steps:
         steps.append((trace.tb_frame, trace.tb_lineno, trace.tb_lasti))
         trace = trace.tb_next
     return steps
+
+
+def _about_text(error: Exception) -> tuple[str, str] | None:
+    """Return why the text of a traced array was not read as a number, and what to do instead; None for other errors."""
+    if not isinstance(error, ValueError) or not any(NO_NUMBERS in str(part) for part in error.args):
+        return None
+    return (
+        "a traced array was written as text, which has no numbers while a function is traced, and the text was read as a number",
+        "use the number, not its text; a function of a package that does this is called by gt.callback(f, result_like, x), with a "
+        "derivative by gt.custom_vjp",
+    )
 
 
 def _about_package(steps: _Steps) -> tuple[str, str] | None:
@@ -223,7 +236,8 @@ def _about_extension(error: Exception, steps: _Steps) -> tuple[str, str] | None:
     frame, _, offset = steps[-1]
     compiled = list(takewhile(lambda step: is_extension_code(step[0].f_code), reversed(steps)))
     if compiled:
-        module = compiled[-1][0].f_globals.get("__name__", "")
+        outermost = compiled[-1][0]
+        module = outermost.f_globals.get("__name__") or outermost.f_code.co_name.rpartition(".")[0]
     elif any(isinstance(item, Handle) for item in list(frame.f_locals.values())):
         module = extension_module_of(callee_of(frame, offset))
     else:

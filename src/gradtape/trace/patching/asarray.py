@@ -153,6 +153,14 @@ def _shared_or_traced(function: Any, source: Any = None, /, **kwargs: Any) -> An
     return whole.copy() if kwargs.get("copy") else whole[...]
 
 
+def converted_by_object(source: Any) -> Any:
+    """Return what an object converts itself to, if that is an array of gradtape's: the numbers where it is not traced. None for others."""
+    made = _taken_apart(source, None)
+    if made is source or not isinstance(made, Handle):
+        return None
+    return made if is_followed(made) else made.__array__()  # type: ignore[attr-defined]
+
+
 def _taken_apart(source: Any, wanted: Any) -> Any:
     """Return what an object converts itself to, or the elements of an array of objects, where these are traced."""
     if type(source) is np.ndarray:

@@ -95,8 +95,11 @@ def callee_names(frame: FrameType, offset: int | None = None) -> tuple[str, ...]
 
 
 def is_extension_code(code: CodeType) -> bool:
-    """Return whether code is what an extension module (Cython, pybind11) puts into tracebacks for its functions: it holds no program."""
-    return code.co_code == _NO_PROGRAM
+    """Return whether code is what an extension module (Cython, pybind11) puts into tracebacks for its functions: it holds no program.
+
+    Modules of Cython's for many versions of Python put the code of ``_getframe()`` there, under the name and line of their function.
+    """
+    return code.co_code == _NO_PROGRAM or (code.co_names == ("_getframe",) and code.co_code == _GETFRAME)
 
 
 def _code_without_program() -> bytes:
@@ -107,6 +110,7 @@ def _code_without_program() -> bytes:
 
 
 _NO_PROGRAM: Final = _code_without_program()
+_GETFRAME: Final = compile("_getframe()", "", "eval").co_code
 
 
 def _callee_names(code: CodeType, here: int) -> tuple[str, ...]:

@@ -43,6 +43,8 @@ _IMPLEMENTATION: Final = HEAD + 3 * WORD
 
 _NEW: Final = HEAD + 37 * WORD
 _NEW_SLOT: Final = 65
+_CALL: Final = HEAD + 14 * WORD
+_CALL_SLOT: Final = 50
 
 _VARARGS, _KEYWORDS, _NONE, _ONE, _FAST = 0x1, 0x2, 0x4, 0x8, 0x80
 _UNSPECIALISED: Final = _KEYWORDS
@@ -216,13 +218,15 @@ def _method_pointer(thing: Any) -> list[FunctionPointer]:
 
 
 def _constructor_pointer(thing: type) -> list[FunctionPointer]:
-    """Return the pointer to the constructor of a type."""
+    """Return the pointer to the constructor of a type; for a type without one, that to the function that calls its objects."""
     slot = ctypes.pythonapi.PyType_GetSlot
     slot.restype, slot.argtypes = _POINTER, [ctypes.py_object, ctypes.c_int]
-    original = slot(thing, _NEW_SLOT)
-    if not original or _word(id(thing) + _NEW) != original:
-        return []
-    return [FunctionPointer(thing, "new", id(thing) + _NEW, original)]
+    for number, offset in ((_NEW_SLOT, _NEW), (_CALL_SLOT, _CALL)):
+        original = slot(thing, number)
+        if original:
+            is_there = _word(id(thing) + offset) == original
+            return [FunctionPointer(thing, "new", id(thing) + offset, original)] if is_there else []
+    return []
 
 
 def _pointer_of(thing: Any) -> list[FunctionPointer]:
@@ -258,7 +262,8 @@ def interpose(hook: Hook, when: When, things: Iterable[Any]) -> None:
     ----------
     hook : callable
         Is called with the object, for methods and types with ``self`` or the type, and then with the arguments, from the frame that
-        called. It returns the result of the call, or NotImplemented for the C function to run.
+        called. It returns the result of the call, or NotImplemented for the C function to run. For types without a constructor, such as
+        that of ``float.__add__``, it is called for calls of their objects, with the type, the object, and the arguments.
     when : When
         The calls that it is called for.
     things : iterable of object

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy._core import fromnumeric
 
 from gradtape.errors import ArraySubclassError
 from gradtape.ir.builder import here
@@ -16,6 +17,7 @@ from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.array.masked import without_selections
 from gradtape.trace.array.view_functions import strided
 from gradtape.trace.patching import recorders
+from gradtape.trace.patching.asarray import converted_by_object
 from gradtape.trace.patching.conversions.sequences import Function, as_ndarray_or_traced, find_followed
 from gradtape.trace.patching.functions import hook_function, with_names
 from gradtape.trace.source.sites import user_site
@@ -149,6 +151,16 @@ def _masked_array(plain: Function) -> Function:
     return new
 
 
+def _method_of_object(plain: Function) -> Function:
+    """Return the handler of functions that call a method of what an object converts itself to: ``np.nonzero(x)`` is ``x.nonzero()``."""
+
+    def call(obj: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        made = converted_by_object(obj)
+        return plain(obj, method, *args, **kwargs) if made is None else getattr(made, method)(*args, **kwargs)
+
+    return call
+
+
 def _as_strided(plain: Function) -> Function:
     """Return the handler of ``np.lib.stride_tricks.as_strided``, which asks arrays for their memory."""
 
@@ -166,9 +178,11 @@ def _hook_classes() -> None:
     joining: Any = type(np.r_).__mro__[1]
     mapping: Any = np.vectorize
     masked: Any = np.ma
+    wrapping: Any = fromnumeric
     hook_function(masked.MaskedArray.__new__, _masked_array)
     hook_function(masked.extras._median, median_of_traced)
     hook_function(np.matrix.__new__, _refuse_matrix)  # type: ignore[arg-type]
+    hook_function(wrapping._wrapit, _method_of_object)
     hook_function(joining.__getitem__, _index_trick)
     hook_function(mapping._vectorize_call, _vectorize_call)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import _abc
 import math
+import operator
 import sys
+from types import WrapperDescriptorType
 from typing import Any, Final
 
 import numpy as np
@@ -100,6 +102,18 @@ def _is_instance(kind: Any, x: Any) -> Any:
     return issubclass(x._numpy_class(), kind) if type(x) is Array else NotImplemented
 
 
+def _operator_of_number(operation: Any, x: Any = None, *others: Any, **kwargs: Any) -> Any:
+    """Call ``float.__mul__(x, y)`` with traced numbers, which stand for numbers of Python's."""
+    is_number = isinstance(x, Handle | int | float | complex)
+    if operation.__objclass__ not in (float, int, complex) or not is_number or kwargs:
+        return NotImplemented
+    name = operation.__name__
+    if hasattr(operator, name):
+        return getattr(operator, name)(x, *others)
+    reflected = f"__{name.removeprefix('__r')}"
+    return getattr(operator, reflected)(*others, x) if hasattr(operator, reflected) else NotImplemented
+
+
 _OF_SEQUENCES: Final = frozenset({"__contains__", "__getitem__", "__iter__", "__len__", "__setitem__"})
 """Methods that arrays have, and numbers do not all have: code asks for them to tell one from the other."""
 
@@ -143,6 +157,7 @@ def _arange(*args: Any, **kwargs: Any) -> Any:
 
 
 CONVERSIONS: Final[dict[Any, Function]] = {
+    WrapperDescriptorType: _operator_of_number,
     _abc._abc_instancecheck: _is_instance,
     float: _python_number,
     hasattr: _has_attribute,
