@@ -1015,3 +1015,42 @@ def test_methods_and_partials_that_are_made_anew_share_programs_without_a_site(
     for number in (4.0, 5.0, 6.0):
         assert np.array_equal(value(number), expected(number))
     assert not completed
+
+
+class Scaled:
+    def __init__(self, scale: float) -> None:
+        self.scale, self.shift, self.options = scale, X * scale, {"weight": scale}
+
+    def loss(self, x: Any) -> Any:
+        return np.sum((x * self.scale + self.shift) ** 2) * self.options["weight"]
+
+
+HELD: Final = SimpleNamespace(model=Scaled(1.0))
+CHANGING: Final[dict[str, Callable[[Scaled], Any]]] = {
+    "grad of a method": lambda model: gt.grad(model.loss)(X),
+    "value_and_grad of a lambda": lambda model: gt.value_and_grad(lambda x: model.loss(x))(X)[1],
+    "vjp of a lambda": lambda model: gt.vjp(lambda x: model.loss(x), X)[1](1.0)[0],
+    "kept, argument": lambda model: BY_ARGUMENT(X, model),
+    "kept, captured": lambda model: (setattr(HELD, "model", model), BY_CAPTURE(X))[1],
+}
+BY_ARGUMENT: Final = gt.grad(lambda x, model: model.loss(x))
+BY_CAPTURE: Final = gt.grad(lambda x: HELD.model.loss(x))
+
+
+@pytest.mark.parametrize("case", CHANGING)
+def test_calls_with_changing_objects_are_traced_no_more_and_keep_nothing(case: str, monkeypatch: Any) -> None:
+    gradient = CHANGING[case]
+    attempts: list[Any] = []
+    before = Tracer._attempt
+    for number in range(20):
+        gradient(Scaled(float(number)))
+    monkeypatch.setattr(Tracer, "_attempt", lambda *args: (attempts.append(1), before(*args))[1])
+    kept: weakref.WeakSet[Scaled] = weakref.WeakSet()
+    for number in range(1, 301):
+        model = Scaled(float(number))
+        kept.add(model)
+        found = gradient(model)
+        assert np.allclose(found, 2 * number**2 * (X * number + X * number), rtol=1e-13)
+    del model
+    gc.collect()
+    assert not attempts and len(kept) <= 2
