@@ -19,7 +19,7 @@ import numpy as np
 import optree
 
 from gradtape.containers.quantities import nodes_of as nodes_of_quantities
-from gradtape.containers.tables import Attribute
+from gradtape.containers.tables import Attribute, with_labels
 from gradtape.containers.tables import nodes_of as nodes_of_tables
 from gradtape.errors import StructureError
 
@@ -44,10 +44,13 @@ class _Hooks:
         Returns the names of those attributes of an object that hold arrays, and of the others; None for what is no container.
     table : callable or None
         Returns the values of a table of pandas or xarray, and anything else as it is.
+    tables : int
+        How many tables have been met.
     """
 
     fields: Callable[[Any], tuple[tuple[str, ...], tuple[str, ...]] | None] | None = None
     table: Callable[[Any], Any] | None = None
+    tables: int = 0
 
 
 HOOKS: Final = _Hooks()
@@ -259,6 +262,28 @@ def structure_key(tree: Any) -> Any:
     if _USUAL_KEYS.issuperset(map(type, chain.from_iterable(paths))):
         return spec, None
     return spec, tuple([tuple(map(exact_key, path)) for path in paths])
+
+
+def labelled(derivatives: Any, arguments: Any, order: int = 1) -> Any:
+    """Return derivatives in arguments with the labels of those that are tables of pandas.
+
+    Parameters
+    ----------
+    derivatives : nest
+        For each number or array that is differentiated, all arguments in their order. For second derivatives all pairs of them.
+    arguments : nest
+        What is differentiated in, with tables as leaves.
+    order : {1, 2}, default 1
+        Of the derivatives.
+    """
+    tables = optree.tree_leaves(arguments, namespace=NAMESPACE)
+    leaves, spec = optree.tree_flatten(derivatives, namespace=NAMESPACE)
+    count = len(tables)
+    if not count or len(leaves) % count**order:
+        return derivatives
+    rows = [tables[place // count % count] if order == 2 else None for place in range(len(leaves))]
+    made = [with_labels(leaf, rows[place], tables[place % count]) for place, leaf in enumerate(leaves)]
+    return optree.tree_unflatten(spec, made)
 
 
 def has_texts_only(tree: Any) -> bool:

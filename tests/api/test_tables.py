@@ -450,6 +450,90 @@ def test_xarray_is_as_before_outside_of_recordings() -> None:
     assert type(np.dot(FIELD, np.ones(3))) is np.ndarray
 
 
+COLUMN = pd.Series([1.0, 2.0, 3.0], index=["a", "b", "c"], name="v")
+MATRIX = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]}, index=["p", "q"])
+SQUARES = pd.DataFrame(2 * np.eye(3), index=COLUMN.index, columns=COLUMN.index)
+
+
+def equal_labelled(made: Any, expected: Any) -> None:
+    if isinstance(expected, tuple | list):
+        for one, other in zip(made, expected, strict=True):
+            equal_labelled(one, other)
+    elif isinstance(expected, dict):
+        assert made.keys() == expected.keys()
+        for name, part in expected.items():
+            equal_labelled(made[name], part)
+    elif isinstance(expected, pd.Series):
+        pd.testing.assert_series_equal(made, expected)
+    elif isinstance(expected, pd.DataFrame):
+        pd.testing.assert_frame_equal(made, expected)
+    else:
+        assert not isinstance(made, pd.Series | pd.DataFrame)
+        np.testing.assert_allclose(made, expected)
+
+
+def squares(x: Any) -> Any:
+    return np.sum(x**2)
+
+
+ROWS = pd.DataFrame([[2.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 6.0]], columns=COLUMN.index)
+NUMBERS = {"c": COLUMN, "n": 2.0}
+
+OF_TABLES: dict[str, tuple[Function, Any]] = {
+    "series": (lambda: gt.grad(squares)(COLUMN), 2 * COLUMN),
+    "frame": (lambda: gt.grad(squares)(MATRIX), 2 * MATRIX),
+    "value": (lambda: gt.value_and_grad(squares)(COLUMN), (14.0, 2 * COLUMN)),
+    "aux": (lambda: gt.grad(lambda x: (squares(x), x), has_aux=True)(COLUMN), (2 * COLUMN, [1.0, 2.0, 3.0])),
+    "nest": (
+        lambda: gt.grad(lambda p: squares(p["c"]) * p["n"])(NUMBERS),
+        {"c": 4 * COLUMN, "n": 14.0},
+    ),
+    "two": (
+        lambda: gt.grad(lambda x, y: np.sum(x) * np.sum(y), argnums=(0, 1))(COLUMN, MATRIX),
+        (0 * COLUMN + 10, 0 * MATRIX + 6),
+    ),
+    "by name": (lambda: gt.grad(lambda w, x: w * squares(x), argnames="x")(2.0, x=COLUMN), 4 * COLUMN),
+    "float32": (lambda: gt.grad(squares)(COLUMN.astype("f4")), 2 * COLUMN.astype("f4")),
+    "missing": (lambda: gt.grad(np.nansum)(pd.Series([1.0, None], dtype="Float64")), pd.Series([1.0, 0.0])),
+    "none left": (lambda: gt.grad(squares)(COLUMN[:0]), COLUMN[:0]),
+    "index": (lambda: gt.grad(squares)(pd.Index([1.0, 2.0])), [2.0, 4.0]),
+    "jacobian": (lambda: gt.jacobian(lambda x: x**2)(COLUMN), ROWS),
+    "jacfwd": (lambda: gt.jacfwd(lambda x: {"all": x**2, "sum": squares(x)})(COLUMN), {"all": ROWS, "sum": 2 * COLUMN}),
+    "jacrev in two": (
+        lambda: gt.jacrev(lambda x, n: x**2 * n, argnums=(0, 1))(COLUMN, 1.0),
+        (ROWS, [1.0, 4.0, 9.0]),
+    ),
+    "jacobian of a frame": (lambda: gt.jacobian(squares)(MATRIX), 2 * MATRIX),
+    "more axes": (lambda: gt.jacobian(lambda x: x)(MATRIX), np.eye(4).reshape(2, 2, 2, 2)),
+    "hessian": (lambda: gt.hessian(squares)(COLUMN), SQUARES),
+    "mixed": (
+        lambda: gt.hessian(lambda p: squares(p["c"]) * p["n"])(NUMBERS),
+        {"c": {"c": 2 * SQUARES, "n": 2 * COLUMN}, "n": {"c": 2 * COLUMN, "n": 0.0}},
+    ),
+    "diagonal": (lambda: gt.hessian_diagonal(squares)(COLUMN), 0 * COLUMN + 2),
+    "vjp": (lambda: gt.vjp(lambda x: x**2, COLUMN)[1](COLUMN), (2 * COLUMN**2,)),
+    "twice": (lambda: gt.grad(lambda x: np.sum(gt.grad(lambda y: np.sum(y**3))(x)))(COLUMN), 6 * COLUMN),
+    "within": (lambda: gt.jit(lambda w: gt.grad(lambda x: w * squares(x))(COLUMN))(2.0), [4.0, 8.0, 12.0]),
+    "around": (lambda: gt.jit(gt.grad(squares))(COLUMN), [2.0, 4.0, 6.0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", OF_TABLES)
+def test_derivatives_by_tables_of_pandas_have_their_labels(name: str, compiled: bool) -> None:
+    call, expected = OF_TABLES[name]
+    with gt.config.override(jit=compiled):
+        equal_labelled(call(), expected)
+
+
+def test_labels_are_those_of_the_call() -> None:
+    gradient = gt.grad(squares)
+    for column in (COLUMN, COLUMN.rename({"a": "z"}), COLUMN.rename("other"), COLUMN.to_frame()["v"] + 1):
+        equal_labelled(gradient(column), 2 * column)
+    equal_labelled(gradient(COLUMN.to_numpy()), [2.0, 4.0, 6.0])
+    assert gradient.site.traces == 1
+
+
 @pytest.mark.parametrize("number", [Fraction(1, 3), Decimal("0.5")])
 def test_fractions_and_decimals_are_converted_where_numpy_converts_them(number: Any) -> None:
     def stored(x: Any) -> Any:

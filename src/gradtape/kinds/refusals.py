@@ -235,6 +235,7 @@ def is_same_data(labelled: Any, other: Any) -> bool:
 def _as_leaf(leaf: Any) -> Any:
     if not is_table(leaf):
         return leaf
+    HOOKS.tables += 1
     values = values_of(leaf)
     return leaf if values is None else values
 

@@ -18,7 +18,7 @@ from gradtape.api.custom.complex_convention import (
 from gradtape.api.operands import traceable_operand
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.tape.memory import Memory, memory_limit
-from gradtape.api.transforms.argnums import Names, Positions, selection_of
+from gradtape.api.transforms.argnums import Names, Positions, before_aux, selection_of, whole
 from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
@@ -362,7 +362,9 @@ def hessian(
     second = _jacobian(
         first, argnums, argnames, has_aux, "fwd", "hessian", holomorphic, "tensorflow", chunk_size, memory
     )
-    return jit_of(recordable_body(second), named("hessian", function), EVERYTHING_TRACED)
+    selection = selection_of(function, argnums, argnames, "hessian")
+    labels = selection.labels(before_aux if has_aux else whole, 2)
+    return jit_of(recordable_body(second), named("hessian", function), EVERYTHING_TRACED, labels)
 
 
 @overload
@@ -556,7 +558,8 @@ def _jacobian(
         jacobians = unflatten(bare_spec, nested)
         return (jacobians, aux) if has_aux else jacobians
 
-    return jit_of(compute, named(caller, function), EVERYTHING_TRACED)
+    labels = selection.labels(before_aux if has_aux else whole)
+    return jit_of(compute, named(caller, function), EVERYTHING_TRACED, labels)
 
 
 def _mode(
