@@ -12,6 +12,7 @@ from gradtape.loops.passes.parallelise import parallelise
 from gradtape.loops.passes.poll import insert_polls
 from gradtape.loops.passes.row_blocking import block_rows
 from gradtape.loops.passes.strip_mine import strip_mine
+from gradtape.loops.passes.unroll_and_jam import unroll_and_jam
 from gradtape.loops.verifier import verify_loops
 
 LoopPass = Callable[[LoopProgram], LoopProgram]
@@ -25,6 +26,7 @@ LOOP_PASSES: Final[tuple[LoopPass, ...]] = (
     strip_mine,
     collapse_loops,
     block_rows,
+    unroll_and_jam,
     parallelise,
 )
 """In this order, on a program with the bodies of its loops and branches in their places."""
