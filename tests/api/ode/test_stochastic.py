@@ -176,6 +176,18 @@ def test_shapes_and_the_same_increments_again() -> None:
     assert "y (4, 6, 3)" in repr(many)
 
 
+@pytest.mark.parametrize("method, order", [("euler-maruyama", 1), ("milstein", 1), ("srk", 2)])
+def test_weak_orders_of_smooth_functions(method: Any, order: int) -> None:
+    """The orders that the page on differential equations states: of means, for the same motions as the exact solution."""
+    errors = []
+    for steps in (8, 16, 32):
+        many: dict[str, Any] = {"paths": 20_000, "method": method, "rng": 1, "save": "last"}
+        found = gt.solve_sde(lambda t, y: 0.5 * y, lambda t, y: 0.4 * y, (0.0, 1.0), 1.0, steps=steps, **many)
+        exact = np.exp(0.42 + 0.4 * np.sum(found.increments.dw, axis=1))
+        errors.append([abs(np.mean(f(found.y) - f(exact))) for f in (np.square, np.sin)])
+    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), order, atol=0.35)
+
+
 def test_time_enters() -> None:
     found = gt.solve_sde(lambda t, y: 2 * t, lambda t, y: 0.0, (1.0, 2.0), 1.0, steps=1000, rng=0)
     assert found.y[-1] == pytest.approx(4.0, abs=2e-3)
@@ -193,12 +205,17 @@ def test_time_enters() -> None:
         ({"steps": 0}, ArgumentError, "steps is 0"),
         ({"paths": 1.5}, ArgumentError, "paths is 1.5"),
         ({"method": "srk", "increments": Increments(np.zeros((5, 3)))}, ArgumentError, "needs increments.dz"),
+        ({"increments": np.zeros((5, 3))}, ArgumentError, "increments is an ndarray"),
+        ({"increments": Increments(np.zeros((4, 3)))}, ShapeError, r"increments.dw has the shape \(4, 3\)"),
+        ({"increments": Increments(np.zeros((5, 3))), "paths": 2}, ShapeError, r"takes \(2, 5, 3\)"),
+        ({"t_span": 1.0}, ArgumentError, "t_span is 1.0"),
+        ({"t_span": (0.0, 0.5, 1.0)}, ArgumentError, "t_span is "),
     ],
 )
 def test_mistakes(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    given: dict[str, Any] = {"steps": 5, "rng": 0, **options}
+    given: dict[str, Any] = {"t_span": (0.0, 1.0), "steps": 5, "rng": 0, **options}
     with pytest.raises(error, match=message):
-        gt.solve_sde(lambda t, y: -y, lambda t, y: 0.1 * y, (0.0, 1.0), np.ones(3), **given)
+        gt.solve_sde(lambda t, y: -y, lambda t, y: 0.1 * y, y0=np.ones(3), **given)
 
 
 @pytest.mark.parametrize("what", ["drift", "diffusion"])

@@ -13,7 +13,7 @@ from gradtape.api.control.scanning import scan
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp
 from gradtape.api.transforms.vmap import vmap
-from gradtape.errors import ArgumentError, ShapeError
+from gradtape.errors import ArgumentError, ShapeError, kind_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
 
@@ -115,9 +115,9 @@ def solve_sde(
     Raises
     ------
     ArgumentError
-        For unknown methods, and for methods that are wrong for general noise.
+        For unknown methods, and for methods that are wrong for general noise; if an argument is of another type.
     ShapeError
-        If drift or diffusion have another shape.
+        If drift, diffusion or increments have another shape.
 
     See Also
     --------
@@ -145,25 +145,21 @@ def solve_sde(
     check_callable(drift, "solve_sde")
     check_callable(diffusion, "solve_sde")
     _check(method, noise, steps, paths, save)
-    first, last = t_span
+    first, last = _ends(t_span)
     start: Any = y0 if isinstance(y0, Handle) else np.asarray(y0, float)
     step = (last - first) / steps
     times = first + step * np.arange(steps + 1)
+    motions = _motions(diffusion, first, start, args, noise)
+    lead = (steps,) if paths is None else (paths, steps)
     if increments is None:
-        motions = _motions(diffusion, first, start, args, noise)
-        lead = (steps,) if paths is None else (paths, steps)
         generator = np.random.default_rng(rng)
         size = np.sqrt(step)
         dw = size * generator.standard_normal((*lead, *motions))
         increments = Increments(
             dw, size * generator.standard_normal((*lead, *motions)) if method == "srk" else None
         )
-    elif method == "srk" and increments.dz is None:
-        raise ArgumentError(
-            'solve_sde: "srk" needs increments.dz as well',
-            where=user_site(),
-            remedy='draw them with method="srk"',
-        )
+    else:
+        _check_increments(increments, (*lead, *motions), method)
     advance = _STEPS[method]
 
     def f(t: Any, y: Any) -> Any:
@@ -208,6 +204,39 @@ def _check(method: str, noise: str, steps: Any, paths: Any, save: str) -> None:
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise ArgumentError(
                 f"solve_sde: {name} is {count!r}", where=user_site(), remedy=f"{name}=100, a positive integer"
+            )
+
+
+def _ends(t_span: Any) -> tuple[Any, Any]:
+    try:
+        first, last = t_span
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"solve_sde: t_span is {t_span!r}", where=user_site(), remedy="pass both ends: t_span=(0.0, 1.0)"
+        ) from None
+    return first, last
+
+
+def _check_increments(increments: Any, shape: tuple[int, ...], method: str) -> None:
+    if not isinstance(increments, Increments):
+        raise ArgumentError(
+            f"solve_sde: increments is {kind_of(increments)}",
+            where=user_site(),
+            remedy="pass those of another solution: increments=found.increments",
+        )
+    if method == "srk" and increments.dz is None:
+        raise ArgumentError(
+            'solve_sde: "srk" needs increments.dz as well',
+            where=user_site(),
+            remedy='draw them with method="srk"',
+        )
+    for name, given in zip(Increments._fields, increments, strict=True):
+        if given is not None and np.shape(given) != shape:
+            raise ShapeError(
+                f"solve_sde: increments.{name} has the shape {np.shape(given)}, and this equation takes {shape}",
+                where=user_site(),
+                why="there is an increment for each path, step and motion",
+                remedy="pass the steps, the paths and the noise of the solution that has drawn them",
             )
 
 
