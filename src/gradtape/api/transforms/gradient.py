@@ -771,7 +771,7 @@ def jvp(
                 where=here.site,
                 remedy="gt.jvp(f, (x,), (dx,))",
             )
-    options = "jvp", has_aux, len(primals), len(tangents)
+    options = "jvp", bool(has_aux), len(primals), len(tangents)
     program = program_of_calls(options, function, _pushed(has_aux), Jitted)
     if program is not None and len(primals) == len(tangents):
         result = program[0](function, *primals, *tangents)

@@ -136,7 +136,7 @@ def applied(
         number = _traced_number(programs.add(program), recording.sources)
         return recording.result(), residuals, number, aux
 
-    options = caller, has_aux, converted, limit
+    options = caller, bool(has_aux), converted, limit
     program = program_of_calls(options, function, run, Jitted, programs)
     if program is None or not primals:
         return None

@@ -202,7 +202,7 @@ def program_of_calls(
     Parameters
     ----------
     options : tuple
-        The transform and its options.
+        The transform and its options, each of one type: equal ones are the same.
     function : callable
         The function that is transformed.
     run : callable
@@ -212,7 +212,7 @@ def program_of_calls(
     held : object, optional
         What `run` refers to, of the call that has made the program.
     """
-    family = _family_of(function, options)
+    family = _family_of(function, options, is_exact=True)
     if family is None or running_trace()[0] is not None:
         return None
     if family.program is None:
@@ -257,11 +257,11 @@ def program_of(options: tuple[Any, ...], function: Any) -> Any:
     return None if family is None else family.program
 
 
-def _family_of(function: Any, options: tuple[Any, ...]) -> Family | None:
+def _family_of(function: Any, options: tuple[Any, ...], *, is_exact: bool = False) -> Family | None:
     """Return the family of a function; None for a function or options that have no key."""
     try:
-        # Without options the key of a transform is itself.
-        key = _key_of(function), options[0] if options[1:] == ((), ()) else exact_key(options)
+        is_exact = is_exact or options[1:] == ((), ())
+        key = _key_of(function), options if is_exact else exact_key(options)
         family = _families.get(key)
     except TypeError:  # a list, or a dict, of options
         return None
