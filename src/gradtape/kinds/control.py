@@ -112,12 +112,13 @@ class OwnPullback(Op):
         return self.pull(node, cotangents, linear)
 
     def with_squares_of(
-        self, node: Node, kinked: Sequence[bool], result: int | None = None
+        self, node: Node, kinked: Sequence[int | None], result: int | None = None
     ) -> tuple[Sequence[int], Callable[[Sequence[Value]], Sequence[Value]]] | None:
         """Return which inputs with a kink are squared inside, and what makes the outputs of these squares; None if there are none.
 
-        With the number of a `result`, the square of that is a further output; None if it has no kink. Loops and branches of a graph are
-        looked into in another way (`gradtape.transforms.loops.squares`).
+        `kinked` has by input the place of the first one that is the same number, None where it has no kink. With the number of a
+        `result`, the square of that is a further output; None if it has no kink. Loops and branches of a graph are looked into in
+        another way (`gradtape.transforms.loops.squares`).
         """
         return None
 

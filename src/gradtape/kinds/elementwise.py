@@ -255,6 +255,8 @@ class Elementwise(Op):
         ``(*args) -> Value or None``: the value whose square the result is.
     square_tangents : tuple of callables or None
         For rows with a kink that their square does not have: per argument, a formula of ``(d, *args)`` for the tangent of the square.
+    magnitude_of : callable or None
+        ``(*args) -> Value or None``: a value that the result of real arguments is, up to its sign.
     is_idempotent : bool
         Whether the result for equal arguments is the argument.
     is_involution : bool
@@ -314,6 +316,7 @@ class Elementwise(Op):
         neutral: tuple[float | None, ...] = (),
         square_of: Callable[..., Value | None] | None = None,
         square_tangents: Rules | None = None,
+        magnitude_of: Callable[..., Value | None] | None = None,
         is_idempotent: bool = False,
         is_involution: bool = False,
         is_identity: bool = False,
@@ -349,6 +352,7 @@ class Elementwise(Op):
         self.neutral = neutral
         self.square_of = square_of
         self.square_tangents = square_tangents
+        self.magnitude_of = magnitude_of
         self.is_idempotent = is_idempotent
         self.is_involution = is_involution
         self.is_identity = is_identity
@@ -633,6 +637,11 @@ class SmoothSquare(NamedTuple):
     contraction: Node | None = None
 
     @property
+    def with_kink(self) -> tuple[Node, ...]:
+        """The nodes that compute values with a kink, `kinks` and those of `moves` that change signs."""
+        return (*self.kinks, *[node for node in self.moves if _magnitude(node) is not None])
+
+    @property
     def operands(self) -> tuple[Value, ...]:
         """The values that derivatives go to: the inputs of nodes with a kink, the elements without one, then the factors."""
         return (*[x for node in self.kinks for x in node.inputs], *self.others, *self.factors)
@@ -673,7 +682,8 @@ class SmoothSquare(NamedTuple):
             if scaling is not None:
                 value, number = scaling
                 square = known.get(value)
-                known[node.out] = None if square is None else multiply(square, number * number)
+                squared = number * number
+                known[node.out] = square if square is None or squared == 1.0 else multiply(square, squared)
             else:
                 (known[node.out],) = (None,) if all(x is None for x in given) else node.op.jvp(node, given)
         total = known.get(self.operand)
@@ -746,7 +756,10 @@ def _never(value: Value) -> bool:
 def computes_kink(value: Value) -> bool:
     """Return whether a row computes a value with a kink that its square does not have."""
     node = value.node
-    return node is not None and isinstance(node.op, Elementwise) and node.op.square_tangents is not None
+    op = None if node is None else node.op
+    if node is None or not isinstance(op, Elementwise):
+        return False
+    return op.square_tangents is not None or _magnitude(node) is not None
 
 
 def unmoved(value: Value) -> Value:
@@ -793,7 +806,7 @@ def _square_of(
 ) -> SmoothSquare | None:
     """Return the square of a value, if it is the result of a row with a kink, or its elements are moved from such results."""
     square = square_of_elements(operand, is_closed)
-    if square is None or not (square.kinks or any(value in leaves for value in square.others)):
+    if square is None or not (square.with_kink or any(value in leaves for value in square.others)):
         return None
     return square
 
@@ -818,11 +831,11 @@ def square_of_elements(operand: Value, is_closed: Callable[[Value], bool]) -> Sm
         if len(seen) > SQUARED_NODES:
             return None
         moved = () if node is None or is_closed(value) else _moved(node)
-        if node is not None and not is_closed(value) and computes_kink(value):
-            kinks.append(node)
-        elif moved and all(x.dtype.kind == value.dtype.kind for x in moved):
+        if moved and all(x.dtype.kind == value.dtype.kind for x in moved):
             pending.append((value, True))
             pending += [(x, False) for x in moved]
+        elif node is not None and not is_closed(value) and computes_kink(value):
+            kinks.append(node)
         else:
             others.append(value)
     return SmoothSquare(operand, tuple(kinks), tuple(others), tuple(moves))
@@ -877,7 +890,10 @@ def _factors(value: Value, is_closed: Callable[[Value], bool], depth: int = 3) -
 
 
 def _scaling(node: Node) -> tuple[Value, complex] | None:
-    """Return the value that a node multiplies by a number, with the number; None if it does something else."""
+    """Return the value that a node multiplies by a number, with the number up to its sign; None if it does something else."""
+    magnitude = _magnitude(node)
+    if magnitude is not None:
+        return magnitude, 1.0
     number = _number_beside(node)
     if number is not None:
         return node.inputs[0], number
@@ -886,6 +902,45 @@ def _scaling(node: Node) -> tuple[Value, complex] | None:
         if number is not None:
             return value, number
     return None
+
+
+def _magnitude(node: Node) -> Value | None:
+    """Return a value that a node's result is up to its sign, if both are real and the sign depends on the value."""
+    op = node.op
+    if not isinstance(op, Elementwise) or op.magnitude_of is None or node.out.dtype.kind != "f":
+        return None
+    value = op.magnitude_of(*node.inputs)
+    return value if value is not None and value.dtype.kind == "f" else None
+
+
+def is_opposite(x: Value, y: Value) -> bool:
+    """Return whether one value is computed as minus the other."""
+    a, b = x.node, y.node
+    row: object = PRIMITIVES["subtract"]
+    if a is not None and b is not None and a.op is row and b.op is row:
+        return all(map(is_same, a.inputs, b.inputs[::-1]))
+    (left, first), (right, second) = map(_multiple, (x, y))
+    return first == -second and is_same(left, right)
+
+
+def _multiple(value: Value) -> tuple[Value, complex]:
+    """Return a value and a number whose product is computed as a value."""
+    product: complex = 1.0
+    while value.node is not None and _magnitude(value.node) is None:
+        scaling = _scaling(value.node)
+        if scaling is None:
+            break
+        value, number = scaling
+        product *= number
+    return value, product
+
+
+def without_sign(value: Value) -> Value:
+    """Return what index maps, conversions and changes of sign make a value of."""
+    value = unmoved(value)
+    while value.node is not None and (magnitude := _magnitude(value.node)) is not None:
+        value = unmoved(magnitude)
+    return value
 
 
 def _number_beside(node: Node) -> complex | None:
@@ -913,7 +968,7 @@ def is_same(x: Value, y: Value) -> bool:
             continue
         a, b = x.node, y.node
         if a is None or b is None:
-            if not _is_same_number(x, y):
+            if not _is_same_constant(x, y):
                 return False
             continue
         if (
@@ -930,13 +985,13 @@ def is_same(x: Value, y: Value) -> bool:
     return True
 
 
-def _is_same_number(x: Value, y: Value) -> bool:
-    return (
-        isinstance(x, Literal)
-        and isinstance(y, Literal)
-        and x.aval == y.aval
-        and number_of(x) == number_of(y)
-    )
+def _is_same_constant(x: Value, y: Value) -> bool:
+    """Return whether two values are the same number, or arrays of the same indices."""
+    if isinstance(x, Literal) and isinstance(y, Literal):
+        return x.aval == y.aval and number_of(x) == number_of(y)
+    if x.data is None or y.data is None or x.dtype.kind != "i":
+        return False
+    return x.aval == y.aval and np.array_equal(x.data, y.data)
 
 
 NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64})

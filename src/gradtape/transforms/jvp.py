@@ -12,7 +12,8 @@ from gradtape.kinds.control import OwnPullback, followed
 from gradtape.kinds.cotangent import Tangent, summed
 from gradtape.kinds.elementwise import Elementwise, Rule, SmoothSquare, scaled
 from gradtape.kinds.index_map import IndexMap
-from gradtape.transforms.kinks.roots import FlatRoot, as_one_function
+from gradtape.transforms.kinks.roots import FlatRoot
+from gradtape.transforms.loops.squares import Recomputed, whole_at
 from gradtape.transforms.masks import before_infinite_slopes, pushed_through, with_masks
 from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.shift_invariance import cancelling_shifts
@@ -71,22 +72,32 @@ def forward_sweep(
     constant = cancelling_shifts(nodes, targets, sources)
     known = set(sources)
     ahead = before_infinite_slopes(nodes) if is_last else None
-    for node in nodes:
-        if constant and not constant.isdisjoint(node.outs):
-            continue
+
+    def is_closed(value: Value) -> bool:
+        return value in known or stop(value)
+
+    def push(node: Node) -> None:
         incoming = [pushed.get(operand) for operand in node.inputs]
         if any(tangent is not None for tangent in incoming):
             if ahead is not None and not isinstance(node.op, Elementwise | IndexMap) and node not in ahead:
                 incoming = [tangent and Tangent(tangent.applied()) for tangent in incoming]
             with at(derivative_site(node, backward=False)):
-                whole = as_one_function(node, lambda value: value in known or stop(value))
+                whole = whole_at(node, is_closed)
                 if whole is None:
                     outgoing = push_node(node, incoming)
+                elif isinstance(whole, Recomputed):
+                    for one in whole.nodes:
+                        push(one)
+                    outgoing = [pushed.get(whole.value)]
                 else:
                     outgoing = [push_whole(whole, list(map(pushed.get, whole.operands)))]
             for out, tangent in zip(node.outs, outgoing, strict=True):
                 if out not in pushed:
                     pushed[out] = tangent
+
+    for node in nodes:
+        if not constant or constant.isdisjoint(node.outs):
+            push(node)
     return [pushed.get(target) for target in targets]
 
 

@@ -15,8 +15,8 @@ from gradtape.kinds.elementwise import Elementwise, scaled
 from gradtape.kinds.routines.callback import Callback
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.transforms.activity import active_values
-from gradtape.transforms.kinks.roots import as_one_function
 from gradtape.transforms.linear import Cotangents, pull_linear
+from gradtape.transforms.loops.squares import Recomputed, whole_at
 from gradtape.transforms.masks import with_masks
 from gradtape.transforms.observers import Sweep, derivative_site, inner_sweeps, is_observed, notify
 from gradtape.transforms.shift_invariance import cancelling_shifts
@@ -128,7 +128,16 @@ def pull_back(node: Node, active: set[Value], found: Cotangents, is_closed: Call
     """Add the cotangents of a node's active inputs; `is_closed` holds for values at which derivatives end."""
     op = node.op
     with at(derivative_site(node, backward=True)):
-        whole = as_one_function(node, is_closed)
+        whole = whole_at(node, is_closed)
+        if isinstance(whole, Recomputed):
+            cotangent = found.get(node.out)
+            assert cotangent is not None
+            found.add(whole.value, cotangent)
+            active |= active_values(whole.nodes, active)
+            for one in reversed(whole.nodes):
+                if any(out in active and found.get(out) is not None for out in one.outs):
+                    pull_back(one, active, found, is_closed)
+            return
         if whole is not None:
             _pull_linearised(node, whole.operands, lambda values: [whole.push(values)], active, found)
             return

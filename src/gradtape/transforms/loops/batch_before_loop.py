@@ -57,7 +57,7 @@ def batched_before_loop(draft: Draft, excluded: Collection[Value] = ()) -> Draft
             stays = isinstance(node.op, Elementwise) and node.out in excluded
             # The square of a value with a kink is differentiated as one function, and so computed in one place with the value.
             square = smooth_square(node, lambda _: False)
-            is_near = square is not None and any(kink.out in chosen for kink in square.kinks)
+            is_near = square is not None and any(kink.out in chosen for kink in square.with_kink)
             if (not stays and _pays(node, length)) or is_near:
                 chosen.append(node.outs[0])
     if not chosen:

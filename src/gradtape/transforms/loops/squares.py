@@ -1,19 +1,19 @@
-"""Squares of what a loop or branch reads or carries: where that has a kink, the square is a further operand or carry (ADR 157)."""
+"""Squares of what a loop or branch reads, carries or returns: where that has a kink, the square is a further operand, carry or result."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Final, NamedTuple
 
-from gradtape.ir.body import make_body
+from gradtape.ir.body import Body, make_body
 from gradtape.ir.builder import keep_names
-from gradtape.ir.graph import Literal, Node, Value, extract
+from gradtape.ir.graph import Literal, Node, Value, extract, next_serial
 from gradtape.kinds.control import OwnPullback
-from gradtape.kinds.elementwise import factors_of, smooth_square, square_of_elements
+from gradtape.kinds.elementwise import SmoothSquare, factors_of, is_same, smooth_square, square_of_elements
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import multiply
 from gradtape.ops.core.elementwise.cast import with_tangent_of
-from gradtape.transforms.kinks.roots import with_flat_roots_inside
+from gradtape.transforms.kinks.roots import FlatRoot, flat_root, with_flat_roots_inside
 from gradtape.transforms.loops.draft import (
     Carry,
     Draft,
@@ -47,8 +47,48 @@ def with_squares(outs: Sequence[Value]) -> Sequence[Value]:
     return outs if node is None else with_flat_roots_inside(Kinks(()).of_node(node))
 
 
+class Recomputed(NamedTuple):
+    """A value, and the nodes that were recorded to compute it, in topological order."""
+
+    value: Value
+    nodes: Sequence[Node]
+
+
+def whole_at(node: Node, is_closed: Callable[[Value], bool]) -> SmoothSquare | FlatRoot | Recomputed | None:
+    """Return what a sweep differentiates as one function: a square of what has a kink, or a root; None for other nodes.
+
+    Where a loop or branch computes the kink, the product is computed again, from squares that are results of a loop or branch of its own.
+
+    Parameters
+    ----------
+    node : Node
+    is_closed : callable
+        Predicate on values at which derivatives end.
+    """
+    kinks = Kinks((), is_closed=is_closed)
+    square = smooth_square(node, is_closed, kinks)
+    if square is None:
+        return flat_root(node, is_closed)
+    begin = next_serial()
+    product = kinks.product(square)
+    if product is None:
+        return square
+    product = conform(product, node.out.dtype, node.out.shape)
+    nodes, _ = extract([product], stop=lambda value: value.node is None or value.node.serial < begin)
+    return Recomputed(product, nodes)
+
+
 class Kinks(Container[Value]):
-    """The values of one graph that have a kink which other graphs compute: inputs of a body, and results of loops.
+    """The values of one graph that have a kink which other graphs compute: inputs of a body, and results of loops and branches.
+
+    Parameters
+    ----------
+    leaves : iterable of Value
+        The inputs.
+    depth : int, default 0
+        How many bodies are around this graph.
+    is_closed : callable, optional
+        Predicate on values at which derivatives end: their squares are not asked for. By default there are none.
 
     Attributes
     ----------
@@ -58,10 +98,13 @@ class Kinks(Container[Value]):
         What stands for the squares of these, where they are asked for.
     """
 
-    def __init__(self, leaves: Iterable[Value], depth: int = 0) -> None:
+    def __init__(
+        self, leaves: Iterable[Value], depth: int = 0, is_closed: Callable[[Value], bool] = never_stop
+    ) -> None:
         self.leaves = set(leaves)
         self.squares: dict[Value, Value] = {}
         self._depth = depth
+        self._is_closed = is_closed
         self._results: dict[Value, bool] = {}
 
     def __contains__(self, value: object) -> bool:
@@ -73,7 +116,7 @@ class Kinks(Container[Value]):
             return False
         for factor in factors_of(value):
             square = square_of_elements(factor, never_stop)
-            if square is not None and (square.kinks or any(one in self for one in square.others)):
+            if square is not None and (square.with_kink or any(one in self for one in square.others)):
                 return True
         return False
 
@@ -82,7 +125,7 @@ class Kinks(Container[Value]):
         changed = None
         if isinstance(node.op, LoopOp):
             changed = self._loop(node, node.op)
-        elif "branches" in node.params:
+        elif _is_branch(node):
             changed = self._branches(node)
         elif isinstance(node.op, OwnPullback):
             changed = self._procedure(node, node.op)
@@ -94,8 +137,12 @@ class Kinks(Container[Value]):
             return self.squares.setdefault(value, placeholder(value))
         node = value.node
         if node is not None and self._is_result(value):
-            by_loop = isinstance(node.op, LoopOp)
-            squared = self._loop(node, node.op, value) if by_loop else self._procedure(node, node.op, value)  # type: ignore[arg-type]
+            if isinstance(node.op, LoopOp):
+                squared = self._loop(node, node.op, value)
+            elif _is_branch(node):
+                squared = self._branches(node, value)
+            else:
+                squared = self._procedure(node, node.op, value)  # type: ignore[arg-type]
             assert squared is not None
             return squared[-1]
         product = multiply(value, value)
@@ -121,29 +168,48 @@ class Kinks(Container[Value]):
                 becomes.update(zip(node.outs, outs, strict=True))
         return [becomes.get(output, output) for output in outputs], bool(becomes)
 
-    def _replaced(self, node: Node) -> Value | None:
-        """Return a product with the derivative of a square, where it is one of what has a kink."""
-        square = smooth_square(node, never_stop, self)
-        if square is None or not any(value in self for value in square.others):
+    def product(self, square: SmoothSquare) -> Value | None:
+        """Return a product of squares, computed from what is squared; None where nothing of that is one of these values.
+
+        Parameters
+        ----------
+        square : SmoothSquare
+            What `smooth_square` has found for the product, with these values as leaves.
+        """
+        if not any(value in self for value in square.others):
             return None
         values = {
             value: self.square(value) for value in (*[kink.out for kink in square.kinks], *square.others)
         }
         product = square.assembled(values)
         assert product is not None
+        return product
+
+    def _replaced(self, node: Node) -> Value | None:
+        """Return a product with the derivative of a square, where it is one of what has a kink."""
+        square = smooth_square(node, never_stop, self)
+        product = None if square is None else self.product(square)
+        if product is None:
+            return None
         return with_tangent_of(node.out, conform(product, node.out.dtype, node.out.shape))
 
     def _is_result(self, value: Value) -> bool:
-        """Return whether a value is the result of a loop that has a kink there."""
+        """Return whether a value is the result of a loop or branch that has a kink there."""
         node = value.node
         if node is None or not isinstance(node.op, OwnPullback) or value.dtype.kind not in "fc":
             return False
         known = self._results.get(value)
         if known is None:
             known = False
-            if not isinstance(node.op, LoopOp):
-                kinked = [self.kinked(operand) for operand in node.inputs]
-                known = node.op.with_squares_of(node, kinked, value.index) is not None
+            if self._is_closed(value):
+                pass
+            elif _is_branch(node):
+                if self._depth < _DEEPEST:
+                    known = any(
+                        inside.kinked(body.outputs[value.index]) for body, inside in self._inside_of(node)
+                    )
+            elif not isinstance(node.op, LoopOp):
+                known = node.op.with_squares_of(node, self._kinked(node), value.index) is not None
             elif self._depth < _DEEPEST:
                 draft = node.op.open_draft(node)
                 known = self._inside(draft).kinked(inner_result(draft, node.op, value))
@@ -219,10 +285,20 @@ class Kinks(Container[Value]):
         (place,) = [place for place, out in enumerate(of_carries) if out is result]
         return [made.carries[squared[draft.carries[place].inner]]]
 
+    def _kinked(self, node: Node) -> list[int | None]:
+        """Return by input the place of the first one that is the same number, if it has a kink."""
+        first = [place if self.kinked(value) else None for place, value in enumerate(node.inputs)]
+        for place, value in enumerate(node.inputs):
+            for other in range(place) if first[place] is not None else ():
+                if first[other] == other and is_same(node.inputs[other], value):
+                    first[place] = other
+                    break
+        return first
+
     def _procedure(self, node: Node, op: OwnPullback, result: Value | None = None) -> Sequence[Value] | None:
         """Do what `_loop` does for a procedure; the square of a result is its last output."""
-        kinked = [self.kinked(value) for value in node.inputs]
-        if result is None and not any(kinked):
+        kinked = self._kinked(node)
+        if result is None and all(place is None for place in kinked):
             return None
         known = op.with_squares_of(node, kinked, None if result is None else result.index)
         if known is None:
@@ -230,23 +306,42 @@ class Kinks(Container[Value]):
         places, make = known
         return make([self.square(node.inputs[place]) for place in places])
 
-    def _branches(self, node: Node) -> Sequence[Value] | None:
-        """Return the outputs of a branch in place of another one; None where nothing changes."""
+    def _inside_of(self, node: Node) -> list[tuple[Body, Kinks]]:
+        """Return the bodies of a branch, each with its inputs that have a kink."""
+        places = [place for place, value in enumerate(node.inputs[1:]) if self.kinked(value)]
+        return [
+            (body, Kinks([body.inputs[place] for place in places], self._depth + 1))
+            for body in node.params["branches"]
+        ]
+
+    def _branches(self, node: Node, result: Value | None = None) -> Sequence[Value] | None:
+        """Do what `_loop` does for a branch."""
         operands = node.inputs[1:]
-        places = [place for place, value in enumerate(operands) if self.kinked(value)]
-        if not places and not any(_has_loops(body.nodes) for body in node.params["branches"]):
+        inside_of = self._inside_of(node)
+        if (
+            result is None
+            and not any(inside.leaves for _, inside in inside_of)
+            and not any(_has_loops(body.nodes) for body, _ in inside_of)
+        ):
             return None
-        bodies, changes = [], False
-        for body in node.params["branches"]:
-            inside = Kinks([body.inputs[place] for place in places], self._depth + 1)
-            equal = equal_inputs({body.inputs[place]: operands[place] for place in places})
-            outputs, changed = inside.rewritten(substitute(body.outputs, equal), body.inputs)
+        bodies, changes = [], result is not None
+        for body, inside in inside_of:
+            own = {
+                value: operand
+                for value, operand in zip(body.inputs, operands, strict=True)
+                if value in inside.leaves
+            }
+            outputs, changed = inside.rewritten(substitute(body.outputs, equal_inputs(own)), body.inputs)
+            if result is not None:
+                outputs = [inside.square(outputs[result.index])]
             bodies.append((body, inside.squares, outputs))
             changes = changes or changed
         if not changes:
             return None
         squared = [
-            place for place in places if any(body.inputs[place] in squares for body, squares, _ in bodies)
+            place
+            for place in range(len(operands))
+            if any(body.inputs[place] in squares for body, squares, _ in bodies)
         ]
         branches = [
             make_body(
@@ -262,6 +357,10 @@ class Kinks(Container[Value]):
         more = [self.square(operands[place]) for place in squared]
         outs: Sequence[Value] = node.op(branches, node.inputs[0], [*operands, *more])  # type: ignore[operator] # it is a Switch
         return outs
+
+
+def _is_branch(node: Node) -> bool:
+    return "branches" in node.params
 
 
 def _has_loops(nodes: Iterable[Node]) -> bool:

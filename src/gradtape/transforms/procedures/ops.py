@@ -67,7 +67,7 @@ class Primal(ProcedureOp):
         return reference
 
     def with_squares_of(
-        self, node: Node, kinked: Sequence[bool], result: int | None = None
+        self, node: Node, kinked: Sequence[int | None], result: int | None = None
     ) -> tuple[Sequence[int], Callable[[Sequence[Value]], Sequence[Value]]] | None:
         found = with_squares_of(node.params["procedure"], tuple(kinked), result)
         if found is None:

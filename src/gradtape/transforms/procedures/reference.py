@@ -23,6 +23,7 @@ from gradtape.transforms.procedures.shadows import with_given_squares, with_smoo
 from gradtape.transforms.procedures.vjp import Between, planned_policy, vjp_procedure
 
 Flags: TypeAlias = tuple[bool, ...]
+Equals: TypeAlias = tuple[int | None, ...]
 
 Policy: TypeAlias = str | int | tuple[str, int] | None
 """What reverse mode keeps of loops: see `gradtape.scan`."""
@@ -122,7 +123,7 @@ def batch_of(reference: ProcedureReference, size: int, batched: Flags) -> Proced
 
 
 def with_squares_of(
-    reference: ProcedureReference, kinked: Flags, result: int | None = None
+    reference: ProcedureReference, kinked: Equals, result: int | None = None
 ) -> tuple[ProcedureReference, tuple[int, ...]] | None:
     """Return the reference to the procedure that knows squares, and of which parameters: see `with_given_squares`."""
     return _with_squares_of(_the_one(reference), kinked, result)
@@ -204,7 +205,7 @@ def _prepared(procedure: Procedure, policy: Policy) -> Procedure:
 
 @lru_cache(maxsize=MOST)
 def _with_squares_of(
-    reference: ProcedureReference, kinked: Flags, result: int | None
+    reference: ProcedureReference, kinked: Equals, result: int | None
 ) -> tuple[ProcedureReference, tuple[int, ...]] | None:
     found = with_given_squares(reference.procedure, kinked, result)
     if found is None:

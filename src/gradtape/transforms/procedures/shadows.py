@@ -10,13 +10,13 @@ from gradtape.ir.body import make_body
 from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.ir.types import Aval
 from gradtape.kinds.elementwise import (
-    Elementwise,
     computes_kink,
     factors_of_square,
     has_kink,
     is_same,
     square_of_elements,
     unmoved,
+    without_sign,
 )
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import multiply
@@ -197,15 +197,15 @@ class SquaredProcedure(NamedTuple):
 
 
 def with_given_squares(
-    procedure: Procedure, kinked: Sequence[bool], result: int | None = None
+    procedure: Procedure, kinked: Sequence[int | None], result: int | None = None
 ) -> SquaredProcedure | None:
     """Return the procedure with the squares of parameters that have a kink outside, where it squares them; None if it does not.
 
     Parameters
     ----------
     procedure : Procedure
-    kinked : sequence of bool
-        By parameter: whether it has a kink.
+    kinked : sequence of (int or None)
+        By parameter: the place of the first one that is the same number or array; None if it has no kink.
     result : int, optional
         The result whose square is a further result; None is returned if it has no kink.
 
@@ -213,7 +213,7 @@ def with_given_squares(
     --------
     >>> build = ProcedureBuilder("square")
     >>> x = build.scalar("x")
-    >>> squared, places = with_given_squares(build.finish([x * x]), [True])
+    >>> squared, places = with_given_squares(build.finish([x * x]), [0])
     >>> len(squared.parameters), places
     (2, (0,))
     """
@@ -223,13 +223,18 @@ def with_given_squares(
     flagged = [
         place
         for place, parameter in enumerate(procedure.parameters)
-        if kinked[place]
+        if kinked[place] is not None
         and parameter.dtype.kind == "f"
         and not (isinstance(parameter, Pointer) and parameter.memory in written)
     ]
     if not flagged and (result is None or not _computes_kinks(procedure)):
         return None
-    procedure = forward_elements(merge_equal_statements(forward_elements(procedure)))
+    equal = Rewriter()
+    for place in flagged:
+        first = kinked[place]
+        if first is not None and first in flagged:
+            equal.becomes[procedure.parameters[place]] = procedure.parameters[first]
+    procedure = forward_elements(merge_equal_statements(forward_elements(equal.rewritten(procedure))))
     squared = None if result is None else procedure.results[result]
     kinks = _Kinks(procedure, [procedure.parameters[place] for place in flagged], squared)
     if squared is not None and not kinks.has_result:
@@ -338,7 +343,7 @@ class _Kinks:
         if square is None:
             return False
         given = dict(zip(apply.graph.inputs, apply.inputs, strict=True))
-        return bool(square.kinks) or any(
+        return bool(square.with_kink) or any(
             operand.pointer.memory in kinked if isinstance(operand, Span) else has_kink(operand, self._leaves)
             for operand in (given[x] for x in square.others if x in given)
         )
@@ -362,17 +367,22 @@ class _Kinks:
         if factors is None:
             return None
         left, right = factors
-        for position, value in enumerate(map(unmoved, left)):
+        for position, value in enumerate(map(self._factor, left)):
             is_leaf = value in self._leaves
             if not is_leaf and not computes_kink(value):
                 continue
-            for other, equal in enumerate(map(unmoved, right)):
+            for other, equal in enumerate(map(self._factor, right)):
                 if equal is value or (not is_leaf and is_same(value, equal)):
                     rest = (*left[:position], *left[position + 1 :], *right[:other], *right[other + 1 :])
                     # Transforms know the squares of what a row computes, times numbers.
                     if is_leaf or not all(isinstance(factor, Literal) for factor in rest):
                         return value, rest
         return None
+
+    def _factor(self, value: Value) -> Value:
+        """Return a factor without what moves it, and without what changes the sign of a leaf."""
+        leaf = without_sign(value)
+        return leaf if leaf in self._leaves else unmoved(value)
 
     def is_worth_matching(self) -> bool:
         """Return whether a product of two values with a kink may be a square whose operands were loaded twice."""
@@ -384,7 +394,7 @@ class _Kinks:
 
 
 def _has_square_without_kink(node: Node) -> bool:
-    return isinstance(node.op, Elementwise) and node.op.square_tangents is not None
+    return any(map(computes_kink, node.outs))
 
 
 def _computes_kinks(procedure: Procedure) -> bool:

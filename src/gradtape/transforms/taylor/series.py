@@ -24,7 +24,7 @@ from gradtape.kinds.index_map import IndexMap, is_zero
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.transforms.call import GraphCall, inlined
-from gradtape.transforms.kinks.roots import as_one_function
+from gradtape.transforms.loops.squares import Recomputed, whole_at
 from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.procedures.ops import ProcedureOp
 
@@ -376,9 +376,9 @@ def rule_of(op: Op, node: Node, expansion: Expansion) -> Build:
     if not any(is_inexact(out.dtype) for out in node.outs):
         return Constant
     with at(derivative_site(node, backward=False)):
-        whole = as_one_function(
-            node, lambda value: expansion.is_source(value) or not expansion.is_active(value)
-        )
+        whole = whole_at(node, lambda value: expansion.is_source(value) or not expansion.is_active(value))
+        if isinstance(whole, Recomputed):
+            return lambda series, at_node, base: Alias(series, at_node, base, [whole.value])
         if whole is not None:
             tangent = whole.push(list(map(expansion.direction, whole.operands)))
             return lambda series, at_node, base: Integral(series, at_node, base, [tangent])

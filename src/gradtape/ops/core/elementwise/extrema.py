@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Literal, Value, literal, number_of
-from gradtape.kinds.elementwise import Parts, elementwise, result_dtype
+from gradtape.kinds.elementwise import Parts, elementwise, is_opposite, result_dtype
 from gradtape.ops.core.elementwise.floats import complex_isnan, isnan
 from gradtape.ops.core.elementwise.logic import (
     complex_greater_equal,
@@ -59,6 +59,11 @@ def _complex_minimum(x: Parts, y: Parts) -> Parts:
     return complex_where(complex_isnan(x) | complex_greater_equal(y, x), x, y)
 
 
+def _magnitude_of_pair(x: Value, y: Value) -> Value | None:
+    """The larger or the smaller one of two opposite numbers is either of them up to its sign."""
+    return x if is_opposite(x, y) else None
+
+
 maximum = elementwise(
     "maximum",
     np.maximum,
@@ -69,6 +74,7 @@ maximum = elementwise(
         lambda d, z, x, y: where(less(y, x), 0.0, _shared(d, x, y)),
     ),
     finite_derivatives=True,
+    magnitude_of=_magnitude_of_pair,
     domain=PAIR,
     edges=EDGES,
     slopes=(
@@ -91,6 +97,7 @@ minimum = elementwise(
         lambda d, z, x, y: where(less(x, y), 0.0, _shared(d, x, y)),
     ),
     finite_derivatives=True,
+    magnitude_of=_magnitude_of_pair,
     domain=PAIR,
     edges=EDGES,
     slopes=(
@@ -113,6 +120,7 @@ fmax = elementwise(
         lambda d, z, x, y: where(greater_equal(y, x) | isnan(x), _shared(d, x, y), 0.0),
     ),
     finite=True,
+    magnitude_of=_magnitude_of_pair,
     domain=PAIR,
     edges=EDGES,
     slopes=(
@@ -135,6 +143,7 @@ fmin = elementwise(
         lambda d, z, x, y: where(greater_equal(x, y) | isnan(x), _shared(d, x, y), 0.0),
     ),
     finite=True,
+    magnitude_of=_magnitude_of_pair,
     domain=PAIR,
     edges=EDGES,
     slopes=(
