@@ -95,6 +95,11 @@ def test_a_carry_that_changes_its_structure() -> None:
     )
     expect(StructureError, lambda: gt.scan(lambda c, x: (None, None), 1.0, XS), "has the structure None")
     expect(StructureError, lambda: gt.fori_loop(0, 3, lambda i, c: (c, c), 1.0), "fori_loop", "(*, *)")
+
+    def squares(k: Any, out: Any) -> None:
+        out[k] = k**2
+
+    expect(StructureError, lambda: gt.fori_loop(0, 3, squares, np.zeros(3)), "out[k] = x; return out")
     expect(
         StructureError,
         lambda: gt.while_loop(lambda a, b: a < 3, lambda a, b: (a + 1, (b, b)), (0, 1.0)),

@@ -110,11 +110,14 @@ def returned_nest(result: Any, like: NumericLeaves, what: str, where: Any) -> li
     """
     leaves, spec = flatten(result)
     if spec != like.spec:
+        remedy = f"return the containers of {like.argument}, or start with those that are returned"
+        if result is None:
+            remedy = "return the carry, also where the function writes to it: out[k] = x; return out"
         raise StructureError(
             f"{what} has the structure {outline(spec)}, and {like.argument} has {outline(like.spec)}",
             where=where,
             why="the carry has the same containers in each iteration",
-            remedy=f"return the containers of {like.argument}, or start with those that are returned",
+            remedy=remedy,
         )
     for position, given in like.statics():
         if not (leaves[position] is given or _equal(leaves[position], given)):
