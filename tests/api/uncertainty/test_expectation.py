@@ -420,6 +420,79 @@ def test_several_results_have_control_variates_of_their_own():
     np.testing.assert_allclose(many, np.ones(20), atol=0.4)
 
 
+def pulled_walk(p, rng):
+    x = 0.0
+    for _ in range(8):
+        x = x + np.where(rng.random() < 1.0 / (1.0 + np.exp(0.4 * x - p)), 1.0, -1.0)
+    return x**2
+
+
+def test_the_variance_is_a_part_of_the_score_functions():
+    samples, rounds, p = 2000, 60, 0.3
+    _, found = estimates(pulled_walk, p, np.random.default_rng(3), rounds, samples)
+    rng = np.random.default_rng(4)
+    x, score = np.zeros((rounds, samples)), np.zeros((rounds, samples))
+    for _ in range(8):
+        chance = 1.0 / (1.0 + np.exp(0.4 * x - p))
+        is_up = rng.random(x.shape) < chance
+        score += np.where(is_up, 1.0 - chance, -chance)
+        x += np.where(is_up, 1.0, -1.0)
+    others = (np.sum(x**2, 1, keepdims=True) - x**2) / (samples - 1)
+    scored = np.mean((x**2 - others) * score, axis=1)
+    assert np.var(found) < 0.5 * np.var(scored)  # 0.3, with an error of a fifth
+
+
+def test_few_samples_to_which_estimates_are_fitted_leave_no_bias():
+    def squared(p, rng):
+        first = np.where(rng.random() < p, 2.0, 0.0)
+        return (first + np.where(rng.random() < p + 0.1 * first, 1.0, 0.0)) ** 2
+
+    def exact(p):
+        first, second = p, [p, p + 0.2]
+        return sum(
+            chance * (more * (2 * k + 1) ** 2 + (1 - more) * (2 * k) ** 2)
+            for k, (chance, more) in enumerate(zip([1 - first, first], second, strict=True))
+        )
+
+    slope = (exact(0.3 + 1e-6) - exact(0.3 - 1e-6)) / 2e-6
+    for samples in (2, 41):  # from 40 on the score function is part of the estimate
+        _, found = estimates(squared, 0.3, np.random.default_rng(samples), 1000, samples)
+        assert_unbiased(found, slope)
+
+
+def test_what_happens_rarely_is_not_left_to_the_score_function():
+    def rare(p, rng):
+        often = np.where(rng.random() < 0.5 + p, 1.0, 0.0)
+        return often + np.where(rng.random() < p, 1e3, 0.0)
+
+    _, found = estimates(rare, 1e-4, np.random.default_rng(5), 10, 400)
+    assert np.all(np.abs(found - 1001.0) < 100.0)
+
+
+def test_parameters_that_act_in_opposite_directions():
+    def queue(x, rng):
+        length = waited = 0.0
+        for _ in range(5):
+            length = length + np.where(rng.random() < x[0], 1.0, 0.0)
+            length = np.where(rng.random() > 1.0 - x[1], np.maximum(length - 1.0, 0.0), length)
+            waited = waited + length
+        return np.stack([waited, length])
+
+    def exact(x):
+        chance, waited = np.eye(7)[0], 0.0
+        for _ in range(5):
+            chance = (1 - x[0]) * chance + x[0] * np.concatenate([[0.0], chance[:-1]])
+            served = np.concatenate([[chance[0] + chance[1]], chance[2:], [0.0]])
+            chance = (1 - x[1]) * chance + x[1] * served
+            waited += np.sum(np.arange(7) * chance)
+        return np.array([waited, np.sum(np.arange(7) * chance)])
+
+    x = np.array([0.4, 0.55])
+    slopes = np.stack([(exact(x + h) - exact(x - h)) / 2e-6 for h in 1e-6 * np.eye(2)], axis=1)
+    jacobian = gt.jacobian(gt.expectation(queue, 2000, rng=np.random.default_rng(6)))
+    assert_unbiased(np.array([jacobian(x) for _ in range(12)]), slopes)
+
+
 @pytest.mark.parametrize("rng", ["seed", -1, 0.5])
 def test_what_is_no_seed_is_refused(rng):
     with pytest.raises(ArgumentError, match="rng is"):

@@ -58,6 +58,9 @@ JUMPING: Final = ROUNDING | {sign, heaviside, floor_divide, remainder, fmod}
 CONTINUOUS: Final = frozenset({"np.interp"})
 """Functions of NumPy that compare their operands, and whose results do not jump."""
 
+UNLIKELY: Final = 0.02
+"""The probability of an outcome from which on the score function is an estimate: that of rare outcomes is wrong in most calls."""
+
 MOST_SLICES: Final = 1 << 16
 """Positions of slices of one draw that are compared, to see whether they overlap."""
 
@@ -106,6 +109,10 @@ class Decision(NamedTuple):
         About how large that is: in proportion to it, one decision of a sample is chosen.
     has_other : Array or bool
         Where there is another outcome. Elsewhere it may be one that the function was not written for, and counts for nothing.
+    size : Array or None
+        About how large the derivative of `weight` is, with its sign; None is the importance.
+    ratio : Array or None
+        The derivative of the logarithm of the outcome's probability, divided by that of `weight`; 0 where it is not used (see `UNLIKELY`).
     """
 
     outcome: Value
@@ -116,6 +123,8 @@ class Decision(NamedTuple):
     weight: Any
     importance: Any
     has_other: Any
+    size: Any = None
+    ratio: Any = None
 
 
 def still(x: Any) -> Any:
@@ -464,7 +473,13 @@ def _crossing(
     if not is_read_elsewhere:
         is_below = np.reshape(Array(noise), outcome.shape) < at
         sign = np.where(is_below, -1.0, 1.0)
-        return Decision(outcome, np.logical_not, None, None, None, weight * sign, importance, is_inside)
+        decision = Decision(outcome, np.logical_not, None, None, None, weight * sign, importance, is_inside)
+        if not graph.noise[noise].is_unit:
+            return decision
+        is_likely = (at > UNLIKELY) & (at < 1.0 - UNLIKELY)
+        chance = np.where(is_likely, at, 0.5)
+        ratio = np.where(is_likely, -1.0 / np.where(is_below, chance, 1.0 - chance), 0.0)
+        return decision._replace(size=sign * importance, ratio=ratio)
     low = (
         np.broadcast_to(np.asarray(rises == holds_below), outcome.shape)
         if isinstance(rises, bool)
@@ -504,7 +519,7 @@ def _searched(graph: _Graph, node: Node) -> Decision | None:
         # Outcomes of probability zero stay at zero: the next one is behind them.
         return np.where(is_step, np.searchsorted(still(table), upper, side="right"), k)
 
-    return Decision(node.outs[0], other, None, None, None, weight, importance, is_step)
+    return Decision(node.outs[0], other, None, None, None, weight, importance, is_step, size=-importance)
 
 
 def _step(edges: Any, k: Any) -> tuple[Any, Any, Any]:

@@ -13,7 +13,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import named, recordable_body
 from gradtape.api.transforms.vmap import Mapping
-from gradtape.api.uncertainty.control_variates import control_variate
+from gradtape.api.uncertainty.control_variates import Known, combined, control_variate
 from gradtape.api.uncertainty.decisions import (
     Decision,
     Unseen,
@@ -36,6 +36,15 @@ from gradtape.trace.random.lanes import LaneGenerator, Lanes, refuse_draws
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, flatten_with_none, unflatten
+
+BY_CHANGE: Final = 0.3
+"""The part of the choices that is in proportion to how much the results are expected to change."""
+
+BY_EFFECT: Final = 0.4
+"""The part that is in equal proportions to all decisions that are expected to change the results."""
+
+COMPUTED: Final = ("weight", "importance", "has_other", "size", "ratio")
+"""Attributes of decisions of discrete distributions that are computed from parameters."""
 
 EXPLORED: Final = 0.1
 """The part of the choices among decisions that is uniform: no decision is never chosen because its importance is estimated as small."""
@@ -87,7 +96,9 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
     outcome k + 1. In each sample one i is chosen at random, and its term divided by the probability of the choice: so there is
     one further run of the samples, however many decisions there are. A random number that is read in several places has its value at the
     threshold in both runs that are compared. For results of up to eight numbers the sum over all decisions is computed as well with each
-    ``f_i - f`` in linear approximation, by one reverse sweep; the chosen decision corrects it (a control variate).
+    ``f_i - f`` in linear approximation, by one reverse sweep; the chosen decision corrects it (a control variate). For comparisons of
+    uniform numbers, with at least 20 samples for each decision, the estimate is combined with that of the score function, by factors that
+    are fitted to the other half of the samples.
 
     Outcomes of `choice` whose probability is 0 are passed over: a derivative with respect to such a probability is not seen.
 
@@ -95,7 +106,8 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
     ----------
     Arya, Schauer, Schäfer and Rackauckas, Automatic differentiation of programs with discrete randomness, 2022 (smoothed perturbation
     analysis, pruning, coupling); Gu, Levine, Sutskever and Mnih, MuProp, 2016 (the control variate); Pflug, Optimization of stochastic
-    models, 1996 (measure-valued derivatives); Fu and Hu, Conditional Monte Carlo, 1997.
+    models, 1996 (measure-valued derivatives); Fu and Hu, Conditional Monte Carlo, 1997; Rubinstein and Marcus, Efficiency of multivariate
+    control variates in Monte Carlo simulation, 1985.
 
     Examples
     --------
@@ -159,34 +171,24 @@ class _Expectation:
             alternatives = _with_alternatives(values, lanes)
             refused = _unseen(values, lanes, alternatives.compared)
             unseen.append(refused)
-            return *alternatives[:6], [_parameters(each.parameters) for _, each in refused]
+            return *alternatives[:4], [_parameters(each.parameters) for _, each in refused]
 
         sample.__name__ = getattr(self._function, "__name__", "a function")
         # The mean is rolled up around; in a sample, what samples share would become elements of what they do not.
         with config.override(reroll=False):
-            results, moving, weight, share, changes, usual, parameters = Mapping(
-                sample, 0, 0, "gt.expectation"
-            )(np.arange(size))
-        if weight is not None:
-            attached = []
-            for result, path, change, expected in zip(results, moving, changes, usual, strict=True):
-                ones = [1] * (result.ndim - 1)
-                part = np.reshape(share, (size, *ones))
-                if expected is not None:
-                    trust = _fitted(change * part, expected * part)
-                    path, change = result + trust * (path - result), change - trust * expected
-                attached.append(_attached(result, path, np.reshape(weight, (size, *ones)), change))
-            results = attached
+            results, weights, changes, known, parameters = Mapping(sample, 0, 0, "gt.expectation")(
+                np.arange(size)
+            )
+        if known is not None:
+            changes = combined(Known(*known), results, changes)
+        if weights is not None:
+            results = [
+                _attached(result, np.reshape(weights, (size, *[1] * (result.ndim - 1), -1)), change)
+                for result, change in zip(results, changes, strict=True)
+            ]
         for (number, each), parameter in zip(unseen[-1], parameters, strict=True):
             results[number] = _refused(results[number], parameter, each)
         return unflatten(specs[-1], [np.mean(result, axis=0) for result in results])
-
-
-def _fitted(found: Any, expected: Any) -> Any:
-    """Return the factor that makes expected differences like those found: for each sample by the others, which are independent."""
-    products, squares = found * expected, expected * expected
-    others = [still(np.sum(x, axis=0) - x) for x in (products, squares)]
-    return still(np.where(others[1] > 0.0, others[0] / np.where(others[1] > 0.0, others[1], 1.0), 1.0))
 
 
 def _with_lanes(arguments: Any, lanes: Lanes) -> Any:
@@ -219,27 +221,21 @@ class _Alternatives(NamedTuple):
     Attributes
     ----------
     results : list of Array
-        As they are.
-    moving : list of Array
-        The same numbers, with the derivatives of the path, and by all decisions where these are known in advance.
-    weight : Array or None
-        Of the decision that is chosen, if there are any.
-    share : Array or None
-        About how large its derivative is.
+        As they are, with the derivatives of the path.
+    weights : Array or None
+        Of the decision that is chosen, if there are any, or of all decisions if `known` is set.
     changes : list of Array
-        By what the results change with it, divided by the probability of the choice.
-    usual : list of Array or None
-        By what they were expected to change, in the same way.
+        By what the results change with the one that is chosen, divided by the probability of the choice; the last axis has one number.
+    known : Known or None
+        What is known of all decisions.
     compared : set of Node
         The comparisons among the decisions.
     """
 
     results: list[Any]
-    moving: list[Any]
-    weight: Any
-    share: Any
+    weights: Any
     changes: list[Any]
-    usual: list[Any]
+    known: Known | None
     compared: set[Node]
 
 
@@ -291,7 +287,7 @@ def _refused(result: Any, parameter: Any, unseen: Unseen) -> Any:
         )
 
     weight = np.reshape(moved(parameter), (-1, *[1] * (result.ndim - 1)))
-    return _attached(result, result, weight, np.zeros(result.shape))
+    return _attached(result, weight[..., None], np.zeros((*result.shape, 1)))
 
 
 def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
@@ -300,24 +296,19 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     kept = [node.outs for node in nodes]  # a node holds its outputs weakly
     present = {out for outs in kept for out in outs}
     drawn = [each for each in lanes.decisions if each.outcome in present]
-    further = [part for each in drawn for part in (each.weight, each.importance, each.has_other)]
+    further = [getattr(each, part) for each in drawn for part in COMPUTED]
     ends = [*values, *[part.value for part in further if isinstance(part, Handle)]]
     every = _nodes(ends, lanes)
     compared, still_at = found_in(nodes, values, lanes, {})
     if not compared and not drawn:
-        return _Alternatives(list(map(Array, values)), [], None, None, [], [], still_at)
+        return _Alternatives(list(map(Array, values)), None, [], None, still_at)
     # Weights are computed of what is recorded again: comparisons have no derivatives there.
     ends, becomes = replayed(every, ends, still_at, {})
     now = list(map(Array, ends[: len(values)]))
     if compared:
         compared, _ = found_in(nodes, values, lanes, becomes)
     decisions = compared + [
-        each._replace(
-            weight=_again(each.weight, becomes),
-            importance=_again(each.importance, becomes),
-            has_other=_again(each.has_other, becomes),
-        )
-        for each in drawn
+        each._replace(**{part: _again(getattr(each, part), becomes) for part in COMPUTED}) for each in drawn
     ]
     known = None
     if sum(each.outcome.size for each in decisions) > 1:
@@ -329,9 +320,7 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
             [each.outcome for each in decisions],
             partial(deciding_among, nodes, values, lanes),
         )
-    chosen, chance, starts = _chosen(decisions, lanes, None if known is None else known.changes)
-    weights = np.concatenate([np.ravel(each.weight) for each in decisions])
-    weight = np.take(weights, chosen)
+    chosen, chance, starts = _chosen(decisions, lanes, known)
 
     def run(is_above: bool) -> list[Any]:
         changes: dict[Value, Callable[[Any], Any]] = {}
@@ -348,18 +337,32 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
 
     below = run(False)
     above = run(True) if any(each.above is not None for each in decisions) else now
-    possible = [np.ravel(np.broadcast_to(each.has_other, each.outcome.shape)) for each in decisions]
-    has_other = np.take(np.concatenate(possible), chosen)
+    possible = _of_all(decisions, "has_other")
+    has_other = np.take(possible, chosen)
     changes = [
-        np.where(has_other, (low * 1.0 - high * 1.0) / chance, 0.0)
+        np.where(has_other, (low * 1.0 - high * 1.0) / chance, 0.0)[..., None]
         for low, high in zip(below, above, strict=True)
     ]
     del kept
-    share = np.take(np.concatenate([np.ravel(still(each.importance)) for each in decisions]), chosen)
+    weights = _of_all(decisions, "weight")
     if known is None:
-        return _Alternatives(now, now, weight, share, changes, [None] * len(now), still_at)
-    usual = [np.where(has_other, np.take(each, chosen, -1) / chance, 0.0) for each in known.changes]
-    return _Alternatives(now, known.results, weight, share, changes, usual, still_at)
+        return _Alternatives(now, weights[chosen, None], changes, None, still_at)
+    inverse = np.where(has_other, 1.0 / chance, 0.0)
+    sizes = [each.importance if each.size is None else each.size for each in decisions]
+    ratio = _of_all(decisions, "ratio") if any(each.ratio is not None for each in decisions) else None
+    of_all = Known(known, chosen, inverse, _joined(decisions, sizes), ratio)
+    return _Alternatives(now, weights, changes, of_all, still_at)
+
+
+def _of_all(decisions: list[Decision], part: str) -> Any:
+    """Return an attribute of all decisions as a vector; 0 where it is None."""
+    found = [getattr(each, part) for each in decisions]
+    return _joined(decisions, [0.0 if x is None else x for x in found])
+
+
+def _joined(decisions: list[Decision], parts: list[Any]) -> Any:
+    pairs = zip(decisions, parts, strict=True)
+    return np.concatenate([np.ravel(np.broadcast_to(x, each.outcome.shape)) for each, x in pairs])
 
 
 def _again(x: Any, becomes: dict[Value, Value]) -> Any:
@@ -401,28 +404,35 @@ def _chosen(decisions: list[Decision], lanes: Lanes, changes: list[Any] | None) 
     starts, count = [0, *map(int, ends[:-1])], int(ends[-1])
     if count == 1:
         return 0, 1.0, starts
-    sizes = np.concatenate([np.ravel(still(each.importance)) for each in decisions])
+    sizes = still(_of_all(decisions, "importance"))
+    chances = EXPLORED / count
     if changes:
-        sizes = sizes * sum(np.sum(np.reshape(np.abs(each), (-1, count)), axis=0) for each in changes)
-    sizes = sizes + 1e-300
-    chances = (1.0 - EXPLORED) * sizes / np.sum(sizes) + EXPLORED / count
+        known = sum(np.sum(np.reshape(np.abs(each), (-1, count)), axis=0) for each in changes)
+        chances = chances + BY_CHANGE * _parts(sizes * known) + BY_EFFECT * _parts(sizes * (known > 0.0))
+    chances = chances + (1.0 - EXPLORED - (BY_CHANGE + BY_EFFECT) * bool(changes)) * _parts(sizes)
     sums = np.cumsum(chances)
     u = lanes.drawn_numbers[-1].draw()
     chosen = np.minimum(np.sum(sums <= u * sums[-1]), count - 1)
     return chosen, np.take(chances, chosen), starts
 
 
+def _parts(x: Any) -> Any:
+    """Return numbers as parts of their sum."""
+    return (x + 1e-300) / np.sum(x + 1e-300)
+
+
 @custom_jvp
-def _attached(result: Any, path: Any, weight: Any, change: Any) -> Any:
-    """Return the result; its derivative is that of `path`, and ``change * d weight``."""
+def _attached(result: Any, weight: Any, change: Any) -> Any:
+    """Return the result; its derivative is its own, and the sum of ``change * d weight`` over the last axis."""
     return result * 1.0
 
 
 @_attached.defjvp
 def _attached_rule(primals: Any, tangents: Any) -> Any:
-    result, path, weight, change = primals
-    _, moved, weight_moved, _ = tangents
-    return _attached(result, path, weight, change), moved + weight_moved * _of_first_order(change, weight)
+    result, weight, change = primals
+    moved, weight_moved, _ = tangents
+    by_decisions = np.sum(weight_moved * _of_first_order(change, weight), axis=-1)
+    return _attached(result, weight, change), moved + by_decisions
 
 
 @custom_jvp
