@@ -85,7 +85,7 @@ def test_counting_down():
 @pytest.mark.parametrize(
     ("leave", "words"),
     [
-        (lambda x: math.frexp(x[0]), r"math\.frexp takes the number"),
+        (lambda x: math.frexp(x[0]), r"math\.frexp converts a watched array"),
         (lambda x: X.copy().fill(x[0]), "stored into an ndarray"),
         (lambda x: X.copy().__setitem__(0, x[0]), "stored into an ndarray"),
     ],

@@ -94,7 +94,7 @@ def test_a_value_that_the_search_does_not_find_is_warned_of_when_it_is_converted
                 item = item.held[0]
             return float(item) * x
 
-        with pytest.warns(GradtapeWarning, match="brute calls a function that takes the number"):
+        with pytest.warns(GradtapeWarning, match="brute converts a watched array"):
             lowest(hidden)
 
 
