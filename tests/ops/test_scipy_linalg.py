@@ -155,3 +155,48 @@ def test_dtypes_of_single_precision() -> None:
 
     for found, expected in zip(gt.jit(all_of)(a), all_of(a), strict=True):
         assert np.asarray(found).dtype == np.asarray(expected).dtype
+
+
+def test_one_function_computes_exponentials_of_matrices_of_any_size() -> None:
+    """How often an exponential is squared is part of the program: another norm asks for another one."""
+    function, slope = gt.jit(sl.expm), gt.grad(lambda a: np.sum(sl.expm(a)))
+    for scale in (0.1, 10.0, 0.1, 1e-5):
+        x = scale * np.array([[0.1, 2.0], [-3.0, 0.05]])
+        np.testing.assert_allclose(function(x), sl.expm(x), rtol=1e-10)
+        wanted: Any = sl.expm_frechet(x.T, np.ones((2, 2)), compute_expm=False)
+        np.testing.assert_allclose(slope(x), wanted, rtol=1e-9, atol=1e-12 * abs(wanted).max())
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_exponentials_of_matrices_that_are_not_finite_are_no_numbers(number: float) -> None:
+    for function in (sl.expm, gt.jit(sl.expm)):
+        with np.errstate(invalid="ignore"):
+            assert not np.isfinite(function(np.array([[number, 0.0], [0.0, 0.0]]))[0, 0])
+
+
+@pytest.mark.parametrize("bands", [(0, 0), (1, 1), (2, 1), (0, 2), (2, 0)], ids=str)
+def test_systems_in_bands_in_every_way(bands: tuple[int, int]) -> None:
+    rng = np.random.default_rng(3)
+    lower, upper = bands
+    ab, b = rng.uniform(0.5, 1.0, (lower + upper + 1, 5)), rng.standard_normal((5, 2))
+    ab[upper] += 3.0
+
+    def solve(ab: Any, b: Any) -> Any:
+        return sl.solve_banded(bands, ab, b)
+
+    whole: Any = sum(np.diag(ab[upper - k, max(k, 0) : 5 + min(k, 0)], k) for k in range(-lower, upper + 1))
+    wanted = np.linalg.solve(whole, b)
+    for found in (gt.jit(solve)(ab, b), gt.vmap(solve)(np.stack([ab, ab]), np.stack([b, b]))[1]):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    of_b = gt.grad(lambda b: np.sum(solve(ab, b)))(b)
+    np.testing.assert_allclose(of_b, np.linalg.solve(whole.T, np.ones((5, 2))), rtol=1e-12)
+    backward, forward = gt.jacrev(solve)(ab, b), gt.jacfwd(solve)(ab, b)
+    np.testing.assert_allclose(backward, forward, rtol=1e-10, atol=1e-13)
+    full = -np.einsum(
+        "ik,jl->ijkl", np.linalg.inv(whole), wanted.T
+    )  # of x[i, j] by the entry (k, l) of the matrix
+    for row in range(lower + upper + 1):
+        for column in range(5):
+            entry = row - upper + column
+            slope = full[:, :, entry, column] if 0 <= entry < 5 else 0.0
+            np.testing.assert_allclose(backward[:, :, row, column], slope, atol=1e-12)

@@ -15,8 +15,9 @@ from gradtape.kinds.registry import borrows
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate
 from gradtape.ops.core.elementwise.extrema import maximum
-from gradtape.ops.core.elementwise.floats import ceil
+from gradtape.ops.core.elementwise.floats import ceil, isfinite
 from gradtape.ops.core.elementwise.inverse import log2
+from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.lengths import MAIN
 from gradtape.ops.core.linalg.functions import matrix_derivative
@@ -242,7 +243,10 @@ def expm(A: Any) -> Value:
     if x.size == 0:
         return x
     size = max_(reduce_sum(absolute(x), axes=(x.ndim - 2,)))
-    halvings = ceil(log2(maximum(size / _SMALL_ENOUGH, 1.0)))
+    finite = where(
+        isfinite(size), size, 0.0
+    )  # others are not halved: infinities stay, and NaN has no number of halvings
+    halvings = ceil(log2(maximum(finite / _SMALL_ENOUGH, 1.0)))
     count = known(convert(halvings, INT64))
     if count is None:
         return matrix_derivative(x, name="expm")
