@@ -130,8 +130,8 @@ def said_by(error: BaseException) -> dict[str, str]:
 
 
 def is_explained(error: BaseException) -> bool:
-    """Return whether gradtape has added to an error of a package's why it is raised, and what to do."""
-    return any("what to do:" in note for note in getattr(error, "__notes__", ()))
+    """Return whether gradtape has added to an error why it is raised, and what to do."""
+    return any("what to do:" in text for text in (str(error), *getattr(error, "__notes__", ())))
 
 
 def attempt(way: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -95,12 +95,13 @@ def made(*programs: str, setup: str = "") -> Package:
 
 
 def test_results_of_calls() -> None:
-    right, wrong, unsupported, raised, explained = run(
+    right, wrong, unsupported, raised, explained, hashed = run(
         "np.sin(p) * 2",
         "hidden(p)",
         "np.frompyfunc(abs, 1, 1)(p).astype(float)",
         "other(p)",
         "checked(p)",
+        "{p[0]: 2.0}[p[0]] * p",
         setup="""
         import gradtape as gt
         @gt.custom_vjp
@@ -125,6 +126,7 @@ def test_results_of_calls() -> None:
     assert unsupported["jit"]["status"] == "refused"
     assert (raised["jit"]["status"], raised["jit"]["error"]) == ("raised", "KeyError")
     assert (explained["jit"]["status"], explained["jit"]["error"]) == ("refused", "KeyError")
+    assert (hashed["jit"]["status"], hashed["jit"]["error"]) == ("refused", "TypeError")
 
 
 def test_a_crash_and_a_hang_are_results_and_the_next_call_runs() -> None:

@@ -13,6 +13,7 @@ from tests.packages.trades import (
     learning,
     physics,
     signals,
+    society,
     statistics,
 )
 
@@ -27,6 +28,7 @@ TRADES = {
     "Chemistry and heat": chemistry.PACKAGES,
     "Astronomy and spaceflight": astronomy.PACKAGES,
     "Earth, oceans and weather": earth.PACKAGES,
+    "People, health and transport": society.PACKAGES,
 }
 
 PACKAGES: dict[str, Package] = {package.name: package for trade in TRADES.values() for package in trade}

@@ -166,4 +166,21 @@ PACKAGES = [
         ("steam.p(T=p[0], d=p[1])", [600.0, 5.0]),
         ("steam.ps(p[0])", [420.0]),
     ),
+    package(
+        "radioactivedecay 0.6.1",
+        """
+        import radioactivedecay as rd
+        """,
+        (
+            "list(rd.Inventory({'H-3': p[0], 'Be-7': p[1]}, 'Bq').decay(100.0, 'd').activities('Bq').values())",
+            [10.0, 3.0],
+        ),
+        ("list(rd.Inventory({'Mo-99': p[0]}, 'Bq').decay(20.0, 'h').activities().values())", [2.0]),
+        ("list(rd.Inventory({'Mo-99': 2.0}, 'Bq').decay(p[0], 'h').activities().values())", [20.0]),
+        ("list(rd.Inventory({'C-14': 1e6}, 'num').cumulative_decays(p[0], 'y').values())", [10.0]),
+        (
+            "list((rd.Inventory({'C-14': p[0]}) + rd.Inventory({'H-3': p[1]})).activity_fractions().values())",
+            [1.0, 2.0],
+        ),
+    ),
 ]

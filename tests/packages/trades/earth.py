@@ -186,4 +186,29 @@ PACKAGES = [
             [12.0, 18.0, 25.0, 21.0],
         ),
     ),
+    package(
+        "PyCO2SYS 1.8.3.4",
+        """
+        import PyCO2SYS as pyco2
+        """,
+        ("pyco2.equilibria.p1atm.kH2CO3_TOT_LDK00(p[0], p[1])", [283.15, 35.0]),
+        ("pyco2.equilibria.p1atm.kHSO4_FREE_D90a(p[0], p[1])", [283.15, 35.0]),
+        ("pyco2.solubility.k_aragonite_M83(p[0], p[1], 0.0, 83.1451)", [283.15, 35.0]),
+        ("pyco2.salts.ionic_strength_DOE94(p)", [33.0, 35.0]),
+        ("pyco2.gas.vpfactor(p[0], p[1])", [283.15, 35.0]),
+    ),
+    package(
+        "choclo 0.3.2",
+        """
+        import choclo
+        """,
+        ("choclo.point.gravity_pot(0.0, 0.0, 10.0, p[0], p[1], -50.0, p[2])", [5.0, 3.0, 1e12]),
+        ("choclo.point.gravity_nn(0.0, 0.0, 10.0, p[0], p[1], -50.0, p[2])", [5.0, 3.0, 1e14]),
+        ("choclo.point.kernel_eu(0.0, 0.0, 10.0, p[0], p[1], p[2], 10.0)", [5.0, 3.0, -50.0]),
+        (
+            "choclo.prism.gravity_u(0.0, 0.0, 10.0, p[0], 50.0, -40.0, p[1], -100.0, -10.0, 2670.0)",
+            [-50.0, 40.0],
+        ),
+        ("choclo.dipole.magnetic_u(0.0, 0.0, 10.0, p[0], p[1], -50.0, 1e9, p[2], 3e9)", [5.0, 3.0, 2e9]),
+    ),
 ]

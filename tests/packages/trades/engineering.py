@@ -138,4 +138,39 @@ PACKAGES = [
             [5.0, 7.0, 9.3, 1.2],
         ),
     ),
+    package(
+        "anastruct 1.7.0",
+        """
+        from anastruct import SystemElements
+
+        def frame(p):
+            system = SystemElements(EI=p[0], EA=p[1])
+            system.add_element(location=[[0, 0], [3, 4]])
+            system.add_element(location=[[3, 4], [8, 4]])
+            system.add_support_hinged(node_id=1)
+            system.add_support_fixed(node_id=3)
+            system.q_load(element_id=2, q=p[2])
+            system.point_load(2, Fx=p[3])
+            system.solve()
+            return system
+        """,
+        ("[node['uy'] for node in frame(p).get_node_displacements()]", [5000.0, 15000.0, -10.0, 3.0]),
+        ("[node['Tz'] for node in frame(p).get_node_results_system()]", [5000.0, 15000.0, -10.0, 3.0]),
+        ("frame(p).get_element_results(element_id=2)['Mmin']", [5000.0, 15000.0, -10.0, 3.0]),
+        ("frame(p).get_element_result_range('shear')", [5000.0, 15000.0, -10.0, 3.0]),
+        (
+            """
+            truss = SystemElements(EA=p[0])
+            truss.add_truss_element(location=[[0.0, 0.0], [2.0, 0.0]])
+            truss.add_truss_element(location=[[0.0, 0.0], [1.0, p[1]]])
+            truss.add_truss_element(location=[[1.0, p[1]], [2.0, 0.0]])
+            truss.add_support_hinged(node_id=1)
+            truss.add_support_roll(node_id=2)
+            truss.point_load(node_id=3, Fy=-5.0)
+            truss.solve()
+            return truss.get_element_result_range('axial')
+            """,
+            [1000.0, 1.5],
+        ),
+    ),
 ]
