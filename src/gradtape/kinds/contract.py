@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtape.errors import ShapeError
+from gradtape.errors import InternalError, ShapeError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray, Op
@@ -40,6 +40,10 @@ class Contract(Op):
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         a, b = avals
+        if a.dtype != b.dtype:
+            raise InternalError(
+                f"{self.name} takes operands of one dtype, not {a.dtype} and {b.dtype}", where=here.site
+            )
         extents: dict[int, int] = {}
         for type_, subscripts in ((a, params["x"]), (b, params["y"])):
             for subscript, extent in zip(subscripts, type_.shape, strict=True):

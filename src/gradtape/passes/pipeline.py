@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from gradtape.errors import VerifyError
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.budget import budget, graph_size
 from gradtape.ir.graph import Graph
@@ -155,8 +156,18 @@ def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Grap
         if step is trim_loops:
             graph = _with_bodies(graph, check)
         if check and graph is not before:
-            verify(graph, step.__name__)
+            _verify_after(step, before, graph)
     return graph
+
+
+def _verify_after(step: Pass, before: Graph, graph: Graph) -> None:
+    """Verify the graph that a pass has returned, and that it computes what the one before does: arrays of the same shapes and dtypes."""
+    verify(graph, step.__name__)
+    for number, (old, new) in enumerate(zip(before.outputs, graph.outputs, strict=True)):
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise VerifyError(
+                f"output {number} is {new.aval!r} and was {old.aval!r}", why=f"after the pass {step.__name__}"
+            )
 
 
 def _with_bodies(graph: Graph, check: bool) -> Graph:
@@ -196,7 +207,7 @@ def _finished(graph: Graph, check: bool) -> Graph:
         before = graph
         graph = step(before)
         if check and graph is not before:
-            verify(graph, step.__name__)
+            _verify_after(step, before, graph)
     return graph
 
 
