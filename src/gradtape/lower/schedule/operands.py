@@ -20,6 +20,7 @@ from gradtape.lower.schedule.products import MatrixProduct, plan_product
 from gradtape.ops.core.shape import permute_row, reshape_row, slice_row, windows_row
 from gradtape.passes.layout.contract_transposes import REUSED
 from gradtape.records import frozen_record
+from gradtape.transforms.kinks.extrema import compared_with_extrema
 from gradtape.transforms.loops.ops import Repeat, Scan
 from gradtape.transforms.procedures.ops import ProcedureOp
 
@@ -55,7 +56,11 @@ def memory_operands(graph: Graph, outline: bool) -> MemoryOperands:
     return MemoryOperands(
         products,
         of_calls,
-        of_calls | _packed_operands(graph) | _stencil_operands(graph) | _read_by_bodies(graph, outline),
+        of_calls
+        | _packed_operands(graph)
+        | _stencil_operands(graph)
+        | _read_by_bodies(graph, outline)
+        | compared_with_extrema(graph.nodes),
     )
 
 

@@ -21,6 +21,7 @@ from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
 from gradtape.passes.simplify.expand_formulas import expand_formula
+from gradtape.transforms.kinks.extrema import compared_with_extrema
 
 SMALL_UPDATE: Final = 256
 """Elements up to which an array with a few replaced elements is recomputed rather than stored."""
@@ -56,8 +57,9 @@ def residuals(
     Notes
     -----
     As for a graph of arrays in H. He and S. Li, "Min-cut optimal(ish) recomputation", 2022. A node that only the backward loop needs is
-    not expensive: it is computed once in either loop.
+    not expensive: it is computed once in either loop. What is compared with an extremum is not computed twice either.
     """
+    compared = compared_with_extrema(primal_nodes, reads := list(reads))
     computed = {(node.op.name, node.inputs) for node in forward}
     flow = _FlowNetwork()
     for value in inners:
@@ -65,9 +67,9 @@ def residuals(
         flow.add_edge((value, 0), (value, 1), _bytes(value, value in ys, False))
     for node in primal_nodes:
         is_forward = node in forward
-        expensive = (
-            is_forward or isinstance(node.op, Structured) or _has_twin(node, computed)
-        ) and is_expensive(node, expensive_from)
+        expensive = (is_forward or isinstance(node.op, Structured) or _has_twin(node, computed)) and (
+            is_expensive(node, expensive_from) or not compared.isdisjoint(node.outs)
+        )
         for out in node.outs:
             storable = out.dtype.kind != "O"
             flow.add_edge(
