@@ -76,28 +76,34 @@ def forward_sweep(
     def is_closed(value: Value) -> bool:
         return value in known or stop(value)
 
-    def push(node: Node) -> None:
+    # Last in, first out. With a value, that is the tangent of a node whose product was computed again.
+    waiting: list[tuple[Node, Value | None]] = [
+        (node, None) for node in reversed(nodes) if not constant or constant.isdisjoint(node.outs)
+    ]
+    while waiting:
+        node, again = waiting.pop()
+        if again is not None:
+            pushed.setdefault(node.out, pushed.get(again))
+            continue
         incoming = [pushed.get(operand) for operand in node.inputs]
-        if any(tangent is not None for tangent in incoming):
-            if ahead is not None and not isinstance(node.op, Elementwise | IndexMap) and node not in ahead:
-                incoming = [tangent and Tangent(tangent.applied()) for tangent in incoming]
-            with at(derivative_site(node, backward=False)):
-                whole = whole_at(node, is_closed)
-                if whole is None:
-                    outgoing = push_node(node, incoming)
-                elif isinstance(whole, Recomputed):
-                    for one in whole.nodes:
-                        push(one)
-                    outgoing = [pushed.get(whole.value)]
-                else:
-                    outgoing = [push_whole(whole, list(map(pushed.get, whole.operands)))]
-            for out, tangent in zip(node.outs, outgoing, strict=True):
-                if out not in pushed:
-                    pushed[out] = tangent
-
-    for node in nodes:
-        if not constant or constant.isdisjoint(node.outs):
-            push(node)
+        if all(tangent is None for tangent in incoming):
+            continue
+        if ahead is not None and not isinstance(node.op, Elementwise | IndexMap) and node not in ahead:
+            incoming = [tangent and Tangent(tangent.applied()) for tangent in incoming]
+        with at(derivative_site(node, backward=False)):
+            whole = whole_at(node, is_closed)
+            if isinstance(whole, Recomputed):
+                waiting.append((node, whole.value))
+                waiting += [(one, None) for one in reversed(whole.nodes)]
+                continue
+            outgoing: Sequence[Tangent | None]
+            if whole is None:
+                outgoing = push_node(node, incoming)
+            else:
+                outgoing = [push_whole(whole, list(map(pushed.get, whole.operands)))]
+        for out, tangent in zip(node.outs, outgoing, strict=True):
+            if out not in pushed:
+                pushed[out] = tangent
     return [pushed.get(target) for target in targets]
 
 

@@ -27,7 +27,7 @@ def test_cores_that_are_not_used_are_named(
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     gt.doctor()
-    assert "1 per kernel, of 8 cores: gt.config.num_threads = 8 shares" in capsys.readouterr().out
+    assert "1 per kernel, of 8 cores: gt.config.num_threads = 8 divides" in capsys.readouterr().out
     with gt.config.override(num_threads=8):
         gt.doctor()
     assert "8 per kernel, of 8 cores\n" in capsys.readouterr().out
@@ -65,7 +65,7 @@ def test_a_package_that_cannot_be_imported(
     monkeypatch.setattr(doctor.importlib.metadata, "version", lambda package: "1.0")
     gt.doctor()
     assert re.search(
-        r"broken: +1.0, and cannot be imported: No module named 'broken'", capsys.readouterr().out
+        r"broken: +1.0, but cannot be imported: No module named 'broken'", capsys.readouterr().out
     )
 
 
