@@ -221,7 +221,8 @@ def is_same_data(labelled: Any, other: Any) -> bool:
         return False
     if hasattr(labelled, "identical"):
         return bool(labelled.identical(other))
-    mine, theirs = [(getattr(one, "name", None), getattr(one, "attrs", {})) for one in (labelled, other)]
+    has_name = hasattr(type(labelled), "name")  # a table may have a column of that name
+    mine, theirs = [(one.name if has_name else None, getattr(one, "attrs", {})) for one in (labelled, other)]
     axes = zip(getattr(labelled, "axes", ()), getattr(other, "axes", ()), strict=True)
     return (
         bool(labelled.equals(other))
