@@ -167,6 +167,25 @@ def test_one_function_computes_exponentials_of_matrices_of_any_size() -> None:
         np.testing.assert_allclose(slope(x), wanted, rtol=1e-9, atol=1e-12 * abs(wanted).max())
 
 
+BADLY_SCALED = [
+    np.array([[0.0, 1e10], [0.0, 0.0]]),
+    np.array([[1.0, 1e6], [0.0, -1.0]]),
+    np.array([[0.1, 3.0, 1e3], [0.0, 0.2, -1e2], [0.0, 0.0, 0.4]]),
+]
+
+
+@pytest.mark.parametrize("x", BADLY_SCALED)
+def test_exponentials_of_badly_scaled_matrices_keep_their_digits(x):
+    """By their norms they would be halved, and squared, up to 32 times, as `sl.expm_frechet` does."""
+    np.testing.assert_allclose(gt.jit(sl.expm)(x), sl.expm(x), rtol=1e-13)
+    slope = gt.grad(lambda a: np.sum(sl.expm(a)))(x)
+    for i, j in np.ndindex(x.shape):
+        direction = np.zeros(x.shape)
+        direction[i, j] = 1.0
+        both = sl.expm(np.block([[x, direction], [np.zeros(x.shape), x]]))
+        assert slope[i, j] == pytest.approx(np.sum(both[: len(x), len(x) :]), rel=1e-9)
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_exponentials_of_matrices_that_are_not_finite_are_no_numbers(number: float) -> None:
     for function in (sl.expm, gt.jit(sl.expm)):

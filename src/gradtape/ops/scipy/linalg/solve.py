@@ -14,8 +14,9 @@ from gradtape.kinds.arguments import known
 from gradtape.kinds.registry import borrows
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate
+from gradtape.ops.core.elementwise.exponential import exp2
 from gradtape.ops.core.elementwise.extrema import maximum
-from gradtape.ops.core.elementwise.floats import ceil, isfinite
+from gradtape.ops.core.elementwise.floats import ceil, floor, isfinite
 from gradtape.ops.core.elementwise.inverse import log2
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
@@ -229,6 +230,31 @@ _PADE = (
 _SMALL_ENOUGH = 4.25
 """The norm up to which the approximation of degree 13 is exact to rounding, in double precision."""
 
+_NEGLIGIBLE = 2.0**-1000
+"""What stands for the growth of powers that are zero."""
+
+
+def _halvings(x: Value) -> Value:
+    """Return how often a matrix is halved so that |x|**4 and |x|**6 grow as powers of a number up to `_SMALL_ENOUGH`.
+
+    The norm is an upper bound of that number. Powers of |x| bound those of x without the cancellations of the latter, so that rounding
+    errors are bounded as well. A matrix that is not finite is not halved: infinities stay, and NaN has no number of halvings.
+    """
+    magnitudes = absolute(x)
+    sums = reduce_sum(magnitudes, axes=(x.ndim - 2,))
+    size = max_(sums)
+    by_norm = ceil(log2(maximum(where(isfinite(size), size, 0.0) / _SMALL_ENOUGH, 1.0)))
+    scale = exp2(-by_norm)
+    magnitudes = magnitudes * scale  # their powers do not overflow
+    row = reshape(sums * scale, (*sums.shape[:-1], 1, sums.shape[-1]))
+    norms = [size]
+    for _ in range(5):
+        row = matmul(row, magnitudes)
+        norms.append(max_(row))
+    growth = maximum(norms[3] ** 0.25, norms[5] ** (1 / 6))
+    spared = where(isfinite(growth), floor(log2(_SMALL_ENOUGH / maximum(growth, _NEGLIGIBLE))), 0.0)
+    return convert(maximum(by_norm - spared, 0.0), INT64)
+
 
 @borrows("scipy.linalg.expm")
 def expm(A: Any) -> Value:
@@ -236,18 +262,15 @@ def expm(A: Any) -> Value:
 
     Notes
     -----
-    N. J. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005. How often it is squared depends on the
-    numbers: a jitted function is traced anew where that changes. Where they cannot be known (`gt.vmap`), SciPy is called.
+    N. J. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005, with fewer squarings where powers of the
+    matrix grow less than powers of its norm, as in A. H. Al-Mohy and N. J. Higham, "A new scaling and squaring algorithm for the matrix
+    exponential", 2009. How often it is squared depends on the numbers: a jitted function is traced anew where that changes. Where they
+    cannot be known (`gt.vmap`), SciPy is called.
     """
     x = square(inexact(A))
     if x.size == 0:
         return x
-    size = max_(reduce_sum(absolute(x), axes=(x.ndim - 2,)))
-    finite = where(
-        isfinite(size), size, 0.0
-    )  # others are not halved: infinities stay, and NaN has no number of halvings
-    halvings = ceil(log2(maximum(finite / _SMALL_ENOUGH, 1.0)))
-    count = known(convert(halvings, INT64))
+    count = known(_halvings(x))
     if count is None:
         return matrix_derivative(x, name="expm")
     times = int(count)
