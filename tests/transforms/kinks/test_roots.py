@@ -104,7 +104,10 @@ def test_second_derivatives_are_those_of_a_norm(name: str) -> None:
 
 def test_rows_of_which_some_are_zero() -> None:
     x = np.array([[0.0, 0.0], [3.0, 4.0]])
-    lengths = lambda rows: np.sum(np.sqrt(np.sum(rows**2, axis=1)))  # noqa: E731
+
+    def lengths(rows):
+        return np.sum(np.sqrt(np.sum(rows**2, axis=1)))
+
     expected = np.array([[0.0, 0.0], [0.6, 0.8]])
     np.testing.assert_allclose(gt.grad(lengths)(x), expected)
     each = gt.vmap(gt.grad(lambda row: np.sqrt(row @ row)))

@@ -35,15 +35,17 @@ def compared_with_extrema(nodes: Sequence[Node], reads: Iterable[Value] = ()) ->
     reads : iterable of Value
         What is read besides.
     """
-    uses = Counter([value for node in nodes for value in node.inputs])
-    uses.update(reads)
-    found: set[Value] = set()
-    seen: set[tuple[Value, bool]] = set()
     stack = [
         (node.inputs[0], False)
         for node in nodes
         if isinstance(node.op, Reduction) and node.op.monoid in EXTREMA
     ]
+    found: set[Value] = set()
+    if not stack:
+        return found
+    uses = Counter([value for node in nodes for value in node.inputs])
+    uses.update(reads)
+    seen: set[tuple[Value, bool]] = set()
     while stack:
         value, is_shared = stack.pop()
         is_shared |= uses[value] > 1

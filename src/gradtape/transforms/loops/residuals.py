@@ -59,7 +59,8 @@ def residuals(
     As for a graph of arrays in H. He and S. Li, "Min-cut optimal(ish) recomputation", 2022. A node that only the backward loop needs is
     not expensive: it is computed once in either loop. What is compared with an extremum is not computed twice either.
     """
-    compared = compared_with_extrema(primal_nodes, reads := list(reads))
+    reads = list(reads)
+    compared = compared_with_extrema(primal_nodes, reads)
     computed = {(node.op.name, node.inputs) for node in forward}
     flow = _FlowNetwork()
     for value in inners:
