@@ -12,6 +12,7 @@ from gradtape.kinds.elementwise import Libm
 from gradtape.loops.ir import Compute, For, RoutineCall, Store
 from gradtape.loops.workspace import plan_memory
 from gradtape.lower.pipeline import build_loops
+from gradtape.lower.schedule.fusion import Fusion
 from gradtape.statements import walk
 
 
@@ -177,3 +178,24 @@ def test_an_assignment_in_place_stores_what_it_would_overwrite_and_no_more(write
     program, _ = build_loops(made[0].graph)
     assert sum(isinstance(s, For) for s in program.body) <= nests
     assert plan_memory(program)[1] <= scratch
+
+
+def test_a_loop_is_compared_with_those_that_touch_the_same_memory(monkeypatch):
+    """The time to schedule many independent vectors grows with their number, and not with its square."""
+    compared = 0
+    related = Fusion._related
+
+    def counted(self, loop, nest):
+        nonlocal compared
+        compared += 1
+        return related(self, loop, nest)
+
+    monkeypatch.setattr(Fusion, "_related", counted)
+    counts = []
+    for n in (25, 50):
+        jitted = gt.jit(lambda vectors: [np.sin(v) * v for v in vectors])
+        jitted([np.full(3 + k, 0.1) for k in range(n)])
+        compared = 0
+        build_loops(jitted.site.specialisations()[0].graph)
+        counts.append(compared)
+    assert 0 < counts[1] <= 2.5 * counts[0]

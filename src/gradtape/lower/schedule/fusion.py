@@ -30,10 +30,21 @@ SLACK: Final = 4
 
 @record
 class Block:
-    """What runs in one iteration of the enclosing loop."""
+    """What runs in one iteration of the enclosing loop.
+
+    Attributes
+    ----------
+    first : list of LoopNest
+        What runs before its loops.
+    loops : list of FusedLoop
+        Its loops, in the order in which they run.
+    touching : dict
+        The places of the loops that make or read a nest, or read an input.
+    """
 
     first: list[LoopNest] = field(default_factory=list)
     loops: list[FusedLoop] = field(default_factory=list)
+    touching: dict[LoopNest | Value, set[int]] = field(default_factory=dict)
 
 
 @record
@@ -154,6 +165,9 @@ class Fusion:
                 loop.breaks.add(axis.extent)
             loop.sources |= access.sources
             loop.reads.update(access.reads)
+            touched: list[LoopNest | Value] = [nest, *access.sources, *access.reads]
+            for value in touched:
+                block.touching.setdefault(value, set()).add(loop.place)
             path.append(loop)
             block = loop.body
         last = max([self._place_in(block, read) for read in access.reads], default=-1)
@@ -178,13 +192,17 @@ class Fusion:
 
     def _shared_loop(self, block: Block, nest: LoopNest, level: int) -> FusedLoop | None:
         """Return the last loop of a block that a nest may share and that has to do with it."""
-        if nest.axes[level].closed:
+        if nest.axes[level].closed or nest.axes[level].extent < 2:
             return None
         users = self._users(nest, level)
         earliest = max([self._earliest(block, user, level) for user in users])
-        for loop in reversed(block.loops[earliest:]):
-            related = any(self._related(loop, user) for user in users)
-            if loop.closed or not related or not self._fits(loop, nest, level):
+        # Looked up, since a program of thousands of statements has as many loops.
+        touching = [block.touching.get(value, ()) for user in users for value in self._traffic(user)]
+        for place in sorted(
+            {place for places in touching for place in places if place >= earliest}, reverse=True
+        ):
+            loop = block.loops[place]
+            if loop.closed or not self._fits(loop, nest, level):
                 continue
             caller = self._slowed(loop, nest, level)
             if caller is not None:
@@ -283,7 +301,7 @@ class Fusion:
     def _fits(self, loop: FusedLoop, nest: LoopNest, level: int) -> bool:
         """Whether a loop has the right extent, or one that is near, and would not be cut into too many pieces."""
         extent = nest.axes[level].extent
-        if len(loop.nests) >= CROWD or extent < 2:
+        if len(loop.nests) >= CROWD:
             return False
         breaks = loop.breaks | self._accesses[nest].breaks.get(level, set())
         if extent != loop.extent:
@@ -305,15 +323,14 @@ class Fusion:
 
     def _related(self, loop: FusedLoop, nest: LoopNest) -> bool:
         """Whether sharing saves memory traffic: one makes what the other reads, or both read the same array."""
-        access = self._accesses[nest]
-        for read in access.reads:
-            if (read.axes or read.kind in WHOLE) and (read in loop.reads or self._runs_in(loop, read)):
-                return True
-        return any(value.shape != () and value in loop.sources for value in access.sources)
+        inside = {*loop.sources, *loop.reads, *loop.nests}
+        return any(value in inside for value in self._traffic(nest))
 
-    def _runs_in(self, loop: FusedLoop, nest: LoopNest) -> bool:
-        placement = self.placements.get(nest)
-        return placement is not None and loop in placement.path
+    def _traffic(self, nest: LoopNest) -> list[LoopNest | Value]:
+        """Return what a nest reads from memory that another may make or read as well."""
+        access = self._accesses[nest]
+        reads = [read for read in access.reads if read.axes or read.kind in WHOLE]
+        return [*reads, *(value for value in access.sources if value.shape != ())]
 
 
 def _in_step(read: LoopNest, positions: Iterable[Where], nest: LoopNest, level: int) -> bool:
