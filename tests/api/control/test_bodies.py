@@ -179,6 +179,25 @@ def test_a_body_does_not_write_to_arrays_from_outside(where: str) -> None:
     assert gt.fori_loop(0, 3, lambda i, c: c + buffer[0], 1.0) == 1
 
 
+@pytest.mark.parametrize("loop", ["fori_loop", "scan", "cond"])
+@pytest.mark.parametrize("write", ["y[k] = x", "np.add(x, 1, out=y)", "np.copyto(y, x)"])
+def test_a_body_does_not_write_to_an_ndarray_from_outside(loop: str, write: str) -> None:
+    y = np.zeros(3)
+
+    def body(x: Any) -> Any:
+        exec(write, {"np": np, "y": y, "x": x, "k": 0})  # as in a file: the frame is that of the statement
+        return x + 1
+
+    calls: dict[str, Callable[[], Any]] = {
+        "fori_loop": lambda: gt.fori_loop(0, 3, lambda i, x: body(x), 0.0),
+        "scan": lambda: gt.scan(lambda x, element: (body(x), None), 0.0, np.arange(3.0)),
+        "cond": lambda: gt.cond(np.float64(1) > 0, body, lambda x: x, 1.0),
+    }
+    with pytest.raises(gt.errors.GradtapeError, match="let the array be one of its arguments"):
+        calls[loop]()
+    assert not y.any()
+
+
 def test_a_body_reads_what_the_function_has_created() -> None:
     @gt.jit
     def read(x: Any) -> Any:

@@ -277,11 +277,12 @@ def _instead_of(function: Any) -> str:
 def _data_for_store(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
     """Return the array of a value that is assigned to elements of an ndarray."""
     if trace is not None:
+        abstract = abstract_of(value)
         raise ConcretizationError(
-            f"a traced array of {trace.described} cannot be stored into an ndarray",
+            f"a traced array of {(abstract or trace).described} cannot be stored into an ndarray",
             where=site_of(user_frame(3)),
-            why=WHY_UNKNOWN,
-            remedy=REMEDY_FOR_STORE,
+            why=WHY_UNKNOWN if abstract is None else abstract.why,
+            remedy=REMEDY_FOR_STORE if abstract is None else abstract.write_remedy,
         )
     (data,) = force([value])
     if _loses_derivative(value) and asking_package() not in READERS:

@@ -24,6 +24,7 @@ from gradtape.ops.core.elementwise.select import where as where_row
 from gradtape.ops.core.indexing import fit_for_write
 from gradtape.trace.array.handle import Handle, check_fits, unwrap
 from gradtape.trace.dispatch.op_cache import NUMBERS, given, run
+from gradtape.trace.jit.guards import abstract_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.bytecode import instruction_at
 from gradtape.trace.source.sites import is_traced_file, nearest_frame
@@ -185,11 +186,14 @@ def _store(
         (data,) = force([result])
         np.copyto(target, data, casting="same_kind")
     else:
+        abstract = abstract_of(result)
         raise InPlaceError(
             f"{refused or f'{what} writes to an ndarray'}, but the result is traced",
             where=here.site,
-            why="an ndarray needs numbers, which are not known yet",
-            remedy=f"{remedy}: y = np.zeros(n), or np.zeros(n, like=x) in a library",
+            why="an ndarray needs numbers, which are not known yet" if abstract is None else abstract.why,
+            remedy=f"{remedy}: y = np.zeros(n), or np.zeros(n, like=x) in a library"
+            if abstract is None
+            else abstract.write_remedy,
         )
 
 

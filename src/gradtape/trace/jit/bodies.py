@@ -98,7 +98,7 @@ class BodyTracer:
                     f"{tag.described} writes to {name!r}, an array from outside",
                     where=traced.site,
                     why=tag.why,
-                    remedy="let the array be one of its arguments, write to that, and return it",
+                    remedy=tag.write_remedy,
                 )
         for name, content in watch.written().items():
             self._refuse_write(traced, tag, name, content)

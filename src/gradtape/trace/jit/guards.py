@@ -203,6 +203,7 @@ class Abstract(Trace):
     instead = ""
     leak_why = "inside it an array stands for many; it has no numbers of its own"
     leak_remedy = "return it from the function instead of storing it outside"
+    write_remedy = "make the array in the function, write to that, and return it"
 
 
 class Mapped(Abstract):
@@ -246,6 +247,8 @@ class InBody(Abstract):
     """
 
     __slots__ = ("check", "is_condition")
+
+    write_remedy = "let the array be one of its arguments, write to that, and return it"
 
     def __init__(self, described: str, remedy: str = "") -> None:
         super().__init__(described, remedy)
