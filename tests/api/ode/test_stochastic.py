@@ -11,7 +11,7 @@ import scipy.stats
 
 import gradtape as gt
 from gradtape.api.ode.stochastic import Increments
-from gradtape.errors import ArgumentError, ShapeError
+from gradtape.errors import ArgumentError, GradtapeWarning, ShapeError
 
 MU, SIGMA = 1.5, 1.0
 
@@ -210,12 +210,86 @@ def test_time_enters() -> None:
         ({"increments": Increments(np.zeros((5, 3))), "paths": 2}, ShapeError, r"takes \(2, 5, 3\)"),
         ({"t_span": 1.0}, ArgumentError, "t_span is 1.0"),
         ({"t_span": (0.0, 0.5, 1.0)}, ArgumentError, "t_span is "),
+        ({"t_span": (1.0, 0.0)}, ArgumentError, "variance of a Brownian motion is the time that passes"),
+        ({"t_span": (0.0, np.nan)}, ArgumentError, "finite ends"),
+        ({"t_span": (0.0, np.inf)}, ArgumentError, "finite ends"),
+        ({"y0": np.array([1.0, np.nan, np.inf])}, ArgumentError, "y0 has 2 of 3 numbers that are not finite"),
+        (
+            {"increments": Increments(np.full((5, 3), np.nan))},
+            ArgumentError,
+            "increments.dw has numbers that are not",
+        ),
     ],
 )
 def test_mistakes(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    given: dict[str, Any] = {"t_span": (0.0, 1.0), "steps": 5, "rng": 0, **options}
+    given: dict[str, Any] = {"t_span": (0.0, 1.0), "y0": np.ones(3), "steps": 5, "rng": 0, **options}
     with pytest.raises(error, match=message):
-        gt.solve_sde(lambda t, y: -y, lambda t, y: 0.1 * y, y0=np.ones(3), **given)
+        gt.solve_sde(lambda t, y: -y, lambda t, y: 0.1 * y, **given)
+
+
+@pytest.mark.parametrize("save", ["all", "last"])
+@pytest.mark.parametrize("method", ["euler-maruyama", "milstein", "srk"])
+@pytest.mark.parametrize(
+    "drift, diffusion, message",
+    [
+        (lambda t, y: np.sqrt(0.5 - t) * y, lambda t, y: 0.1 * y, "the drift is nan at t = 0.6"),
+        (lambda t, y: -y, lambda t, y: np.sqrt(0.5 - t) + 0 * y, "the diffusion is nan at t = 0.6"),
+        (
+            lambda t, y: np.sqrt(-1.0 - t) * y,
+            lambda t, y: np.log(t - 2) + y,
+            "the drift is nan and the diffusion is nan at t = 0",
+        ),
+        (
+            lambda t, y: 1e60 * y**3,
+            lambda t, y: 0.0 * y,
+            "the drift is inf at t = 0.|what the step makes of them is not",
+        ),
+    ],
+)
+def test_paths_that_become_nan_or_infinite_are_named(
+    drift: Any, diffusion: Any, message: str, method: Any, save: Any
+) -> None:
+    if method == "srk" and "0.6" in message:
+        message = "are finite at t = 0.5"  # the stage that is not lies in the step before
+    given: dict[str, Any] = {"steps": 10, "rng": 0, "method": method, "save": save}
+    for start in (1.0, np.ones(2)):
+        with pytest.warns(GradtapeWarning, match=message):
+            gt.solve_sde(drift, diffusion, (0.0, 1.0), start, **given)
+
+
+@pytest.mark.parametrize("save", ["all", "last"])
+def test_the_first_path_that_is_lost_is_named(save: Any) -> None:
+    def solve(**given: Any) -> Any:
+        return gt.solve_sde(lambda t, y: 0.0 * y, lambda t, y: np.sqrt(y), (0.0, 1.0), 1.0, steps=20, **given)
+
+    with pytest.warns(GradtapeWarning) as caught:
+        found = solve(paths=50, rng=3, save="all")
+    is_lost = np.isnan(found.y[:, -1])
+    first = int(np.argmax(is_lost))
+    step = int(np.argmax(np.isnan(found.y[first]))) - 1
+    what = str(caught[0].message)
+    assert f"not finite after step {step} in {is_lost.sum()} of 50 paths, first in path {first}" in what
+    assert "the diffusion is nan" in what
+    with pytest.warns(GradtapeWarning) as again:
+        solve(paths=50, rng=3, save=save)
+    assert str(again[0].message).split("where")[0] == what.split("where")[0]
+
+
+def test_check_numerics_finds_what_a_gradient_does_not_look_at() -> None:
+    def end(a: Any) -> Any:
+        return gt.solve_sde(
+            lambda t, y: np.sqrt(0.5 - t) * a * y,
+            lambda t, y: 0.1 * y,
+            (0.0, 1.0),
+            1.0,
+            steps=10,
+            rng=0,
+            save="last",
+        ).y
+
+    assert np.isnan(gt.grad(end)(1.0))
+    with pytest.raises(gt.errors.NumericsError, match=r"sqrt\(-0.1\) is nan"), gt.debug.check_numerics():
+        gt.grad(end)(1.0)
 
 
 @pytest.mark.parametrize("what", ["drift", "diffusion"])

@@ -13,7 +13,8 @@ from gradtape.api.control.scanning import scan
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp
 from gradtape.api.transforms.vmap import vmap
-from gradtape.errors import ArgumentError, ShapeError, kind_of
+from gradtape.errors import ArgumentError, GradtapeWarning, ShapeError, kind_of, warn
+from gradtape.ir.op import NDArray
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
 
@@ -115,7 +116,8 @@ def solve_sde(
     Raises
     ------
     ArgumentError
-        For unknown methods, and for methods that are wrong for general noise; if an argument is of another type.
+        For unknown methods, and for methods that are wrong for general noise; if an argument is of another type, the ends of `t_span` are
+        not finite and increasing, or `y0` is not finite.
     ShapeError
         If drift, diffusion or increments have another shape.
 
@@ -125,6 +127,9 @@ def solve_sde(
 
     Notes
     -----
+    A path that becomes NaN or infinite stays so to its end. A warning names the first one, its step, and whether drift or diffusion is
+    not finite there; on tapes and in compiled functions, which do not look at numbers, `gt.debug.check_numerics` finds the operation.
+
     P. E. Kloeden, E. Platen, "Numerical Solution of Stochastic Differential Equations", 1992, sections 10.2 and 10.3, and the method
     SRI1W1 of A. Rößler, "Runge-Kutta Methods for the Strong Approximation of Solutions of Stochastic Differential Equations", 2010.
 
@@ -147,6 +152,7 @@ def solve_sde(
     _check(method, noise, steps, paths, save)
     first, last = _ends(t_span)
     start: Any = y0 if isinstance(y0, Handle) else np.asarray(y0, float)
+    _check_start(start)
     step = (last - first) / steps
     times = first + step * np.arange(steps + 1)
     motions = _motions(diffusion, first, start, args, noise)
@@ -168,7 +174,7 @@ def solve_sde(
     def g(t: Any, y: Any) -> Any:
         return diffusion(t, y, *args)
 
-    def path(dw: Any, dz: Any) -> Any:
+    def path(dw: Any, dz: Any, save: str = save) -> Any:
         def advanced(y: Any, given: Any) -> tuple[Any, Any]:
             moved = advance(f, g, given[0], step, y, given[1], given[2], noise)
             return moved, moved if save == "all" else None
@@ -178,6 +184,15 @@ def solve_sde(
 
     dz = increments.dw if increments.dz is None else increments.dz
     y = path(increments.dw, dz) if paths is None else vmap(path)(increments.dw, dz)
+    if not isinstance(y, Handle) and not np.all(np.isfinite(y)):
+        one, whose = increments.dw, ""
+        if paths is not None:
+            ends = y if save == "last" else y[:, -1]
+            is_lost = ~np.isfinite(np.reshape(ends, (paths, -1))).all(axis=1)
+            which = int(np.argmax(is_lost))
+            one, dz = increments.dw[which], dz[which]
+            whose = f" in {np.count_nonzero(is_lost)} of {paths} paths, first in path {which}"
+        _warn_of_lost(f, g, times, path(one, dz, "all"), whose)
     return SDESolution(times if save == "all" else times[-1:], y, increments)
 
 
@@ -214,7 +229,47 @@ def _ends(t_span: Any) -> tuple[Any, Any]:
         raise ArgumentError(
             f"solve_sde: t_span is {t_span!r}", where=user_site(), remedy="pass both ends: t_span=(0.0, 1.0)"
         ) from None
+    if not isinstance(first, Handle) and not isinstance(last, Handle) and not 0 <= last - first < np.inf:
+        raise ArgumentError(
+            f"solve_sde: t_span is {t_span!r}",
+            where=user_site(),
+            why="the variance of a Brownian motion is the time that passes",
+            remedy="pass finite ends, the earlier one first: t_span=(0.0, 1.0)",
+        )
     return first, last
+
+
+def _check_start(start: Any) -> None:
+    if not isinstance(start, Handle) and not np.all(np.isfinite(start)):
+        raise ArgumentError(
+            f"solve_sde: y0 has {np.count_nonzero(~np.isfinite(start))} of {np.size(start)} numbers that are not finite",
+            where=user_site(),
+            remedy="pass finite numbers",
+        )
+
+
+def _warn_of_lost(f: Function, g: Function, times: NDArray, states: NDArray, whose: str) -> None:
+    """Warn of a path that becomes NaN or infinite, and name the step and what is not finite there."""
+    is_finite = np.isfinite(states).all(axis=tuple(range(1, np.ndim(states))))
+    step = int(np.argmin(is_finite)) - 1
+    t, y = times[step], states[step]
+    with np.errstate(all="ignore"):
+        given = {"drift": np.asarray(f(t, y)), "diffusion": np.asarray(g(t, y))}
+    causes = [
+        f"the {name} is {given[name].flat[np.argmin(np.isfinite(given[name]))]}"
+        for name in given
+        if not np.all(np.isfinite(given[name]))
+    ]
+    at = f"at t = {t:.6g} and y = {np.array2string(y, precision=6, threshold=6)}"
+    warn(
+        GradtapeWarning,
+        f"solve_sde: y is not finite after step {step}{whose}",
+        where=user_site(),
+        why=f"{' and '.join(causes)} {at}"
+        if causes
+        else f"drift and diffusion are finite {at}, and what the step makes of them is not",
+        remedy="keep their arguments where they are defined, np.sqrt(np.maximum(y, 0.0)), or take more steps",
+    )
 
 
 def _check_increments(increments: Any, shape: tuple[int, ...], method: str) -> None:
@@ -237,6 +292,12 @@ def _check_increments(increments: Any, shape: tuple[int, ...], method: str) -> N
                 where=user_site(),
                 why="there is an increment for each path, step and motion",
                 remedy="pass the steps, the paths and the noise of the solution that has drawn them",
+            )
+        if given is not None and not isinstance(given, Handle) and not np.all(np.isfinite(given)):
+            raise ArgumentError(
+                f"solve_sde: increments.{name} has numbers that are not finite",
+                where=user_site(),
+                remedy="pass finite numbers",
             )
 
 
