@@ -235,6 +235,13 @@ def _nobody() -> None:
     """Stand for a reference to a value that was not made yet."""
 
 
+def _in_short(
+    references: list[Callable[[], Value | None]],
+) -> list[Callable[[], Value | None]] | Callable[[], Value | None]:
+    """Return the references to the outputs of a node as it holds them: a single one without a list."""
+    return references[0] if len(references) == 1 else references
+
+
 class Node:
     """One application of an op to values.
 
@@ -257,13 +264,13 @@ class Node:
         self.inputs = inputs
         self.params = params
         self.site = site
-        self._outs: list[Callable[[], Value | None]] | weakref.ref[Value] = []
+        self._outs: list[Callable[[], Value | None]] | Callable[[], Value | None] = []
 
     @property
     def outs(self) -> tuple[Value, ...]:
         """The outputs; one that nobody holds is made anew."""
         references = self._outs
-        if isinstance(references, weakref.ref):
+        if not isinstance(references, list):
             only = references()
             return (self._remade(0) if only is None else only,)
         found = tuple([reference() for reference in references])
@@ -273,7 +280,7 @@ class Node:
 
     @outs.setter
     def outs(self, outs: tuple[Value, ...]) -> None:
-        self._outs = [weakref.ref(out) for out in outs]
+        self._outs = _in_short([weakref.ref(out) for out in outs])
         self._types = tuple([out.aval for out in outs])
         self._tags = outs[0].tags if outs else ()
 
@@ -285,7 +292,7 @@ class Node:
 
     def living(self) -> list[Value]:
         """Return those of the outputs that somebody holds."""
-        references = [self._outs] if isinstance(self._outs, weakref.ref) else self._outs
+        references = self._outs if isinstance(self._outs, list) else [self._outs]
         return [out for reference in references if (out := reference()) is not None]
 
     def make_outs(self, types: tuple[Aval, ...], tags: tuple[TraceTag, ...]) -> list[Value]:
@@ -307,7 +314,7 @@ class Node:
             out.owner = None
             outs.append(out)
             references.append(weakref.ref(out))
-        self._outs = references
+        self._outs = _in_short(references)
         self._types = types
         self._tags = tags
         return outs
@@ -315,14 +322,11 @@ class Node:
     def take_as_out(self, value: Value, index: int) -> None:
         """Let this node compute a value that another one was to compute."""
         value.node, value.index = self, index
-        if isinstance(self._outs, weakref.ref):
-            self._outs = weakref.ref(value)
-        else:
-            self._outs[index] = weakref.ref(value)
+        self._refer(value, index)
 
     def set_types(self, types: tuple[Aval, ...]) -> None:
         """Say what the outputs are; they are made when somebody asks for them."""
-        self._outs = [_nobody] * len(types)
+        self._outs = _in_short([_nobody] * len(types))
         self._types = types
         self._tags = ()
 
@@ -348,17 +352,23 @@ class Node:
 
     def _remade(self, index: int) -> Value:
         out = Value(self._types[index], self, index, None, self._tags)
-        if isinstance(self._outs, weakref.ref):
-            self._outs = weakref.ref(out)
-        else:
-            self._outs[index] = weakref.ref(out)
+        self._refer(out, index)
         return out
+
+    def _refer(self, out: Value, index: int) -> None:
+        if isinstance(self._outs, list):
+            self._outs[index] = weakref.ref(out)
+        else:
+            self._outs = weakref.ref(out)
 
     @property
     def out(self) -> Value:
         """The only output."""
-        (out,) = self.outs
-        return out
+        references = self._outs
+        if isinstance(references, list):
+            raise ValueError(f"{self.op.name} has {len(references)} outputs")
+        only = references()
+        return self._remade(0) if only is None else only
 
     def __repr__(self) -> str:
         return f"<node {self.op.name} {', '.join(map(repr, self.inputs))}>"

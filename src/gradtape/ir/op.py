@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +14,13 @@ from gradtape.ir.types import Aval
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
-class Op(ABC):
+class _KindOfOp(ABCMeta):
+    """The class of the kinds. No class is registered as one, so that `isinstance` need not ask ``abc``, which takes twice the time."""
+
+    __instancecheck__ = type.__instancecheck__
+
+
+class Op(metaclass=_KindOfOp):
     """One operation on arrays. Instances are the rows of `gradtape.ops`, subclasses are the kinds of `gradtape.kinds`."""
 
     shift: Any = None

@@ -13,6 +13,7 @@ from gradtape.costs import GATHER, LOAD
 from gradtape.ir.budget import spend
 from gradtape.ir.graph import Literal, Node, Value
 from gradtape.kinds.accumulate import Accumulate
+from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.routines.matrix import Matrix
 from gradtape.loops.affine import Affine, Position, Var, affine, interval
 from gradtape.lower.schedule.costs import (
@@ -41,7 +42,7 @@ class Access:
         The inputs and constants that it reads.
     breaks : dict of int to set of int
         For each loop, the iterations before which it is cut, so that tests of positions come out the same in each piece.
-    sites : dict of Value to set of tuple of Position
+    sites : dict of Value to list of tuple of Position
         Costly values that are computed inside it, and at which positions.
     functions : list of str
         The ops that call functions of the C library for several elements at a time.
@@ -54,7 +55,7 @@ class Access:
     reads: dict[LoopNest, set[Where]] = field(default_factory=dict)
     sources: set[Value] = field(default_factory=set)
     breaks: dict[int, set[int]] = field(default_factory=dict)
-    sites: dict[Value, set[Where]] = field(default_factory=dict)
+    sites: dict[Value, list[Where]] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     around: dict[Value, int] = field(default_factory=dict)
     base_index: Where = ()
@@ -189,6 +190,23 @@ class _Analysis(ElementInterpreter[float]):
             if value.size:
                 self.element(value, whole(value))
 
+    def element(self, value: Value, index: Where) -> float:
+        """Return what an element costs: most are elementwise functions of others at the same position, which are looked up here."""
+        known = self._at(index).known
+        cost = known.get(value)
+        if cost is not None:
+            return cost
+        node = value.node
+        if node is None or value in self.nests or not isinstance(node.op, Elementwise):
+            return super().element(value, index)
+        args = []
+        for operand in node.inputs:
+            cost = known.get(operand)
+            args.append(self.element(operand, index) if cost is None else cost)
+        known[value] = cost = self.apply(node, args, index)
+        spend(1)
+        return cost
+
     def lookup(self, value: Value, index: Where) -> float | None:
         return self._at(index).known.get(value)
 
@@ -241,7 +259,7 @@ class _Analysis(ElementInterpreter[float]):
 
     def _noted(self, value: Value, cost: float, index: Where) -> float:
         if cost > REPEATED and index:
-            self._access.sites.setdefault(value, set()).add(index)
+            self._access.sites.setdefault(value, []).append(index)
             self.costs[value] = max(cost, self.costs.get(value, 0.0))
         return cost
 

@@ -187,7 +187,7 @@ def describe(nest: LoopNest) -> str:
 
 
 @record
-class _Form:
+class Form:
     """The loops that a node needs; see `LoopNest`."""
 
     kind: str
@@ -197,9 +197,15 @@ class _Form:
     product: MatrixProduct | None = None
 
 
+def forms_of(graph: Graph, products: Mapping[Node, MatrixProduct]) -> dict[Node, Form | None]:
+    """Return the loops of each node that is a nest whatever its use; None for what is computed where it is used."""
+    return {node: _form_of(node, products) for node in graph.nodes if not isinstance(node.op, Structured)}
+
+
 def find_nests(
     graph: Graph,
     operands: MemoryOperands,
+    forms: Mapping[Node, Form | None],
     stored: set[Value],
     outputs: Sequence[Buffer],
     carried: Mapping[Value, Buffer],
@@ -212,6 +218,8 @@ def find_nests(
         Of primitive rows.
     operands : MemoryOperands
         What must be in memory.
+    forms : mapping of Node to Form
+        See `forms_of`.
     stored : set of Value
         What shall be stored besides.
     outputs : sequence of Buffer
@@ -222,14 +230,14 @@ def find_nests(
     claimed = _claim_outputs(graph, outputs)
     found = _Nests(claimed)
     for value, following in carried.items():
-        found.enter(value, _Form("carry"), None, carried_to=following)
+        found.enter(value, Form("carry"), None, carried_to=following)
     depth: dict[Value, int] = {}
     reach = _Reach()
     for node in graph.nodes:
         if isinstance(node.op, Structured):
             found.enter_control(node)
             continue
-        form = _form_of(node, operands.products)
+        form = forms[node]
         out = node.outs[0]
         feeds_call = False
         if form is None:
@@ -239,20 +247,20 @@ def find_nests(
             wanted = out in claimed or out in stored or out in operands.stored
             far = reach.enter(node) > PLACES
             if wanted or deep > DEPTH or far:
-                form = _Form("elementwise", parallel_axes(out.shape))
+                form = Form("elementwise", parallel_axes(out.shape))
                 feeds_call = out in operands.of_calls and out not in claimed
                 depth[out] = 0
                 reach.stop(out)
         if form is not None:
             found.enter(out, form, node, feeds_call=feeds_call)
         for part in node.outs[1:]:
-            found.enter(part, _Form("part"), node, maker=found.by_value[out])
+            found.enter(part, Form("part"), node, maker=found.by_value[out])
     taken = {id(buffer) for buffer in claimed.values()}
     for value, buffer in zip(graph.outputs, outputs, strict=True):
         if id(buffer) not in taken and carried.get(value) is not buffer:
-            found.add(value, _Form("elementwise", parallel_axes(value.shape)), None, output=buffer)
+            found.add(value, Form("elementwise", parallel_axes(value.shape)), None, output=buffer)
     for number, (value, expected) in enumerate(graph.guards, 1):
-        found.add(value, _Form("guard"), None, guard=(number, expected))
+        found.add(value, Form("guard"), None, guard=(number, expected))
     return found.nests, found.by_value
 
 
@@ -264,7 +272,7 @@ class _Nests:
         self.by_value: dict[Value, LoopNest] = {}
         self._claimed = claimed
 
-    def add(self, value: Value, form: _Form, node: Node | None, **facts: Any) -> LoopNest:
+    def add(self, value: Value, form: Form, node: Node | None, **facts: Any) -> LoopNest:
         """Add a nest that computes a value."""
         order = len(self.nests)
         variables = tuple(
@@ -290,7 +298,7 @@ class _Nests:
         self.nests.append(nest)
         return nest
 
-    def enter(self, value: Value, form: _Form, node: Node | None, **facts: Any) -> None:
+    def enter(self, value: Value, form: Form, node: Node | None, **facts: Any) -> None:
         """Add the nest that others read a value from."""
         self.by_value[value] = self.add(value, form, node, output=self._claimed.get(value), **facts)
 
@@ -299,9 +307,9 @@ class _Nests:
         for value in (*node.inputs, *node.outs):
             if value.aval is not STACK or not isinstance(node.op, While | Repeat):
                 check_dtype(value, node)
-        control = self.add(node.outs[0], _Form("control"), node)
+        control = self.add(node.outs[0], Form("control"), node)
         for out in node.outs:
-            self.enter(out, _Form("result"), node, maker=control)
+            self.enter(out, Form("result"), node, maker=control)
 
 
 def parallel_axes(shape: Shape) -> tuple[Axis, ...]:
@@ -309,16 +317,16 @@ def parallel_axes(shape: Shape) -> tuple[Axis, ...]:
     return tuple([Axis(extent, position) for position, extent in enumerate(shape)])
 
 
-def _form_of(node: Node, products: Mapping[Node, MatrixProduct]) -> _Form | None:
+def _form_of(node: Node, products: Mapping[Node, MatrixProduct]) -> Form | None:
     """Return the loops of a node that is a nest whatever its use; None for what is computed where it is used."""
     op = node.op
     for value in (*node.inputs, *node.outs):
         check_dtype(value, node)
     if isinstance(op, Sort | Matrix | ProcedureOp | PythonCall):
-        return _Form("routine")
+        return Form("routine")
     out = node.out
     if isinstance(op, Elementwise):
-        return _Form("elementwise") if out.shape == () else None
+        return Form("elementwise") if out.shape == () else None
     if isinstance(op, IndexMap):
         return None
     if isinstance(op, Reduction):
@@ -329,40 +337,40 @@ def _form_of(node: Node, products: Mapping[Node, MatrixProduct]) -> _Form | None
     if isinstance(op, Cumulative):
         axis = node.params["axis"]
         axes = tuple([Axis(extent, k, closed=k >= axis) for k, extent in enumerate(out.shape)])
-        return _Form("cumulative", axes, tuple(range(out.ndim)))
+        return Form("cumulative", axes, tuple(range(out.ndim)))
     if isinstance(op, Accumulate):
         shape = node.inputs[1].shape
         axes = tuple([Axis(extent, None, closed=True) for extent in shape or (1,)])
-        return _Form("scatter", axes, tuple(range(len(shape))))
+        return Form("scatter", axes, tuple(range(len(shape))))
     if isinstance(op, Join):
         if len(node.inputs) <= JOINED_INLINE:
             return None
-        return _Form("join", (Axis(1, None, closed=True),))
+        return Form("join", (Axis(1, None, closed=True),))
     raise LoweringError(
         f"kernels do not know the op {op.name}", where=node.site, why="the interpreter runs it"
     )
 
 
-def _reduction(node: Node, op: Reduction) -> _Form:
+def _reduction(node: Node, op: Reduction) -> Form:
     shape = node.inputs[0].shape
     reduced = node.params["axes"]
     kept = [axis for axis in range(len(shape)) if axis not in reduced]
     order = [*kept, *reduced] if op.positional else list(range(len(shape)))
     axes = tuple([Axis(shape[axis], None if axis in reduced else kept.index(axis)) for axis in order])
     level_of = tuple([order.index(axis) for axis in range(len(shape))])
-    return _Form("argreduce" if op.positional else "reduce", axes, level_of)
+    return Form("argreduce" if op.positional else "reduce", axes, level_of)
 
 
-def _product(node: Node, product: MatrixProduct) -> _Form:
+def _product(node: Node, product: MatrixProduct) -> Form:
     """Return a call of BLAS. What is looped over around it are its axes, so that what makes its operands and what uses its result can
     share the loops."""
     out = node.params["out"]
     axes = tuple([Axis(product.extents[s], out.index(s) if s in out else None) for s in product.looped])
     subscripts = {subscript: level for level, subscript in enumerate(product.looped)}
-    return _Form("product", axes, (), subscripts, product)
+    return Form("product", axes, (), subscripts, product)
 
 
-def _contraction(node: Node) -> _Form:
+def _contraction(node: Node) -> Form:
     """Return a contraction as loops, in the order that makes the innermost ones run along memory.
 
     Outermost is what takes the largest steps through the largest arrays: the rows, where there are many, and not a small array's.
@@ -393,7 +401,7 @@ def _contraction(node: Node) -> _Form:
             reverse=True,
         )
     axes = tuple([Axis(extents[s], out.index(s) if s in out else None) for s in order])
-    return _Form("contract", axes, (), {subscript: level for level, subscript in enumerate(order)})
+    return Form("contract", axes, (), {subscript: level for level, subscript in enumerate(order)})
 
 
 def check_dtype(value: Value, node: Node | None = None) -> None:

@@ -17,7 +17,7 @@ from gradtape.loops.ir import Buffer
 from gradtape.lower.schedule.access import Accesses, analyse_accesses, readers_of
 from gradtape.lower.schedule.costs import LANES, REPEATED, STORED, calls_vector_function, reads_again_soon
 from gradtape.lower.schedule.fusion import Block, Fusion, Placements
-from gradtape.lower.schedule.nests import LoopNest, Note, check_dtype, find_nests
+from gradtape.lower.schedule.nests import Form, LoopNest, Note, check_dtype, find_nests, forms_of
 from gradtape.lower.schedule.operands import MemoryOperands, base_of_view, memory_operands
 from gradtape.lower.schedule.rotate import rotate_loops
 from gradtape.lower.schedule.storage import Storage, StorageAssignment
@@ -106,10 +106,11 @@ def schedule(
     ]
     carries = {graph.inputs[index]: outputs[output] for index, output in (carried or {}).items()}
     operands = memory_operands(graph, outline)
+    forms = forms_of(graph, operands.products)
     uses = _count_uses(graph)
     stored: set[Value] = set()
     for round_ in range(ROUNDS):
-        attempt = _Attempt(graph, operands, stored, outputs, carries, outline)
+        attempt = _Attempt(graph, operands, forms, stored, outputs, carries, outline)
         recomputed = attempt.recomputed(uses) if round_ < ROUNDS - 1 else set()
         if round_ == 0:
             recomputed |= _functions_around_long_loops(attempt.accesses)
@@ -153,6 +154,8 @@ class _Attempt:
     graph : Graph
     operands : MemoryOperands
         What routines read from memory.
+    forms : mapping of Node to Form
+        The loops that nodes need.
     stored : set of Value
         What earlier rounds decided to store.
     outputs : list of Buffer
@@ -166,13 +169,14 @@ class _Attempt:
         self,
         graph: Graph,
         operands: MemoryOperands,
+        forms: Mapping[Node, Form | None],
         stored: set[Value],
         outputs: list[Buffer],
         carries: Mapping[Value, Buffer],
         outline: bool,
     ) -> None:
         self.graph = graph
-        self.nests, self.by_value = find_nests(graph, operands, stored, outputs, carries)
+        self.nests, self.by_value = find_nests(graph, operands, forms, stored, outputs, carries)
         self.accesses, self.costs = analyse_accesses(self.nests, self.by_value)
         readers = readers_of(self.accesses)
         prepared = _made_just_before(self.nests, self.accesses, readers)
@@ -340,15 +344,15 @@ def _computed_twice(
     repeated: set[Value] = set()
     for nest in nests:
         block = id(placements[nest].block)
-        at: dict[tuple[Position, ...], tuple[tuple[object, ...], bool]] = {}  # many values, few positions
+        at: dict[int, tuple[tuple[object, ...], bool]] = {}  # many values, few positions
         for value, positions in accesses[nest].sites.items():
             for index in positions:
-                if index not in at:
-                    at[index] = (
+                if id(index) not in at:
+                    at[id(index)] = (
                         (block, tuple([_level(position, nest) for position in index])),
                         _repeats(nest, index),
                     )
-                site, repeats = at[index]
+                site, repeats = at[id(index)]
                 sites.setdefault(value, set()).add(site)
                 if repeats and costs[value] > REPEATED:
                     repeated.add(value)
