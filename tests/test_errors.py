@@ -449,3 +449,16 @@ def test_pages_of_errors_are_printed_by_a_command(capsys):
     assert "ShapeError" in capsys.readouterr().out.splitlines()
     assert main(["explain", "NumericError"]) == 2
     assert "did you mean NumericsError?" in capsys.readouterr().err
+
+
+def test_the_command_without_arguments_prints_its_help(capsys):
+    from gradtape.__main__ import main
+
+    assert main([]) == 0
+    assert "check" in capsys.readouterr().out
+    assert main(["doctor"]) == 0
+    assert f"gradtape:      {gt.__version__}" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"gradtape {gt.__version__}\n"

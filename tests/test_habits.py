@@ -102,6 +102,9 @@ def test_attributes_of_the_users_function_are_its_own() -> None:
         ("Value_and_grad", "did you mean gt.value_and_grad?"),
         ("elementwise_gard", "gt.vmap(gt.grad(f))"),
         ("einsum", "use np.einsum"),
+        ("digits", "use gt.debug.digits"),
+        ("uncertainty", "use gt.scipy.uncertainty"),
+        ("profile", "use gt.inspect.profile"),
     ],
 )
 def test_names_of_the_package(name: str, answer: str) -> None:
@@ -110,6 +113,17 @@ def test_names_of_the_package(name: str, answer: str) -> None:
     assert error.name == name and "\n" not in str(error)
     with pytest.raises(ImportError, match=re.escape(answer)):
         exec(f"from gradtape import {name}")
+
+
+@pytest.mark.parametrize("namespace", ["debug", "inspect", "optimizers", "plot", "scipy", "tree"])
+def test_completion_lists_public_names_only(namespace: str) -> None:
+    module = getattr(gt, namespace)
+    names = dir(module)
+    assert names and all(name[0] != "_" for name in names)
+    for name in names:
+        thing = getattr(module, name)
+        assert thing.__module__.startswith(f"gradtape.api.{namespace}") or name == "uncertainty"
+        assert thing.__doc__
 
 
 def test_names_that_nobody_knows() -> None:
@@ -209,6 +223,18 @@ def test_keywords_of_other_libraries(call: Any, answer: str) -> None:
         ),
         (lambda: gt.optimizers.Adam(0.1, betas=(0.9, 0.99)), "beta_1 and beta_2"),
         (lambda: gt.optimizers.RMSprop(alpha=0.9), "did you mean rho?"),
+        (
+            lambda: gt.nlp(np.sum, PAIR, bound=(0, 1)),
+            "gt.nlp() got an unexpected keyword argument 'bound': did you mean bounds?",
+        ),
+        (
+            lambda: gt.scipy.minimize(np.sum, PAIR, option={}),
+            "gt.scipy.minimize() got an unexpected keyword argument 'option': did you mean options?",
+        ),
+        (lambda: gt.debug.kinks(np.abs, 1.0, nears=1.0), "gt.debug.kinks() got"),
+        (lambda: gt.expectation(np.sin, rgn=0), "did you mean rng?"),
+        (lambda: gt.solve_sde(np.sin, np.sin, PAIR, PAIR, save_at=0), "gt.solve_sde() got"),
+        (lambda: gt.spec(3, dtyp=float), "did you mean dtype?"),
     ],
 )
 def test_unknown_options_of_transforms(call: Any, answer: str) -> None:

@@ -214,7 +214,7 @@ def __getattr__(name: str) -> object:
         thing = globals()[name] = getattr(_importlib.import_module(f".api.{_LATER[name]}", __name__), name)
         return thing
     habits: _typing.Any = _importlib.import_module(".habits", __name__)
-    answer = habits.missing(name, __dir__())
+    answer = habits.missing(name, __dir__(), _namespace_of)
     what = f"module {__name__!r} has no attribute {name!r}{f': {answer}' if answer else ''}"
     imported = (
         _sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
@@ -223,6 +223,13 @@ def __getattr__(name: str) -> object:
         raise ImportError(what, name=__name__)
     # With the answer in the message, Python needs no `obj` in which to look for a name that is nearly the same.
     raise AttributeError(what, name=name, obj=None if answer else _sys.modules[__name__])
+
+
+def _namespace_of(name: str) -> str:
+    """Return the namespace that has a name, or an empty string: gt.digits is gt.debug.digits."""
+    # dask needs a package that may not be installed; the array API has NumPy's names.
+    modules = (space for space in _NAMESPACES if space not in ("array_api", "dask"))
+    return next((space for space in modules if name in dir(__getattr__(space))), "")
 
 
 def __dir__() -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from gradtape import __version__
 from gradtape.api.debug.doctor import doctor
 from gradtape.api.export.files import export
 from gradtape.api.export.specs import parse_specs
@@ -45,11 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Look at gradtape's installation and its cache of compiled programs; check, profile and inspect scripts; "
         "export functions.",
     )
+    parser.add_argument("--version", action="version", version=f"gradtape {__version__}")
     commands = parser.add_subparsers(
-        title="commands", metavar="{info,explain,manual,cache,check,profile,inspect,export}", required=True
+        title="commands", metavar="{info,explain,manual,cache,check,profile,inspect,export}", dest="command"
     )
     commands.add_parser(
-        "info", help="versions, CPU, libraries, settings, and a test of this installation"
+        "info",
+        aliases=["doctor"],
+        help="versions, CPU, libraries, settings, and a test of this installation, as gt.doctor()",
     ).set_defaults(run=_info)
     explain = commands.add_parser(
         "explain", help="the page of an error or warning: a program that raises it, why, and what to do"
@@ -105,6 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     )
     options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return 0
     _note_late_options(options)
     run: Callable[[argparse.Namespace], int | None] = options.run
     try:

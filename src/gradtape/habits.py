@@ -361,22 +361,25 @@ def missing_in(module: str, table: dict[str, str], name: str, known: list[str]) 
 
 def answering(
     module: str, namespace: dict[str, Any], table: dict[str, str] | None = None
-) -> Callable[[str], object]:
-    """Return the ``__getattr__`` of a public module, which answers for names that the module does not have."""
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a public module: the first answers for missing names, the second lists public ones."""
+
+    def public() -> list[str]:
+        home = namespace["__name__"]
+        names = namespace.get("__all__") or [
+            name
+            for name, thing in namespace.items()
+            if name[0] != "_" and str(getattr(thing, "__module__", "")).startswith(home)
+        ]
+        return sorted(names)
 
     def answer(name: str) -> object:
-        home = namespace["__name__"]
-        public = namespace.get("__all__") or [
-            known
-            for known, thing in namespace.items()
-            if known[0] != "_" and str(getattr(thing, "__module__", "")).startswith(home)
-        ]
-        raise missing_in(module, table or {}, name, list(public))
+        raise missing_in(module, table or {}, name, public())
 
-    return answer
+    return answer, public
 
 
-def missing(name: str, known: list[str]) -> str:
+def missing(name: str, known: list[str], namespace_of: Callable[[str], str]) -> str:
     """Return what to say of an attribute that the package does not have; empty where there is nothing to say.
 
     Parameters
@@ -385,12 +388,16 @@ def missing(name: str, known: list[str]) -> str:
         The attribute.
     known : list of str
         What the package has.
+    namespace_of : callable
+        Returns the namespace of the package that has the name, or an empty string.
     """
     answer = MODULE.get(name, "")
     if answer or name.startswith("_"):
         return answer
     if callable(getattr(np, name, None)):
         return f"use np.{name}; gradtape differentiates NumPy's functions"
+    if namespace := namespace_of(name):
+        return f"use gt.{namespace}.{name}"
     near = nearest(name, known)
     if near:
         return f"did you mean gt.{near}?"

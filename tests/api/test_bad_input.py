@@ -67,7 +67,10 @@ def test_no_path_is_none_on_a_tape() -> None:
     "x", [np.arange(3), np.array([True, False]), np.int64(3), np.array(3), True], ids=repr
 )
 def test_an_integer_has_no_derivative(way: Function, x: Any) -> None:
-    error = expect(errors.IntegerInputError, lambda: way(lambda x: x * 1.0, x), "astype(float)")
+    dtype = np.asarray(x).dtype
+    what = f"is an array of {dtype}" if np.ndim(x) else f"is a number of dtype {dtype}"
+    remedy = "x.astype(float)" if np.ndim(x) else "convert it: float(x)"
+    error = expect(errors.IntegerInputError, lambda: way(lambda x: x * 1.0, x), what, remedy)
     assert at_a_line_of(way, error)
 
 

@@ -51,7 +51,14 @@ OTHERS: dict[str, tuple[Callable[[], Any], str]] = {
     "array.array": (lambda: array("d", [1.0, 2.0]), "np.asarray(x)"),
     "memoryview": (lambda: memoryview(PAIR), "np.asarray(x)"),
     **{kind: (make, "np.array(list(x))") for kind, make in USED_UP.items()},
-    "torch Tensor": (lambda: of_library("torch"), "x.detach().cpu().numpy()"),
+    "torch Tensor": (
+        lambda: of_library("torch"),
+        "x.detach().cpu().numpy(), or wrap the function: gt.torch(f)",
+    ),
+    "jax DynamicJaxprTracer": (
+        lambda: of_library("jax", "DynamicJaxprTracer"),
+        "wrap the function: gt.jax(f) for use in JAX",
+    ),
     "polars Series": (lambda: of_library("polars", "Series"), "x.to_numpy()"),
     "dask Array": (lambda: of_library("dask", "Array"), "x.compute()"),
     "scipy csr_array": (lambda: of_library("scipy", "csr_array"), "x.toarray()"),
@@ -153,7 +160,9 @@ def test_every_library_has_a_remedy() -> None:
 def test_long_doubles(way: Function, dtype: Any) -> None:
     remedy = "astype(float)" if dtype is np.longdouble else "astype(complex)"
     for x in (PAIR.astype(dtype), dtype(1.0)):
-        error = expect(errors.DtypeError, lambda x=x: way(lambda x: x * 2, x), "dtype", remedy, "64 bits")
+        error = expect(
+            errors.DtypeError, lambda x=x: way(lambda x: x * 2, x), "dtype", remedy, "up to float64"
+        )
         assert at_a_line_of(way, error)
         expect(errors.DtypeError, lambda x=x: way(lambda y: y * x, PAIR), remedy)
 

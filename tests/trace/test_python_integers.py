@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gradtape as gt
+from tests.support.ways import by_tape
 
 NUMBERS = (1, 3, 300, -1)
 PIXELS = np.array([1, 2, 250], np.uint8)
@@ -418,3 +421,84 @@ def test_checks_in_conditions() -> None:
         with pytest.raises(ValueError, match="negative"):
             way(3.0)
     assert gt.grad(halved)(2.0) == 2.0
+
+
+# Integers that no integer dtype holds
+
+
+def _taylor(x: Any, n: Any) -> Any:
+    total = 0.0
+    for k in range(15, 26):
+        factor = math.factorial(k)
+        total = total + x**k / (factor if type(n) is int else float(factor)) * n
+    return total
+
+
+def _stored(x: Any, n: Any) -> Any:
+    y = np.zeros(3)
+    y[0] = n
+    y[1] = x
+    return np.sum(y * x)
+
+
+def _added_in_place(x: Any, n: Any) -> Any:
+    y = x * 1.0
+    y += n
+    return y * y
+
+
+LONG: dict[str, Any] = {
+    "Taylor series": _taylor,
+    "stored": _stored,
+    "in place": _added_in_place,
+    "left": lambda x, n: n * x * x,
+    "right": lambda x, n: x * x * n,
+    "after a short one": lambda x, n: x * 3 * n * x,
+    "power": lambda x, n: x ** abs(n),
+    "condition": lambda x, n: np.where(x < n, x * x, 0.0),
+    "branch of where": lambda x, n: np.where(x > 5, n, x * x),
+    "clip": lambda x, n: np.clip(x * x, -n, n),
+    "maximum": lambda x, n: np.maximum(x * x, n),
+}
+
+
+@pytest.mark.parametrize("loops", ["trace", "compile"])
+@pytest.mark.parametrize("name", LONG)
+def test_long_integers_beside_floats_are_floats(name: str, loops: Any) -> None:
+    x = 0.5
+    for n in (2**63, 10**30, -(2**63) - 1):
+        value = LONG[name](x, n)
+        results = []
+        for number in (n, float(n)):
+            function = functools.partial(LONG[name], n=number)
+            with gt.config.override(loops=loops):
+                results.append(
+                    [
+                        gt.jit(function)(x),
+                        gt.vmap(function)(np.array([x, x]))[1],
+                        gt.grad(function)(x),
+                        gt.jvp(function, (x,), (1.0,))[1],
+                        by_tape(function, x),
+                        gt.hessian(function)(x),
+                    ]
+                )
+        np.testing.assert_allclose(results[0][:2], value, rtol=1e-12)
+        np.testing.assert_allclose(*results, rtol=1e-14)
+
+
+def test_long_integers_keep_the_dtype_of_arrays() -> None:
+    for x in (np.ones(2, np.float32), np.ones(2, np.complex64)):
+        y = gt.jit(lambda x: x * 10**30)(x)
+        assert y.dtype == x.dtype
+        np.testing.assert_array_equal(y, x * 10**30)
+
+
+def test_long_integers_elsewhere_name_the_remedy() -> None:
+    remedy = "does not fit in 64 bits: pass float"
+    for function in (lambda x: x * 10**30, lambda x: x + 2**63):
+        for x in (3, np.arange(3)):
+            with pytest.raises(OverflowError, match=remedy):
+                gt.jit(function)(x)
+    for transform in (gt.jit, gt.grad):
+        with pytest.raises(OverflowError, match=f"an argument is the integer {10**30}, which {remedy}"):
+            transform(lambda x: x * 2.0)(10**30)

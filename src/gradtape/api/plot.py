@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.inspect.sparsity import sparsity as _sparsity
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.functional import jacobian as _jacobian
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.habits import answering as _answering
@@ -26,6 +26,7 @@ SHORT: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
 """Units of time, and how many of them a second has."""
 
 
+@suggests_keywords
 def jacobian(function: Function, *args: Any, ax: Any = None) -> Any:
     """Draw the Jacobian of a function: results downwards, arguments to the right.
 
@@ -93,6 +94,7 @@ def jacobian(function: Function, *args: Any, ax: Any = None) -> Any:
     return ax
 
 
+@suggests_keywords
 def sparsity(function: Function, *args: Any, ax: Any = None) -> Any:
     """Draw the sparsity pattern of a Jacobian or Hessian; elements of one colour are computed by the same product.
 
@@ -127,6 +129,7 @@ def sparsity(function: Function, *args: Any, ax: Any = None) -> Any:
     return _sparsity(function, *args).plot(_axes(ax))
 
 
+@suggests_keywords
 def gradient_flow(gradients: Any, *, ax: Any = None) -> Any:
     """Draw the size of the gradients of nested parameters: which vanish, explode, or are missing.
 
@@ -185,6 +188,7 @@ def gradient_flow(gradients: Any, *, ax: Any = None) -> Any:
     return ax
 
 
+@suggests_keywords
 def convergence(values: Any, *, best: float | None = None, ax: Any = None) -> Any:
     """Draw the distance of the values of an optimisation from the best one, on a logarithmic axis.
 
@@ -238,6 +242,7 @@ def convergence(values: Any, *, best: float | None = None, ax: Any = None) -> An
     return ax
 
 
+@suggests_keywords
 def speed(functions: Mapping[str, Function], *args: Any, repeat: int = 15, ax: Any = None) -> Any:
     """Compare the run times of functions in this process, and draw the medians.
 
@@ -333,4 +338,4 @@ def _axes(ax: Any, size: tuple[float, float] | None = None) -> Any:
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
-__getattr__ = _answering("gradtape.plot", globals())
+__getattr__, __dir__ = _answering("gradtape.plot", globals())

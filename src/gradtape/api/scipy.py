@@ -33,7 +33,7 @@ from gradtape.api.solvers.optimality import constraints_of
 from gradtape.api.solvers.roots import WITH_JACOBIAN
 from gradtape.api.solvers.solution import SolverCall, check_method
 from gradtape.api.sparsity.transform import sparse_hessian
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import jit
 from gradtape.api.uncertainty.estimates import Fit, remember, uncertainty
@@ -72,6 +72,7 @@ def _tuple(args: Any) -> tuple[Any, ...]:
     return tuple(args) if isinstance(args, tuple | list) else (args,)
 
 
+@suggests_keywords
 def minimize(
     fun: Function,
     x0: Any,
@@ -363,6 +364,7 @@ def least_squares(
     return remember(_with_nested(found, unknowns), Fit(fun, unknowns, args, flat, ends, loss=loss))
 
 
+@suggests_keywords
 def root(
     fun: Function,
     x0: Any,
@@ -647,4 +649,4 @@ def _model(function: Function, parameters: Any, x: Any) -> Any:
     return function(x, **parameters) if isinstance(parameters, dict) else function(x, *parameters)
 
 
-__getattr__ = _answering("gradtape.scipy", globals(), _HABITS)
+__getattr__, __dir__ = _answering("gradtape.scipy", globals(), _HABITS)

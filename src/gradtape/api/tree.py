@@ -248,4 +248,4 @@ def _array(item: Any) -> Any:
     return item if isinstance(item, Handle) else np.asarray(item)
 
 
-__getattr__ = _answering("gradtape.tree", globals())
+__getattr__, __dir__ = _answering("gradtape.tree", globals())

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.ir.graph import Value
 from gradtape.ir.types import Aval
-from gradtape.kinds.operands import as_value, check_dtype
+from gradtape.kinds.operands import as_value, beside, check_dtype
 from gradtape.ops.core.elementwise.cast import convert_number
 from gradtape.ops.core.elementwise.mixed_comparisons import fits
 from gradtape.procedures.arrays import index_arithmetic as ix
@@ -58,7 +58,7 @@ class TranslationBuilder(ProcedureBuilder):
     def store(self, pointer: Pointer, index: Number, value: Number) -> None:
         if self.copied and self.on_write is not None:
             self.on_write(pointer)
-        value = as_value(value)
+        value = as_value(beside(value, pointer.dtype))
         if value.aval.weak and value.dtype.kind == "f" and pointer.dtype.kind in "iu":
             value = convert_number(value, pointer.dtype)
         super().store(pointer, index, value)

@@ -23,7 +23,7 @@ from gradtape.kinds.contract import Contract
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.index_map import IndexMap, is_zero
 from gradtape.kinds.join import Join
-from gradtape.kinds.operands import as_value, broadcast_shapes, conform
+from gradtape.kinds.operands import as_value, beside, broadcast_shapes, conform, is_long, operand_values
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import UFUNCS, register
 from gradtape.kinds.sort import Sort
@@ -472,7 +472,7 @@ class Elementwise(Op):
 
     def _plan(self, operands: Sequence[Any]) -> _Plan | None:
         """Return how operands like these are recorded."""
-        if not all(type(x) in ARRAYS or type(x) in NUMBERS for x in operands):
+        if not all(type(x) in ARRAYS or (type(x) in NUMBERS and not is_long(x)) for x in operands):
             return None
         if self._checks_fit(operands):
             return None
@@ -503,7 +503,7 @@ class Elementwise(Op):
         )
 
     def _emit(self, operands: Sequence[Any], params: dict[str, Any]) -> Value:
-        values = [as_value(operand) for operand in operands]
+        values = operand_values(operands)
         types = tuple(promotion_type(value.aval) for value in values)
         wanted, dtype = resolve(self, types, **params)
         if all(isinstance(value, Literal) for value in values):
@@ -1027,7 +1027,7 @@ class _Plan(NamedTuple):
 @lru_cache(maxsize=4096, typed=True)
 def _number(number: float, dtype: np.dtype[Any], zero: str = "") -> Value:
     """Return a number as a literal; `zero` tells zeros from each other, which are equal whatever their signs."""
-    return conform(as_value(number), dtype, ())
+    return conform(as_value(beside(number, dtype)), dtype, ())
 
 
 def promotion_type(type_: Aval) -> Any:

@@ -15,8 +15,8 @@ from gradtape.errors import ArraySubclassError, DtypeError, ShapeError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, constant, literal
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.ir.types import PYTHON_DTYPES, Shape
-from gradtape.kinds.refusals import is_table, refusal, values_of, wrong_dtype
+from gradtape.ir.types import INT64, PYTHON_DTYPES, Shape, is_inexact
+from gradtape.kinds.refusals import SUPPORTED, is_table, refusal, too_long, values_of, wrong_dtype
 from gradtape.kinds.registry import HOOKS
 
 COMPACT: dict[type, Callable[[Any], Value]] = {}
@@ -42,8 +42,8 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
     if isinstance(operand, Value):
         return operand
     if type(operand) in PYTHON_DTYPES:
-        if type(operand) is int and not -(2**63) <= operand < 2**63:
-            raise OverflowError(f"Python integer {operand} does not fit 64 bits")
+        if is_long(operand):
+            raise too_long(operand, argument)
         return literal(operand)
     if issubclass(type(operand), np.generic):
         return literal(operand, check_dtype(operand.dtype, argument))
@@ -79,6 +79,25 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
 
 SEQUENCES: Final = (range, deque, array, memoryview)
 """Sequences besides lists and tuples of which NumPy makes arrays."""
+
+
+def is_long(operand: Any) -> bool:
+    """Return whether an operand is a Python integer that does not fit in 64 bits."""
+    return type(operand) is int and not -(2**63) <= operand < 2**63
+
+
+def beside(operand: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an operand; a long Python integer beside floats is a float, as in NumPy: ``x**n / math.factorial(n)``."""
+    return float(operand) if is_long(operand) and is_inexact(dtype) else operand
+
+
+def operand_values(operands: Sequence[Any]) -> list[Value]:
+    """Return operands as values; see `beside` for long integers."""
+    if any(map(is_long, operands)):
+        dtypes = [as_value(operand).dtype for operand in operands if not is_long(operand)]
+        floats = next(filter(is_inexact, dtypes), INT64)
+        operands = [beside(operand, floats) for operand in operands]
+    return [as_value(operand) for operand in operands]
 
 
 def argument_value(leaf: Any, argument: str) -> Value:
@@ -130,11 +149,11 @@ def number_dtype(given: Any) -> np.dtype[Any]:
         return check_dtype(dtype, "dtype")
     except TypeError:  # a DtypeError is one too
         raise DtypeError(
-            f"dtype={shown} is not a bool, integer, float or complex of at most 64 bits a part",
+            f"dtype={shown} is not supported",
             where=here.site,
             why="kernels compute with float32 and float64; bfloat16 is a dtype of ml_dtypes"
             if "bfloat16" in shown
-            else "",
+            else SUPPORTED,
             remedy=f"give a dtype of numbers, for example dtype={'np.float32' if 'bfloat16' in shown else 'float'}",
         ) from None
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.errors import DtypeError
+from gradtape.errors import DtypeError, IntegerInputError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.trees import HOOKS
@@ -42,6 +42,17 @@ LIBRARIES: Final = {
     "zarr": "{x}[...]",
 }
 """Libraries with arrays, tables or numbers of their own, and what makes NumPy's of them."""
+
+SUPPORTED: Final = "arrays have booleans, integers, floats up to float64, or complex numbers up to complex128"
+"""The dtypes of arrays, for errors."""
+
+WRAPPERS: Final = {
+    "casadi": "gt.casadi(f) for use in CasADi",
+    "jax": "gt.jax(f) for use in JAX",
+    "jaxlib": "gt.jax(f) for use in JAX",
+    "torch": "gt.torch(f) for use in PyTorch",
+}
+"""What makes a function of gradtape one that programs of other libraries call."""
 
 WITH_OPERATORS: Final = frozenset({"pint", "scipy"})
 """Libraries whose operators take traced arrays: quantities of pint hold them, sparse arrays of SciPy are supported."""
@@ -85,6 +96,10 @@ def refusal(thing: Any, argument: str) -> DtypeError:
         what = f"{argument} is {'an' if library[:1] in 'aeiou' else 'a'} {library} {kind}"
         why = "gradtape supports NumPy arrays"
         remedy = f"pass {LIBRARIES[library].format(x=x)}"
+        if library in WRAPPERS and kind.endswith("Tracer"):
+            why, remedy = f"{library} is tracing this call", f"wrap the function: {WRAPPERS[library]}"
+        elif library in WRAPPERS:
+            remedy += f", or wrap the function: {WRAPPERS[library]}"
     elif isinstance(thing, Coroutine):
         why, remedy = "it has not run yet", f"pass what it returns: await {x}"
     elif isinstance(thing, _ITERATORS):
@@ -100,16 +115,30 @@ def refusal(thing: Any, argument: str) -> DtypeError:
     return DtypeError(what, where=here.site, why=why, remedy=remedy)
 
 
+def integer_input(argument: str, dtype: np.dtype[Any], ndim: int, where: object) -> IntegerInputError:
+    """Return the error for integers or booleans as an argument that a derivative is taken with respect to."""
+    return IntegerInputError(
+        f"{argument} is {'an array of' if ndim else 'a number of dtype'} {dtype}",
+        where=where,
+        why="derivatives with respect to integers are undefined",
+        remedy=f"convert it: {'x.astype(float)' if ndim else 'float(x)'}",
+    )
+
+
+def too_long(number: int, argument: str) -> OverflowError:
+    """Return the error for a Python integer that no integer dtype holds."""
+    return OverflowError(f"{argument} is the integer {number}, which does not fit in 64 bits: pass float(x)")
+
+
 def wrong_dtype(dtype: np.dtype[Any], argument: str) -> DtypeError:
     """Return the error for an array of something else than numbers that kernels compute with."""
     x = argument if argument.isidentifier() else "x"
-    what = f"{argument} has dtype {dtype}, which is not a bool, integer, float or complex of at most 64 bits a part"
-    why, remedy = "", f"convert it first, for example {x}.astype(float)"
+    what = f"{argument} has dtype {dtype}, which is not supported"
+    why, remedy = SUPPORTED, f"convert it first, for example {x}.astype(float)"
     if dtype.name == "bfloat16" or dtype.type.__module__.partition(".")[0] == "ml_dtypes":
         why = f"kernels compute with float32 and float64; {dtype.name} is a dtype of ml_dtypes"
         remedy = f"compute in float32, {x}.astype(np.float32), and convert the result back"
     elif dtype.char in "gG":
-        why = "kernels compute with 64 bits a part at most"
         remedy = f"convert it: {x}.astype({'complex' if dtype.kind == 'c' else 'float'})"
     elif dtype.kind == "O":
         why = "its elements are Python objects"

@@ -16,6 +16,7 @@ from gradtape.api.control.nested import (
     returned_nest,
     type_of,
 )
+from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from gradtape.api.type_variables import X
 
 
+@suggests_keywords
 def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, axis: int = 0) -> X:
     """Compute all prefixes of an associative function, in a number of steps that grows with the logarithm of the length.
 

@@ -19,4 +19,4 @@ from gradtape.api.debug.statistics import gradient_statistics as gradient_statis
 from gradtape.habits import DEBUG as _HABITS
 from gradtape.habits import answering as _answering
 
-__getattr__ = _answering("gradtape.debug", globals(), _HABITS)
+__getattr__, __dir__ = _answering("gradtape.debug", globals(), _HABITS)

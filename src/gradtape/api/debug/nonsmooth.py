@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtape.api.debug.switches import SWITCHES, Margins, comparisons, conditions, margins_of
 from gradtape.api.debug.unrolled import Iterations, UnrolledLoops, compute_op_by_op, in_place_of_loops
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.jit import running_recorded
 from gradtape.api.transforms.recording import Recording
@@ -137,6 +137,7 @@ class Kinks(tuple[Kink, ...]):
         return "\n".join([head, *map(repr, self)])
 
 
+@suggests_keywords
 def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
     """Return the kinks and jumps at or near a point, with the derivatives on each side.
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError
 from gradtape.kinds.operands import check_dtype
 from gradtape.trace.jit.dims import Dim
@@ -31,6 +32,7 @@ class Spec:
         return f"gt.spec({self.shape}, {self.dtype.name!r})"
 
 
+@suggests_keywords
 def spec(shape: int | Dim | tuple[int | Dim, ...] | list[int | Dim], dtype: Any = np.float64) -> Spec:
     """Describe an array by its shape and dtype, for functions that compile without data.
 

@@ -15,4 +15,4 @@ from gradtape.api.inspect.views import loops as loops
 from gradtape.api.inspect.views import numba_source as numba_source
 from gradtape.habits import answering as _answering
 
-__getattr__ = _answering("gradtape.inspect", globals())
+__getattr__, __dir__ = _answering("gradtape.inspect", globals())

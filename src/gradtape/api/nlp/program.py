@@ -17,7 +17,7 @@ from gradtape.api.nlp.implicit import traced_solution
 from gradtape.api.nlp.solution import LOG, Solution
 from gradtape.api.solvers.nested import Unknowns, nested, vector_of
 from gradtape.api.solvers.optimality import constraints_of
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.errors import (
     ArgumentError,
     GradtapeWarning,
@@ -67,6 +67,7 @@ class Rows(NamedTuple):
         return vector_of(self.function(nested(vector, *unknowns), *args))
 
 
+@suggests_keywords
 def nlp(
     objective: Callable[..., Any],
     x0: Any,

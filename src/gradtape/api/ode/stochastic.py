@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from gradtape.api.control.scanning import scan
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.gradient import jvp
 from gradtape.api.transforms.vmap import vmap
 from gradtape.errors import ArgumentError, GradtapeWarning, ShapeError, kind_of, warn
@@ -62,6 +62,7 @@ class SDESolution:
         return f"<solution of a stochastic differential equation: t {np.shape(self.t)}, y {np.shape(self.y)}>"
 
 
+@suggests_keywords
 def solve_sde(
     drift: Function,
     diffusion: Function,

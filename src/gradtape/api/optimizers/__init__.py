@@ -15,4 +15,4 @@ from gradtape.api.optimizers.schedules import warmup as warmup
 from gradtape.habits import OPTIMIZERS as _HABITS
 from gradtape.habits import answering as _answering
 
-__getattr__ = _answering("gradtape.optimizers", globals(), _HABITS)
+__getattr__, __dir__ = _answering("gradtape.optimizers", globals(), _HABITS)

@@ -11,12 +11,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.api.optimizers.optimizer import number
+from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError
 from gradtape.trace.source.sites import user_site
 
 Schedule: TypeAlias = Callable[[Any], Any]
 
 
+@suggests_keywords
 def exponential_decay(
     initial: float, decay_steps: int, decay_rate: float, staircase: bool = False
 ) -> Schedule:
@@ -62,6 +64,7 @@ def exponential_decay(
     return rate
 
 
+@suggests_keywords
 def cosine_decay(initial: float, decay_steps: int, final: float = 0.0) -> Schedule:
     """Return a learning rate that falls from `initial` to `final` along half a period of a cosine, and stays there.
 

@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.api.control.nested import NumericLeaves, handed_back
 from gradtape.api.custom.differences import METHODS, Differences, Method
 from gradtape.api.custom.rules import custom_jvp
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.errors import (
     ArgumentError,
     ConcretizationError,
@@ -38,6 +38,7 @@ from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, outline
 
 
+@suggests_keywords
 def callback(
     function: Callable[..., Any],
     result_like: Any = None,

@@ -14,7 +14,6 @@ from gradtape.api.units import RATES, common_unit, leaf_units, magnitudes, per_a
 from gradtape.errors import (
     ArgumentError,
     DtypeError,
-    IntegerInputError,
     ShapeError,
     StructureError,
     UnconnectedError,
@@ -23,6 +22,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import as_value, broadcast_to
+from gradtape.kinds.refusals import integer_input
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
@@ -276,12 +276,7 @@ def _followed(leaf: Any, role: str) -> Handle:
 def _primal(leaf: Any) -> Handle:
     primal = _followed(leaf, "primal")
     if not is_inexact(primal.dtype):
-        raise IntegerInputError(
-            f"ForwardAccumulator: a primal is an array of {primal.dtype}",
-            where=here.site,
-            why="derivatives with respect to integers are undefined",
-            remedy="convert it: x.astype(float)",
-        )
+        raise integer_input("ForwardAccumulator: a primal", primal.dtype, primal.ndim, here.site)
     return primal
 
 

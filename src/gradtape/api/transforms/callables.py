@@ -16,6 +16,9 @@ from gradtape.trace.source.sites import user_site
 if TYPE_CHECKING:
     from gradtape.api.type_variables import P, V
 
+_NAMESPACES: Final = ("debug", "inspect", "optimizers", "plot", "scipy", "tree")
+"""Folders and modules of the interface whose names users write with them: gt.scipy.minimize."""
+
 _RUNS_LATER: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -45,8 +48,9 @@ def _unknown_keyword(error: TypeError, function: Callable[..., Any]) -> TypeErro
 
 
 def _public_name(function: Callable[..., Any]) -> str:
-    name = function.__qualname__.removesuffix(".__init__")
-    return name if name != function.__qualname__ else f"gt.{name}"
+    folder = function.__module__.removeprefix("gradtape.api.").partition(".")[0]
+    namespace = f"{folder}." if folder in _NAMESPACES else ""
+    return f"gt.{namespace}{function.__qualname__.removesuffix('.__init__')}"
 
 
 def check_callable(function: Any, caller: str) -> None:

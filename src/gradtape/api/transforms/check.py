@@ -16,10 +16,10 @@ from gradtape.errors import (
     DtypeError,
     GradientCheckError,
     GradtapeWarning,
-    IntegerInputError,
     kind_of,
     warn,
 )
+from gradtape.kinds.refusals import integer_input
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten
 
@@ -103,12 +103,8 @@ def check_grads(
         )
     for leaf in flatten(args)[0]:
         if np.asarray(leaf).dtype.kind not in "fc" and not isinstance(leaf, int):
-            raise IntegerInputError(
-                f"check_grads: an argument is an array of {np.asarray(leaf).dtype}",
-                where=user_site(),
-                why="derivatives with respect to integers are undefined",
-                remedy="convert it: x.astype(float)",
-            )
+            array = np.asarray(leaf)
+            raise integer_input("check_grads: an argument", array.dtype, array.ndim, user_site())
     rng = np.random.default_rng(seed)
     precision = _precision(args)
     rtol = precision.rtol if rtol is None else rtol

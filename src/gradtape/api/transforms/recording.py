@@ -13,11 +13,12 @@ from gradtape.api.operands import fitted, traceable, traceable_operand
 from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.jit import Jitted
 from gradtape.api.units import RATES, Unit, common_unit, leaf_units, magnitudes, per_argument, scaled
-from gradtape.errors import GradtapeError, IntegerInputError, StructureError, kind_of
+from gradtape.errors import GradtapeError, StructureError, kind_of
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import argument_value, broadcast_to
+from gradtape.kinds.refusals import integer_input
 from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
@@ -240,12 +241,7 @@ def differentiable(leaf: Any, tag: TraceTag, argument: str) -> Value:
     value = leaf.value if isinstance(leaf, Handle) else argument_value(leaf, argument)
     if not is_inexact(value.dtype):
         if not value.aval.weak or value.dtype.kind == "b":
-            raise IntegerInputError(
-                f"{argument} is an array of {value.dtype}",
-                where=user_site(),
-                why="derivatives with respect to integers are undefined",
-                remedy="convert it: x.astype(float)",
-            )
+            raise integer_input(argument, value.dtype, len(value.shape), user_site())
         value = convert(value, np.dtype(np.float64))
     fresh = emit(identity, [traceable(value)])
     fresh.aval = value.aval

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.api.custom.rules import custom_jvp
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import named, recordable_body
 from gradtape.api.transforms.vmap import Mapping
@@ -50,6 +50,7 @@ EXPLORED: Final = 0.1
 """The part of the choices among decisions that is uniform: no decision is never chosen because its importance is estimated as small."""
 
 
+@suggests_keywords
 def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any = None) -> Jitted[..., Any]:
     r"""Return a function that estimates the expectation of `function` by a mean over samples, with unbiased derivatives.
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.solvers.nested import Program, Unknowns, compiled_jacobian, nested, vector_of
-from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.functional import jacfwd, jacobian
 from gradtape.api.transforms.jit import jit
 from gradtape.api.transforms.vmap import vmap
@@ -118,6 +118,7 @@ def names_of(tree: Any) -> list[str]:
     return names
 
 
+@suggests_keywords
 def propagate(
     f: Function,
     mean: Any,

@@ -13,7 +13,7 @@ from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import BOOL, FLOAT64, is_inexact
 from gradtape.kinds.arguments import NO_VALUE, as_array, as_int
 from gradtape.kinds.elementwise import promotion_type, result_dtype
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import as_value, beside
 from gradtape.kinds.registry import borrows, implements, sample
 from gradtape.ops.core.elementwise.arithmetic import divide, multiply, positive
 from gradtape.ops.core.elementwise.cast import convert
@@ -75,6 +75,7 @@ def clip(
         low, high = _within_range(x.dtype, low, high)
     if low is None and high is None:
         return positive(x)
+    low, high = beside(low, x.dtype), beside(high, x.dtype)
     bounds = [promotion_type(as_value(bound).aval) for bound in (low, high) if bound is not None]
     if is_inexact(result_dtype(x.dtype, *bounds)):
         return clip_row(x, -inf if low is None else low, inf if high is None else high)

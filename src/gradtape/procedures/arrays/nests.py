@@ -13,7 +13,7 @@ from gradtape.errors import DtypeError, InPlaceError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value
 from gradtape.kinds.arguments import iteration_order
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import as_value, beside
 from gradtape.ops.core.elementwise.cast import convert_number, drops_imaginary
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
@@ -164,7 +164,7 @@ def store(target: ArrayView, source: Any) -> None:
     """Append ``target[...] = source``, as one loop nest where the target does not overlap what is read."""
     build = target.build
     check_writable(target)
-    source = as_operand(build, source)
+    source = as_operand(build, beside(source, target.dtype))
     if isinstance(source, Literal) and source.aval.weak:
         convert_number(source, target.dtype)  # which refuses a number that does not fit
         if drops_imaginary(source.dtype, target.dtype):

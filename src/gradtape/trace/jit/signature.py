@@ -25,7 +25,7 @@ from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import PYTHON_DTYPES, aval
 from gradtape.kinds.operands import check_dtype, check_plain
-from gradtape.kinds.refusals import is_used_up, library_of, refusal
+from gradtape.kinds.refusals import is_used_up, library_of, refusal, too_long
 from gradtape.runtime.call.capi import scalar_holds_data
 from gradtape.runtime.call.convention import ArraySpec, CallForm, ScalarSpec, StaticSpec
 from gradtape.trace.array.array import Array
@@ -212,7 +212,10 @@ def _is_recorded(leaf: Handle) -> bool:
 def as_input(leaf: Any) -> NDArray:
     """Return an array or number as kernels take it: C-contiguous, aligned, in native byte order."""
     if type(leaf) in NUMBERS:
-        return np.asarray(leaf, PYTHON_DTYPES[type(leaf)])
+        try:
+            return np.asarray(leaf, PYTHON_DTYPES[type(leaf)])
+        except OverflowError:
+            raise too_long(leaf, "an argument") from None
     if isinstance(leaf, Handle):
         (leaf,) = force([leaf.value])
     return np.require(leaf, np.dtype(leaf.dtype.type), ("C", "A"))

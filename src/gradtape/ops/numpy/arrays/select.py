@@ -11,7 +11,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INTP, Aval
 from gradtape.kinds.arguments import as_array, as_int, common_dtype, concrete, known_numbers, one_axis
-from gradtape.kinds.operands import as_value, broadcast_to
+from gradtape.kinds.operands import as_value, broadcast_to, operand_values
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.cumulative import cumsum
 from gradtape.ops.core.elementwise.cast import convert
@@ -48,7 +48,7 @@ def where_(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         return nonzero(condition)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
-    first, second = as_value(x), as_value(y)
+    first, second = operand_values((x, y))
     if (
         first.aval.weak and second.aval.weak
     ):  # NumPy's scalars are not weak, even those made from Python numbers
