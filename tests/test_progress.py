@@ -22,8 +22,9 @@ TABLE = np.linspace(0.0, 1.0, 1_000)
 W = np.outer(np.cos(ROW), np.sin(ROW))
 
 
-@pytest.fixture(params=["tqdm", "text"])
+@pytest.fixture(params=["tqdm", "text", "file"])
 def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bars, "_is_terminal", lambda stream: request.param != "file")
     monkeypatch.setattr(bars, "PATIENCE", 0.0)
     monkeypatch.setattr(bars, "PAUSE", 0.001)
     monkeypatch.setattr(bars, "_watcher", None)  # that of another test may sleep for longer: it ends
@@ -113,6 +114,23 @@ def test_no_watcher_is_there_when_the_process_forks() -> None:
     assert not watcher.is_alive() and bars._watcher is None
     child.join(30.0)
     assert child.exitcode == 0
+
+
+def test_a_file_gets_few_lines_without_carriage_returns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(bars.time, "perf_counter", lambda: now)
+    bar = bars._bar("work", 3600, "second")
+    for _ in range(3600):
+        now += 1.0
+        bar.update(1)
+    bar.close()
+    lines = capsys.readouterr().err.splitlines(keepends=True)
+    assert 5 < len(lines) < 15
+    assert lines[0] == "work: 1 of 3600 seconds (0 %)\n"
+    assert lines[-1] == "work: 3600 of 3600 seconds (100 %)\n"
+    assert "\r" not in "".join(lines)
 
 
 def test_what_is_quick_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Progress bars: those of tqdm where it is installed, a line of text otherwise."""
+"""Progress bars: those of tqdm where it is installed, a line of text otherwise; in files a few lines."""
 
 from __future__ import annotations
 
@@ -228,6 +228,8 @@ renewed_in_child(_forget)
 def _bar(what: str, total: int | None, unit: str) -> _Text | Any:
     notebook = "ipykernel.zmqshell" in sys.modules
     stream = sys.stdout if notebook else sys.stderr  # notebooks show what is on standard error as a failure
+    if not notebook and not _is_terminal(stream):
+        return _Lines(what, total, unit, stream)
     if importlib.util.find_spec("tqdm") is None:
         return _Text(what, total, unit, stream)
     if notebook and importlib.util.find_spec("ipywidgets") is not None:
@@ -237,6 +239,10 @@ def _bar(what: str, total: int | None, unit: str) -> _Text | Any:
     from tqdm import tqdm
 
     return tqdm(total=total, desc=what, unit=f" {unit}s", file=stream)
+
+
+def _is_terminal(stream: Any) -> bool:
+    return bool(getattr(stream, "isatty", bool)())
 
 
 class _Text:
@@ -253,12 +259,42 @@ class _Text:
 
     def update(self, count: int) -> None:
         self._done += count
-        text = f"\r{self._what}: {self._done}"
-        if self._total is not None:
-            text += f" of {self._total} {self._unit}s ({100 * self._done // self._total} %)"
-        else:
-            text += f" {self._unit}s"
-        print(text, end="", file=self._stream, flush=True)
+        print(f"\r{self._text()}", end="", file=self._stream, flush=True)
 
     def close(self) -> None:
         print(file=self._stream, flush=True)
+
+    def _text(self) -> str:
+        if self._total is None:
+            return f"{self._what}: {self._done} {self._unit}s"
+        return (
+            f"{self._what}: {self._done} of {self._total} {self._unit}s ({100 * self._done // self._total} %)"
+        )
+
+
+class _Lines(_Text):
+    """Progress in a file: a line now and then, and fewer of them the longer it takes."""
+
+    __slots__ = ("_due", "_pause", "_shown")
+
+    def __init__(self, what: str, total: int | None, unit: str, stream: TextIO) -> None:
+        super().__init__(what, total, unit, stream)
+        self._due = 0.0
+        self._pause = PATIENCE
+        self._shown = -1
+
+    def update(self, count: int) -> None:
+        self._done += count
+        now = time.perf_counter()
+        if now >= self._due:
+            self._pause *= 2
+            self._due = now + self._pause
+            self._show()
+
+    def close(self) -> None:
+        if self._shown != self._done:
+            self._show()
+
+    def _show(self) -> None:
+        self._shown = self._done
+        print(self._text(), file=self._stream, flush=True)

@@ -178,3 +178,40 @@ def test_constraints_and_bounds_of_trust_constr_with_nested_unknowns() -> None:
     )
     np.testing.assert_allclose(plain.x, [1.0, 2.0], atol=1e-3)
     assert len(plain.jac) == 2
+
+
+@pytest.mark.parametrize("x0", [[2, 3.0], [np.float64(2.0), np.int64(3)], np.array([2.0, 3.0])])
+def test_a_list_of_numbers_is_an_array_as_in_scipy(x0: Any) -> None:
+    target = np.array([1.0, 4.0])
+
+    def cost(x: Any) -> Any:
+        return (x - target) @ (x - target)
+
+    points = np.linspace(0.0, 1.0, 5)
+    found = {
+        "minimize": gt.scipy.minimize(cost, x0).x,
+        "bounds": gt.scipy.minimize(cost, x0, bounds=([0.0, 0.0], [9.0, 9.0])).x,
+        "pairs": gt.scipy.minimize(cost, x0, bounds=[(0.0, 9.0), (None, 9.0)]).x,
+        "least_squares": gt.scipy.least_squares(lambda x: x - target, x0).x,
+        "root": gt.scipy.root(lambda x: x**2 - target**2, x0).x,
+        "curve_fit": gt.scipy.curve_fit(lambda t, a, b: a * t + b, points, points + 4.0, x0)[0],
+        "nlp": gt.nlp(cost, x0).x,
+        "propagate": gt.propagate(lambda x: x * target / np.array([2.0, 3.0]), x0, np.eye(2)).mean,
+    }
+    for name, x in found.items():
+        assert type(x) is np.ndarray, name
+        np.testing.assert_allclose(x, target, rtol=1e-5, err_msg=name)
+
+
+def test_lists_of_arrays_and_tuples_stay_containers() -> None:
+    found = gt.scipy.minimize(lambda x: np.sum((x[0] - 1.0) ** 2) + (x[1] - 2.0) ** 2, [np.zeros(2), 0.0]).x
+    assert type(found) is list and found[0].shape == (2,)
+    assert type(gt.scipy.minimize(lambda x: x[0] ** 2 + (x[1] - 2.0) ** 2, (1.0, 0.0)).x) is tuple
+
+
+def test_a_list_of_traced_numbers_is_an_array() -> None:
+    def end(a: Any) -> Any:
+        return gt.scipy.minimize(lambda x: np.sum((x - a) ** 4 + (x - a) ** 2), [a + 0.5, a - 0.5]).x[0]
+
+    assert gt.grad(end)(2.0) == pytest.approx(1.0)
+    assert gt.jit(gt.grad(end))(2.0) == pytest.approx(1.0)

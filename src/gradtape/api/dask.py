@@ -235,7 +235,7 @@ def minimize(
     fun : callable
         ``fun(x, block, *args)``: as for `value_and_grad`.
     x0 : nest of array_like
-        The initial guess. `x` has its containers and shapes.
+        The initial guess; a list of numbers is an array. `x` has its containers and shapes.
     data : dask.array, dask.dataframe, nest of these, or list of delayed partitions
         As for `value_and_grad`. It is read at each evaluation: ``data.persist()`` keeps it in memory.
     args : tuple

@@ -93,7 +93,7 @@ def minimize(
     fun : callable
         ``fun(x, *args)``: NumPy code that returns a number.
     x0 : nest of array_like
-        The initial guess. `x` has its containers and shapes.
+        The initial guess; a list of numbers is an array. `x` has its containers and shapes.
     args : tuple
         Further arguments.
     method : str, optional
@@ -311,7 +311,7 @@ def least_squares(
     fun : callable
         ``fun(x, *args)``: NumPy code that returns the residuals, as an array or nested arrays.
     x0 : nest of array_like
-        The initial guess. `x` has its containers and shapes.
+        The initial guess; a list of numbers is an array. `x` has its containers and shapes.
     args : tuple
         Further arguments.
     bounds : pair or scipy.optimize.Bounds, optional
@@ -382,7 +382,7 @@ def root(
     fun : callable
         ``fun(x, *args)``: NumPy code that returns as many numbers as `x` has, as an array or nested arrays.
     x0 : nest of array_like
-        The initial guess. `x` has its containers and shapes.
+        The initial guess; a list of numbers is an array. `x` has its containers and shapes.
     args : tuple
         Further arguments.
     method : str
@@ -589,7 +589,7 @@ def curve_fit(
     Returns
     -------
     popt : sequence or dict
-        The parameters, in the containers of `p0`; an array if it is an array or None.
+        The parameters, in the containers of `p0`; an array if it is an array, a list of numbers or None.
     pcov : ndarray
         Their covariance, as one matrix.
 

@@ -380,6 +380,7 @@ def test_other_transforms_around() -> None:
 @pytest.mark.parametrize("installed", [True, False])
 def test_progress(installed: bool, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setattr(bars, "PATIENCE", -1.0)
+    monkeypatch.setattr(bars, "_is_terminal", lambda stream: True)
     if not installed:
         monkeypatch.setattr(bars.importlib.util, "find_spec", lambda name: None)
     elif bars.importlib.util.find_spec("tqdm") is None:

@@ -41,3 +41,17 @@ def test_raw_numbers_are_refused_in_compiled_functions() -> None:
         gt.jit(lambda x: x + rng.bit_generator.random_raw())(1.0)
     with gt.GradientTape():
         assert rng.bit_generator.random_raw() == np.random.default_rng(0).bit_generator.random_raw()
+
+
+@pytest.mark.parametrize("method", ["random", "standard_normal", "standard_exponential"])
+@pytest.mark.parametrize("by_name", [False, True])
+def test_sizes_may_be_traced_integers(method: str, by_name: bool) -> None:
+    def total(scale: Any, n: Any) -> Any:
+        draw = getattr(np.random.default_rng(1), method)
+        return scale * np.sum(draw(size=(n, 2)) if by_name else draw((n, 2)))
+
+    expected = total(1.0, 5)
+    np.testing.assert_allclose([gt.grad(total)(1.0, 5), gt.jit(total)(1.0, 5)], expected)
+    np.testing.assert_allclose(gt.jit(total)(1.0, 7), total(1.0, 7))
+    with pytest.raises(gt.errors.UnsupportedFunctionError, match="has no rule for traced arguments"):
+        gt.grad(lambda x: np.sum(getattr(np.random.default_rng(1), method)(x)))(1.0)

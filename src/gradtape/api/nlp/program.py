@@ -93,7 +93,7 @@ def nlp(
     objective : callable
         ``objective(x, *args)``: NumPy code that returns a number.
     x0 : nest of array_like
-        The initial guess. `x` has its containers and shapes.
+        The initial guess; a list of numbers is an array. `x` has its containers and shapes.
     args : tuple
         Further arguments.
     constraints : dict, constraint of scipy.optimize, or list of these

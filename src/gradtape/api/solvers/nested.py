@@ -36,7 +36,7 @@ class Unknowns:
     Parameters
     ----------
     x0 : nest of array_like
-        The unknowns.
+        The unknowns. A list of numbers is an array.
     caller : str
         The function that takes them, for errors.
     argument : str
@@ -56,6 +56,8 @@ class Unknowns:
 
     def __init__(self, x0: Any, caller: str, argument: str = "x0") -> None:
         refuse_quantities(x0, f"{caller}: {argument}")
+        if type(x0) is list and x0 and all(map(_is_number, x0)):  # an array, as SciPy takes it
+            x0 = np.stack(x0)
         leaves, self.spec = flatten(x0)
         self.structure = structure_key(x0)
         arrays: list[Any] = [leaf if isinstance(leaf, Handle) else np.asarray(leaf) for leaf in leaves]
@@ -119,7 +121,7 @@ class Unknowns:
                     raise ShapeError(
                         f"{caller}: the {name} bounds have an array of shape {np.shape(leaf)} for unknowns of shape {shape}",
                         where=user_site(),
-                        remedy="pass one bound for each number, or one for all; a list x0 is a container of numbers, an array is one leaf",
+                        remedy="pass one bound for each number, or one for all",
                     )
                 if not isinstance(part, Handle) and np.isnan(part).any():
                     raise ArgumentError(
@@ -130,6 +132,10 @@ class Unknowns:
                 parts.append(np.reshape(part, -1))
             ends.append(np.concatenate(parts))
         return ends[0], ends[1]
+
+
+def _is_number(entry: Any) -> bool:
+    return not entry.ndim if isinstance(entry, Handle) else isinstance(entry, int | float | np.number)
 
 
 def nested(vector: Any, shapes: Sequence[tuple[int, ...]], spec: TreeSpec) -> Any:

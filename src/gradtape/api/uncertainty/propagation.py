@@ -136,7 +136,8 @@ def propagate(
     f : callable
         ``f(x, *args)``: NumPy code. It returns an array, a number or nested arrays.
     mean : nest of array_like
-        The mean of the inputs, of n floating numbers in all. `x` has its containers and shapes.
+        The mean of the inputs, of n floating numbers in all; a list of numbers is an array. `x` has its containers and
+        shapes.
     covariance : array_like of shape (n, n), or nest of array_like
         The covariance of the inputs, in the order of the numbers in `mean`; or variances of independent inputs, in the containers of
         `mean` or the outer ones of these: ``{"length": 0.01, "angles": 1e-4}``.

@@ -98,9 +98,7 @@ def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
     if call.method in DISCRETE:
         return discrete(call, method, given, named)
     rule = REPARAMETERISED.get(call.method) or SAMPLED.get(call.method)
-    if rule is None:
-        raise call.refusal("it has no rule for traced arguments", "give it numbers")
-    return rule(call, *given, **named)
+    return call.without_parameters(rest, kwargs) if rule is None else rule(call, *given, **named)
 
 
 def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -272,6 +270,18 @@ class Call:
             )
         plain = self._plain(self.method)
         return self._drawn(lambda generator: plain(generator, *args, **kwargs), [])
+
+    def without_parameters(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Draw from a distribution that has no parameters, so that a traced argument is the size."""
+
+        def known(x: Any) -> Any:
+            if isinstance(x, list | tuple):
+                return tuple(map(known, x))
+            if isinstance(x, Handle) and (x.ndim or x.dtype.kind not in "iu"):
+                raise self.refusal("it has no rule for traced arguments", "give it numbers")
+            return operator.index(x) if isinstance(x, Handle) else x  # type: ignore[arg-type]
+
+        return self.constant([known(x) for x in args], {name: known(x) for name, x in kwargs.items()})
 
     def __call__(self, method: str, /, *parameters: Any, **named: Any) -> Any:
         """Draw with a method of the same generator."""

@@ -358,9 +358,7 @@ class LaneGenerator(np.random.Generator):
         if name in DISCRETE:
             return discrete(call, METHODS[name], given, named)
         rule = REPARAMETERISED.get(name) or SAMPLED.get(name)
-        if rule is None:
-            raise call.refusal("it has no rule for traced arguments", "give it numbers")
-        return rule(call, *given, **named)
+        return call.without_parameters(args, kwargs) if rule is None else rule(call, *given, **named)
 
 
 def _method(name: str) -> Callable[..., Any]:
