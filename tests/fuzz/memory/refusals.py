@@ -222,6 +222,8 @@ def _difference(made: Any, wanted: Any) -> str | None:
         ]
         # NumPy checks dtypes before shapes; what it raises for sequences depends on the dtype
         both = isinstance(made, gt.errors.ShapeError) and isinstance(wanted, TypeError | ValueError)
+        # and shapes before indices
+        both = both or (isinstance(made, IndexError) and "shape mismatch" in str(wanted))
         same = both or any(isinstance(made, kind) for kind in kinds)
         return None if same else f"raises {made!r}, NumPy {wanted!r}"
     if isinstance(made, Exception):

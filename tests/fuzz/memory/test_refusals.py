@@ -40,6 +40,18 @@ STATEMENTS = {
     "stacks": "np.stack((m, m[:2]))",
     "a decomposition": "v[:3] = np.linalg.cholesky(q)[0]",
     "a small integer": "np.bitwise_count(k) & -2",
+    "an index of which no element is read": "v[0] = len(k[[0, 7]])",
+    "an index of which another element is read": "v[0] = k[[0, 7]][0]",
+    "an index after an ellipsis": "v[0] = m[..., [[0], [9]]][0, 0, 0]",
+    "a complex number in an imaginary part": "v.imag[...] = 1j",
+    "a shape in an imaginary part": "v.imag[:1][...] = [1.0, 2.0]",
+    "a list in a truth value": "b = v > 1; b[0] = [0.0]; b[1] = range(0); v *= b",
+    "an array in a truth value": "b = v > 1; b[0] = v[:1]; b[3] = v[:1, None] - 0.5; v *= b",
+    "two elements in a truth value": "b = v > 1; b[0] = v[:2]",
+    "a list that fills truth values": "b = v > 1; b.fill([0.0]); v *= b",
+    "an array that fills truth values": "b = v > 1; b.fill(v[:1]); v *= b",
+    "a shape, and nothing to write to": "v[False] = m",
+    "numbers, and nothing to write to": "v[False] = v",
 }
 
 

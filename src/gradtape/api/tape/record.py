@@ -16,7 +16,7 @@ from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import argument_value
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.layout import argument_layout
+from gradtape.trace.array.layout import layout_of_operand
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.gradient_cache import derivatives, gradients
 from gradtape.trace.lazy.trace_prediction import TapePrediction
@@ -169,7 +169,7 @@ def watchable(leaf: Any, tree: Any, position: int) -> Array:
         )
     try:
         array = Array(followable(argument_value(leaf, "x")))
-        array._contiguous = argument_layout(leaf)
+        array._contiguous = layout_of_operand(leaf)
         return array
     except DtypeError:
         if leaf is tree:

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import ShapeError
 from gradtape.frontend.numpy.registry import implements, implements_method
-from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.procedures.arrays import creation, shapes
 from gradtape.procedures.arrays.graphs import apply_graph
+from gradtape.procedures.arrays.indexing import number_of
 from gradtape.procedures.arrays.nests import check_same_kind, materialise, memory_order, store
 from gradtape.procedures.arrays.view import ArrayView, Expression, apply, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
@@ -167,12 +166,12 @@ def require(build: ProcedureBuilder, a: Any, dtype: Any = None, requirements: An
 @implements(np.copy)
 def copy(build: ProcedureBuilder, a: Any, order: str = "K") -> Any:
     a = as_operand(build, a)
-    return materialise(a, order=order) if isinstance(a, Expression) else a
+    return materialise(a, order=order) if isinstance(a, Expression) else creation.full(build, (), a)
 
 
 @implements_method("copy")
 def copy_method(build: ProcedureBuilder, a: Any, order: str = "C") -> Any:
-    return copy(build, a, order)
+    return copy(build, a, order) if isinstance(a, Expression) else a
 
 
 @implements(np.astype, method="astype")
@@ -196,10 +195,7 @@ def copyto(
 
 @implements_method("fill")
 def fill(build: ProcedureBuilder, a: Any, value: Any) -> None:
-    value = as_operand(build, value)
-    if isinstance(value, Expression) and value.ndim:
-        raise ShapeError("setting an array element with a sequence", where=here.site)
-    store(a, value)
+    store(a, number_of(value, a.dtype))
 
 
 @implements_method("item")

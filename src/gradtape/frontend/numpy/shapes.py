@@ -105,6 +105,8 @@ def _reordered(build: ProcedureBuilder, x: ArrayView, found: ArrayView, order: s
 
 @implements(np.reshape)
 def reshape(build: ProcedureBuilder, a: Any, shape: Any, order: str = "C") -> Any:
+    if shape == () and not isinstance(a, Expression | list | tuple | np.ndarray):  # a number stays one
+        return a
     build.reads_order = True
     given = as_expression(build, a)
     x = as_view(build, given, temporary=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +18,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.ir.types import INTP, Shape
+from gradtape.ir.types import BOOL, INTP, Shape
 from gradtape.kinds.accumulate import Accumulate, accumulate
 from gradtape.kinds.index_map import Index, IndexMap, index_map
 from gradtape.kinds.operands import as_value, broadcast_to
@@ -452,15 +453,36 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
         return _set_masked(x, key, v)
     chosen = truth_index(key)
     if chosen is not None:
-        return setitem(x, ..., fit_for_write(v, x.dtype, x.shape)) if chosen else x
+        if chosen:
+            return setitem(x, ..., fit_for_write(v, x.dtype, x.shape))
+        fit_for_write(v, x.dtype, (0, *x.shape))
+        return x
     index = parse_index(x.shape, key)
-    if not index.result and not ARRAYS_ARE_ELEMENTS and (isinstance(v, list | tuple) or np.ndim(v)):
-        raise ShapeError(
-            "setting an array element with a sequence",
-            where=here.site,
-            remedy="assign a number: v[0], or v.item()",
-        )
+    if not index.result and not ARRAYS_ARE_ELEMENTS:
+        v = as_element(v, x.dtype)
     return index.write(x, fit_for_write(v, x.dtype, index.result))
+
+
+def as_element(v: Any, dtype: np.dtype[Any]) -> Any:
+    """Return what NumPy stores into one element of a dtype: into a boolean the truth of a sequence, or of an array of one element.
+
+    Raises
+    ------
+    ShapeError
+        For other sequences and arrays.
+    """
+    is_sequence = isinstance(v, list | tuple | range | deque)
+    if not is_sequence and not np.ndim(v):
+        return v
+    if dtype == BOOL and is_sequence:
+        return len(v) > 0
+    if dtype == BOOL and np.size(v) == 1:
+        return reshape(as_value(v), ())
+    raise ShapeError(
+        "setting an array element with a sequence",
+        where=here.site,
+        remedy="assign a number: v[0], or v.item()",
+    )
 
 
 def _arrays_are_elements() -> bool:

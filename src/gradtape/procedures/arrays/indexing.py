@@ -15,7 +15,7 @@ from gradtape.ir.types import BOOL, INT64
 from gradtape.kinds.operands import as_value, conform
 from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.indexing import ARRAYS_ARE_ELEMENTS
+from gradtape.ops.core.indexing import ARRAYS_ARE_ELEMENTS, as_element
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.nests import (
@@ -77,9 +77,8 @@ def write(x: ArrayView, key: Any, value: Any, function: Any) -> None:
     keys = expanded_key(x, key)
     if not has_arrays(keys):
         shape, places = basic_places(x, keys)
-        is_element = not shape and not has_ellipsis(key) and not ARRAYS_ARE_ELEMENTS
-        if is_element and (isinstance(value, list | tuple) or (isinstance(value, Expression) and value.ndim)):
-            raise ShapeError("setting an array element with a sequence", where=here.site)
+        if not shape and not has_ellipsis(key) and not ARRAYS_ARE_ELEMENTS:
+            value = number_of(value, x.dtype)
         target = x.remapped(shape, places)
         if function is None:
             store(target, value)
@@ -94,6 +93,17 @@ def write(x: ArrayView, key: Any, value: Any, function: Any) -> None:
         store_selected(x, mask, value)
     else:
         scatter(x, keys, value)
+
+
+def number_of(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return what NumPy stores into one element; an error for an array of several, or of an unknown number."""
+    if not isinstance(value, Expression):
+        return as_element(value, dtype)
+    if not value.ndim:
+        return value
+    if dtype != BOOL or value.size != 1:
+        raise ShapeError("setting an array element with a sequence", where=here.site)
+    return value.remapped((), [Place(0)] * value.ndim).element((), Loads())
 
 
 # Keys
@@ -120,6 +130,7 @@ def expanded_key(x: Expression, key: Any) -> list[Any]:
             where=here.site,
             remedy="use x[None] for True, and x[None][:0] for False",
         )
+    given = parts
     parts = [as_operand(x.build, part) if is_array(part) else part for part in parts]
     used = sum(
         part.ndim if isinstance(part, Expression) and part.dtype == BOOL else 1
@@ -131,10 +142,34 @@ def expanded_key(x: Expression, key: Any) -> list[Any]:
             f"too many indices for array: array is {x.ndim}-dimensional, but {used} were indexed"
         )
     rest = [slice(None)] * (x.ndim - used)
+    axis = 0
+    for part, item in zip(parts, given, strict=True):
+        check_numbers(x, item, axis)
+        if part is Ellipsis:
+            axis += len(rest)
+        elif part is not None:
+            axis += part.ndim if isinstance(part, Expression) and part.dtype == BOOL else 1
     for place, part in enumerate(parts):
         if part is Ellipsis:
             return [*parts[:place], *rest, *[p for p in parts[place + 1 :] if p is not Ellipsis]]
     return [*parts, *rest]
+
+
+def check_numbers(x: Expression, index: Any, axis: int) -> None:
+    """Check the largest and the smallest of the numbers of an index that is written as a list: NumPy checks all, also those whose elements
+    are not read."""
+    if is_array(index) and is_of_integers(index) and np.size(index):
+        for number in {int(np.min(index)), int(np.max(index))}:
+            checked_index(x.build, number, x.shape[axis], axis)
+
+
+def is_of_integers(items: Any) -> bool:
+    """Return whether an array, or a nested list, is one of integers that are known."""
+    if isinstance(items, list):
+        return all(map(is_of_integers, items))
+    if isinstance(items, np.ndarray):
+        return items.dtype.kind in "iu"
+    return isinstance(items, int | np.integer) and not isinstance(items, bool)
 
 
 def basic_places(x: Expression, keys: Sequence[Any]) -> tuple[Shape, list[Place]]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.config import config
-from gradtape.errors import ArgumentError, InPlaceError, LeakedValueError
+from gradtape.errors import ArgumentError, DtypeError, InPlaceError, LeakedValueError, ShapeError
 from gradtape.habits import ARRAY as ARRAY_HABITS
 from gradtape.habits import Missing
 from gradtape.ir.builder import emit, here
@@ -60,6 +60,7 @@ from gradtape.trace.array.views import (
     RealView,
     SubsetView,
     UncertainView,
+    check_writable,
     stays_contiguous,
 )
 from gradtape.trace.dispatch.dispatch import (
@@ -533,13 +534,18 @@ class Array(Operators, Methods, Attributes, Handle):
             new = float(new)  # NumPy converts what it stores, in contrast to operands
         elif holds_instance(new):
             new = contents(new)  # what is stored has no class, and no mask
-        self.rebind(
-            setitem(
+        try:
+            written = setitem(
                 self.value,
                 concretize.concrete_key(without_selections(key), self.shape, masks=np.size(new) == 1),
                 unwrap(new),
             )
-        )
+        except (DtypeError, ShapeError):
+            check_writable(
+                self
+            )  # NumPy looks first whether an array can be written to, then at what is written
+            raise
+        self.rebind(written)
         return None
 
     def __delitem__(self, key: Any) -> None:

@@ -110,10 +110,10 @@ def layout_of_operand(operand: Any) -> Layout:
 
 
 def layout_of_element(whole: Any, axis: int) -> Layout:
-    """Return the layout of an element of an array along an axis, a view: False for rank 0, and where nothing is known."""
+    """Return the layout of an element of an array along an axis, a view: True for a number, False where nothing is known."""
     seen = shadow_of(whole)
     if seen is None or seen.ndim < 2 or not seen.size:
-        return False
+        return seen is not None and seen.ndim == 1
     return layout_of(np.moveaxis(seen, axis, 0)[0])
 
 

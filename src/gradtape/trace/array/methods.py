@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.errors import DtypeError, ShapeError
+from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import number_dtype
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.indexing import as_element
 from gradtape.trace.array import view_functions
+from gradtape.trace.array.handle import unwrap
 from gradtape.trace.array.iterators import FlatIterator
 from gradtape.trace.array.layout import layout_in_order, with_layout_of
 from gradtape.trace.array.view_functions import VIEWING, view_of
@@ -198,12 +200,8 @@ class Methods:
 
     def fill(self: Any, number: Any) -> None:
         """Set every element. NumPy's scalars have the method as well, and stay as they are."""
-        if isinstance(number, list | tuple) or np.ndim(number):
-            raise ShapeError(
-                "setting an array element with a sequence",
-                where=user_site(),
-                remedy="x.fill takes a number; write x[...] = values",
-            )
+        here.site = user_site(via="x.fill")
+        number = as_element(unwrap(number), self.dtype)
         if not self.is_scalar:
             self[...] = number
 

@@ -174,8 +174,8 @@ def _in_place(name: str) -> Callable[[Any, Any], Any]:
     rule = fast_rule(getattr(np, name))
 
     def operate(self: Any, other: Any) -> Any:
-        # Rank 0 behaves as NumPy's scalars, which are immutable: Python falls back on `x = x + y`. A view of one element does not.
-        if not (self.ndim or self.scalar_in_place or self._base is not None) or not (
+        # Numbers are immutable: Python falls back on `x = x + y`. Arrays of rank 0 and views of one element are not.
+        if (self.is_scalar and not self.scalar_in_place) or not (
             isinstance(other, (Handle, *NUMBERS)) or type(other) in COMPACT
         ):
             return NotImplemented

@@ -109,7 +109,11 @@ class ReadOnlyView:
         return self.show(base)
 
     def write(self, base: Value, v: Value) -> Value:
-        raise InPlaceError(
+        raise self.refusal()
+
+    def refusal(self) -> InPlaceError:
+        """Return the error that a write raises."""
+        return InPlaceError(
             "assignment destination is read-only",
             where=here.site,
             why="np.diagonal, np.diag, np.broadcast_to, np.meshgrid(copy=False) and np.imag of real numbers return views that NumPy does "
@@ -124,6 +128,14 @@ def _unchanged(array: Any) -> Any:
 
 READ_ONLY: Final = ReadOnlyView(_unchanged, _unchanged)
 """The view of all of an array, to be read only."""
+
+
+def check_writable(array: Any) -> None:
+    """Raise the error of a write to an array that is a read-only view, or a view of one."""
+    while getattr(array, "_base", None) is not None:
+        if type(getattr(array, "_view", None)) is ReadOnlyView:
+            raise array._view.refusal()
+        array = array._base
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from gradtape.ir.op import NDArray
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value, is_followed
-from gradtape.trace.array.layout import argument_layout, remember_memory
+from gradtape.trace.array.layout import layout_of_operand, remember_memory
 from gradtape.trace.dispatch.call_errors import call_error
 from gradtape.trace.jit.aliases import merged, partners, refusal, refuse_read_only
 from gradtape.trace.jit.captures.arguments import argument_copies, write_through
@@ -106,7 +106,7 @@ def _as_recorded(leaf: Any) -> Any:
     # A literal has no place in the graph that gradients could ask for.
     array = Array(Value(value.aval, data=value.data) if isinstance(value, Literal) else value)
     if issubclass(type(leaf), np.ndarray):
-        array._contiguous = argument_layout(leaf)
+        array._contiguous = layout_of_operand(leaf)
         remember_memory(array, leaf)
     return array
 
