@@ -85,6 +85,39 @@ def test_errors_are_scipys(way: Any, function: Any, bad: Any, error: Any) -> Non
             way(function)(bad)
 
 
+BANDS = np.array([[0.0, 1.0, 1.0], [4.0, 4.0, 4.0], [1.0, 1.0, 0.0]])
+SCALES = np.array([1.0, 4.0, 8.0])
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda ab, b, check: sl.solve_banded((1, 1), ab, b, check_finite=check),
+        lambda ab, b, check: sl.solveh_banded(ab[:2], b, check_finite=check),
+        lambda ab, b, check: sl.solve_toeplitz(ab[1] / SCALES, b, check_finite=check),
+        lambda ab, b, check: sl.solve_toeplitz((ab[1], ab[1] / SCALES), b, check_finite=check),
+        lambda ab, b, check: sl.cho_solve_banded((ab[:2], False), b, check_finite=check),
+    ],
+)
+def test_numbers_that_are_not_finite_are_checked_as_scipy_checks_them(
+    mapped: bool, function: Any, place: int
+) -> None:
+    given = [BANDS.copy(), np.array([1.0, 2.0, 3.0])]
+    given[place][(1, 1) if place == 0 else 1] = np.nan
+    with pytest.raises(ValueError, match="must not contain infs or NaNs"):
+        function(*given, True)
+    stacks = [np.stack([x, x]) for x in given] if mapped else given
+    way: Any = gt.vmap if mapped else gt.jit
+    with pytest.raises(ValueError, match="must not contain infs or NaNs"):
+        way(lambda ab, b: function(ab, b, True))(*stacks)
+    made = way(lambda ab, b: function(ab, b, False))(*stacks)
+    np.testing.assert_array_equal(made[1] if mapped else made, function(*given, False))
+    slopes = gt.grad(lambda b: np.sum(function(given[0], b, False)))(given[1])
+    assert np.all(np.isnan(slopes)) or place == 1  # the matrix alone decides
+
+
 @pytest.mark.parametrize(
     ("function", "slope"),
     [

@@ -6,7 +6,7 @@ They compute nothing: their outputs are inputs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from gradtape.ir.builder import emit_all
@@ -27,10 +27,13 @@ class Rule(ABC):
         Whether a linear function is transposed by way of its body instead of `pull`. A forward rule often calls the
         function itself on tangents (the derivative of a linear function is that function), and `pull` would come back to
         it for ever.
+    kinked : collection of int
+        The outputs that have a kink which their squares do not have.
     """
 
     __hash__ = None  # type: ignore[assignment]
     opens = False
+    kinked: Collection[int] = ()
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -50,6 +53,10 @@ class Rule(ABC):
         self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
         """Do what `pull` does with cotangents that may be zero by selection."""
+
+    def with_square_of(self, result: int) -> Rule:
+        """Return the rule of a function that returns the square of one of the `kinked` outputs after all outputs."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return self.name

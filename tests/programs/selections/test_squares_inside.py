@@ -149,6 +149,22 @@ def result_of_while_loop(x):
     return np.sum(gt.while_loop(lambda k, c: k < 2, lambda k, c: (k + 1, np.abs(c)), (0, x))[1] ** 2)
 
 
+def result_of_a_checkpoint(x):
+    return np.sum(
+        0.5 * gt.checkpoint(np.abs)(x) ** 2 + 0.5 * gt.checkpoint(lambda a: np.abs(2.0 * a))(0.5 * x) ** 2
+    )
+
+
+def results_of_a_checkpoint(x):
+    y, z, larger = gt.checkpoint(lambda a: (np.abs(a), np.exp(a) * np.fabs(a), np.maximum(a, 0.0)))(x)
+    return 0.5 * np.dot(y, y) + 0.5 * np.sum((z * np.exp(-x)) ** 2) + 0.0 * np.sum(larger)
+
+
+def result_of_a_checkpoint_in_a_loop(x):
+    of_one = gt.checkpoint(abs)
+    return gt.scan(lambda c, e: (c + of_one(e) ** 2, None), 0.0 * x[0], x)[0]
+
+
 def result_in_a_branch(x):
     y = gt.map(np.abs, x)
     return gt.cond(np.sum(x) > -1.0, lambda a: np.sum(a * a), np.sum, y)
@@ -211,6 +227,9 @@ PROGRAMS = (
     stacked_results,
     result_of_a_carry,
     result_of_while_loop,
+    result_of_a_checkpoint,
+    results_of_a_checkpoint,
+    result_of_a_checkpoint_in_a_loop,
     result_in_a_branch,
     magnitudes_of_magnitudes,
     copied_signs,

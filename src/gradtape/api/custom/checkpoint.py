@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -90,10 +91,11 @@ def recompute_grad(function: Callable[Q, V]) -> Wrapper[Q, V]:
         outside = Kinks(())
         kinked = [place for place, value in enumerate(inputs) if outside.kinked(value)]
         squared = list(_with_squares(values, inputs, kinked)[2]) if kinked else []
+        results = [place for place, value in enumerate(values) if outside.kinked(value)]
         if not any(trace_of(value) for value in (*inputs, *values)):
             # What is known needs no history: the body's intermediate values are let go.
             values = [Value(value.aval, data=data) for value, data in zip(values, force(values), strict=True)]
-        rule = _Again(name, operands, body, kwargs, captured, len(read), draws, squared)
+        rule = _Again(name, operands, body, kwargs, captured, len(read), draws, squared, results)
         outs = custom_call(
             values, (*inputs, *[multiply(inputs[place], inputs[place]) for place in squared]), rule
         )
@@ -115,11 +117,20 @@ class _Again(Rule):
         read: int,
         draws: Record,
         squared: Sequence[int],
+        kinked: Sequence[int],
     ) -> None:
         super().__init__(name)
+        self.kinked = kinked
+        self._squared_results: tuple[int, ...] = ()
         self._draws, self._squared = draws, squared
         self._operands, self._body, self._kwargs = operands, body, kwargs
         self._captured, self._read = captured, read
+
+    def with_square_of(self, result: int) -> Rule:
+        """Return a rule that squares a result where it calls the function again, and sees its kink."""
+        changed = copy.copy(self)
+        changed._squared_results = (*self._squared_results, result)
+        return changed
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
         tag = TraceTag()
@@ -169,6 +180,7 @@ class _Again(Rule):
         with operands.snapshot.restored(), self._draws.read():
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [traceable_operand(leaf, f"a result of {self.name}") for leaf in flatten(result)[0]]
+        outs += [multiply(outs[place], outs[place]) for place in self._squared_results]
         nodes, read = extract(outs, starts, lambda value: tag not in value.tags, followed)
         captured = [read[place] for place in self._captured] if len(read) == self._read else None
         if captured is None or _types([*outs, *captured]) != _types([*node.outs, *starts[count:]]):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from gradtape.ir.body import Body, make_body
 from gradtape.ir.builder import keep_names
 from gradtape.ir.graph import Literal, Node, Value, extract, next_serial
-from gradtape.kinds.control import OwnPullback
+from gradtape.kinds.control import Custom, OwnPullback, custom_call
 from gradtape.kinds.elementwise import SmoothSquare, factors_of, is_same, smooth_square, square_of_elements
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import multiply
@@ -139,6 +139,8 @@ class Kinks(Container[Value]):
         if node is not None and self._is_result(value):
             if isinstance(node.op, LoopOp):
                 squared = self._loop(node, node.op, value)
+            elif isinstance(node.op, Custom):
+                squared = _called_again(node, value.index)
             elif _is_branch(node):
                 squared = self._branches(node, value)
             else:
@@ -196,13 +198,15 @@ class Kinks(Container[Value]):
     def _is_result(self, value: Value) -> bool:
         """Return whether a value is the result of a loop or branch that has a kink there."""
         node = value.node
-        if node is None or not isinstance(node.op, OwnPullback) or value.dtype.kind not in "fc":
+        if node is None or not isinstance(node.op, OwnPullback | Custom) or value.dtype.kind not in "fc":
             return False
         known = self._results.get(value)
         if known is None:
             known = False
             if self._is_closed(value):
                 pass
+            elif isinstance(node.op, Custom):
+                known = value.index in node.params["rule"].kinked
             elif _is_branch(node):
                 if self._depth < _DEEPEST:
                     known = any(
@@ -357,6 +361,14 @@ class Kinks(Container[Value]):
         more = [self.square(operands[place]) for place in squared]
         outs: Sequence[Value] = node.op(branches, node.inputs[0], [*operands, *more])  # type: ignore[operator] # it is a Switch
         return outs
+
+
+def _called_again(node: Node, result: int) -> Sequence[Value]:
+    """Return the outputs of a call with a rule, and the square of one of them, which the rule computes."""
+    hidden = node.params["hidden"]
+    results, operands = node.inputs[:hidden], node.inputs[hidden:]
+    square = multiply(results[result], results[result])
+    return custom_call([*results, square], operands, node.params["rule"].with_square_of(result))
 
 
 def _is_branch(node: Node) -> bool:

@@ -94,10 +94,14 @@ def _without(rank: int, place: int) -> tuple[int, ...]:
     return tuple(axis for axis in range(rank) if axis != rank - place)
 
 
-def _banded_solve(bands: NDArray, b: NDArray, *, lower: int, upper: int, definite: bool) -> NDArray:
+def _banded_solve(
+    bands: NDArray, b: NDArray, *, lower: int, upper: int, definite: bool, check_finite: bool = False
+) -> NDArray:
     if definite:
-        return np.asarray(scipy_function("solveh_banded")(bands[upper:], b, lower=True))
-    return np.asarray(scipy_function("solve_banded")((lower, upper), bands, b))
+        return np.asarray(
+            scipy_function("solveh_banded")(bands[upper:], b, lower=True, check_finite=check_finite)
+        )
+    return np.asarray(scipy_function("solve_banded")((lower, upper), bands, b, check_finite=check_finite))
 
 
 def _banded_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
@@ -107,7 +111,7 @@ def _banded_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any])
         moved, db = tangents
         effect = None if moved is None else -bands_times(moved, x, params["lower"], params["upper"])
         change = total(effect, db)
-        return None if change is None else banded_solve(bands, change, **params)
+        return None if change is None else banded_solve(bands, change, **params | {"check_finite": False})
 
     return push
 
@@ -268,8 +272,8 @@ def toeplitz_matrix(c: Value, r: Value) -> Value:
     return picked(join([c, r], c.ndim - 1), np.where(i >= j, i - j, m + j - i))
 
 
-def _toeplitz_solve(c: NDArray, r: NDArray, b: NDArray) -> NDArray:
-    return np.asarray(scipy_function("solve_toeplitz")((c, r), b))
+def _toeplitz_solve(c: NDArray, r: NDArray, b: NDArray, *, check_finite: bool = False) -> NDArray:
+    return np.asarray(scipy_function("solve_toeplitz")((c, r), b, check_finite=check_finite))
 
 
 def _toeplitz_tangent(outs: Outs, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
@@ -298,7 +302,7 @@ def _toeplitz_transpose(ct: Value, node: Node) -> Value:
 toeplitz_solve: Callback = callback_row(
     "toeplitz_solve",
     ranks=(1, 1, 2),
-    shapes=lambda c, r, b: (b,),
+    shapes=lambda c, r, b, **params: (b,),
     dtypes=common_dtypes,
     evaluate=_toeplitz_solve,
     tangent=_toeplitz_tangent,

@@ -33,14 +33,18 @@ def _alike(bands: Value, b: Value) -> list[Value]:
     return [broadcast_to(convert(x, dtype), (*lead, *x.shape[-2:])) for x in (bands, b)]
 
 
-def _solved(bands: Value, b: Value, lower: int, upper: int, definite: bool = False) -> Value:
+def _solved(
+    bands: Value, b: Value, lower: int, upper: int, definite: bool = False, check_finite: bool = False
+) -> Value:
     if bands.shape[-1] != b.shape[-2]:
         raise ShapeError(
             f"bands of shape {bands.shape} and b of shape {b.shape} are no system of equations",
             where=here.site,
             remedy="b has one row for each column of the bands",
         )
-    return banded_solve(*_alike(bands, b), lower=lower, upper=upper, definite=definite)
+    return banded_solve(
+        *_alike(bands, b), lower=lower, upper=upper, definite=definite, check_finite=bool(check_finite)
+    )
 
 
 @borrows("scipy.linalg.solve_banded")
@@ -60,7 +64,7 @@ def solve_banded(
             "invalid values for the number of lower and upper diagonals: "
             f"l+u+1 ({lower + upper + 1}) does not equal ab.shape[0] ({bands.shape[-2]})"
         )
-    return as_given(_solved(bands, right, lower, upper), single)
+    return as_given(_solved(bands, right, lower, upper, check_finite=check_finite), single)
 
 
 def _whole_bands(bands: Value, lower: bool) -> Value:
@@ -83,7 +87,8 @@ def solveh_banded(
     """Follow `scipy.linalg.solveh_banded`."""
     bands, (right, single) = stacked(inexact(ab, "ab")), column(inexact(b, "b"))
     width = bands.shape[-2] - 1
-    return as_given(_solved(_whole_bands(bands, bool(lower)), right, width, width, definite=True), single)
+    whole = _whole_bands(bands, bool(lower))
+    return as_given(_solved(whole, right, width, width, definite=True, check_finite=check_finite), single)
 
 
 @borrows("scipy.linalg.cholesky_banded")
@@ -110,7 +115,7 @@ def cho_solve_banded(
     width = bands.shape[-2] - 1
     if not lower:
         bands = _conjugated(transposed_bands(bands, 0, width))
-    half = _solved(bands, right, width, 0)
+    half = _solved(bands, right, width, 0, check_finite=check_finite)
     return as_given(_solved(_conjugated(transposed_bands(bands, width, 0)), half, 0, width), single)
 
 
@@ -132,4 +137,4 @@ def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Value:
     lead = broadcast_shapes([c.shape[:-1], r.shape[:-1], right.shape[:-2]])
     vectors = [broadcast_to(convert(x, dtype), (*lead, n)) for x in (c, r)]
     right = broadcast_to(convert(right, dtype), (*lead, *right.shape[-2:]))
-    return as_given(toeplitz_solve(*vectors, right), single)
+    return as_given(toeplitz_solve(*vectors, right, check_finite=bool(check_finite)), single)
