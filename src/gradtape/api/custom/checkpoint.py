@@ -228,9 +228,9 @@ def _substituted(outs: Sequence[Value], nodes: Sequence[Node], becomes: dict[Val
     """Return what `outs` become when nodes are applied to other values."""
     for node in nodes if becomes else ():
         inputs = tuple([becomes.get(value, value) for value in node.inputs])
-        copy = Node(node.op, inputs, node.params, node.site)
+        again = Node(node.op, inputs, node.params, node.site)
         tags = merge_tags(inputs)
-        copy.outs = made = tuple(Value(out.aval, copy, out.index, None, tags) for out in node.outs)
+        again.outs = made = tuple(Value(out.aval, again, out.index, None, tags) for out in node.outs)
         keep_names(node.outs, made)
         becomes.update(zip(node.outs, made, strict=True))
     return [becomes.get(out, out) for out in outs]
