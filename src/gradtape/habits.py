@@ -297,6 +297,7 @@ static static_args: static_argnums
 in_dims in_dim: in_axes
 out_dims out_dim: out_axes
 batch_size chunks: chunk_size
+max_iter maxiter num_iterations: max_iterations
 complex: holomorphic
 allow_int: the derivative with respect to an integer is undefined; convert the argument: x.astype(float)
 create_graph retain_graph: leave it out: derivatives can be differentiated as they are, gt.grad(gt.grad(f))

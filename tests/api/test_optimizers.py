@@ -416,3 +416,16 @@ def test_clipping_is_traced_and_takes_sparse_gradients() -> None:
     np.testing.assert_allclose(gt.asarray(clipped)[0], [2.0])
     clip = gt.jit(lambda g: gt.optimizers.clip_by_global_norm(g, 1.0)[0])
     np.testing.assert_allclose(clip([PAIR, PAIR])[1], PAIR / np.sqrt(2 * np.sum(PAIR**2)))
+
+
+def test_schedules_print_as_the_calls_that_made_them() -> None:
+    optimizers = gt.optimizers
+    cosine_decay, warmup = optimizers.cosine_decay, optimizers.warmup
+    for schedule, text in (
+        (cosine_decay(0.1, 10), "cosine_decay(0.1, 10, 0.0)"),
+        (optimizers.exponential_decay(0.1, 10, 0.5), "exponential_decay(0.1, 10, 0.5)"),
+        (optimizers.piecewise_constant([5], [0.1, 0.01]), "piecewise_constant([5], [0.1, 0.01])"),
+        (warmup(3, 0.1), "warmup(3, 0.1)"),
+        (warmup(3, cosine_decay(0.1, 10)), "warmup(3, cosine_decay(0.1, 10, 0.0))"),
+    ):
+        assert f"learning_rate=<function {text} at " in repr(optimizers.Adam(schedule))

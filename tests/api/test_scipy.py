@@ -215,3 +215,21 @@ def test_a_list_of_traced_numbers_is_an_array() -> None:
 
     assert gt.grad(end)(2.0) == pytest.approx(1.0)
     assert gt.jit(gt.grad(end))(2.0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x0: gt.scipy.minimize(lambda x: np.sum(x**2), x0),
+        lambda x0: gt.scipy.root(lambda x: x * 2.0 - 1, x0),
+        lambda x0: gt.scipy.least_squares(lambda x: x - 1, x0),
+        lambda x0: gt.nlp(lambda x: np.sum(x**2), x0),
+    ],
+)
+def test_tuples_that_are_used_as_arrays_are_named(call: Any) -> None:
+    with pytest.raises(
+        gt.errors.DtypeError, match=r"argument x is a tuple of length 2[^$]*pass np.array\(x\)"
+    ):
+        call((1.0, 2.0))
+    with pytest.raises(gt.errors.ArgumentError, match="x0 is None"):
+        call(None)

@@ -348,6 +348,11 @@ def test_pairs_that_are_not_one_for_each_unknown(pairs: Any, solver: Any) -> Non
     [
         ({"warm_start": np.ones(2)}, ArgumentError, "warm_start is an ndarray"),
         ({"constraints": 3}, ArgumentError, "a constraint is an int"),
+        (
+            {"constraints": {"type": "equal", "fun": np.sum}},
+            ArgumentError,
+            "a constraint has the type 'equal'",
+        ),
         ({"solver": "simplex"}, ArgumentError, "solver is 'simplex'"),
         ({"bounds": (2.0, 1.0)}, ArgumentError, "lower bound of unknown 0"),
         ({"objective": lambda x: x}, NonScalarOutputError, "returned an array"),

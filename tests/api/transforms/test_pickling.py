@@ -315,3 +315,11 @@ def test_joblib_sends_functions() -> None:
     function = gt.grad(lambda x: np.sum(x**4))
     found = joblib.Parallel(n_jobs=2)(joblib.delayed(function)(scale * X) for scale in (1.0, 2.0))
     np.testing.assert_allclose(found, [4.0 * X**3, 32.0 * X**3], rtol=1e-14)
+
+
+def test_wrapped_functions_print_as_what_they_are() -> None:
+    def loss(x: Any) -> Any:
+        return np.sum(x**2)
+
+    assert repr(gt.custom_gradient(loss)).endswith("custom_gradient of loss>")
+    assert repr(gt.recompute_grad(loss)).endswith("recompute_grad of loss>")

@@ -102,7 +102,7 @@ class Kink:
         more = f", and {self.count - 1} more" if self.count > 1 else ""
         lines = [f"{self.kind} of {self.op} at {where}{more}"]
         lines.append(
-            f"  distance: {self.distance:.3g} in the arguments, {self.margin:.3g} in what is compared"
+            f"  distance: {self.distance:.3g} in the arguments, {self.margin:.3g} between the compared values"
         )
         if self.kind == "jump":
             lines.append(f"  the result jumps by {_short(self.jumps)}")
@@ -133,7 +133,7 @@ class Kinks(tuple[Kink, ...]):
         return self
 
     def __repr__(self) -> str:
-        head = f"{len(self)} of {self.seen} comparisons stand at or near a kink or jump"
+        head = f"comparisons at or near a kink or jump: {len(self)} of {self.seen}"
         return "\n".join([head, *map(repr, self)])
 
 
@@ -182,7 +182,7 @@ def kinks(f: Callable[..., Any], *args: Any, near: float = 1e-6) -> Kinks:
     >>> found[0].kind, found[0].op, found[0].slopes, found[0].is_stationary
     ('kink', 'absolute', (np.float64(-1.0), np.float64(1.0)), False)
     >>> gt.debug.kinks(lambda x: np.sum(np.abs(x) ** 2), np.array([0.0, 1.0]))
-    0 of 2 comparisons stand at or near a kink or jump
+    comparisons at or near a kink or jump: 0 of 2
     """
     check_callable(f, "gt.debug.kinks")
     if not isinstance(near, int | float | np.number) or not near >= 0:

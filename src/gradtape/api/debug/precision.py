@@ -587,7 +587,7 @@ GENERAL: Final = (
 
 PATHS: Final = (
     "the derivatives along several paths from here cancel, as the paths do where they meet: "
-    "what mends that line mostly mends this one"
+    "the remedy for that line mostly mends this one too"
 )
 
 

@@ -29,6 +29,7 @@ from gradtape.errors import (
 )
 from gradtape.lru import LRU
 from gradtape.progress import counting
+from gradtape.trace.dispatch.call_errors import list_error
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
 
@@ -224,7 +225,13 @@ def nlp(
         evaluations = 0
     else:
         compiled = _derivatives(objective, rows, unknowns, joined)
-        values = np.asarray(compiled.values(vector, *parameters))
+        try:
+            values = np.asarray(compiled.values(vector, *parameters))
+        except (TypeError, AttributeError) as error:
+            mistake = list_error(error, objective, (unknowns.nested(vector), *args), {})
+            if mistake is None:
+                raise
+            raise mistake from None
         sizes = _sizes(rows, unknowns, values)
         limits = Limits(low, high, *_ends(rows, sizes))
         functions = Derivatives(compiled, parameters, vector, values.size - 1)
@@ -269,8 +276,13 @@ def _rows(given: Any) -> Rows:
         return Rows(None, (given.A,), given.lb, given.ub, "a linear constraint")
     if hasattr(given, "fun") and hasattr(given, "lb") and constraints_of(given) is not None:
         return Rows(given.fun, (), given.lb, given.ub, _described(given.fun))
+    kind = (
+        f"has the type {given['type']!r}"
+        if isinstance(given, dict) and "type" in given
+        else f"is {kind_of(given)}"
+    )
     raise ArgumentError(
-        f"gt.nlp: a constraint is {kind_of(given)}",
+        f"gt.nlp: a constraint {kind}",
         where=user_site(),
         remedy='pass {"type": "eq" or "ineq", "fun": f}, or a LinearConstraint or NonlinearConstraint of scipy.optimize',
     )

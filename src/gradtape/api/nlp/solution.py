@@ -73,7 +73,7 @@ class Solution:
         size = sum(int(np.size(each)) for each in self.duals)
         state = "solved" if self.success else "not solved"
         return (
-            f"<nonlinear program {state} by {self.solver}: {self.message}\n"
+            f"<solution of a nonlinear program, {state} by {self.solver}: {self.message}\n"
             f" fun: {float(self.fun):.10g}, violation: {float(self.violation):.2g}, multipliers: {size}\n"
             f" {int(self.iterations)} iterations, {self.evaluations} evaluations, {self.seconds:.2g} s>"
         )

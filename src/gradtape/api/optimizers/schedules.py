@@ -61,7 +61,7 @@ def exponential_decay(
         periods = (step - 1) / count
         return first * factor ** (np.floor(periods) if staircase else periods)
 
-    return rate
+    return _named(rate, f"{caller}({initial}, {decay_steps}, {decay_rate})")
 
 
 @suggests_keywords
@@ -106,7 +106,7 @@ def cosine_decay(initial: float, decay_steps: int, final: float = 0.0) -> Schedu
     def rate(step: Any) -> Any:
         return last + (first - last) * (1 + np.cos(np.pi * np.minimum((step - 1) / count, 1.0))) / 2
 
-    return rate
+    return _named(rate, f"{caller}({initial}, {decay_steps}, {final})")
 
 
 def piecewise_constant(boundaries: Sequence[int], rates: Sequence[float]) -> Schedule:
@@ -150,7 +150,7 @@ def piecewise_constant(boundaries: Sequence[int], rates: Sequence[float]) -> Sch
     def rate(step: Any) -> Any:
         return values[np.searchsorted(last_steps, step)]
 
-    return rate
+    return _named(rate, f"{caller}({boundaries}, {rates})")
 
 
 def warmup(steps: int, then: float | Schedule) -> Schedule:
@@ -188,6 +188,12 @@ def warmup(steps: int, then: float | Schedule) -> Schedule:
         full = constant if later is None else later(np.maximum(step - count, 1))
         return full * np.minimum(step / count, 1.0)
 
+    return _named(rate, f"warmup({steps}, {getattr(then, '__qualname__', then)})")
+
+
+def _named(rate: Schedule, call: str) -> Schedule:
+    """Let a schedule print as the call that made it."""
+    rate.__qualname__ = call
     return rate
 
 

@@ -17,6 +17,7 @@ from gradtape.api.units import refuse_quantities
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
 from gradtape.lru import LRU
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.dispatch.call_errors import list_error
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import TreeSpec, flatten, spread_prefix, structure_key, unflatten
 
@@ -55,6 +56,12 @@ class Unknowns:
     """
 
     def __init__(self, x0: Any, caller: str, argument: str = "x0") -> None:
+        if x0 is None:
+            raise ArgumentError(
+                f"{caller}: {argument} is None",
+                where=user_site(),
+                remedy=f"pass initial values: {argument}=np.zeros(3), a number, or (nested) containers of these",
+            )
         refuse_quantities(x0, f"{caller}: {argument}")
         if type(x0) is list and x0 and all(map(_is_number, x0)):  # an array, as SciPy takes it
             x0 = np.stack(x0)
@@ -217,9 +224,15 @@ class Program:
                 _programs[key] = made
         chosen = made
 
-        def counted(*points: Any) -> Any:
+        def counted(vector: Any, *args: Any) -> Any:
             self.calls += 1
-            return chosen(*points)
+            try:
+                return chosen(vector, *args)
+            except (TypeError, AttributeError) as error:
+                mistake = list_error(error, self._function, (unknowns.nested(vector), *args), {})
+                if mistake is None:
+                    raise
+                raise mistake from None
 
         return counted
 

@@ -66,6 +66,10 @@ class Wrapper(Repeatable, Generic[P, R_co]):
             functools.update_wrapper(self, function, updated=())
         self._run = run
 
+    def __repr__(self) -> str:
+        made = self.made_by.transform.__name__ if self.made_by is not None else "function"
+        return f"<gradtape.{made} of {getattr(self, '__name__', 'a function')}>"
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         made: R_co = self._run(*args, **kwargs)
         return made

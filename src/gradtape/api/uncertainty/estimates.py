@@ -346,9 +346,9 @@ def uncertainty(
         return _of_least_squares(result, fit, level, information or "expected", absolute)
     if fit is None:
         raise ArgumentError(
-            f"gt.scipy.uncertainty: the function that was minimised is not known from {kind_of(result)}",
+            f"gt.scipy.uncertainty got {kind_of(result)}, which does not hold the minimised function",
             where=user_site(),
-            remedy="pass the result of gt.scipy.minimize, least_squares or curve_fit, not pickled in between",
+            remedy="pass what gt.scipy.minimize, least_squares or curve_fit returned (a pickled copy does not hold the function)",
         )
     if information == "expected":
         raise ArgumentError(
@@ -476,14 +476,14 @@ def _inverse(information: NDArray, free: NDArray, names: list[str]) -> NDArray:
         raise ArgumentError(
             "gt.scipy.uncertainty: the result is not a minimum",
             where=user_site(),
-            why=f"the Hessian has a negative eigenvalue, along {_combination(vectors[:, 0] / scale, rows, names)}",
+            why=f"the Hessian has a negative eigenvalue, along the direction {_combination(vectors[:, 0] / scale, rows, names)}",
             remedy="minimise on, from another start or with a smaller tolerance",
         )
     if len(values) and values[0] < SINGULAR:
         raise SingularJacobianError(
             "gt.scipy.uncertainty: the data do not determine all unknowns",
             where=user_site(),
-            why=f"the fit stays the same along {_combination(vectors[:, 0] / scale, rows, names)}",
+            why=f"the fit stays the same along the direction {_combination(vectors[:, 0] / scale, rows, names)}",
             remedy="fix one of them, add data, or add a prior to what is minimised",
         )
     covariance = np.zeros((len(free), len(free)))
