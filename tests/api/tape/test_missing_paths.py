@@ -8,10 +8,12 @@ import importlib
 import io
 import json
 import logging
+import math
 import os
 import pickle
 import re
 import struct
+import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -159,24 +161,77 @@ def test_jacobians_say_it_too() -> None:
         tape.jacobian(y, x)
 
 
-@pytest.mark.parametrize(
-    "taken", [lambda z: float(z[0]) * z[1], lambda z: (complex(z[0], z[1]) ** 2).imag * z[0]]
-)
-def test_functions_that_are_recorded_warn_as_tapes_do(taken):
+def into_linspace(z):
+    y = np.linspace(0.0, 1.0, 4)
+    y[1:3] += z**2
+    return np.sum(y * y)
+
+
+def asked(z):
+    """Give a part to code that is not followed, and make something of what else is no Array."""
+    return np.sum(z) * float(np.prod(z)) if float(z[0]) > 0 else math.exp(z[1])
+
+
+LEAVING = [
+    lambda z: float(z[0]) * z[1],
+    lambda z: (complex(z[0], z[1]) ** 2).imag * z[0],
+    lambda z: math.sin(z[0]) * z[1],
+    into_linspace,
+    asked,
+]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("taken", LEAVING)
+@pytest.mark.parametrize("z", [np.array([1.5, 2.0]), np.array([-0.5, 0.25])])
+def test_functions_that_are_recorded_follow_numbers_as_compiled_ones_do(taken, z):
+    fresh = types.FunctionType(taken.__code__, globals())  # no program is shared with calls before
+    expected = gradient_by_differences(taken, z)
+    direction = np.array([0.5, -1.25])
+    curved = gt.hessian(taken)(z)
+    for _ in range(3):  # the first call records, the second one makes a program, the third one has it
+        np.testing.assert_allclose(gt.vjp(fresh, z)[1](1.0)[0], expected, rtol=1e-6)
+        y, moved = gt.jvp(fresh, (z,), (direction,))
+        np.testing.assert_allclose([y, moved], [taken(z), expected @ direction], rtol=1e-6)
+        np.testing.assert_allclose(gt.linearize(fresh, z)[1](direction), expected @ direction, rtol=1e-6)
+        second = gt.jvp(gt.grad(fresh), (z,), (direction,))[1]
+        np.testing.assert_allclose(second, curved @ direction, rtol=1e-10, atol=1e-12)
+        (y, aux), pull = first_and_aux(fresh, z)
+        np.testing.assert_array_equal(aux, 2 * z)
+        np.testing.assert_allclose(pull(1.0)[0], expected, rtol=1e-6)
+
+
+def first_and_aux(function, z):
+    y, pull, aux = gt.vjp(lambda z: (function(z), 2 * z), z, has_aux=True)
+    return (y, aux), pull
+
+
+def test_a_function_that_leaves_is_run_once_where_it_writes():
+    ran = []
+
+    def counted(z):
+        ran.append(1)
+        return float(z[0]) * z[1]
+
+    for way in (
+        lambda z: gt.vjp(counted, z),
+        lambda z: gt.jvp(counted, (z,), (z,)),
+        lambda z: gt.linearize(counted, z),
+    ):
+        ran.clear()
+        with pytest.warns(GradtapeWarning, match=r"part of the gradient is missing.*float\(x\)"):
+            way(X)
+        assert ran == [1]
+
+
+@pytest.mark.parametrize("taken", LEAVING[:2])
+def test_functions_whose_numbers_no_program_follows_warn_as_tapes_do(taken):
     z = np.array([1.5, 2.0])
-    ways = [
-        lambda: gt.vjp(taken, z),
-        lambda: gt.jvp(taken, (z,), (z,)),
-        lambda: with_tape(taken, z),
-    ]
-    for way in ways:
-        with pytest.warns(
-            gt.errors.GradtapeWarning, match=r"part of the gradient is missing.*(float|complex)\(x\)"
-        ):
-            way()
+    with pytest.warns(GradtapeWarning, match=r"part of the gradient is missing.*(float|complex)\(x\)"):
+        with_tape(taken, z)
     with (
         gt.config.override(jit=False),
-        pytest.warns(gt.errors.GradtapeWarning, match="part of the gradient is missing"),
+        pytest.warns(GradtapeWarning, match="part of the gradient is missing"),
     ):
         gt.grad(taken)(z)
     assert np.all(gt.grad(taken)(z) != 0)  # jitted functions are translated

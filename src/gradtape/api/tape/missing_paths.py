@@ -84,8 +84,12 @@ class Cuts:
 
 
 def warn_of_cuts(tag: TraceTag, targets: Sequence[Value], sources: Sequence[Value]) -> None:
-    """Warn of the conversions on the way from sources to targets, where a function has just been recorded."""
-    if tag.log is not None and tag.log.exits:
+    """Warn of the conversions on the way from sources to targets, where a function has just been recorded.
+
+    A recording around it may tell of them at its own end.
+    """
+    log = tag.log
+    if log is not None and any(log.told_at_end or not exit_.is_told_at_end for exit_ in log.exits):
         cuts = Cuts(tag, targets, [(source,) for source in sources])
         nodes, _ = extract(targets, sources, stop=lambda value: tag not in value.tags)
         used = {*targets, *[operand for node in nodes for operand in node.inputs]}

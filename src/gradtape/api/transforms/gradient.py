@@ -676,6 +676,12 @@ def vjp(
     limit = memory_limit(memory, "vjp")
     here.site = user_site()
     kept = applied("vjp", function, primals, has_aux, converted, limit)
+    if kept is None:
+        recording = Recording("vjp", primals)
+        with within_memory(limit):
+            aux = recording.run_untold(function, has_aux)
+        if recording.is_cut:
+            kept = applied("vjp", function, primals, has_aux, converted, limit)
     if kept is not None:
 
         def pull(cotangent: Any) -> tuple[Any, ...]:
@@ -687,9 +693,7 @@ def vjp(
 
         linear_map = LinearMap("pullback", pull, lambda: (kept.program.specimen(),))
         return (kept.result, linear_map, kept.aux) if has_aux else (kept.result, linear_map)
-    recording = Recording("vjp", primals)
-    with within_memory(limit):
-        aux = recording.run(function, has_aux)
+    recording.tell_cuts()
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
@@ -772,12 +776,17 @@ def jvp(
                 remedy="gt.jvp(f, (x,), (dx,))",
             )
     options = "jvp", bool(has_aux), len(primals), len(tangents)
-    program = program_of_calls(options, function, _pushed(has_aux), Jitted)
-    if program is not None and len(primals) == len(tangents):
-        result = program[0](function, *primals, *tangents)
-        if result is not NOT_SHARED:
-            return result
-    return _jvp(function, tuple(primals), tuple(tangents), has_aux)
+
+    def kept() -> Any:
+        program = program_of_calls(options, function, _pushed(has_aux), Jitted)
+        if program is None or len(primals) != len(tangents):
+            return NOT_SHARED
+        return program[0](function, *primals, *tangents)
+
+    result = kept()
+    if result is not NOT_SHARED:
+        return result
+    return _jvp(function, tuple(primals), tuple(tangents), has_aux, kept)
 
 
 def _pushed(has_aux: bool) -> Callable[..., Any]:
@@ -785,7 +794,7 @@ def _pushed(has_aux: bool) -> Callable[..., Any]:
 
     def run(function: Callable[..., Any], *arguments: Any) -> Any:
         count = len(arguments) // 2
-        return _jvp(function, arguments[:count], arguments[count:], has_aux, is_last=True)
+        return _jvp(function, arguments[:count], arguments[count:], has_aux)
 
     return run
 
@@ -795,13 +804,21 @@ def _jvp(
     primals: tuple[Any, ...],
     tangents: tuple[Any, ...],
     has_aux: bool,
-    is_last: bool = False,
+    kept: Callable[[], Any] | None = None,
 ) -> Any:
-    """Record the function, and push tangents forward."""
+    """Record the function, and push tangents forward.
+
+    `kept` returns the result of a program, which answers where numbers have left; in that program itself it is None.
+    """
     recording = Recording("jvp", primals)
     seeds, recording.recorded = recording.directions(tangents)
-    aux = recording.run(function, has_aux)
-    pushed = recording.push(seeds, set(seeds) if is_last else None)
+    aux = recording.run_untold(function, has_aux)
+    if recording.is_cut and kept is not None:
+        result = kept()
+        if result is not NOT_SHARED:
+            return result
+    recording.tell_cuts()
+    pushed = recording.push(seeds, set(seeds) if kept is None else None)
     computed = as_given([*recording.targets, *pushed], recording.recorded)
     count = len(recording.targets)
     y = unflatten(recording.result_spec, computed[:count])

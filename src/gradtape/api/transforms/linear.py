@@ -128,6 +128,11 @@ def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False
     check_callable(function, "linearize")
     here.site = user_site()
     kept = applied("linearize", function, primals, has_aux, unchanged)
+    if kept is None:
+        recording = Recording("linearize", primals)
+        aux = recording.run_untold(function, has_aux)
+        if recording.is_cut:
+            kept = applied("linearize", function, primals, has_aux, unchanged)
     if kept is not None:
 
         def push_kept(*tangents: Any) -> Any:
@@ -137,8 +142,7 @@ def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False
 
         linear_map = LinearMap("push", push_kept, kept.program.specimen)
         return (kept.result, linear_map, kept.aux) if has_aux else (kept.result, linear_map)
-    recording = Recording("linearize", primals)
-    aux = recording.run(function, has_aux)
+    recording.tell_cuts()
 
     def push(*tangents: Any) -> Any:
         here.site = user_site()

@@ -31,6 +31,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.random.comparisons import warn_of_chance
 from gradtape.trace.source.contexts import Scope, inside
+from gradtape.trace.source.log import log_of
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.subclasses.instances import without_class
 from gradtape.trace.translation.mode import run_function
@@ -89,7 +90,20 @@ class Recording:
         self.tag.end()  # a pullback may ask about the recording for as long as it lives
 
     def run(self, function: Callable[..., Any], has_aux: bool = False) -> Any:
-        """Run the function on what stands for the primals, and return what it gave besides its result."""
+        """Run the function on what stands for the primals, and return what it gave besides its result.
+
+        What has left the recording as numbers is told.
+        """
+        aux = self._run(function, has_aux)
+        self.tell_cuts()
+        return aux
+
+    def run_untold(self, function: Callable[..., Any], has_aux: bool = False) -> Any:
+        """Run the function as `run` does, without telling what has left: where there `is_cut`, a program may follow it."""
+        log_of(self.tag).told_at_end = True
+        return self._run(function, has_aux)
+
+    def _run(self, function: Callable[..., Any], has_aux: bool) -> Any:
         before = moment_now()
         arrays = list(map(placeholder, self.sources, self._leaves))
         copies = unflatten(self.spec, arrays)
@@ -102,10 +116,19 @@ class Recording:
         leaves, self.result_spec = flatten(result)
         self._result_units, self._bare_result_spec = leaf_units(result, self.result_spec)
         targets = [traceable_operand(without_class(leaf), "the result") for leaf in leaves]
-        warn_of_cuts(self.tag, targets, self.sources)
         warn_of_chance(self.tag, targets, self.sources)
+        self._bare_targets = targets
         self.targets = rolled_since(before, targets, self.sources)
         return aux
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether numbers have left that depend on the primals."""
+        return any(exit_.numbers and exit_.form == "number" for exit_ in log_of(self.tag).exits)
+
+    def tell_cuts(self) -> None:
+        """Warn of what has left as numbers on the way from the primals to the result."""
+        warn_of_cuts(self.tag, self._bare_targets, self.sources)
 
     def _refuse_shared_writes(self, arrays: Sequence[Any]) -> None:
         """Raise an error if the function has written to a primal that shares memory with another one: they are copies."""

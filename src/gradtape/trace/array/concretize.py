@@ -37,7 +37,7 @@ from gradtape.trace.patching.bytecode import callee_names, instruction_at
 from gradtape.trace.patching.callers import callee_of, extension_module_of
 from gradtape.trace.random.comparisons import warn_of_chance_in_branch
 from gradtape.trace.source.contexts import contexts
-from gradtape.trace.source.log import note_exit
+from gradtape.trace.source.log import is_told_at_end, note_exit
 from gradtape.trace.source.sites import (
     READERS,
     Site,
@@ -146,8 +146,8 @@ def scalar_of(value: Value, what: str) -> Any:
     hidden = not read and callee_names(frame) == ("complex",)
     array = array_of(value, what, meant=not (taken or hidden))
     if issubclass(type(getattr(function, "__self__", None)), np.ndarray):  # y.fill(x)
-        _warn_of_store(frame)
-    if function is not None and taken and home != "scipy":
+        _warn_of_store(value)
+    if function is not None and taken and home != "scipy" and not is_told_at_end(value):
         name = f"{home.replace('numpy', 'np')}.{function.__name__}"
         instead = _instead_of(function) if home == "numpy" else "use NumPy's function"
         warn(
@@ -185,13 +185,14 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
     if _loses_derivative(value) and package not in READERS:
         _refuse_compiled_code(frame)
         note_exit(value, "np.asarray(x)", data, meant=False)
-        warn(
-            GradtapeWarning,
-            "a watched array is converted to an ndarray, which is not recorded",
-            where=user_site(3),
-            remedy=f"{REMEDY_FOR_INDEX if subscript else _instead_in(package) or _instead_of(callee_of(frame))}; "
-            "x.numpy() if this is intended",
-        )
+        if not is_told_at_end(value):
+            warn(
+                GradtapeWarning,
+                "a watched array is converted to an ndarray, which is not recorded",
+                where=user_site(3),
+                remedy=f"{REMEDY_FOR_INDEX if subscript else _instead_in(package) or _instead_of(callee_of(frame))}; "
+                "x.numpy() if this is intended",
+            )
     return np.array(data, dtype)
 
 
@@ -287,17 +288,18 @@ def _data_for_store(value: Value, trace: Trace | None, frame: FrameType) -> NDAr
     (data,) = force([value])
     if _loses_derivative(value) and asking_package() not in READERS:
         note_exit(value, "y[k] = x", data, meant=False)
-        _warn_of_store(frame)
+        _warn_of_store(value)
     return data
 
 
-def _warn_of_store(frame: FrameType) -> None:
-    warn(
-        GradtapeWarning,
-        "a watched array is stored into an ndarray, which is not recorded",
-        where=site_of(user_frame(3)),
-        remedy=f"{REMEDY_FOR_STORE}; x.numpy() if this is intended",
-    )
+def _warn_of_store(value: Value) -> None:
+    if not is_told_at_end(value):
+        warn(
+            GradtapeWarning,
+            "a watched array is stored into an ndarray, which is not recorded",
+            where=site_of(user_frame(3)),
+            remedy=f"{REMEDY_FOR_STORE}; x.numpy() if this is intended",
+        )
 
 
 def ratio_of(value: Value) -> tuple[int, int]:

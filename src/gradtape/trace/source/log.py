@@ -75,6 +75,8 @@ class Exit:
         The leaves of the record that it was computed from; None if the search was too long.
     chain : tuple of (CodeType, int)
         The place in the code, of whatever package, and the calls that led there: code objects with the offsets of instructions.
+    is_told_at_end : bool
+        Whether a recording that followed the value tells of it at its end.
     """
 
     value: weakref.ref[Value]
@@ -87,6 +89,7 @@ class Exit:
     form: Form = "number"
     roots: tuple[weakref.ref[Value], ...] | None = ()
     chain: tuple[tuple[CodeType, int], ...] = ()
+    is_told_at_end: bool = False
 
     def comes_from(self, source: Value) -> bool:
         """Return whether the value that left may depend on another."""
@@ -109,14 +112,17 @@ class Log:
         The last conversions.
     strict : bool
         Whether a conversion is an error.
+    told_at_end : bool
+        Whether conversions are told where the recording ends, since a program may follow them.
     """
 
-    __slots__ = ("_watched", "exits", "strict")
+    __slots__ = ("_watched", "exits", "strict", "told_at_end")
 
     def __init__(self) -> None:
         self._watched: list[Watch] = []
         self.exits: list[Exit] = []
         self.strict = False
+        self.told_at_end = False
 
     @property
     def watched(self) -> dict[Value, Site]:
@@ -141,6 +147,11 @@ def log_of(tag: TraceTag) -> Log:
     if log is None:
         log = tag.log = Log()
     return log
+
+
+def is_told_at_end(value: Value) -> bool:
+    """Return whether a recording that follows a value tells at its end what has left."""
+    return any(tag.recording and tag.log is not None and tag.log.told_at_end for tag in value.tags)
 
 
 def note_watch(value: Value, tag: TraceTag, site: Site) -> None:
@@ -221,7 +232,17 @@ def note_exit(
         roots = _roots_of(value) if numbers else ()
         chain = _calls_from(nearest_frame(2)) if numbers else ()
         exit_ = Exit(
-            weakref.ref(value), what, user_site(), numbers, value.shape, meant, in_list, form, roots, chain
+            weakref.ref(value),
+            what,
+            user_site(),
+            numbers,
+            value.shape,
+            meant,
+            in_list,
+            form,
+            roots,
+            chain,
+            is_told_at_end(value),
         )
         for tag in recording:
             exits = log_of(tag).exits
