@@ -14,7 +14,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import UnsupportedCodeError
-from tests.frontend.support import check, run
+from tests.frontend.support import check, run, translated
 
 X = np.array([0.5, -1.5, 2.0, 3.0, -0.25])
 WEIGHTS = np.array([1.0, 2.0, 3.0])
@@ -402,6 +402,44 @@ def test_functions_of_numba_are_called():
         return total
 
     np.testing.assert_allclose(run(f, X), np.sum(X**2))
+
+
+def bisected(x):
+    """Refine where the halves differ, as adaptive quadrature does."""
+
+    def refined(low, high, level):
+        middle = 0.5 * (low + high)
+        parts = math.sin(x * low) + math.sin(x * high)
+        if level == 0 or abs(parts - 2 * math.sin(x * middle)) < 1e-3:
+            return (high - low) * parts / 2
+        return refined(low, middle, level - 1) + refined(middle, high, level - 1)
+
+    return refined(0.0, 2.0, 30)
+
+
+@pytest.mark.parametrize("loops", ["auto", "compile", "trace"])
+def test_a_recursion_that_branches_is_run_where_it_is_too_large_to_be_compiled(loops):
+    with pytest.raises(UnsupportedCodeError, match="refined calls itself more than 512 times"):
+        translated(bisected, 1.5)
+    h = 1e-6
+    with gt.config.override(loops=loops):
+        value, slope = gt.value_and_grad(bisected)(1.5)
+    np.testing.assert_allclose(value, bisected(1.5), rtol=1e-12)
+    np.testing.assert_allclose(slope, (bisected(1.5 + h) - bisected(1.5 - h)) / (2 * h), rtol=1e-7)
+
+
+def shallow(x, level=5):
+    return math.sin(x) if level == 0 else shallow(0.5 * x, level - 1) + shallow(x + 1.0, level - 1)
+
+
+def test_small_trees_of_calls_are_compiled_in_loops_too():
+    def summed(x):
+        total = 0.0
+        for k in range(20):
+            total += shallow(x) * k
+        return total
+
+    check(summed, 0.7)
 
 
 def test_a_recursion_without_a_known_end_is_refused():

@@ -101,6 +101,9 @@ from gradtape.procedures.ir import Check, If, Memory, Pointer, Statement, Variab
 MOST_CALLS: Final = 40
 """Calls of one function inside each other that are interpreted; a deeper recursion is refused."""
 
+MOST_RECURSIONS: Final = 512
+"""Calls of a function from itself that are interpreted of one call: those of a tree double with each level."""
+
 MOST_ITEMS: Final = 512
 """Items of a growing list up to which they can be used one by one."""
 
@@ -222,6 +225,8 @@ class Interpreter:
         The growing lists that have room for what the loops around append.
     small_loops : int
         How many of the loops around are small, and could be unrolled.
+    recursions : dict of CodeType to int
+        How often functions have called themselves, each since it was called by another one.
     dead : bool
         Whether an error was raised on the way to here.
     """
@@ -243,6 +248,7 @@ class Interpreter:
         self.widened_bounds: dict[Any, dict[Any, list[Any]]] = {}
         self.small_loops = 0
         self.loops = 0
+        self.recursions: dict[Any, int] = {}
         self.dead = False
         self.noted: list[tuple[Any, str, Any]] = []
         self.for_loop: Callable[[Interpreter, ForLoop], None] = _unset
@@ -264,9 +270,11 @@ class Interpreter:
         """Interpret the code of a function, and return what it returns."""
         code, module = closure.code, closure.module
         depth = sum(frame.tree.name == code.co_name for frame in self.frames)
-        if depth >= MOST_CALLS and sum(f.module is module for f in self.frames) >= MOST_CALLS:
+        self.recursions[code] = self.recursions.get(code, 0) + 1 if depth else 0
+        is_deep = depth >= MOST_CALLS and sum(f.module is module for f in self.frames) >= MOST_CALLS
+        if is_deep or self.recursions[code] > MOST_RECURSIONS:
             refuse(
-                f"{code.co_name} calls itself more than {MOST_CALLS} times",
+                f"{code.co_name} calls itself more than {MOST_CALLS if is_deep else MOST_RECURSIONS} times",
                 "let the recursion end on a number that is known (len(x), a static argument), or write it as a loop",
                 "calls are interpreted in turn, and a recursion that ends on data never ends in translation",
             )

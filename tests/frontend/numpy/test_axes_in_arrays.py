@@ -59,6 +59,55 @@ def test_values_and_gradients(name: str, loops: str) -> None:
     np.testing.assert_allclose(np.sum(gradient * x), slope / 2e-6, rtol=1e-6)
 
 
+CUBE = np.arange(1.0, 9.0).reshape(2, 2, 2)
+BY_AXIS: dict[str, Callable[[Array, int], Array]] = {
+    "sum": lambda x, k: x.sum(axis=k),
+    "moveaxis": lambda x, k: np.moveaxis(x, k, 0),
+    "tensordot": lambda x, k: np.tensordot(CUBE[0], x, axes=([1], [k])),
+    "tensordot of a number of axes": lambda x, k: np.tensordot(CUBE, x, axes=k),
+    "stack": lambda x, k: np.stack([x, x**2], axis=k),
+    "concatenate": lambda x, k: np.concatenate([x, x**2], axis=k),
+    "diagonal": lambda x, k: np.diagonal(x, k - 1),
+    "rot90": lambda x, k: np.rot90(x, k),
+    "rollaxis": lambda x, k: np.rollaxis(x, k),
+    "repeat": lambda x, k: np.repeat(x, k + 1, axis=k),
+    "eye": lambda x, k: np.eye(2, k=k - 1) * x,
+}
+
+
+@pytest.mark.parametrize("name", BY_AXIS)
+@pytest.mark.parametrize("loops", ["auto", "compile", "trace"])
+def test_loops_over_axes(name: str, loops: str) -> None:
+    """Warnings are errors: a short loop is unrolled, a long one is refused, and neither is an internal error."""
+
+    def short(x: Array) -> Array:
+        total = 0.0
+        for k in range(3):
+            y = BY_AXIS[name](x, k)
+            total = total + np.sum(np.cos(np.arange(y.size)).reshape(y.shape) * y**2)
+        return total
+
+    def long(x: Array) -> Array:
+        total = 0.0
+        for k in range(150):
+            y = BY_AXIS[name](x, k % 3)
+            total = total + np.sum(np.cos(np.arange(y.size)).reshape(y.shape) * y**2)
+        return total / 50
+
+    direction = np.cos(CUBE)
+    with gt.config.override(loops=loops):
+        for function in (short, long):
+            value, gradient = gt.value_and_grad(function)(CUBE)
+            np.testing.assert_allclose(value, short(CUBE), rtol=1e-11)
+            slope = (short(CUBE + 1e-5 * direction) - short(CUBE - 1e-5 * direction)) / 2e-5
+            np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-7)
+        curvature = gt.hvp(short, (CUBE,), (direction,))
+        moved = gt.jvp(gt.grad(short), (CUBE,), (direction,))[1]
+        np.testing.assert_allclose(curvature, moved, rtol=1e-11)
+        mapped = gt.vmap(gt.grad(short))(np.stack([CUBE, 2 * CUBE]))
+        np.testing.assert_allclose(mapped[1], gt.grad(short)(2 * CUBE), rtol=1e-11)
+
+
 def test_reductions_refuse_arrays_of_axes_as_numpy_does() -> None:
     x = np.ones((2, 3))
     for function in (np.sum, np.max, np.expand_dims):

@@ -17,6 +17,7 @@ import numpy as np
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.frontend.numpy.layouts import with_layout
 from gradtape.frontend.numpy.registry import ATTRIBUTES, FUNCTIONS, METHODS, UFUNC_METHODS
+from gradtape.frontend.values import NeedsStaticError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import operand_dtypes
@@ -105,7 +106,11 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
     if place is not None and len(args) > place:
         out, args = args[place], (*args[:place], *args[place + 1 :])
     if replacement is not None:
-        result = replacement(build, *args, **kwargs)
+        try:
+            result = replacement(build, *args, **kwargs)
+        except TypeError:
+            _refuse_counted(function, args, kwargs)
+            raise
     else:
         result = apply_graph(build, array_rule(function), args, kwargs)
         if function in WRITERS:
@@ -116,6 +121,17 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
     if out is None:
         result = with_layout(build, function, args, kwargs, result)
     return delivered(build, result, out, function)
+
+
+def _refuse_counted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise the error for whole numbers of the running code where an implementation counts with Python's, such as axes."""
+    if any(type(x) is Value and x.dtype.kind in "iu" for x in operands_of((*args, *kwargs.values()))):
+        raise NeedsStaticError(
+            f"an argument of {function.__name__} is known only when the compiled code runs",
+            where=here.site,
+            why="axes, and how often something is repeated, decide which code there is",
+            remedy="call it for each axis, without a loop over axes",
+        ) from None
 
 
 def handles(function: Any) -> bool:
