@@ -244,6 +244,15 @@ def copy_of(labelled: Any) -> Any:
     return labelled.copy(deep=True)
 
 
+def bytes_of(labelled: Any) -> int:
+    """Return the size of labelled data in memory, without that of its labels."""
+    return int(
+        sum(labelled.dtypes.map(lambda dtype: dtype.itemsize)) * len(labelled)
+        if hasattr(labelled, "columns")
+        else labelled.nbytes
+    )
+
+
 def is_same_data(labelled: Any, other: Any) -> bool:
     """Return whether two objects have the same values, labels, names and attributes; missing values are equal to each other."""
     if type(labelled) is not type(other):

@@ -18,6 +18,7 @@ import numpy as np
 
 from gradtape.config import config
 from gradtape.interruptions import raise_interruption
+from gradtape.kinds.refusals import bytes_of
 from gradtape.lru import LRU
 from gradtape.runtime.call.callable import FastCallable
 from gradtape.runtime.compile.program import ACTIVE
@@ -33,6 +34,7 @@ from gradtape.trace.jit.side_effects import kept_variables
 from gradtape.trace.jit.signature import CallArguments, FunctionFirst, StaticArguments
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.jit.tracing import AcceptTrace
+from gradtape.trace.patching.copies import is_filled
 from gradtape.trace.source.contexts import running_trace
 from gradtape.trees import exact_key
 
@@ -141,8 +143,10 @@ def _may_outlive(spec: CaptureSpec, specialisation: Specialisation) -> bool:
     for step in spec.steps:
         if step.source is Source.FIXED and isinstance(step.key, type) and "<locals>" in step.key.__qualname__:
             return False
-        if step.check in (Check.CONTENT, Check.DATA):
-            size += getattr(step.expected, "nbytes", MOST_BYTES + 1)
+        if step.check is Check.CONTENT:
+            size += step.expected.nbytes
+        elif step.check is Check.DATA:
+            size += bytes_of(step.expected)
         elif step.check is Check.PINNED:
             size += step.expected[1].nbytes
     return size <= MOST_BYTES
@@ -270,8 +274,8 @@ def _family_of(function: Any, options: tuple[Any, ...], *, is_exact: bool = Fals
     return family
 
 
-def _key_of(function: Any) -> Any:
-    """Return what functions that may share a program have in common.
+def _key_of(function: Any, outer: tuple[Any, ...] = ()) -> Any:
+    """Return what functions that may share a program have in common: their code, and that of the functions that they enclose.
 
     Raises
     ------
@@ -280,18 +284,27 @@ def _key_of(function: Any) -> Any:
     """
     kind = type(function)
     if kind is types.FunctionType:
-        return function.__code__
+        code = function.__code__
+        if not function.__closure__ or code in outer:
+            return code
+        contents = [cell.cell_contents for cell in function.__closure__ if is_filled(cell)]
+        enclosed = [_key_of(content, (*outer, code)) for content in contents if isinstance(content, _MADE)]
+        return (code, *enclosed) if enclosed else code
     if kind is types.MethodType:
-        return kind, _key_of(function.__func__)
+        return kind, _key_of(function.__func__, outer)
     if issubclass(kind, functools.partial):
-        return kind, _key_of(function.func)
+        return kind, _key_of(function.func, outer)
     if issubclass(kind, FastCallable):
-        return kind, _key_of(function.site.function)
+        return kind, _key_of(function.site.function, outer)
     if kind in (types.BuiltinFunctionType, np.ufunc):
         return function
     if "<locals>" in kind.__qualname__:
         raise TypeError
     return kind
+
+
+_MADE: Final = (types.FunctionType, types.MethodType, functools.partial, FastCallable)
+"""Functions that are told apart by their code."""
 
 
 def clear() -> int:

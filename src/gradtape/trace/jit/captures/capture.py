@@ -31,6 +31,7 @@ from gradtape.trace.jit.captures.functions import (
 from gradtape.trace.jit.captures.leaves import visit_array, visit_handle, visit_plain, visit_scalar
 from gradtape.trace.jit.captures.namespaces import visit_module
 from gradtape.trace.jit.captures.objects import visit_class, visit_object
+from gradtape.trace.jit.captures.package_code import read_methods
 from gradtape.trace.jit.captures.spec import PLAIN_TYPES, CaptureSpec
 from gradtape.trace.jit.captures.walk import CaptureWalk, CodeFacts, VisitorTable
 from gradtape.trace.jit.guards import Trace
@@ -92,6 +93,8 @@ def capture(
         extent = facts.extent()
         walk = CaptureWalk(VISITORS, CaptureSpec(trace, substitutes), facts, varying, by_parts)
         spec = walk.run(function, leaves)
+        for cls in list(facts.classes):
+            read_methods(facts, cls, whole=True)
         if facts.extent() == extent:
             for each in spec.substituted:
                 each.initial = content_of(each.copy)

@@ -9,6 +9,7 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from gradtape.trace.jit.captures.namespaces import namespace_of, read_names
+from gradtape.trace.jit.captures.package_code import read_code
 from gradtape.trace.jit.captures.steps import Check, Origin, Source
 from gradtape.trace.jit.captures.varying import (
     ENVIRONMENT,
@@ -35,6 +36,8 @@ def visit_function(
     """Check a function by identity and code, and visit its globals, closure and defaults; return its copy."""
     code, name = function.__code__, function.__name__
     is_users = is_user_file(code.co_filename)
+    if walk.by_parts:
+        read_code(walk.facts, function)
     if name in ENVIRONMENT and function.__module__ in OS_MODULES:
         check_environment(walk)
     by_parts = walk.by_parts and origin[0] is not Source.FIXED and is_made_anew(function)
@@ -203,6 +206,8 @@ def _visit_attributes(
 def visit_method(walk: CaptureWalk, method: MethodType, origin: Origin, label: str, copying: bool) -> Any:
     """Check a bound method by its function and its owner."""
     step = walk.step(origin, Check.TYPE, MethodType, label)
+    if walk.by_parts:  # its owner is more than passed on
+        walk.facts.attributes.add(method.__func__.__name__)
     function = walk.visit(method.__func__, (Source.ATTRIBUTE, step, "__func__"), label, copying)
     owner = walk.visit(method.__self__, (Source.ATTRIBUTE, step, "__self__"), f"self of {label}", copying)
     if function is method.__func__ and owner is method.__self__:

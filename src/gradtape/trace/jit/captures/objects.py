@@ -20,10 +20,12 @@ from gradtape.containers.quantities import is_quantity
 from gradtape.kinds.refusals import copy_of, is_labelled
 from gradtape.trace.jit.captures.containers import visit_quantity
 from gradtape.trace.jit.captures.leaves import visit_generator
+from gradtape.trace.jit.captures.package_code import AT_CONSTRUCTION, functions_of, read_methods
 from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check, keys_of
 from gradtape.trace.jit.captures.user_classes import (
     has_foreign_code,
     is_generator,
+    is_package_object,
     is_plain_object,
     is_record,
     is_user_class,
@@ -34,9 +36,6 @@ from gradtape.trace.patching.copies import ABSENT, copy_object, slots_of
 from gradtape.trace.source.sites import PACKAGE
 
 _NOT_CHECKED: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"})
-_AT_CONSTRUCTION: Final = frozenset(
-    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__", "__repr__", "__del__"}
-)
 
 
 def visit_class(walk: CaptureWalk, cls: type, origin: Origin, label: str, copying: bool) -> Any:
@@ -73,14 +72,14 @@ def _check_class(walk: CaptureWalk, cls: type, *, whole: bool) -> dict[str, Any]
     walk.step((Source.FIXED, -1, cls), Check.CLASS, expected, f"the class {cls.__name__}")
     for owner, name, item in entries:  # overridden ones as well, which super() finds
         label = f"{owner.__name__}.{name}"
-        for function in _functions_of(item):
+        for function in functions_of(item):
             if not walk.is_visited(function, False):
                 walk.visit_fixed(function, label, False)
         # a descriptor, whose code is run
         if hasattr(type(item), "__get__") and is_user_class(type(item)):
             walk.visit_fixed(item, label, False)
     for name, item in inherited.items() if whole else ():
-        if not _functions_of(item) and not callable(item) and not name.startswith("__"):
+        if not functions_of(item) and not callable(item) and not name.startswith("__"):
             walk.visit_fixed(item, f"{cls.__name__}.{name}", False)
     return inherited
 
@@ -91,7 +90,7 @@ def _class_attributes(facts: CodeFacts, owner: type, whole: bool) -> Iterator[tu
         is_special = name.startswith("__") and name.endswith("__")
         if name in _NOT_CHECKED or not (is_special or facts.everything or name in facts.attributes):
             continue
-        if whole or not is_special or name not in _AT_CONSTRUCTION:
+        if whole or not is_special or name not in AT_CONSTRUCTION:
             yield name, item
     of_bases = {name for base in owner.__mro__[1:] for name in vars(base)}
     hideable = facts.attributes if facts.asks else facts.attributes & of_bases
@@ -105,19 +104,12 @@ def _reference(item: Any) -> tuple[Any, bool]:
     return expected, check is Check.ALIVE
 
 
-def _functions_of(item: Any) -> list[FunctionType]:
-    """Return the functions behind an attribute of a class."""
-    if isinstance(item, staticmethod | classmethod):
-        item = item.__func__
-    parts = (item.fget, item.fset) if isinstance(item, property) else (getattr(item, "func", item),)
-    return [part for part in parts if type(part) is FunctionType]
-
-
 def visit_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:
     """Visit an object of a class that has no visitor of its own."""
     if is_generator(thing):
         return visit_generator(walk, thing, origin, label)
-    if is_plain_object(thing):
+    by_parts = walk.by_parts and origin[0] is not Source.FIXED
+    if is_plain_object(thing) or (by_parts and is_package_object(thing)):
         return _visit_plain_object(walk, thing, origin, label, copying)
     if is_quantity(thing):
         return visit_quantity(walk, thing, origin, label, copying)
@@ -128,7 +120,8 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
     """Visit the attributes and methods of an object that code reads; return a copy of the object with copies of these."""
     facts, cls, fields = walk.facts, type(thing), _fields_of(thing)
     is_ours = cls.__module__.partition(".")[0] == PACKAGE
-    may_read_all = facts.everything or is_record(cls) or has_foreign_code(cls)
+    has_methods = walk.by_parts and read_methods(facts, cls, whole=False)
+    may_read_all = facts.everything or is_record(cls) or has_foreign_code(cls, reads_packages=walk.by_parts)
     attributes = _attributes_read(thing, fields, None if may_read_all or is_ours else facts.attributes)
     step = walk.step_unless_fixed(origin, Check.TYPE, cls, label)
     inherited = {} if is_ours else _check_class(walk, cls, whole=False)
@@ -137,7 +130,7 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
         for name, item in inherited.items()
         if name not in fields and not name.startswith("__") and (_is_method(item) or _is_constant(item))
     }
-    is_read = bool(attributes or overridable)
+    is_read = bool(attributes or overridable or has_methods)
     if (facts.asks or (is_read and may_read_all)) and _has_fields(thing):
         _check_names(walk, fields, step, label)
     name = cls.__name__ if label.startswith(("argument", "self of")) else f"{cls.__name__} ({label})"

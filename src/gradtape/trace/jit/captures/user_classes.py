@@ -17,7 +17,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import names_in, nested_codes
 from gradtape.trace.patching.copies import closure_of, copy_function, is_filled, set_content, slots_of
 from gradtape.trace.patching.name_reads import reads_of
-from gradtape.trace.source.sites import PACKAGE, is_user_file
+from gradtape.trace.source.sites import PACKAGE, is_program_file, is_user_file, when_files_change
 from gradtape.trees import HOOKS, LEAVES
 
 _HEAP_TYPE: Final = 1 << 9
@@ -42,6 +42,7 @@ def is_plain_object(thing: Any) -> bool:
 
 _plain: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary()
 _users: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary()
+_packages: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary()
 
 
 def _is_plain_class(cls: type) -> bool:
@@ -51,17 +52,38 @@ def _is_plain_class(cls: type) -> bool:
     return is_plain
 
 
+def is_package_object(thing: Any) -> bool:
+    """Return whether an object is of a class of an installed package that is traced, and determined by its attributes."""
+    return _is_package_class(type(thing)) and _holds_fields(type(thing))
+
+
+def _is_package_class(cls: type) -> bool:
+    is_packages = _packages.get(cls)
+    if is_packages is None:
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
+        is_packages = _packages[cls] = is_program_file(file) and not is_user_file(file)
+    return is_packages
+
+
+when_files_change(_packages.clear)
+
+
 def _looks_plain(cls: type) -> bool:
     if cls is SimpleNamespace or (cls.__module__ == "argparse" and cls.__name__ == "Namespace"):
         return True
-    if not cls.__flags__ & _HEAP_TYPE or issubclass(cls, Handle | enum.Enum | type):
-        return False
-    if not all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__):
-        return False
     own = cls.__module__.partition(".")[0] == PACKAGE
     if own and not getattr(cls, "holds_functions", False):
         return False
     if not own and not is_user_class(cls) and not is_record(cls) and cls.__module__ != "collections":
+        return False
+    return _holds_fields(cls)
+
+
+def _holds_fields(cls: type) -> bool:
+    """Return whether the attributes of its instances are all that they hold, and are read as such."""
+    if not cls.__flags__ & _HEAP_TYPE or issubclass(cls, Handle | enum.Enum | type):
+        return False
+    if not all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__):
         return False
     refused = ("__del__", "__getattr__", "__array__", "__array_ufunc__", "__array_function__", "__next__")
     return not any(hasattr(cls, name) for name in refused) and (
@@ -94,13 +116,14 @@ def _is_user_class(cls: type) -> bool:
     return file is None or is_user_file(file)
 
 
-def has_foreign_code(cls: type) -> bool:
-    """Return whether a class has methods of a library, which may read any of its attributes."""
+def has_foreign_code(cls: type, *, reads_packages: bool) -> bool:
+    """Return whether a class has methods of a library, which may read any of its attributes; the code of traced packages may be read."""
     return any(
         base is not object
         and base.__module__ not in ("abc", "typing", "collections.abc", PACKAGE)
         and base.__module__.partition(".")[0] != PACKAGE
         and not is_user_class(base)
+        and not (reads_packages and _is_package_class(base))
         for base in cls.__mro__
     )
 

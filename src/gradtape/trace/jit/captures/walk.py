@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
-from types import CellType, ModuleType
+from types import CellType, CodeType, ModuleType
 from typing import Any, Final, TypeAlias
 
 from gradtape.ir.graph import Value
@@ -65,6 +65,10 @@ class CodeFacts:
         Whether what a tape has recorded is read.
     write_only : set of int
         The ids of containers that are written to and never read.
+    of_packages : set of code
+        The code of installed packages that has been read.
+    classes : set of type
+        The classes that it names.
     """
 
     def __init__(self) -> None:
@@ -73,6 +77,8 @@ class CodeFacts:
         self.stored: set[str] = set()
         self.everything = self.asks = self.asks_types = self.reads_records = False
         self.write_only: set[int] = set()
+        self.of_packages: set[CodeType] = set()
+        self.classes: set[type] = set()
 
     def add(self, reads: Reads) -> None:
         """Add what a code object reads."""
@@ -85,7 +91,13 @@ class CodeFacts:
 
     def extent(self) -> tuple[int, ...]:
         """Return numbers that grow with the facts."""
-        sets = len(self.attributes), len(self.read_attributes), len(self.stored), len(self.write_only)
+        sets = (
+            len(self.attributes),
+            len(self.read_attributes),
+            len(self.stored),
+            len(self.write_only),
+            len(self.of_packages),
+        )
         return *sets, self.everything, self.asks, self.asks_types, self.reads_records
 
 
