@@ -29,9 +29,9 @@ from gradtape.trace.jit.captures.functions import (
     visit_reference,
 )
 from gradtape.trace.jit.captures.leaves import visit_array, visit_handle, visit_plain, visit_scalar
+from gradtape.trace.jit.captures.methods import read_methods
 from gradtape.trace.jit.captures.namespaces import visit_module
 from gradtape.trace.jit.captures.objects import visit_class, visit_object
-from gradtape.trace.jit.captures.package_code import read_methods
 from gradtape.trace.jit.captures.spec import PLAIN_TYPES, CaptureSpec
 from gradtape.trace.jit.captures.walk import CaptureWalk, CodeFacts, VisitorTable
 from gradtape.trace.jit.guards import Trace

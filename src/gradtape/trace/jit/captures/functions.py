@@ -8,8 +8,8 @@ import weakref
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
+from gradtape.trace.jit.captures.methods import name_method, read_code
 from gradtape.trace.jit.captures.namespaces import namespace_of, read_names
-from gradtape.trace.jit.captures.package_code import read_code
 from gradtape.trace.jit.captures.steps import Check, Origin, Source
 from gradtape.trace.jit.captures.varying import (
     ENVIRONMENT,
@@ -206,8 +206,8 @@ def _visit_attributes(
 def visit_method(walk: CaptureWalk, method: MethodType, origin: Origin, label: str, copying: bool) -> Any:
     """Check a bound method by its function and its owner."""
     step = walk.step(origin, Check.TYPE, MethodType, label)
-    if walk.by_parts:  # its owner is more than passed on
-        walk.facts.attributes.add(method.__func__.__name__)
+    if walk.by_parts and type(method.__func__) is FunctionType:
+        name_method(walk.facts, method.__func__)
     function = walk.visit(method.__func__, (Source.ATTRIBUTE, step, "__func__"), label, copying)
     owner = walk.visit(method.__self__, (Source.ATTRIBUTE, step, "__self__"), f"self of {label}", copying)
     if function is method.__func__ and owner is method.__self__:

@@ -20,11 +20,12 @@ from gradtape.containers.quantities import is_quantity
 from gradtape.kinds.refusals import copy_of, is_labelled
 from gradtape.trace.jit.captures.containers import visit_quantity
 from gradtape.trace.jit.captures.leaves import visit_generator
-from gradtape.trace.jit.captures.package_code import AT_CONSTRUCTION, functions_of, read_methods
+from gradtape.trace.jit.captures.methods import AT_CONSTRUCTION, functions_of, read_methods
 from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check, keys_of
 from gradtape.trace.jit.captures.user_classes import (
     has_foreign_code,
     is_generator,
+    is_package_class,
     is_package_object,
     is_plain_object,
     is_record,
@@ -57,7 +58,9 @@ def _check_class(walk: CaptureWalk, cls: type, *, whole: bool) -> dict[str, Any]
     inherited: dict[str, Any] = {}
     walk.classes[cls, whole] = inherited
     entries: list[tuple[type, str, Any]] = []
-    for owner in filter(is_user_class, cls.__mro__):
+    for owner in cls.__mro__:
+        if not (is_user_class(owner) or (walk.by_parts and is_package_class(owner))):
+            continue
         if walk.facts.stored:
             walk.leave_writable(owner, -1, f"the class {owner.__name__}", owner.__name__ + ".{}")
         entries += [(owner, name, item) for name, item in _class_attributes(walk.facts, owner, whole)]

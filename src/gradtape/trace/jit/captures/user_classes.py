@@ -54,10 +54,11 @@ def _is_plain_class(cls: type) -> bool:
 
 def is_package_object(thing: Any) -> bool:
     """Return whether an object is of a class of an installed package that is traced, and determined by its attributes."""
-    return _is_package_class(type(thing)) and _holds_fields(type(thing))
+    return is_package_class(type(thing)) and _holds_fields(type(thing))
 
 
-def _is_package_class(cls: type) -> bool:
+def is_package_class(cls: type) -> bool:
+    """Return whether a class is defined in an installed package that is traced."""
     is_packages = _packages.get(cls)
     if is_packages is None:
         file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
@@ -123,7 +124,7 @@ def has_foreign_code(cls: type, *, reads_packages: bool) -> bool:
         and base.__module__ not in ("abc", "typing", "collections.abc", PACKAGE)
         and base.__module__.partition(".")[0] != PACKAGE
         and not is_user_class(base)
-        and not (reads_packages and _is_package_class(base))
+        and not (reads_packages and is_package_class(base))
         for base in cls.__mro__
     )
 

@@ -1,4 +1,4 @@
-"""What the code of installed packages reads of objects: it is not copied as the user's code is, but names the attributes that count."""
+"""What methods of installed packages read of their objects: they are not copied as the user's are, but name the attributes that count."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ def read_code(facts: CodeFacts, function: FunctionType) -> None:
             content = getattr(content, "__wrapped__", None) or getattr(content, "__func__", content)
             if type(content) is FunctionType:
                 open_.append(content)
+
+
+def name_method(facts: CodeFacts, function: FunctionType) -> None:
+    """Add the name of a package's method that is called of an object: the object is more than passed on."""
+    if is_package_file(function.__code__.co_filename):
+        facts.attributes.add(function.__name__)
 
 
 AT_CONSTRUCTION: Final = frozenset(
