@@ -1,5 +1,7 @@
 """What a function writes outside happens once for each call, also where a trace of it is given up, and not at all if the call fails."""
 
+import array
+import collections
 import io
 
 import numpy as np
@@ -159,3 +161,52 @@ def test_arrays_and_texts_are_put_into_lists():
     gt.jit(keep_text)(np.ones(2))
     assert type(arrays[0]) is np.ndarray and arrays[0].tolist() == [2.0, 2.0]
     assert names == ["ab", "c"]
+
+
+LONG = {
+    "list": lambda items: items,
+    "tuple": tuple,
+    "deque": collections.deque,
+    "array": lambda items: array.array("d", items),
+    "dict": lambda items: dict(enumerate(items)),
+    "set": lambda items: {*map(int, items)},
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_a_long_container_that_is_read_is_not_written(kind):
+    """Its numbers above 256 are objects that Python makes at each iteration."""
+    container = LONG[kind]([float(k) for k in range(400)])
+    last = 399
+
+    def read(x):
+        item = 1.0 * (last in container) if kind == "set" else container[last]
+        return np.sum(x * item) + len(container)
+
+    function = gt.jit(read)
+    assert function(np.ones(2)) == read(np.ones(2))
+    assert not function.site.specialisations()[0].effects.changes
+    assert function.site.specialisations()[0].is_native
+    if kind in ("list", "tuple", "dict"):
+        gradient = gt.grad(lambda items: items[last] ** 2 + items[0])
+        found = gradient(container)
+        assert type(found) is type(container) and (found[0], found[last], found[5]) == (1.0, 798.0, 0.0)
+        assert gradient.site.specialisations()[0].is_native
+        batch = type(container)(LONG[kind]([np.arange(3.0)] * 400))
+        np.testing.assert_array_equal(
+            gt.vmap(lambda items: items[0] * items[last])(batch), np.arange(3.0) ** 2
+        )
+
+
+def test_an_item_of_a_long_array_of_the_standard_library_that_changes_is_seen():
+    numbers = array.array("d", [0.0] * 400)
+
+    def write(x):
+        numbers[300] = -0.0
+        return x * 2.0
+
+    function = gt.jit(write)
+    for _ in range(2):
+        numbers[300] = 0.0
+        function(1.0)
+        assert np.signbit(numbers[300])

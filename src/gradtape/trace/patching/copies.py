@@ -6,6 +6,7 @@ import operator
 from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from itertools import chain
 from types import CellType, FunctionType, ModuleType, SimpleNamespace, WrapperDescriptorType
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
@@ -80,12 +81,11 @@ class Substitute:
             return now.get(key, ABSENT) is not before.get(key, ABSENT)
         if isinstance(now, set):
             return bool(now != before)
-        items, others = (
-            list(x.items()) if isinstance(x, dict) else list(enumerate(x)) for x in (now, before)
-        )
-        return len(items) != len(others) or any(
-            one[0] is not other[0] or one[1] is not other[1] for one, other in zip(items, others, strict=True)
-        )
+        if isinstance(self.copy, array):  # its items are made when they are read
+            return self.copy.tobytes() != array(self.copy.typecode, before).tobytes()
+        if isinstance(now, dict):
+            now, before = [list(chain.from_iterable(x.items())) for x in (now, before)]
+        return len(now) != len(before) or not all(map(operator.is_, now, before))
 
 
 class WriteWatch:
