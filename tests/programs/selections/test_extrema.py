@@ -87,3 +87,75 @@ def test_one_element_is_equal_and_none_is_less(elements):
     for x, y in points():
         for found, wanted in zip(jitted(x, y), ties_and_roots(x, y), strict=True):
             assert found == pytest.approx(wanted, rel=1e-9)
+
+
+def written_loops(elements, select):
+    """Yield loops over elements, which are stored and selected from later, or selected from one by one."""
+    of_one = ELEMENTS[elements]
+
+    def stored(x, y):
+        v, total = np.zeros(len(x)), 0.0
+        for i in range(len(x)):
+            product, v[i] = of_one(x[i], y[i])
+            total += product**3
+        return select(v) + total
+
+    def branches(x, y):
+        product, best = of_one(x[0], y[0])
+        total = product**3
+        for i in range(1, len(x)):
+            product, element = of_one(x[i], y[i])
+            total += product**3
+            if element > best:
+                best = element
+        return select(np.array([best, total]))
+
+    def running(x, y):
+        product, best = of_one(x[0], y[0])
+        total = product**3
+        for i in range(1, len(x)):
+            product, element = of_one(x[i], y[i])
+            total += product**3
+            best = max(best, element)
+        return best + total
+
+    def twice(x, y):
+        v, best, total = np.zeros(len(x)), -np.inf, 0.0
+        for i in range(len(x)):
+            product, v[i] = of_one(x[i], y[i])
+            best = max(best, v[i])
+            total += product**3
+        for i in range(len(x)):
+            if v[i] >= best:
+                total += v[i] ** 2
+        return total
+
+    def position(x, y):
+        k = 0
+        for i in range(len(x)):
+            if of_one(x[i], y[i])[1] > of_one(x[k], y[k])[1]:
+                k = i
+        return of_one(x[k], y[k])[1] + np.sum((x * y) ** 3)
+
+    yield from (stored, branches, running, twice, position)
+
+
+@pytest.mark.parametrize("selection", ["max", "ptp", "above"])
+@pytest.mark.parametrize(
+    "elements", ["sums of products", "differences of products", "functions", "magnitudes"]
+)
+def test_loops_that_are_compiled_from_their_code(elements, selection):
+    for program in written_loops(elements, SELECTIONS[selection]):
+        with gt.config.override(loops="compile"):
+            value, gradient = gt.jit(program), gt.jit(gt.grad(program, argnums=(0, 1)))
+            for x, y in points():
+                direction = np.cos(np.arange(x.size))
+                step = 1e-6 * direction
+                slope = (program(x + step, y + step) - program(x - step, y - step)) / 2e-6
+                by_x, by_y = gradient(x, y)
+                assert value(x, y) == pytest.approx(program(x, y), rel=1e-9)
+                assert by_x @ direction + by_y @ direction == pytest.approx(slope, rel=1e-3, abs=1e-3)
+            small = (x[:7], y[:7])
+            along = gt.jvp(program, small, (direction[:7], direction[:7]))[1]
+            by_x, by_y = gradient(*small)
+            assert along == pytest.approx((by_x + by_y) @ direction[:7], rel=1e-9)
