@@ -222,6 +222,21 @@ def test_views_share_the_mask():
     on_a_tape(masks, X.copy())
 
 
+def test_masked_arrays_of_masked_arrays_share_elements_and_mask():
+    def written(x):
+        whole = ma.array(x * 1, mask=[0, 1, 0, 0])
+        others = [ma.array(whole), ma.array(whole, copy=True), ma.masked_array(whole, keep_mask=False)]
+        others += [ma.masked_array(whole, mask=[0, 0, 0, 1]), ma.asarray(whole), ma.array(whole, ndmin=2)]
+        whole[0] = 5.0
+        whole[2] = ma.masked
+        return np.concatenate([np.ravel(array.filled(-1.0)) for array in (whole, *others)])
+
+    np.testing.assert_array_equal(gt.jit(written)(X), written(X))
+    with gt.GradientTape() as tape:
+        np.testing.assert_array_equal(written(tape.watch(X)).numpy(), written(X))
+    np.testing.assert_allclose(gt.jacrev(written)(X), gt.jacfwd(written)(X))
+
+
 def test_whoever_cannot_keep_the_mask_says_so():
     class Own(ma.MaskedArray):
         def __getitem__(self, key):

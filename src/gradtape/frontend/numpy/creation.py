@@ -13,7 +13,7 @@ from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.procedures.arrays import creation, shapes
 from gradtape.procedures.arrays.graphs import apply_graph
-from gradtape.procedures.arrays.indexing import number_of
+from gradtape.procedures.arrays.indexing import getitem, number_of
 from gradtape.procedures.arrays.nests import check_same_kind, materialise, memory_order, store
 from gradtape.procedures.arrays.view import ArrayView, Expression, apply, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
@@ -125,7 +125,9 @@ def array(
     order: str = "K",
     ndmin: int = 0,
 ) -> Any:
-    return _in_order(build, creation.array(build, object, dtype, copy is True), order)
+    made = _in_order(build, creation.array(build, object, dtype, copy is True), order)
+    axes = (None,) * (ndmin - np.ndim(made))
+    return getitem(made, (*axes, ...)) if axes else made
 
 
 @implements(np.asarray, np.asanyarray)

@@ -106,9 +106,10 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(source, Handle) or not _is_followed_copy(source, _frame(1), function):
             return NotImplemented
         name = function.__name__
-        if _returns_argument(name, source, args, kwargs):
+        axes = _new_axes(source, kwargs)
+        if _returns_argument(name, source, args, {**kwargs, "ndmin": 0} if axes else kwargs):
             whole: Any = source
-            return in_order(whole[...], ORDERS.get(name, kwargs.get("order")))
+            return in_order(whole[(*axes, ...)], ORDERS.get(name, kwargs.get("order")))
         return _traced_call(source, function, args, kwargs)
     before, _captured.items = _captured.items, []
     try:
@@ -134,8 +135,13 @@ def _of_instance(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     content = content_of(source)
     if not isinstance(content, Handle):
         made = function(content, *args[1:], **options)
-    elif _returns_argument(function.__name__, content, args, options):
-        made = content if keeps else content[...]  # type: ignore[index] # it is an Array
+    elif _returns_argument(
+        function.__name__,
+        content,
+        args,
+        {**options, "ndmin": 0} if (axes := _new_axes(content, options)) else options,
+    ):
+        made = content if keeps and not axes else content[(*axes, ...)]  # type: ignore[index] # it is an Array
     else:
         made = _traced_call(content, function, (content, *args[1:]), options)
     if not keeps:
@@ -228,6 +234,12 @@ def _is_kept(
     )
 
 
+def _new_axes(source: Handle, kwargs: dict[str, Any]) -> tuple[None, ...]:
+    """Return the axes of one element that ``np.array(x, ndmin=n)`` puts before those of an array."""
+    count: int = kwargs.get("ndmin", 0) - source.ndim
+    return (None,) * count
+
+
 def _traced_call(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     made = like.__array_function__(function, (type(like),), with_vectors(args), kwargs)
     if isinstance(made, Handle) and made._base is None:
@@ -250,8 +262,9 @@ def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: 
     """Return whether a function returns its argument itself, unless the memory order differs."""
     if (
         len(args) > 2
-        or not kwargs.keys() <= {"dtype", "order", "copy", "subok"}
+        or not kwargs.keys() <= {"dtype", "order", "copy", "subok", "ndmin"}
         or kwargs.get("order") == "A"
+        or kwargs.get("ndmin", 0) > source.ndim
     ):
         return False
     if (kwargs.get("copy", True) if name == "array" else kwargs.get("copy")) is True:
