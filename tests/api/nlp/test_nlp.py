@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -353,6 +354,7 @@ def test_pairs_that_are_not_one_for_each_unknown(pairs: Any, solver: Any) -> Non
             ArgumentError,
             "a constraint has the type 'equal'",
         ),
+        ({"time_limit": -1.0}, ArgumentError, "time_limit is -1.0"),
         ({"solver": "simplex"}, ArgumentError, "solver is 'simplex'"),
         ({"bounds": (2.0, 1.0)}, ArgumentError, "lower bound of unknown 0"),
         ({"objective": lambda x: x}, NonScalarOutputError, "returned an array"),
@@ -385,3 +387,31 @@ def test_the_embedded_default_is_said_once(monkeypatch: pytest.MonkeyPatch) -> N
         gt.nlp(lambda x: np.sum(x**2), np.ones(2))
     with pytest.raises(ArgumentError, match="not installed"):
         gt.nlp(lambda x: np.sum(x**2), np.ones(2), solver="ipopt")
+
+
+@pytest.mark.parametrize("form", ["two lists", "pairs", "open ends"])
+def test_traced_numbers_in_lists_of_bounds(form: str, solver: Any) -> None:
+    def second(b: Any) -> Any:
+        bounds: Any = {
+            "two lists": ([b, 0.0], [5.0, 5.0]),
+            "pairs": [(b, 5.0), (0.0, 5.0)],
+            "open ends": ([b, None], [None, 5.0]),
+        }[form]
+        return gt.nlp(
+            lambda x: np.sum((x - 1.0) ** 2) + x[0] * x[1], np.full(2, 3.0), bounds=bounds, solver=solver
+        ).x[1]
+
+    assert second(1.5) == pytest.approx(0.25, abs=1e-5)
+    for transform in (gt.grad, lambda f: gt.jit(gt.grad(f))):
+        assert transform(second)(1.5) == pytest.approx(-0.5, abs=1e-5)
+
+
+@pytest.mark.skipif(ipopt.library() is None, reason=NO_IPOPT)
+@pytest.mark.parametrize("level, success", [(0.0, True), (1.0, False)])
+def test_constraints_that_read_no_unknown(level: float, success: bool) -> None:
+    constraint: Any = {"type": "eq", "fun": lambda x: np.array([level])}
+    context: Any = nullcontext() if success else pytest.warns(GradtapeWarning, match="is violated by 1")
+    with context:
+        found = gt.nlp(lambda x: np.sum((x - 2.0) ** 2), np.ones(2), constraints=constraint)
+    assert found.success is success
+    np.testing.assert_allclose(found.x, 2.0, rtol=1e-5)

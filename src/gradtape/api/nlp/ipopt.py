@@ -146,6 +146,10 @@ def solve(
     ipopt = library()
     n, m = limits.low.size, limits.lower.size
     (jacobian_rows, jacobian_columns), (hessian_rows, hessian_columns) = functions.patterns()
+    if m and not len(
+        jacobian_rows
+    ):  # IPOPT takes no Jacobian without elements: that of constants gets one, which is zero
+        jacobian_rows = jacobian_columns = np.zeros(1, np.int32)
     failure: list[BaseException] = []
 
     def safely(function: Callable[..., Any]) -> Callable[..., bool]:
@@ -175,7 +179,8 @@ def solve(
         _n: int, x: Any, _new: bool, _m: int, count: int, rows: Any, columns: Any, made: Any, _user: Any
     ) -> None:
         if made:
-            _array(made, count)[:] = functions.jacobian(_array(x, n))
+            elements = functions.jacobian(_array(x, n))
+            _array(made, count)[:] = elements if len(elements) else 0.0
         elif count:
             _array(rows, count)[:] = jacobian_rows
             _array(columns, count)[:] = jacobian_columns

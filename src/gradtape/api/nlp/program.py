@@ -159,6 +159,12 @@ def nlp(
             where=user_site(),
             remedy='choose "auto", "ipopt" or "trust-constr"',
         )
+    if time_limit is not None and not time_limit > 0:
+        raise ArgumentError(
+            f"gt.nlp: time_limit is {time_limit!r}",
+            where=user_site(),
+            remedy="pass seconds, or None for no limit",
+        )
     name, solve = _solver(solver)
     unknowns, args = Unknowns(x0, "gt.nlp"), _tuple(args)
     rows = [_rows(each) for each in _several(constraints)]

@@ -323,7 +323,8 @@ def _shaped(result: Any, shape: tuple[int, ...], what: str) -> Any:
         raise ShapeError(
             f"solve_sde: the {what} has the shape {np.shape(result)}, and y has {tuple(shape)}",
             where=user_site(),
-            remedy=f"return an array of shape {tuple(shape)}",
+            remedy=f"return an array of shape {tuple(shape)}"
+            + (', or pass noise="general" for a matrix of shape (d, m)' if what == "diffusion" else ""),
         )
     return result
 

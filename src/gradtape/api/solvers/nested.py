@@ -118,12 +118,12 @@ class Unknowns:
         for name, end, none in (("lower", low, -np.inf), ("upper", high, np.inf)):
             end = none if end is None else end
             if len(self.shapes) == 1 and not isinstance(end, dict):
-                leaves = flatten(end)[0] if np.ndim(end) == 0 else [end]
+                leaves = [end] if isinstance(end, list | tuple) or np.ndim(end) else flatten(end)[0]
             else:
                 leaves = spread_prefix(end, whole, f"the {name} bounds", "x0", user_site())
             parts = []
             for leaf, shape in zip(leaves, self.shapes, strict=True):
-                part = (leaf if isinstance(leaf, Handle) else _numbers(leaf, none)) + np.zeros(shape)
+                part = _numbers(leaf, none) + np.zeros(shape)
                 if np.shape(part) != shape:
                     raise ShapeError(
                         f"{caller}: the {name} bounds have an array of shape {np.shape(leaf)} for unknowns of shape {shape}",
@@ -157,6 +157,10 @@ def nested(vector: Any, shapes: Sequence[tuple[int, ...]], spec: TreeSpec) -> An
 
 def _numbers(given: Any, none: float) -> Any:
     """Return bounds as floats, with `none` where there is None."""
+    if isinstance(given, Handle):
+        return given
+    if isinstance(given, list | tuple) and any(isinstance(entry, Handle) for entry in given):
+        return np.stack([_numbers(entry, none) for entry in given])
     objects: Any = np.asarray(given, object)
     return np.where(objects == None, none, objects).astype(float)  # noqa: E711 - element by element
 
