@@ -83,6 +83,24 @@ class Cuts:
                 _warn(exit_, "no other path leads from the source to the target", told)
 
 
+def warn_of_unrecorded_lines(tag: TraceTag, targets: Sequence[Value]) -> None:
+    """Warn of targets that lines computed from watched values while the tape did not record them: their gradients are None."""
+    for target in targets:
+        if tag in target.tags:
+            continue
+        nodes, _ = extract([target], (), stop=lambda value: tag in value.tags)
+        first = next((node for node in nodes if any(tag in value.tags for value in node.inputs)), None)
+        if first is not None:
+            warn(
+                GradtapeWarning,
+                "the gradient is None: the tape did not record this line, on the way from the source to the target",
+                where=first.site,
+                why="a tape records inside its with block only, and from the line on that watches the source",
+                remedy="move the line into the with block; for a derivative of a gradient, take the first gradient in the block of another "
+                "tape, or use gt.hessian(f)(x)",
+            )
+
+
 def warn_of_cuts(tag: TraceTag, targets: Sequence[Value], sources: Sequence[Value]) -> None:
     """Warn of the conversions on the way from sources to targets, where a function has just been recorded.
 

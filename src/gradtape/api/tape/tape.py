@@ -27,7 +27,7 @@ from gradtape.api.tape.endpoints import (
 from gradtape.api.tape.jacobian import Jacobians
 from gradtape.api.tape.loops import warn_of_long_loop
 from gradtape.api.tape.memory import Memory, memory_limit
-from gradtape.api.tape.missing_paths import Cuts
+from gradtape.api.tape.missing_paths import Cuts, warn_of_unrecorded_lines
 from gradtape.api.tape.record import (
     Record,
     follow,
@@ -118,6 +118,8 @@ class GradientTape(Jacobians):
     _record: Record | None = None  # also of a tape that could not be made
     _listed = False  # whether it was given a list of numbers to watch
     _active = False
+
+    _paused = False  # whether stop_recording was used: then a missing gradient is meant
 
     def __init__(
         self,
@@ -357,6 +359,7 @@ class GradientTape(Jacobians):
     @contextmanager
     def _stopped(self, record: Record) -> Iterator[None]:
         prediction.materialise()
+        self._paused = True
         try:
             record.tag.recording = False
             yield
@@ -541,6 +544,11 @@ class GradientTape(Jacobians):
             )
             if cuts is not None:
                 cuts.warn([part is None for part in parts])
+            is_meant = (
+                self._paused or choice is not UnconnectedGradients.NONE or record.tag.missed is not None
+            )
+            if None in parts and not is_meant:
+                warn_of_unrecorded_lines(record.tag, targets)
             found = completed(parts, leaves, choice, sources)
         except BaseException:
             asked.fail()
