@@ -260,3 +260,43 @@ def of_many_kinds(x):
 def test_other_growing_lists_are_refused(function):
     with pytest.raises(UnsupportedCodeError, match="write into an array"):
         translated(function, X)
+
+
+COMPARED = {
+    "equal": lambda x: [1, 2] == [1, 2],
+    "not equal": lambda x: [1, 2] != [1, 2],
+    "other lengths": lambda x: [1, 2] == [1, 2, 3],
+    "a list and a tuple": lambda x: [1, 2] == (1, 2),
+    "an array's item": lambda x: [x[0], 2.0] == [x[0], 2.0],
+    "another item": lambda x: [x[0], 2.0] != [x[1], 2.0],
+    "nested": lambda x: [[x[0]], (1, [2])] == [[x[0]], (1, [2])],
+    "nested in tuples": lambda x: ([1], [x[0]]) == ([1], [x[0]]),
+    "less": lambda x: [1, 2] < [1, 3],
+    "not less": lambda x: [1, 3] <= [1, 2],
+    "contained": lambda x: [1, x[0]] in [[2], [1, x[0]]],
+    "contained in a tuple": lambda x: [1, 2] in ([2], [1, 2]),
+    "not contained": lambda x: [1, 2] not in [[1, 2]],
+    "classes": lambda x: [type(x), float] == [np.ndarray, float],
+    "a number": lambda x: x[0] == [1.0],
+}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_lists_are_compared_by_their_items(name):
+    compare = COMPARED[name]
+
+    def f(x):
+        return np.sum(x * x) if compare(x) else np.sum(5.0 * x)
+
+    check(f, X)
+
+
+def grown_and_compared(x):
+    one, other = [], [x[0], x[1]]
+    for i in range(2):
+        one.append(x[i])
+    return np.sum(x * x) if one == other else np.sum(x)
+
+
+def test_lists_that_grew_are_compared_by_their_items():
+    check(grown_and_compared, X)

@@ -17,11 +17,11 @@ from gradtape.frontend.blocks import BasicBlock, Code, Instruction
 Store: TypeAlias = Callable[[str, Callable[[], bytes]], bytes]
 """Returns the bytes of a key, from where they are kept, or from the function that makes them."""
 
-_CONSTANTS: Final = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), types.CodeType)
+_CONSTANTS: Final = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis))
 _MODULES: Final = {module.__name__: module for module in (builtins, operator)}
 
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Changes where what stands in the bytes does."""
 
 
@@ -46,7 +46,9 @@ def _content(thing: Any) -> Any:
         return [thing.replace(co_consts=(None,) * len(consts)), [_content(constant) for constant in consts]]
     if isinstance(thing, tuple):
         return tuple([_content(item) for item in thing])
-    return [thing.start, thing.stop, thing.step] if isinstance(thing, slice) else thing
+    if isinstance(thing, slice):
+        return [thing.start, thing.stop, thing.step]
+    return [thing.__name__] if callable(thing) else thing  # what stands for a builtin
 
 
 def to_bytes(code: Code) -> bytes:
@@ -78,6 +80,10 @@ def from_bytes(data: bytes) -> Code:
 
 def _encoded(thing: Any) -> Any:
     kind = type(thing)
+    if kind is types.CodeType:
+        consts = thing.co_consts
+        items = [_encoded(one) if callable(one) or type(one) is kind else ("constant", one) for one in consts]
+        return "code", (thing.replace(co_consts=(None,) * len(consts)), items)
     if kind in _CONSTANTS:
         return "constant", thing
     if kind is tuple or kind is list:
@@ -86,7 +92,7 @@ def _encoded(thing: Any) -> Any:
         return "slice", [_encoded(item) for item in (thing.start, thing.stop, thing.step)]
     for name, module in _MODULES.items():
         named = str(getattr(thing, "__name__", ""))
-        if getattr(module, named, None) is thing:
+        if getattr(module, named, None) == thing:  # or what stands for it
             return name, named
     raise NotStorableError(repr(thing))
 
@@ -95,6 +101,9 @@ def _decoded(encoded: Any) -> Any:
     kind, held = encoded
     if kind == "constant":
         return held
+    if kind == "code":
+        code, consts = held
+        return code.replace(co_consts=tuple(map(_decoded, consts)))
     if kind in _MODULES:
         return getattr(_MODULES[kind], held)
     items = map(_decoded, held)

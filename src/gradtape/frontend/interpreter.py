@@ -45,6 +45,7 @@ from gradtape.frontend.numpy.calls import call_method
 from gradtape.frontend.numpy.joins import grid
 from gradtape.frontend.operators import (
     BINARY,
+    COMPARISONS,
     binary,
     both,
     either,
@@ -881,6 +882,8 @@ def _binary(self: Interpreter, instruction: Instruction) -> Any:
 def _combined(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
     if isinstance(x, ListReference) or isinstance(y, ListReference):
         return _lists(self, function, x, y)
+    if function in COMPARISONS and isinstance(x, tuple):
+        x, y = self.plain(x, by_item=True), self.plain(y, by_item=True)
     return binary(self.build, function, x, y)
 
 
@@ -892,8 +895,8 @@ def _lists(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
     if function in (operator.add, operator.mul):
         result = function(*(self.list_items(v) if isinstance(v, ListReference) else v for v in (x, y)))
         return self.new_list(result)
-    if function is operator.contains and isinstance(x, ListReference):
-        return binary(self.build, function, self.list_items(x), y)
+    if function in COMPARISONS:
+        x, y = self.plain(x, by_item=True), self.plain(y, by_item=True)
     return binary(self.build, function, x, y)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -57,6 +57,11 @@ BINARY: Final[dict[Any, np.ufunc]] = {
     operator.ne: np.not_equal,
 }
 
+COMPARISONS: Final = frozenset(
+    {operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.contains}
+)
+"""Operators that look at the items of sequences."""
+
 UNARY: Final[dict[Any, np.ufunc]] = {
     operator.neg: np.negative,
     operator.pos: np.positive,
@@ -84,8 +89,8 @@ def binary(build: ProcedureBuilder, function: Any, x: Any, y: Any) -> Any:
         if function in (operator.eq, operator.ne):
             return function is operator.ne
         refuse(f"{shown(x)} and {shown(y)} are combined by {function.__name__}")
-    if isinstance(x, tuple) and isinstance(y, tuple):
-        return tuples(build, function, x, y)
+    if (isinstance(x, tuple) and isinstance(y, tuple)) or (isinstance(x, list) and isinstance(y, list)):
+        return sequences(build, function, x, y)
     return static(function, x, y)
 
 
@@ -125,8 +130,8 @@ def integer_power(x: Any, y: Any) -> Any:
     return weak(conform(UFUNCS["rint"](result), INT64, ()))
 
 
-def tuples(build: ProcedureBuilder, function: Any, x: tuple[Any, ...], y: tuple[Any, ...]) -> Any:
-    """Return a binary operator of tuples: concatenation, or a comparison item by item."""
+def sequences(build: ProcedureBuilder, function: Any, x: Sequence[Any], y: Sequence[Any]) -> Any:
+    """Return a binary operator of two tuples or two lists: concatenation of tuples, or a comparison item by item."""
     if function is operator.add:
         return tuple(x) + tuple(y)
     if function in (operator.eq, operator.ne):
@@ -140,7 +145,7 @@ def tuples(build: ProcedureBuilder, function: Any, x: tuple[Any, ...], y: tuple[
         if equal is False:
             return binary(build, function, first, second)
         if equal is not True:
-            refuse("tuples of numbers that follow from data are compared", "compare their items")
+            refuse("sequences of numbers that follow from data are compared", "compare their items")
     return static(function, len(x), len(y))
 
 
@@ -152,13 +157,18 @@ def contains(build: ProcedureBuilder, container: Any, item: Any) -> Any:
         return both(above, binary(build, operator.lt, x, container.stop))
     if not isinstance(container, tuple | list | str | range | frozenset | set | dict):
         refuse(f"membership in {shown(container)}")
-    if not isinstance(item, Value) and not any(isinstance(one, Value) for one in container):
+    if _is_known(item) and (isinstance(container, str | range) or all(map(_is_known, container))):
         return item in container
     found: Any = False
     for one in container:
         equal = binary(build, operator.eq, one, item)
         found = either(found, equal)
     return found
+
+
+def _is_known(thing: Any) -> bool:
+    """Return whether nothing in a value follows from data."""
+    return all(map(_is_known, thing)) if isinstance(thing, tuple | list) else not isinstance(thing, Value)
 
 
 def both(x: Any, y: Any) -> Any:

@@ -493,8 +493,34 @@ def reads_text(x: Any) -> Any:
     return float(f"{x[0]:.6f}") * x
 
 
+@call
+def takes_types(x: Any) -> Any:
+    if type(x) is not np.ndarray or type(x[0]) in (np.ndarray, list):
+        raise TypeError("x must be a numpy array of numbers")
+    return x * (2.0 if type(np.sum(x)) in (float, np.float64) else 1.0)
+
+
+@call
+def takes_types_in_a_class(x: Any) -> Any:
+    return _Weighing(x).total()
+
+
+class _Weighing:
+    def __init__(self, x: Any) -> None:
+        self.x = x if type(x) is np.ndarray else np.zeros(3)
+
+    @property
+    def weight(self) -> Any:
+        return {np.ndarray: 2.0}.get(type(self.x), 1.0)
+
+    @functools.lru_cache(maxsize=None)  # noqa: B019, UP033 - as packages do
+    def total(self) -> Any:
+        return np.sum(self.x**2) * self.weight
+
+
 def refuses_types(x: Any) -> Any:
-    """Refuse what is no array by its type, as packages do that were written for ndarrays alone."""
-    if type(x) is not np.ndarray:
+    """Refuse what is no array by its class, which it asks for in a way that no name of `type` shows."""
+    kind = type
+    if kind(x) is not np.ndarray:
         raise ValueError("x must be a numpy array")
     return x * 2.0

@@ -25,7 +25,6 @@ from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Check, Source
-from gradtape.trace.jit.captures.user_classes import asks_for_classes
 from gradtape.trace.jit.captures.walk import MOST_STEPS
 from gradtape.trace.jit.explain import Explain
 from gradtape.trace.jit.lookup import CaptureSet
@@ -222,8 +221,7 @@ def program_of_calls(
     if family.program is None:
         if family.is_new:
             family.is_new = False
-            if not asks_for_classes(function):
-                return None
+            return None
         run.__name__ = f"{options[0]}({getattr(function, '__name__', type(function).__name__)})"
         family.program, family.held = kind(run, run, FunctionFirst(), SharedSite), held
     return family.program, family.held

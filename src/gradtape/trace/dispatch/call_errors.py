@@ -217,8 +217,8 @@ def _about_type(error: Exception, steps: _Steps) -> tuple[str, str] | None:
         return None
     package = package_of(frame.f_code.co_filename)
     return (
-        f"{inside}:{line} refuses an argument, and has a traced array: an ndarray for isinstance(x, np.ndarray), but for type(x) "
-        f"a gt.Array, as a number of Python's is",
+        f"{inside}:{line} refuses an argument, and has a traced array: an ndarray for isinstance(x, np.ndarray) and type(x), but "
+        f"a gt.Array for compiled code, and for functions that get the type `type` itself",
         f"if that is the reason, call the function of {package} outside, or by gt.callback(f, result_like, x), with a derivative "
         "by gt.custom_vjp",
     )

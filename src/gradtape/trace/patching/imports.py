@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from gradtape.trace.patching.recorders import before_recording
+from gradtape.trace.patching.recorders import RECORDERS, before_recording
 
 if TYPE_CHECKING:
     from importlib.abc import Loader, MetaPathFinder
@@ -18,6 +18,8 @@ else:  # the import system asks for methods, and the import of these classes tak
 Work = Callable[[ModuleType], None]
 
 _awaited: Final[dict[str, list[Work]]] = {}
+
+_always: Final[list[Work]] = []
 
 
 def when_imported(name: str, work: Work) -> None:
@@ -30,6 +32,18 @@ def at_import(name: str, work: Work) -> None:
     _begin(name, work)
 
 
+def at_each_import(work: Work) -> None:
+    """Call a function with each module that is imported during a recording: traced code may import it, and then call its functions."""
+    _always.append(work)
+    before_recording(_find)
+
+
+def _find() -> None:
+    """Let the finder find modules."""
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
 def _begin(name: str, work: Work) -> None:
     """Call a function with a module if it is imported, or register it for the import."""
     module = sys.modules.get(name)
@@ -38,25 +52,21 @@ def _begin(name: str, work: Work) -> None:
         work(module)
         return
     _awaited.setdefault(name, []).append(work)
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
+    _find()
 
 
 def _work(module: ModuleType) -> None:
-    for work in _awaited.get(module.__name__, ()):
+    for work in [*_awaited.pop(module.__name__, ()), *_always]:
         work(module)
-    _awaited.pop(module.__name__, None)
-    if not _awaited and _finder in sys.meta_path:
-        sys.meta_path.remove(_finder)
 
 
 class _Finder(MetaPathFinder):
-    """Finds awaited modules by the other finders, and wraps their loaders."""
+    """Finds awaited modules, and during recordings all, by the other finders, and wraps their loaders."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in _awaited:
+        if name not in _awaited and not RECORDERS:
             return None
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(name, path, target)

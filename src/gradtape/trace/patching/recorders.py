@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -29,10 +30,24 @@ def before_recording(work: Callable[[], None], *, last: bool = False) -> None:
     (_last if last else _first).append(work)
 
 
+_after_growth: Final[list[Callable[[], bool]]] = []
+_sizes = 0, 0
+
+
+def after_growth(work: Callable[[], bool]) -> None:
+    """Call a function before a recording, if modules were imported, or the main module has new names, since it has returned True."""
+    _after_growth.append(work)
+
+
 def enter(recorder: object) -> None:
     """Let hooked functions call their handlers until the recorder leaves."""
+    global _sizes
     if _first and not _install_hooks():
         return
+    sizes = len(sys.modules), len(sys.modules["__main__"].__dict__)
+    if sizes != _sizes:
+        are_complete = [work() for work in _after_growth]
+        _sizes = sizes if all(are_complete) else (0, 0)
     RECORDERS.add(id(recorder))
 
 

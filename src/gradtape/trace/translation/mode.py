@@ -27,9 +27,9 @@ from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import is_traced
-from gradtape.trace.jit.captures.user_classes import answering_classes
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.patching.functions import answered_by, functions_of
+from gradtape.trace.patching.type_calls import answer_classes
 from gradtape.trace.source.sites import Site, is_program_file
 from gradtape.trace.translation import ufuncs as ufuncs  # ufuncs of Numba hand over their calls
 from gradtape.trace.translation.calls import TranslatedCall, Way, call_translated, trace_around
@@ -52,12 +52,12 @@ def run_function(
     wanted = "" if trace is None else trace.translates
     if config.loops == "compile":
         wanted = wanted or 'gt.config.loops is "compile"'
-    own = answering_classes(function) if trace is None else function
+    answer_classes(function)
     may_be = (wanted or (trace is None and config.loops == "auto")) and _is_programs(function)
     if not may_be or not any(map(is_traced, flatten((args, kwargs), tables=False)[0])):
-        return own(*args, **kwargs)
+        return function(*args, **kwargs)
     if not wanted or is_linear:  # a rule that has to be translated has one direction of differentiation
-        return _run_or_translate(own, args, kwargs)
+        return _run_or_translate(function, args, kwargs)
     try:
         return call_translated(function, args, kwargs, wanted)
     except Exception as refusal:  # if it is of the user's code, the trace raises it as well

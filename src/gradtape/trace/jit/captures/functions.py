@@ -27,6 +27,7 @@ from gradtape.trace.patching.copies import (
     is_made_anew,
 )
 from gradtape.trace.patching.name_reads import APPENDING, NO_READS, Reads, reads_of
+from gradtape.trace.patching.type_calls import answer_classes
 from gradtape.trace.source.sites import PACKAGE, is_user_file
 
 
@@ -34,6 +35,7 @@ def visit_function(
     walk: CaptureWalk, function: FunctionType, origin: Origin, label: str, copying: bool
 ) -> Any:
     """Check a function by identity and code, and visit its globals, closure and defaults; return its copy."""
+    answer_classes(function)
     code, name = function.__code__, function.__name__
     is_users = is_user_file(code.co_filename)
     if walk.by_parts:

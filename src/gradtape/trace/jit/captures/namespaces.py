@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any
 
 from gradtape.trace.jit.captures.steps import Check, Origin, Source
-from gradtape.trace.jit.captures.user_classes import BUILTINS
 from gradtape.trace.jit.captures.varying import note_function, note_module
 from gradtape.trace.jit.captures.walk import CaptureWalk, Namespace
 from gradtape.trace.patching.copies import copy_module
@@ -53,8 +52,6 @@ def _visit_name(walk: CaptureWalk, namespace: Namespace, name: str, copying: boo
     origin, label = (Source.ENTRY, namespace.step, name), namespace.label_of(name)
     if name not in namespace.original:
         walk.step(origin, Check.ABSENT, None, label)
-        if copying and name in BUILTINS:
-            namespace.copy[name] = BUILTINS[name]
         note_function(walk, vars(builtins).get(name), name)
         return
     content = namespace.original[name]

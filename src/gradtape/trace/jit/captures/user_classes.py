@@ -6,17 +6,13 @@ import builtins
 import enum
 import sys
 import weakref
-from functools import partial
-from types import CellType, FunctionType, MethodType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
 
-from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.patching.bytecode import names_in, nested_codes
-from gradtape.trace.patching.copies import closure_of, copy_function, is_filled, set_content, slots_of
-from gradtape.trace.patching.name_reads import reads_of
+from gradtape.trace.patching.copies import slots_of
 from gradtape.trace.source.sites import PACKAGE, is_program_file, is_user_file, when_files_change
 from gradtape.trees import HOOKS, LEAVES
 
@@ -161,122 +157,6 @@ def _holds_arrays(content: Any, depth: int = 0) -> bool:
         return False
     fields = fields_with_arrays(content)
     return fields is not None and bool(fields[0])
-
-
-class TypeOfNumbers:
-    """What the name ``type`` stands for in traced functions: of a traced array, ``type(x)`` is the class that NumPy's code would see.
-
-    Everything else is left to `type`: classes that are made by it or derived from it, ``isinstance(x, type)``, ``type[int]``.
-    """
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the class of an object, or make a class."""
-        if len(args) == 1 and not kwargs:
-            if type(args[0]) is Array:
-                return args[0]._numpy_class()
-            if isinstance(args[0], Handle):  # an array that the function makes
-                return args[0].__class__
-        return type(*args, **kwargs)
-
-    def __instancecheck__(self, thing: Any) -> bool:
-        return isinstance(thing, type)
-
-    def __subclasscheck__(self, cls: type) -> bool:
-        return issubclass(cls, type)
-
-    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        return (type,)
-
-    def __getitem__(self, item: Any) -> Any:
-        return type[item]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(type, name)
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or other is type
-
-    def __hash__(self) -> int:
-        return hash(type)
-
-
-BUILTINS: Final[dict[str, Any]] = {"type": TypeOfNumbers()}
-"""Stand-ins for builtins in the code of traced functions."""
-
-_MOST_FUNCTIONS: Final = 64
-"""How many functions are read for the name ``type``."""
-
-
-def asks_for_classes(function: Any) -> bool:
-    """Return whether code of a function, or of one that it reads by name, reads the name ``type``.
-
-    Of a traced array ``type(x)`` is the class of NumPy's array in the copies of functions that compiled functions run.
-    """
-    seen: set[Any] = set()
-    open_ = [function]
-    while open_ and len(seen) < _MOST_FUNCTIONS:
-        one = open_.pop()
-        one = getattr(one, "__func__", one)
-        if isinstance(one, partial):
-            open_.append(one.func)
-        if not isinstance(one, FunctionType) or one in seen:
-            continue
-        seen.add(one)
-        names = _names_read(one)
-        if "type" in names and "type" not in one.__globals__:
-            return True
-        open_ += filter(callable, map(one.__globals__.get, names))
-        open_ += [cell.cell_contents for _, cell in closure_of(one) if is_filled(cell)]
-    return False
-
-
-def answering_classes(function: Any) -> Any:
-    """Return a function that answers ``type(x)`` as NumPy's code would, where it is run outside of a compiled function.
-
-    It is a copy, as are the functions that it names and that ask. A function that asks for no class, or assigns to global names, is
-    returned itself.
-    """
-    asks = type(function) is FunctionType and is_user_file(function.__code__.co_filename)
-    return _answering(function, {}) if asks and asks_for_classes(function) else function
-
-
-def _answering(function: FunctionType, copies: dict[FunctionType, FunctionType]) -> FunctionType:
-    known = copies.get(function)
-    if known is not None:
-        return known
-    if reads_of(function.__code__).stores_globals:
-        return function
-
-    def replaced(content: Any) -> Any:
-        if type(content) is partial and (inner := replaced(content.func)) is not content.func:
-            return partial(inner, *content.args, **content.keywords)
-        if type(content) is MethodType and (inner := replaced(content.__func__)) is not content.__func__:
-            return MethodType(inner, content.__self__)
-        asks = type(content) is FunctionType and is_user_file(content.__code__.co_filename)
-        return _answering(content, copies) if asks and asks_for_classes(content) else content
-
-    namespace = dict(function.__globals__)
-    cells = [cell for _, cell in closure_of(function)]
-    copy = copies[function] = copy_function(function, namespace, tuple(map(_own_cell, cells)))
-    copy.__defaults__, copy.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-    for name, content in BUILTINS.items():
-        namespace.setdefault(name, content)
-    for name in _names_read(function) & namespace.keys():
-        namespace[name] = replaced(namespace[name])
-    for cell in copy.__closure__ or ():
-        if is_filled(cell) and (new := replaced(cell.cell_contents)) is not cell.cell_contents:
-            set_content(cell, "content", new)
-    return copy
-
-
-def _own_cell(cell: CellType) -> CellType:
-    """Return a cell of its own for a function, and others as they are: code may assign to them."""
-    holds_function = is_filled(cell) and type(cell.cell_contents) in (FunctionType, MethodType, partial)
-    return CellType(cell.cell_contents) if holds_function else cell
-
-
-def _names_read(function: FunctionType) -> set[str]:
-    return {name for code in nested_codes(function.__code__) for name in names_in(code)}
 
 
 HOOKS.fields = fields_with_arrays

@@ -1,0 +1,226 @@
+"""Calls of ``type(x)`` in traced code: of a traced number they return the class that NumPy's code would see, as ``x.__class__`` does.
+
+Python reads the class of an object from its memory, and its specialised instruction for ``type(x)`` calls no pointer. So the code of the
+functions that call it is replaced by code that is the same but for this: the instruction that loads the name `type` loads a constant. Other
+reads of the name, such as ``x is type``, get the type, and the names of modules and builtins stay what they are.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+from collections.abc import Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+from gradtape.lru import LRU
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.concretize import ARRAY_LIBRARIES
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.lengths import Length
+from gradtape.trace.patching.bytecode import names_in, nested_codes
+from gradtape.trace.patching.copies import closure_of, is_filled
+from gradtape.trace.patching.imports import at_each_import
+from gradtape.trace.patching.recorders import RECORDERS, after_growth
+from gradtape.trace.source.sites import is_program_file, package_of
+
+
+class TypeOfNumbers:
+    """What stands for `type` where traced code calls it.
+
+    Everything but the class of a traced number is left to `type`: classes that are made by it, and ``isinstance(x, type)``.
+    """
+
+    def __call__(self, thing: Any, *rest: Any, **named: Any) -> Any:
+        """Return the class of an object, or make a class."""
+        if RECORDERS and not rest and isinstance(thing, Handle | Length):
+            return thing._numpy_class() if type(thing) is Array else thing.__class__
+        return type(thing, *rest, **named)
+
+    def __instancecheck__(self, thing: Any) -> bool:
+        return isinstance(thing, type)
+
+    def __subclasscheck__(self, cls: type) -> bool:
+        return issubclass(cls, type)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type, name)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is type
+
+    def __hash__(self) -> int:
+        return hash(type)
+
+    def __repr__(self) -> str:
+        return repr(type)
+
+    def __reduce__(self) -> Any:
+        return type, (type,)
+
+
+TYPE_OF_NUMBERS: Final = TypeOfNumbers()
+
+
+def answer_classes(function: Any) -> None:
+    """Let a function, and the functions that it names, answer ``type(x)`` as NumPy's code would.
+
+    Parameters
+    ----------
+    function : callable
+        What is no function written in Python, or in code that is not traced, stays as it is.
+    """
+    open_ = [function]
+    while open_:
+        one = open_.pop()
+        one = getattr(one, "__func__", one)
+        if isinstance(one, functools.partial):
+            open_.append(one.func)
+        if type(one) is not FunctionType:
+            continue
+        code, names = one.__code__, one.__globals__
+        is_known = id(code) in _answering
+        _answer(one)
+        if is_known:
+            continue
+        for inner in nested_codes(code):
+            open_ += [names[name] for name in names_in(inner) if callable(names.get(name))]
+        open_ += [cell.cell_contents for _, cell in closure_of(one) if is_filled(cell)]
+
+
+def _answer(function: FunctionType) -> None:
+    """Replace the code of a function if it calls `type`."""
+    if "type" not in function.__globals__:
+        changed = _with_constant(function.__code__)
+        if changed is not function.__code__:
+            function.__code__ = changed
+
+
+_answering: Final[LRU[int, tuple[CodeType, CodeType]]] = LRU(lambda: 1 << 14)
+"""By the id of code: the code, which keeps the id valid, and the code that replaces it, which may be the same."""
+
+_LOAD, _CONSTANT, _NOTHING = (dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_CONST", "NOP"))
+_NULL, _MORE, _CACHE = (dis.opmap[name] for name in ("PUSH_NULL", "EXTENDED_ARG", "CACHE"))
+_NULL_IS_FIRST: Final = sys.version_info < (3, 13)
+
+
+def _with_constant(code: CodeType) -> CodeType:
+    """Return code that calls the stand-in where it calls `type`; the same code if it does not call it."""
+    known = _answering.get(id(code))
+    if known is not None:
+        return known[1]
+    changed = code
+    if is_program_file(code.co_filename):
+        consts = tuple([_with_constant(one) if isinstance(one, CodeType) else one for one in code.co_consts])
+        text = bytearray(code.co_code)
+        if "type" in code.co_names and _load_constant(text, code, len(consts)):
+            consts = (*consts, TYPE_OF_NUMBERS)
+        if any(one is not other for one, other in zip(consts, (*code.co_consts, None), strict=False)):
+            changed = code.replace(co_code=bytes(text), co_consts=consts)
+    _answering[id(code)] = code, changed
+    _answering[id(changed)] = changed, changed
+    return changed
+
+
+def _load_constant(text: bytearray, code: CodeType, constant: int) -> bool:
+    """Let the instructions that load `type` to call it load a constant, and return whether there are some."""
+    number, found, more, first = code.co_names.index("type"), False, 0, 0
+    hands_over = "map" in code.co_names
+    for place in range(0, len(text), 2):
+        argument = text[place + 1] | more << 8
+        if text[place] == _MORE:
+            more = argument
+            continue
+        end = place + 2
+        while end < len(text) and text[end] == _CACHE:
+            end += 2
+        is_called = argument & 1
+        is_load = text[place] == _LOAD and argument >> 1 == number
+        if is_load and (is_called or (hands_over and dis.opname[text[end]].startswith("LOAD"))):
+            load = [_CONSTANT, constant & 255]
+            load = [_MORE, constant >> 8, *load] if constant > 255 else load
+            null = [_NULL, 0] if is_called else []
+            new = [*null, *load] if _NULL_IS_FIRST else [*load, *null]
+            text[first:end] = bytes([*new, *[_NOTHING, 0] * ((end - first - len(new)) // 2)])
+            found = True
+        if text[place] != _CACHE:
+            more, first = 0, end
+    return found
+
+
+_READERS_OF_CODE: Final = ARRAY_LIBRARIES | {"llvmlite", "numba"}
+"""Packages that compile the code of their functions, and get no traced arrays."""
+
+
+def _answer_in(module: ModuleType) -> None:
+    """Let the functions of a module answer, if their code is traced."""
+    names: dict[str, Any] = ModuleType.__getattribute__(module, "__dict__")
+    file = names.get("__file__")
+    if names.get("__name__") != "__main__" and (
+        not isinstance(file, str) or not is_program_file(file) or package_of(file) in _READERS_OF_CODE
+    ):
+        return
+    for thing in list(names.values()):
+        if type(thing) in _SEARCHED or issubclass(type(thing), type):
+            for function in _functions(thing, names, 0):
+                _answer(function)
+
+
+_MOST_ITEMS: Final = 1000
+"""The length of a container that is taken for data, and not searched for functions."""
+
+_DEPTH: Final = 4
+_WRAPPED: Final = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset"),
+    functools.cached_property: ("func",),
+    functools.partial: ("func",),
+    MethodType: ("__func__",),
+    type(functools.lru_cache(len)): ("__wrapped__",),
+}
+"""What holds functions, and its attributes that do."""
+
+_SEARCHED: Final = frozenset({FunctionType, type, dict, list, tuple, *_WRAPPED})
+
+
+def _functions(thing: Any, names: dict[str, Any], depth: int) -> Iterator[FunctionType]:
+    """Yield the functions with these global names that a thing is or holds."""
+    kind = type(thing)
+    held: list[Any] = []
+    if kind is FunctionType:
+        if thing.__globals__ is names:
+            yield thing
+        held = [cell.cell_contents for cell in thing.__closure__ or () if is_filled(cell)]
+    elif kind in _WRAPPED:
+        held = [getattr(thing, name) for name in _WRAPPED[kind]]
+    elif issubclass(kind, type):
+        held = list(vars(thing).values()) if thing.__module__ == names.get("__name__") else []
+    elif len(thing) < _MOST_ITEMS:
+        held = list(thing.values() if kind is dict else thing)
+    if depth < _DEPTH:
+        for one in held:
+            if type(one) in _SEARCHED or issubclass(type(one), type):
+                yield from _functions(one, names, depth + 1)
+
+
+_seen: Final[set[str]] = set()
+"""The names of the modules whose functions answer; those of the main module and of modules that run still may become more."""
+
+
+def _answer_everywhere() -> bool:
+    """Let the functions of all modules answer that were imported since the last time; return whether none of them is still running."""
+    running = False
+    for name, module in list(sys.modules.items()):
+        if name not in _seen and isinstance(module, ModuleType):
+            _answer_in(module)
+            if getattr(module.__spec__, "_initializing", False):
+                running = True
+            elif name != "__main__":
+                _seen.add(name)
+    return not running
+
+
+after_growth(_answer_everywhere)
+at_each_import(_answer_in)
