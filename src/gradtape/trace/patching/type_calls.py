@@ -25,6 +25,8 @@ from gradtape.trace.patching.imports import at_each_import
 from gradtape.trace.patching.recorders import RECORDERS, after_growth
 from gradtape.trace.source.sites import is_program_file, package_of
 
+_TRACED: Final = (Handle, Length)
+
 
 class TypeOfNumbers:
     """What stands for `type` where traced code calls it.
@@ -34,9 +36,12 @@ class TypeOfNumbers:
 
     def __call__(self, thing: Any, *rest: Any, **named: Any) -> Any:
         """Return the class of an object, or make a class."""
-        if RECORDERS and not rest and isinstance(thing, Handle | Length):
-            return thing._numpy_class() if type(thing) is Array else thing.__class__
-        return type(thing, *rest, **named)
+        if rest or named:
+            return type(thing, *rest, **named)
+        kind = type(thing)
+        if RECORDERS and issubclass(kind, _TRACED):
+            return thing._numpy_class() if kind is Array else thing.__class__
+        return kind
 
     def __instancecheck__(self, thing: Any) -> bool:
         return isinstance(thing, type)
