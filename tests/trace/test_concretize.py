@@ -99,6 +99,30 @@ def test_what_leaves_the_tape_is_said(leave, words):
         on_a_tape(left)
 
 
+def test_fields_of_structured_arrays_have_another_remedy_than_elements():
+    def fields(x):
+        points = np.zeros(3, dtype=[("x", float), ("m", float)])
+        points["x"] = x
+        return np.sum(points["x"])
+
+    def record(x):
+        points = np.zeros(3, dtype=[("x", float), ("m", float)])
+        points[1]["m"] = x[0]
+        return np.sum(points["m"])
+
+    def elements(x):
+        y = np.sin(np.linspace(0.0, 1.0, 3))
+        y[0] = x[0]
+        return {"y": y}["y"][0]
+
+    for function in (fields, record, elements):
+        words = r"np\.zeros\(n, like=x\)" if function is elements else "an array for each field"
+        with pytest.raises(gt.errors.ConcretizationError, match=words):
+            gt.grad(function)(X)
+        with pytest.warns(gt.errors.GradtapeWarning, match=words):
+            on_a_tape(function)
+
+
 @pytest.mark.parametrize(
     "leave",
     [

@@ -33,7 +33,7 @@ from gradtape.trace.array.checks import answer_of_check
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.jit.guards import Mapped, Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
-from gradtape.trace.patching.bytecode import callee_names, instruction_at
+from gradtape.trace.patching.bytecode import callee_names, constant_key, instruction_at
 from gradtape.trace.patching.callers import callee_of, extension_module_of
 from gradtape.trace.random.comparisons import warn_of_chance_in_branch
 from gradtape.trace.source.contexts import contexts
@@ -57,6 +57,7 @@ from gradtape.trace.translation.trace_budget import watch_branch
 WHY_CONSTANT = "the result would be frozen at trace time, and wrong in every later call"
 WHY_UNKNOWN = "its numbers are known only when the compiled function runs"
 REMEDY_FOR_STORE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
+REMEDY_FOR_FIELD = "use an array for each field: x = np.zeros(n), or a dict of arrays: no structured array holds traced numbers"
 REMEDY_FOR_INDEX = "gt.constant(y)[k] for an ndarray y; np.stack a list first"
 NUMERIC_PACKAGES = frozenset({"math", "cmath", "numpy", "scipy"})
 """Packages whose functions compute with the numbers of their arguments."""
@@ -277,28 +278,29 @@ def _instead_of(function: Any) -> str:
 
 def _data_for_store(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
     """Return the array of a value that is assigned to elements of an ndarray."""
+    remedy = REMEDY_FOR_FIELD if isinstance(constant_key(frame), str) else REMEDY_FOR_STORE
     if trace is not None:
         abstract = abstract_of(value)
         raise ConcretizationError(
             f"a traced array of {(abstract or trace).described} cannot be stored into an ndarray",
             where=site_of(user_frame(3)),
             why=WHY_UNKNOWN if abstract is None else abstract.why,
-            remedy=REMEDY_FOR_STORE if abstract is None else abstract.write_remedy,
+            remedy=remedy if abstract is None else abstract.write_remedy,
         )
     (data,) = force([value])
     if _loses_derivative(value) and asking_package() not in READERS:
         note_exit(value, "y[k] = x", data, meant=False)
-        _warn_of_store(value)
+        _warn_of_store(value, remedy)
     return data
 
 
-def _warn_of_store(value: Value) -> None:
+def _warn_of_store(value: Value, remedy: str = REMEDY_FOR_STORE) -> None:
     if not is_told_at_end(value):
         warn(
             GradtapeWarning,
             "a watched array is stored into an ndarray, which is not recorded",
             where=site_of(user_frame(3)),
-            remedy=f"{REMEDY_FOR_STORE}; x.numpy() if this is intended",
+            remedy=f"{remedy}; x.numpy() if this is intended",
         )
 
 

@@ -399,6 +399,15 @@ def _instructions(code: CodeType) -> dict[int, tuple[dis.Instruction, int]]:
     return {step.offset: (step, end) for step, end in zip(steps, ends, strict=True)}
 
 
+def constant_key(frame: FrameType) -> Any:
+    """Return the constant by which a frame subscripts what it writes to; None for other keys."""
+    steps = _instructions(frame.f_code)
+    place, _ = instruction_span(frame)
+    before = max((offset for offset in steps if offset < place), default=None)
+    step = None if before is None else steps[before][0]
+    return step.argval if step is not None and step.opname.startswith("LOAD_CONST") else None
+
+
 def is_in_loop(frame: FrameType) -> bool:
     """Return whether a frame executes an instruction of a loop."""
     return any(head <= frame.f_lasti <= tail for head, tail in _loops_of(frame.f_code))
