@@ -99,6 +99,19 @@ def test_what_went_well_is_compiled_once() -> None:
     assert repr(counted).endswith(": 1 trace>")
 
 
+def test_calls_that_go_the_way_of_the_fallback_say_that_they_run_op_by_op() -> None:
+    gradient = gt.grad(jittered)
+
+    def told() -> list[str]:
+        return [event.text for event in gradient.site.explain.events if event.kind == "limit"]
+
+    gradient(GOOD)
+    assert not told()
+    for _ in range(3):
+        gradient(BAD)
+    assert told() == ["an operation failed whose error the code handles: such calls run op by op"]
+
+
 def test_errors_that_nobody_is_prepared_for_are_errors() -> None:
     for function in (
         lambda k: np.sum(np.linalg.cholesky(k)),

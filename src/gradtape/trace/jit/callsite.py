@@ -272,7 +272,10 @@ class CallSite(Tracer):
         try:
             return self._computed(call, captured)
         except OutcomeFailed:
-            return self.run_op_by_op(call, captures, keep_arrays=call.arrays, copies=any(captures.writes))
+            writes = any(captures.writes)
+            if not writes:
+                self.explain.note_outcome()
+            return self.run_op_by_op(call, captures, keep_arrays=call.arrays, copies=writes)
         except ConcretizationError as error:
             if not error.op_by_op:
                 raise

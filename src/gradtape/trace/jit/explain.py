@@ -68,6 +68,7 @@ class Explain:
         self.name = name
         self.events: deque[Event] = deque(maxlen=_MOST_EVENTS)
         self._has_warned_of_changes = False
+        self._has_outcomes = False
         self._effects: set[str] = set()
 
     def note(self, kind: str, text: str, seconds: float = 0.0, site: Any = None, remedy: str = "") -> None:
@@ -86,6 +87,16 @@ class Explain:
             self.note("kernel", "found in memory: another function, or another trace, computes the same")
         else:
             self.note("kernel", _ORIGINS[kernel.origin].format(kernel.reason), kernel.seconds)
+
+    def note_outcome(self) -> None:
+        """Add the event of a call whose way follows from an error that the code handles, once."""
+        if not self._has_outcomes:
+            self._has_outcomes = True
+            self.note(
+                "limit",
+                "an operation failed whose error the code handles: such calls run op by op",
+                remedy="ask before the operation, as in np.linalg.eigvalsh(a)[0] > 0, or begin with what succeeds",
+            )
 
     def warn_of_limit(self, tree: GuardTree, missed: Miss | None) -> None:
         """Warn once that there are too many traces for the captures of a tree."""
