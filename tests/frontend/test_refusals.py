@@ -114,9 +114,14 @@ def shared(x):
     return y, z
 
 
+def functions_in_lists(x):
+    return np.sum(np.piecewise(x, [x > 0.0], [lambda v: v * 2.0, 0.5]))
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        functions_in_lists,
         shared,
         any_keywords,
         attributes,

@@ -161,6 +161,8 @@ def _is_numpys(owner: Any) -> bool:
 def _numpy(self: Interpreter, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args = tuple(map(self.plain, args))
     kwargs = {name: self.plain(value) for name, value in kwargs.items()}
+    if any(isinstance(x, Closure) for x in numpy_calls.operands_of((*args, *kwargs.values()))):
+        refuse(f"a function is an argument of {_module(function)}.{function.__name__}")
     in_tables = not isinstance(function, np.ufunc) and function in NUMPY_FUNCTIONS
     if not in_tables and all(is_number(x) and not isinstance(x, Value) for x in args):
         with np.errstate(all="ignore"):
