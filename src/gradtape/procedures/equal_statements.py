@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from gradtape.ir.graph import Value, extract
+from gradtape.ir.graph import Literal, Value, extract
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.fingerprint import Writer
 from gradtape.procedures.ir import (
@@ -30,6 +31,7 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import leaves_of, stored
+from gradtape.records import replaced
 from gradtape.statements import walk
 
 MOST_STORED: Final = 64
@@ -61,6 +63,51 @@ def merge_equal_statements(procedure: Procedure) -> Procedure:
     merging = _Merging(procedure)
     merged = merging.rewritten(procedure)
     return merged if merging.count else procedure
+
+
+class WithEqualNumbers(Rewriter):
+    """Reads one of two integers in branches where they are equal: what is computed of either is one value then.
+
+    Parameters
+    ----------
+    equal : dict of Value to Value
+        By integer, the one that it is equal to.
+
+    Examples
+    --------
+    >>> from gradtape.procedures.builder import ProcedureBuilder
+    >>> from gradtape.ops.core.elementwise.logic import equal
+    >>> build = ProcedureBuilder("diagonal")
+    >>> i, j, y = build.scalar("i", "int64"), build.scalar("j", "int64"), build.allocate("y", 9)
+    >>> with build.branch(equal(i, j)):
+    ...     build.store(y, i, build.load(y, j))
+    >>> branch = WithEqualNumbers().rewritten(build.finish([])).body[-1]
+    >>> branch.then[0].index is i
+    True
+    """
+
+    def __init__(self, equal: dict[Value, Value] | None = None) -> None:
+        super().__init__()
+        self._equal = equal or {}
+        for integer, other in self._equal.items():
+            self.becomes[integer] = other
+
+    def statement(self, statement: Statement) -> Statement:
+        if not isinstance(statement, If):
+            return super().statement(statement)
+        condition = self.value(statement.condition)
+        both = None if condition.node is None or condition.node.op is not equal else condition.node.inputs
+        then = self
+        if both is not None and both[0].dtype == both[1].dtype and both[0].dtype.kind in "iu":
+            kept, other = sorted(both, key=lambda x: not isinstance(x, Literal))
+            if not isinstance(other, Literal) and not other.is_made:
+                then = WithEqualNumbers({**self._equal, other: kept})
+        return replaced(
+            statement,
+            condition=condition,
+            then=then.block(statement.then),
+            otherwise=self.block(statement.otherwise),
+        )
 
 
 class _Seen(NamedTuple):

@@ -190,6 +190,27 @@ def larger_of_opposites(x):
     return np.sum(0.125 * larger**2 + 0.25 * smaller**2 + 0.25 * np.fmax(-x, x) ** 2)
 
 
+def diagonal_of_products(x):
+    y, total = np.abs(x), 0.0
+    for i in range(len(x)):
+        for j in range(len(x)):
+            if i == j:
+                total += 0.5 * y[i] * y[j]
+            if j == i:
+                total += 0.5 * y[i] * y[j]
+    return total
+
+
+def one_place_in_two_words(x):
+    y, total, last = np.abs(x), 0.0, len(x) - 1
+    for i in range(len(x)):
+        if i != last:
+            total += y[i] ** 2
+        elif i == last:
+            total += y[i] * y[last]
+    return total
+
+
 def gathered(x):
     y = np.abs(x).reshape(1, -1)
     total = 0.0 * x[0]
@@ -229,6 +250,8 @@ PROGRAMS = (
     result_of_while_loop,
     result_of_a_checkpoint,
     results_of_a_checkpoint,
+    diagonal_of_products,
+    one_place_in_two_words,
     result_of_a_checkpoint_in_a_loop,
     result_in_a_branch,
     magnitudes_of_magnitudes,

@@ -23,7 +23,7 @@ from gradtape.ops.core.elementwise.arithmetic import multiply
 from gradtape.ops.core.elementwise.cast import with_tangent_of
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.procedures.builder import ProcedureBuilder
-from gradtape.procedures.equal_statements import merge_equal_statements
+from gradtape.procedures.equal_statements import WithEqualNumbers, merge_equal_statements
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -174,6 +174,7 @@ def with_smooth_squares(procedure: Procedure) -> Procedure:
     kinks = _Kinks(procedure)
     if kinks.is_worth_matching():
         # what is equal becomes one value
+        procedure = WithEqualNumbers().rewritten(procedure)
         procedure = forward_elements(merge_equal_statements(forward_elements(procedure)))
         kinks = _Kinks(procedure)
     if not kinks.squares:
