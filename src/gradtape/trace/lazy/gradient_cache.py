@@ -298,7 +298,9 @@ class _RecordCopy:
         computed = self._computed_sources
         producers = frozenset([source.node for source in computed if source.node is not None])
         ends = [*self.targets, *computed]
-        result = rolled(self._nodes, ends, (), producers, leaves=set(self.inputs)) if config.reroll else None
+        # A source stays a value of its own: the derivative of an array that is stacked outside would not reach it.
+        leaves = set(self.inputs).difference(self.sources)
+        result = rolled(self._nodes, ends, (), producers, leaves=leaves) if config.reroll else None
         if result is None:
             return False
         self.stacks = result.stacks
