@@ -86,18 +86,18 @@ def recompute_grad(function: Callable[Q, V]) -> Wrapper[Q, V]:
         values = [traceable_operand(leaf, f"a result of {name}") for leaf in leaves]
         read = operands.read_by(values)
         # Which of these are recorded is decided now: a tape may have ended when the gradient is taken.
-        captured = [place for place, value in enumerate(read) if any(m.recording for m in value.tags)]
-        inputs = (*operands.values, *[read[place] for place in captured])
+        captured = [position for position, value in enumerate(read) if any(m.recording for m in value.tags)]
+        inputs = (*operands.values, *[read[position] for position in captured])
         outside = Kinks(())
-        kinked = [place for place, value in enumerate(inputs) if outside.kinked(value)]
+        kinked = [position for position, value in enumerate(inputs) if outside.kinked(value)]
         squared = list(_with_squares(values, inputs, kinked)[2]) if kinked else []
-        results = [place for place, value in enumerate(values) if outside.kinked(value)]
+        results = [position for position, value in enumerate(values) if outside.kinked(value)]
         if not any(trace_of(value) for value in (*inputs, *values)):
             # What is known needs no history: the body's intermediate values are let go.
             values = [Value(value.aval, data=data) for value, data in zip(values, force(values), strict=True)]
         rule = _Again(name, operands, body, kwargs, captured, len(read), draws, squared, results)
         outs = custom_call(
-            values, (*inputs, *[multiply(inputs[place], inputs[place]) for place in squared]), rule
+            values, (*inputs, *[multiply(inputs[position], inputs[position]) for position in squared]), rule
         )
         return unflatten(spec, [Array(out) for out in outs])
 
@@ -180,9 +180,9 @@ class _Again(Rule):
         with operands.snapshot.restored(), self._draws.read():
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [traceable_operand(leaf, f"a result of {self.name}") for leaf in flatten(result)[0]]
-        outs += [multiply(outs[place], outs[place]) for place in self._squared_results]
+        outs += [multiply(outs[position], outs[position]) for position in self._squared_results]
         nodes, read = extract(outs, starts, lambda value: tag not in value.tags, followed)
-        captured = [read[place] for place in self._captured] if len(read) == self._read else None
+        captured = [read[position] for position in self._captured] if len(read) == self._read else None
         if captured is None or _types([*outs, *captured]) != _types([*node.outs, *starts[count:]]):
             raise TapeError(
                 f"{self.name} computed something else when it was called again for its gradient",
@@ -195,7 +195,7 @@ class _Again(Rule):
             return outs
         outs, stand_ins, known = _with_squares(outs, starts, self._squared)
         becomes = dict(zip(stand_ins, starts, strict=True))
-        becomes |= {known[place]: square for place, square in zip(self._squared, squares, strict=True)}
+        becomes |= {known[position]: square for position, square in zip(self._squared, squares, strict=True)}
         return _substituted(outs, extract(outs, becomes)[0], becomes)
 
 
@@ -207,10 +207,10 @@ def _with_squares(
     The body does not see the kinks: its derivatives end at its inputs (see `gradtape.transforms.loops.squares`).
     """
     stand_ins = list(map(placeholder, inputs))
-    inside = Kinks([stand_ins[place] for place in kinked])
+    inside = Kinks([stand_ins[position] for position in kinked])
     found, _ = inside.rewritten(substitute(outs, dict(zip(inputs, stand_ins, strict=True))), stand_ins)
-    squares = {place: stand_ins[place] for place in kinked if stand_ins[place] in inside.squares}
-    return found, stand_ins, {place: inside.squares[own] for place, own in squares.items()}
+    squares = {position: stand_ins[position] for position in kinked if stand_ins[position] in inside.squares}
+    return found, stand_ins, {position: inside.squares[own] for position, own in squares.items()}
 
 
 def _own(leaf: Any) -> Any:

@@ -201,11 +201,11 @@ class GradientRule(ReverseRule):
         parts, _ = flatten_with_none(gradients)
         if len(parts) == len(leaves) or not leaves:
             return parts if leaves else []
-        numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]
+        numbers = [position for position, leaf in enumerate(leaves) if _is_numeric(leaf)]
         if len(parts) == len(numbers):
             placed: list[Any] = [None] * len(leaves)
-            for place, part in zip(numbers, parts, strict=True):
-                placed[place] = part
+            for position, part in zip(numbers, parts, strict=True):
+                placed[position] = part
             return placed
         entries = [gradients] if len(args) == 1 and not flatten_with_none(args[0])[1].is_leaf() else gradients
         if not isinstance(entries, tuple | list) or len(entries) != len(args):
@@ -296,17 +296,18 @@ def grad_pass_through(function: Callable[Q, V]) -> Wrapper[Q, V]:
         args = without_selections(args)
         leaves, _ = flatten_with_none(args)
         shapes = [leaf.shape if isinstance(leaf, Handle) else None for leaf in leaves]
-        numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]
-        arrays = [place for place in numbers if shapes[place] is not None]
+        numbers = [position for position, leaf in enumerate(leaves) if _is_numeric(leaf)]
+        arrays = [position for position in numbers if shapes[position] is not None]
 
         def handed_on(*upstream: Any, variables: Sequence[Variable] = ()) -> Any:
             # Numbers among the arguments (np.clip(x, 0, 1)) may have results in their places or none.
-            places = numbers if len(upstream) == len(numbers) else arrays
+            positions = numbers if len(upstream) == len(numbers) else arrays
             given = [part.shape for part in upstream]
-            if len(given) != len(places) or any(
-                shapes[place] not in (None, shape) for place, shape in zip(places, given, strict=True)
+            if len(given) != len(positions) or any(
+                shapes[position] not in (None, shape)
+                for position, shape in zip(positions, given, strict=True)
             ):
-                taken = [shapes[place] for place in arrays]
+                taken = [shapes[position] for position in arrays]
                 kind = ShapeError if len(given) == len(taken) else RuleError
                 raise kind(
                     f"grad_pass_through: {name} returned arrays of shape {_listed(given)} for arguments of shape {_listed(taken)}",
@@ -314,8 +315,8 @@ def grad_pass_through(function: Callable[Q, V]) -> Wrapper[Q, V]:
                     why="the gradient of each result is passed to the argument at the same position",
                     remedy="return as many results as there are positional arguments, of their shapes",
                 )
-            handed = dict(zip(places, upstream, strict=True))
-            own = [handed.get(place) for place in range(len(leaves))]
+            handed = dict(zip(positions, upstream, strict=True))
+            own = [handed.get(position) for position in range(len(leaves))]
             return (own, [None] * len(variables)) if variables else own
 
         return body(*args, **kwargs), handed_on

@@ -158,31 +158,35 @@ class _ByFunction(BothModes):
     def _moving(self, values: Sequence[Any], free: Sequence[int]) -> Function:
         def moved(*given: Any) -> Any:
             every = list(values)
-            for place, one in zip(free, given, strict=True):
-                every[place] = one
+            for position, one in zip(free, given, strict=True):
+                every[position] = one
             return self._function(*every)
 
         return moved
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
         values = [Array(value) for value in followed(node)]
-        free = [place for place, tangent in enumerate(tangents) if tangent is not None]
+        free = [position for position, tangent in enumerate(tangents) if tangent is not None]
         directions = tuple([Array(tangent) for tangent in tangents if tangent is not None])
-        _, pushed = jvp(self._moving(values, free), tuple([values[place] for place in free]), directions)
+        _, pushed = jvp(
+            self._moving(values, free), tuple([values[position] for position in free]), directions
+        )
         return [unwrap(one) for one in (pushed if isinstance(pushed, tuple) else (pushed,))]
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
         values = [Array(value) for value in followed(node)]
-        free = [place for place, flag in enumerate(wanted) if flag and is_inexact(values[place].dtype)]
+        free = [
+            position for position, flag in enumerate(wanted) if flag and is_inexact(values[position].dtype)
+        ]
         seeds = tuple(
             np.zeros(out.shape) if one is None else Array(one)
             for out, one in zip(node.outs, cotangents, strict=True)
         )
-        result, pullback = vjp(self._moving(values, free), *[values[place] for place in free])
+        result, pullback = vjp(self._moving(values, free), *[values[position] for position in free])
         pulled = dict(zip(free, pullback(seeds if isinstance(result, tuple) else seeds[0]), strict=True))
-        return [unwrap(pulled[place]) if place in pulled else None for place in range(len(values))]
+        return [unwrap(pulled[position]) if position in pulled else None for position in range(len(values))]
 
 
 class _ContinuousAdjoint(_ByFunction):
@@ -198,38 +202,38 @@ class _ContinuousAdjoint(_ByFunction):
         statement = self._statement
         values = [Array(value) for value in followed(node)]
         (upstream,) = cotangents
-        places = dict(zip(("times", *statement.fields), range(len(values)), strict=False))
+        positions = dict(zip(("times", *statement.fields), range(len(values)), strict=False))
         first = 1 + len(statement.fields)
         free = [
-            place
-            for place, flag in enumerate(wanted)
+            position
+            for position, flag in enumerate(wanted)
             if flag
-            and is_inexact(values[place].dtype)
-            and (place >= first or place in (0, places["t0"], places["y0"]))
+            and is_inexact(values[position].dtype)
+            and (position >= first or position in (0, positions["t0"], positions["y0"]))
         ]
         if upstream is None or not free:
             return [None] * len(values)
 
         def by_steps(*given: Any) -> Any:
             *inputs, seed = given
-            _, pullback = vjp(self._moving(inputs, free), *[inputs[place] for place in free])
+            _, pullback = vjp(self._moving(inputs, free), *[inputs[position] for position in free])
             return tuple(pullback(seed))
 
         operands = Operands((*values, Array(upstream)))
-        moving = [place - first for place in free if place >= first]
+        moving = [position - first for position in free if position >= first]
 
         def by_equation(*given: Any) -> Any:
             *inputs, seed = map(stop_gradient, given)
             y = stop_gradient(Array(node.outs[0]))
             found = _Sweep(statement, inputs, moving).gradients(y, seed)
-            known = dict(zip((0, places["t0"], places["y0"]), found[:3], strict=True))
-            known |= {place + first: one for place, one in zip(moving, found[3], strict=True)}
-            return tuple([np.reshape(known[place], np.shape(values[place])) for place in free])
+            known = dict(zip((0, positions["t0"], positions["y0"]), found[:3], strict=True))
+            known |= {position + first: one for position, one in zip(moving, found[3], strict=True)}
+            return tuple([np.reshape(known[position], np.shape(values[position])) for position in free])
 
         rule = _ByFunction(f"the adjoint of {statement.caller}", operands, by_steps)
         pulled = attached(operands.run(by_equation, {}), operands, (), rule)
         whole = dict(zip(free, pulled, strict=True))
-        return [unwrap(whole[place]) if place in whole else None for place in range(len(values))]
+        return [unwrap(whole[position]) if position in whole else None for position in range(len(values))]
 
 
 class _Window(NamedTuple):
@@ -297,7 +301,7 @@ class _Sweep:
         self._atol = ADJOINT_ATOL * np.min(problem.rtol) * np.max(np.abs(upstream))
         lefts = np.concatenate([np.reshape(problem.t0, 1), np.where(is_known, times, problem.t0)[:-1]])
         left_states = np.concatenate([problem.y0[None], states[:-1]])
-        sums = tuple(np.zeros(np.shape(self._parameters[place])) for place in self._moving)
+        sums = tuple(np.zeros(np.shape(self._parameters[position])) for position in self._moving)
 
         def between(carry: Any, item: Any) -> tuple[Any, Any]:
             (a, *sums), (left, right, state, cotangent, is_known) = carry, item
@@ -348,9 +352,9 @@ class _Sweep:
         direction = self._problem.direction
         method: Any = self._statement.make()
         is_before = (np.arange(RESTARTS) < starts.count) & (direction * (end - starts.t) > 0)
-        place = np.maximum(np.sum(is_before) - 1, 0)
+        position = np.maximum(np.sum(is_before) - 1, 0)
         problem = self._problem._replace(
-            t0=starts.t[place], t_bound=end, y0=starts.y[place], first_step=starts.size[place]
+            t0=starts.t[position], t_bound=end, y0=starts.y[position], first_step=starts.size[position]
         )
         state = method.start(problem, problem.initial_rate())
         kind = type(state)
@@ -367,9 +371,9 @@ class _Sweep:
         def step(state: Any, kept: Any, count: Any, starts: Any) -> Any:
             old, new = kind(*state), method.attempt(problem, kind(*state))
             is_step = direction * (new.t - old.t) > 0
-            place, rings = count % length, []
+            position, rings = count % length, []
             for ring, name in zip(kept, fields, strict=True):
-                ring[place] = np.where(is_step, getattr(new, name), ring[place])
+                ring[position] = np.where(is_step, getattr(new, name), ring[position])
                 rings.append(ring)
             count = count + np.where(is_step, 1, 0)
             leaves = is_step & is_first & (count % (length * _Restarts(*starts).stride) == 0)
@@ -396,11 +400,11 @@ class _Sweep:
 
             def of_moving(*given: Any) -> Any:
                 every = list(parameters)
-                for place, one in zip(moving, given, strict=True):
-                    every[place] = one
+                for position, one in zip(moving, given, strict=True):
+                    every[position] = one
                 return statement.fun(t, y, *every)
 
-            _, pullback = vjp(of_moving, *[parameters[place] for place in moving])
+            _, pullback = vjp(of_moving, *[parameters[position] for position in moving])
             return tuple(pullback(a))
 
         own = self._problem
@@ -456,8 +460,8 @@ class _Dense:
         # The steps are in the order of their times, but for where the ring begins.
         is_before = (np.arange(length) < count) & (self._direction * (t - starts) >= 0)
         first = np.maximum(count - length, 0)
-        place = (first + np.maximum(np.sum(is_before) - 1, 0)) % length
-        fields = {name: ring[place] for name, ring in zip(self._fields, kept, strict=True)}
+        position = (first + np.maximum(np.sum(is_before) - 1, 0)) % length
+        fields = {name: ring[position] for name, ring in zip(self._fields, kept, strict=True)}
         return self._method.interpolate(self._problem, self._window.state._replace(**fields), t)
 
 
@@ -466,12 +470,12 @@ def _with_restart(starts: _Restarts, state: Any) -> _Restarts:
     is_full = starts.count == RESTARTS
     half = np.minimum(2 * np.arange(RESTARTS), RESTARTS - 1)
     order = np.where(is_full, half, np.arange(RESTARTS))
-    place = np.where(is_full, RESTARTS // 2, starts.count)
-    is_new = np.arange(RESTARTS) == place
+    position = np.where(is_full, RESTARTS // 2, starts.count)
+    is_new = np.arange(RESTARTS) == position
     return _Restarts(
         np.where(is_new, state.t, starts.t[order]),
         np.where(is_new[:, None], state.y, starts.y[order]),
         np.where(is_new, state.size, starts.size[order]),
-        place + 1,
+        position + 1,
         np.where(is_full, 2 * starts.stride, starts.stride),
     )

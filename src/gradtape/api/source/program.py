@@ -237,7 +237,7 @@ class _Program:
 
     def text(self) -> str:
         traced, graph = self._traced, self._graph
-        parameters, places = self._parameters()
+        parameters, paths = self._parameters()
         modules = [name for name in parameters if name.lstrip("*") in ("np", "scipy")]
         if modules:
             raise ArgumentError(
@@ -255,17 +255,17 @@ class _Program:
         pieces: dict[Value, Piece] = {}
         leaf_names = []
         used = counts_of_uses(graph, [value for value, _ in graph.guards])
-        for value, place in zip(graph.inputs, places, strict=False):
-            name = place if place.isidentifier() else _leaf_name(place)
-            if not place.isidentifier() and used[value]:
+        for value, path in zip(graph.inputs, paths, strict=False):
+            name = path if path.isidentifier() else _leaf_name(path)
+            if not path.isidentifier() and used[value]:
                 name = writer.unique(name)
-            text = f"np.float64({place})" if _is_plain_float(value) else place
+            text = f"np.float64({path})" if _is_plain_float(value) else path
             if used[value] and text != name:
                 writer.lines.append(f"    {name} = {text}")
             leaf_names.append(name)
             pieces[value] = Piece(name, ATOM, value.shape)
         hidden = traced.hidden
-        for value, array in zip(graph.inputs[len(places) :], hidden, strict=True):
+        for value, array in zip(graph.inputs[len(paths) :], hidden, strict=True):
             pieces[value] = self._constant(writer, array)
         for value in graph.constants():
             assert value.data is not None
@@ -289,8 +289,8 @@ class _Program:
 
     def formulas(self) -> str:
         """Return the function as formulas."""
-        _, places = self._parameters()
-        names = [place if place.isidentifier() else _leaf_name(place) for place in places]
+        _, paths = self._parameters()
+        names = [path if path.isidentifier() else _leaf_name(path) for path in paths]
         wanted = self._wanted(names)
         name = getattr(self._inner, "__name__", "")
         function = name if name.isidentifier() else "f"
@@ -298,17 +298,17 @@ class _Program:
             derivative(function, wanted[value].removeprefix("d_")) if value in wanted else symbol(function)
             for value in self._graph.outputs
         ]
-        names += [f"c_{place}" for place in range(1, len(self._graph.inputs) - len(places) + 1)]
+        names += [f"c_{path}" for path in range(1, len(self._graph.inputs) - len(paths) + 1)]
         return formulas(self._graph, names, self._origins, function, results)
 
     def _parameters(self) -> tuple[list[str], list[str]]:
         """Return the parameters, and what each traced leaf of the arguments is in terms of them."""
         traced = self._traced
-        places = argument_places(traced)
+        paths = argument_places(traced)
         _, kwargs = traced.call.with_leaves(traced.call.leaves)
         parameters: dict[str, None] = {}
-        for place in places:
-            base = place.partition("[")[0].partition(".")[0]
+        for path in paths:
+            base = path.partition("[")[0].partition(".")[0]
             if base not in kwargs:
                 parameters[base] = None
         try:
@@ -321,9 +321,9 @@ class _Program:
         ]
         names = [*shown, *[name for name in kwargs if name not in parameters]]
         traced_places = [
-            place for place, leaf in zip(places, traced.call.leaves, strict=True) if is_dynamic(leaf)
+            path for path, leaf in zip(paths, traced.call.leaves, strict=True) if is_dynamic(leaf)
         ]
-        selected = traced.call.select(places)
+        selected = traced.call.select(paths)
         return names, list(selected) if len(selected) != len(traced_places) else traced_places
 
     def _wanted(self, leaf_names: list[str]) -> dict[Value, str]:
@@ -340,8 +340,8 @@ class _Program:
             return {}
         first = [
             name
-            for name, place in zip(leaf_names, self._parameters()[1], strict=True)
-            if place.partition("[")[0].partition(".")[0] == self._parameters()[0][0]
+            for name, path in zip(leaf_names, self._parameters()[1], strict=True)
+            if path.partition("[")[0].partition(".")[0] == self._parameters()[0][0]
         ]
         if len(first) != len(outputs):
             return {}
@@ -380,14 +380,12 @@ def _is_plain_float(value: Value) -> bool:
     return value.shape == () and value.dtype == np.dtype(float)
 
 
-def _leaf_name(place: str) -> str:
+def _leaf_name(path: str) -> str:
     """Return a name for a part of an argument: ``params['w']`` is ``w``."""
-    tail = (
-        place.rpartition("[")[2].rstrip("]").strip("'\"") if place.endswith("]") else place.rpartition(".")[2]
-    )
+    tail = path.rpartition("[")[2].rstrip("]").strip("'\"") if path.endswith("]") else path.rpartition(".")[2]
     if tail.isidentifier():
         return tail
-    return identifier(place)
+    return identifier(path)
 
 
 def _result(pieces: dict[Value, Piece], value: Value) -> str:

@@ -219,7 +219,7 @@ def _lowered_body(
     dict of int to int
         The carries that become what another one was, and which one, whose memory they exchange.
     """
-    carried = {first + k: place for place, k in enumerate(live) if body.outputs[place].shape != ()}
+    carried = {first + k: position for position, k in enumerate(live) if body.outputs[position].shape != ()}
     lowered = builder.lower_body(body, carried)
     swapped = {
         k: other
@@ -227,12 +227,14 @@ def _lowered_body(
         if not {first + k, first + other} <= lowered.in_place
     }
     while swapped:  # terminates: each round but the last leaves a swap out
-        places = [place for place, k in enumerate(live) if k not in swapped]
-        outputs = [body.outputs[place] for place in places] + list(body.outputs[len(live) :])
-        made = [live[place] for place in places]
+        positions = [position for position, k in enumerate(live) if k not in swapped]
+        outputs = [body.outputs[position] for position in positions] + list(body.outputs[len(live) :])
+        made = [live[position] for position in positions]
         memory = {k: other for other, k in swapped.items()}
         carried = {
-            first + memory.get(k, k): place for place, k in enumerate(made) if outputs[place].shape != ()
+            first + memory.get(k, k): position
+            for position, k in enumerate(made)
+            if outputs[position].shape != ()
         }
         exchanging = builder.lower_body(Graph(body.inputs, body.nodes, outputs, body.name), carried)
         left = {other: k for other, k in swapped.items() if first + other in exchanging.in_place}
@@ -260,11 +262,11 @@ def _explain(builder: ElementBuilder, nest: LoopNest, trips: str, loop: _Lowered
     body: Graph = nest.node.params["body"]
     first = 1 + len(loop.consts)
     kept: dict[str, list[str]] = {}
-    for place, carry in enumerate(loop.carries):
+    for position, carry in enumerate(loop.carries):
         if carry not in loop.live and carry.current is None:
             continue
-        value = body.inputs[first + place]
-        name = value.name or f"carry {place} of shape {value.shape}"
+        value = body.inputs[first + position]
+        name = value.name or f"carry {position} of shape {value.shape}"
         where = "registers" if carry.register is not None else "memory that is written in place"
         if carry not in loop.live or (carry.pair is not None and carry.pair.carries == 2):
             where = "memory that they exchange"
@@ -420,9 +422,9 @@ def _emit_switch(builder: ElementBuilder, nest: LoopNest) -> None:
     for register in registers.values():
         builder.emit(Declare(register, const(0, register.dtype)))
     replaced = {
-        place: k
+        position: k
         for k, result in enumerate(results)
-        if storage[result].in_place_of is not None and (place := source_of(node, k, replaces)) is not None
+        if storage[result].in_place_of is not None and (position := source_of(node, k, replaces)) is not None
     }
     branches = []
     for graph in node.params["branches"]:
@@ -434,7 +436,7 @@ def _emit_switch(builder: ElementBuilder, nest: LoopNest) -> None:
         for k, (buffer, result) in enumerate(zip(lowered.outputs, results, strict=True)):
             if result in registers:
                 bindings.want_number(buffer)
-            elif any(out == k and place not in lowered.in_place for place, out in replaced.items()):
+            elif any(out == k and position not in lowered.in_place for position, out in replaced.items()):
                 after.append(_computed_aside(builder, bindings, buffer, result))
             else:
                 bindings.bind_result(buffer, result, 0)

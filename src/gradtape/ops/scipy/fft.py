@@ -167,11 +167,11 @@ def _along_all(
         kind = {2: 3, 3: 2}.get(kind, kind)
         norm = _SWAPPED[norm]
     if any(x.shape[axis] > LONG for axis in axes) or x.size * len(axes) >= MANY:
-        places = tuple([axis - x.ndim for axis in axes])
+        positions = tuple([axis - x.ndim for axis in axes])
 
         def rule(rows: Value) -> Value:
             return cosine_transform(
-                rows, kind=kind, sine=sine, axes=places, norm=norm or "backward", ortho=orthogonalize
+                rows, kind=kind, sine=sine, axes=positions, norm=norm or "backward", ortho=orthogonalize
             )
 
     else:
@@ -221,8 +221,8 @@ def _of_one_axis(name: str, sine: bool, inverse: bool) -> None:
         value = _floats(x)
         kind, ortho = _checked(type, norm, orthogonalize, value)
         count = None if n is None else as_int(n, "n")
-        place = one_axis(axis, value.ndim)
-        return _along_all(_resized(value, place, count), (place,), kind, norm, sine, inverse, ortho)
+        position = one_axis(axis, value.ndim)
+        return _along_all(_resized(value, position, count), (position,), kind, norm, sine, inverse, ortho)
 
 
 def _of_axes(name: str, sine: bool, inverse: bool) -> None:
@@ -240,24 +240,24 @@ def _of_axes(name: str, sine: bool, inverse: bool) -> None:
     ) -> Value:
         value = _floats(x)
         kind, ortho = _checked(type, norm, orthogonalize, value)
-        counts, places = _places(value, s, axes)
-        for count, place in zip(counts, places, strict=True):
-            value = _resized(value, place, count)
-        return _along_all(value, places, kind, norm, sine, inverse, ortho)
+        counts, positions = _places(value, s, axes)
+        for count, position in zip(counts, positions, strict=True):
+            value = _resized(value, position, count)
+        return _along_all(value, positions, kind, norm, sine, inverse, ortho)
 
 
 def _places(x: Value, s: Any, axes: Any) -> tuple[Sequence[int | None], list[int]]:
     counts = None if s is None else [as_int(n, "s") for n in np.atleast_1d(s)]
     if axes is None:
-        places = list(range(x.ndim if counts is None else len(counts)))
-        places = [x.ndim - len(places) + k for k in places]
+        positions = list(range(x.ndim if counts is None else len(counts)))
+        positions = [x.ndim - len(positions) + k for k in positions]
     else:
-        places = [one_axis(axis, x.ndim) for axis in np.atleast_1d(axes)]
+        positions = [one_axis(axis, x.ndim) for axis in np.atleast_1d(axes)]
     if counts is None:
-        return [None] * len(places), places
-    if len(counts) != len(places):
+        return [None] * len(positions), positions
+    if len(counts) != len(positions):
         raise ValueError("when given, axes and shape arguments have to be of the same length")
-    return counts, places
+    return counts, positions
 
 
 for _sign in (False, True):
@@ -278,8 +278,8 @@ def _as_fftpack(name: str, sine: bool, swaps: bool) -> None:
         kind, ortho = _checked(type, norm, None, value)
         kind = {2: 3, 3: 2}.get(kind, kind) if swaps else kind
         count = None if n is None else as_int(n, "n")
-        place = one_axis(axis, value.ndim)
-        return _along_all(_resized(value, place, count), (place,), kind, norm, sine, False, ortho)
+        position = one_axis(axis, value.ndim)
+        return _along_all(_resized(value, position, count), (position,), kind, norm, sine, False, ortho)
 
 
 for _sign in (False, True):
@@ -341,8 +341,8 @@ def _hankel_numbers(n: int, dln: float, mu: float, offset: float, bias: float, i
 
 def _powers(n: int, dln: Any, offset: Any, bias: Any) -> Any:
     """Return the powers of the coordinates by which samples and results are multiplied."""
-    places = (np.arange(n) - (n - 1) / 2) * dln
-    return np.exp(-bias * places), np.exp(-bias * (places + offset))
+    positions = (np.arange(n) - (n - 1) / 2) * dln
+    return np.exp(-bias * positions), np.exp(-bias * (positions + offset))
 
 
 def _hankel_factors(n: int, dln: Any, mu: Any, offset: Any, bias: Any, inverse: bool) -> Any:

@@ -57,8 +57,8 @@ class _Trim:
         self._node = node
         self._draft = draft = op.open_draft(node)
         carries, ys, _ = op.split_outputs(flags, len(draft.carries))
-        self._used = [place for place, flag in enumerate(carries) if flag]
-        self._used_ys = [place for place, flag in enumerate(ys) if flag]
+        self._used = [index for index, flag in enumerate(carries) if flag]
+        self._used_ys = [index for index, flag in enumerate(ys) if flag]
 
     def outs(self) -> Sequence[Value] | None:
         """Return the outputs from a smaller loop; None where the loop stays as it is."""
@@ -66,8 +66,8 @@ class _Trim:
         self._fold_constants()
         constants = self._remove_constant_carries()
         self._drop_first_selections()
-        places = self._remove_dead_carries(constants)
-        outer = self._forward_operands(places)
+        indices = self._remove_dead_carries(constants)
+        outer = self._forward_operands(indices)
         classes = EqualCarries(self._draft)
         merged = MergedLoop(self._draft, classes)
         loop = merged.draft
@@ -78,15 +78,15 @@ class _Trim:
             outcome = (hoisted(loop) or loop).emit()
             if _is_same(outcome, before):
                 return None
-            finals = [outcome.carries[place] for place in merged.carries]
-            stacks = [outcome.ys[place] for place in merged.ys]
+            finals = [outcome.carries[index] for index in merged.carries]
+            stacks = [outcome.ys[index] for index in merged.ys]
             trip_count = outcome.trip_count
-        found = {**dict(zip(places, finals, strict=True)), **constants}
-        carries = [found.get(place) for place in range(before.params["carries"])]
+        found = {**dict(zip(indices, finals, strict=True)), **constants}
+        carries = [found.get(index) for index in range(before.params["carries"])]
         more = iter(stacks)
         ys = [
-            outer[place] if place in outer else next(more) if place in self._used_ys else None
-            for place in range(self._count_ys())
+            outer[index] if index in outer else next(more) if index in self._used_ys else None
+            for index in range(self._count_ys())
         ]
         arranged = self._op.arrange_outputs(carries, ys, trip_count)
         return [old if new is None else new for old, new in zip(before.outs, arranged, strict=True)]
@@ -128,25 +128,25 @@ class _Trim:
         """Remove carries that never change; return their values by position."""
         draft = self._draft
         constants: dict[int, Value] = {}
-        places = list(range(len(draft.carries)))
+        indices = list(range(len(draft.carries)))
         while True:  # terminates: each round but the last removes a carry
             outer = {given.inner: _number_key(given.outer) for given in draft.consts}
             constant = {
-                place: carry
-                for place, carry in zip(places, draft.carries, strict=True)
+                index: carry
+                for index, carry in zip(indices, draft.carries, strict=True)
                 if carry.next_carry is carry.inner
                 or outer.get(carry.next_carry, _number_key(carry.next_carry)) == _number_key(carry.init)
             }
             if not constant:
-                self._places = places
+                self._places = indices
                 return constants
             draft.carries = [
-                carry for place, carry in zip(places, draft.carries, strict=True) if place not in constant
+                carry for index, carry in zip(indices, draft.carries, strict=True) if index not in constant
             ]
-            places = [place for place in places if place not in constant]
+            indices = [index for index in indices if index not in constant]
             becomes: dict[Value, Value] = {}
-            for place, carry in constant.items():
-                constants[place] = carry.init
+            for index, carry in constant.items():
+                constants[index] = carry.init
                 number = repeated_number(carry.init)
                 if number is None:
                     draft.consts.append(LoopOperand(carry.init, carry.inner))
@@ -185,21 +185,21 @@ class _Trim:
     def _remove_dead_carries(self, constants: Collection[int]) -> list[int]:
         """Remove carries that no result depends on; return the positions of the others among the node's."""
         draft = self._draft
-        draft.ys = [draft.ys[place] for place in self._used_ys]
-        live = {place for place in self._used if place not in constants}
+        draft.ys = [draft.ys[index] for index in self._used_ys]
+        live = {index for index in self._used if index not in constants}
         by_place = dict(zip(self._places, draft.carries, strict=True))
         roots = [*draft.ys, *([] if draft.test is None else [draft.test])]
         inners = draft.body_inputs
         while True:  # terminates: each round but the last finds another live carry
-            outputs = [*roots, *[by_place[place].next_carry for place in live]]
+            outputs = [*roots, *[by_place[index].next_carry for index in live]]
             nodes, _ = extract(outputs, inners)
             read = {value for node in nodes for value in node.inputs}.union(outputs)
-            newly_active = {place for place, carry in by_place.items() if carry.inner in read} - live
+            newly_active = {index for index, carry in by_place.items() if carry.inner in read} - live
             if not newly_active:
                 break
             live |= newly_active
-        kept = [place for place in self._places if place in live]
-        draft.carries = [by_place[place] for place in kept]
+        kept = [index for index in self._places if index in live]
+        draft.carries = [by_place[index] for index in kept]
         return kept
 
     def _forward_operands(self, kept: Sequence[int]) -> dict[int, Value]:
@@ -212,15 +212,15 @@ class _Trim:
         length = draft.params["length"]
         found: dict[int, Value] = {}
         ys = []
-        for place, value in zip(self._used_ys, draft.ys, strict=True):
+        for index, value in zip(self._used_ys, draft.ys, strict=True):
             number = repeated_number(value)
             if value in arrays:
-                found[place] = arrays[value]
+                found[index] = arrays[value]
             elif number is not None:
-                found[place] = expand(number, (length, *value.shape), ())
+                found[index] = expand(number, (length, *value.shape), ())
             elif value in consts:
                 axes = tuple(range(1, value.ndim + 1))
-                found[place] = expand(consts[value], (length, *value.shape), axes)
+                found[index] = expand(consts[value], (length, *value.shape), axes)
             else:
                 ys.append(value)
         draft.ys = ys

@@ -42,25 +42,25 @@ def share_vanishing_weights(graph: Graph) -> Graph:
 
     `w` has an exponential as a factor, and `b` is computed for all axes of `w`: the product with `h` is part of that computation.
     """
-    places = {node.out: place for node in graph.nodes if (place := _place(node)) is not None}
-    if not places:
+    positions = {node.out: position for node in graph.nodes if (position := _place(node)) is not None}
+    if not positions:
         return graph
-    shared = {out.node.inputs[place] for out, place in places.items() if out.node is not None}
+    shared = {out.node.inputs[position] for out, position in positions.items() if out.node is not None}
 
     def rule(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         if node.op is reduce_sum and node.inputs[0] in shared:
             product, share, axes = _split(inputs[0])
             share = expand(share, product.shape, axes)
             return (reduce_sum(multiply(product, share), axes=node.params["axes"]),)
-        place = places.get(node.outs[0])
-        if place is None:
+        position = positions.get(node.outs[0])
+        if position is None:
             return None
         x, y, out = node.params["x"], node.params["y"], node.params["out"]
-        product, share, axes = _split(inputs[place])
-        own, other = (x, y) if place == 0 else (y, x)
-        b = inputs[1 - place]
+        product, share, axes = _split(inputs[position])
+        own, other = (x, y) if position == 0 else (y, x)
+        b = inputs[1 - position]
         b = multiply(b, expand(share, b.shape, tuple([other.index(own[axis]) for axis in axes])))
-        return (contract(product, b, x, y, out) if place == 0 else contract(b, product, x, y, out),)
+        return (contract(product, b, x, y, out) if position == 0 else contract(b, product, x, y, out),)
 
     return rewrite(graph, rule)
 
@@ -76,14 +76,14 @@ def _place(node: Node) -> int | None:
     x, y, out = (frozenset(node.params[name]) for name in ("x", "y", "out"))
     if not (out & x - y and out & y - x):
         return None  # each product of a weight takes part in one other product alone
-    for place, own, others in ((0, node.params["x"], y), (1, node.params["y"], x)):
-        found = _weights(node.inputs[place])
-        other = node.inputs[1 - place].node
+    for position, own, others in ((0, node.params["x"], y), (1, node.params["y"], x)):
+        found = _weights(node.inputs[position])
+        other = node.inputs[1 - position].node
         if found is None or other is None or not isinstance(other.op, Elementwise):
             continue
         subscripts = {own[axis] for axis in found[1]}
         if subscripts <= others and not subscripts <= out and _vanishes(found[0], DEEPEST):
-            return place
+            return position
     return None
 
 

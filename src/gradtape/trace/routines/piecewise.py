@@ -23,8 +23,8 @@ def interval_of(x: Any, points: Any) -> Any:
     else:  # no branch: in the body of a loop it has no truth
         sign = np.where(falls, -1.0, 1.0)
         x, points = sign * x, sign * points
-    places = np.searchsorted(x, points, side="right")
-    return np.clip(places - 1, 0, x.shape[0] - 2)
+    intervals = np.searchsorted(x, points, side="right")
+    return np.clip(intervals - 1, 0, x.shape[0] - 2)
 
 
 def _outside(x: Any, points: Any) -> Any:
@@ -52,8 +52,8 @@ def _fill_outside(values: Any, x: Any, points: Any, extrapolate: bool) -> Any:
 @stands_for("scipy.interpolate._ppoly.evaluate")
 def evaluate(c: Any, x: Any, xp: Any, dx: int, extrapolate: bool, out: Any) -> None:
     """Evaluate piecewise polynomials (degrees, intervals, columns) at points."""
-    places = interval_of(x, xp)
-    values = horner(lookup(c, (slice(None), places)), (xp - lookup(x, places))[:, None], int(dx))
+    intervals = interval_of(x, xp)
+    values = horner(lookup(c, (slice(None), intervals)), (xp - lookup(x, intervals))[:, None], int(dx))
     out[...] = _fill_outside(values, x, xp, extrapolate)
 
 
@@ -62,10 +62,10 @@ def evaluate_bernstein(c: Any, x: Any, xp: Any, nu: int, extrapolate: bool, out:
     """Evaluate polynomials in the Bernstein basis of each interval, by de Casteljau's algorithm."""
     if nu < 0:
         raise ValueError("Order of derivative cannot be negative")
-    places = interval_of(x, xp)
-    width = (lookup(x, places + 1) - lookup(x, places))[:, None]
-    s = (xp - lookup(x, places))[:, None] / width
-    points = lookup(c, (slice(None), places))
+    intervals = interval_of(x, xp)
+    width = (lookup(x, intervals + 1) - lookup(x, intervals))[:, None]
+    s = (xp - lookup(x, intervals))[:, None] / width
+    points = lookup(c, (slice(None), intervals))
     for _ in range(int(nu)):
         degree = points.shape[0] - 1
         points = (points[1:] - points[:-1]) * degree / width if degree else 0.0 * points
@@ -80,10 +80,10 @@ def evaluate_nd(c: Any, xs: Any, ks: Any, xp: Any, dx: Any, extrapolate: bool, o
     ndim = len(xs)
     extents = [len(x) - 1 for x in xs]
     c = c.reshape(*map(int, ks), *extents, c.shape[-1])
-    places = [interval_of(x, xp[:, axis]) for axis, x in enumerate(xs)]
-    values = lookup(c, (slice(None),) * ndim + tuple(places))
-    for axis, (x, place) in enumerate(zip(xs, places, strict=True)):
-        values = horner(values, (xp[:, axis] - lookup(x, place))[:, None], int(dx[axis]))
+    intervals = [interval_of(x, xp[:, axis]) for axis, x in enumerate(xs)]
+    values = lookup(c, (slice(None),) * ndim + tuple(intervals))
+    for axis, (x, interval) in enumerate(zip(xs, intervals, strict=True)):
+        values = horner(values, (xp[:, axis] - lookup(x, interval))[:, None], int(dx[axis]))
         if not extrapolate:
             values = np.where(_outside(x, xp[:, axis])[:, None], np.nan, values)
     out[...] = values
@@ -112,9 +112,9 @@ def _antiderivative_at(c: Any, x: Any, point: Any) -> Any:
     widths = (x[1:] - x[:-1])[:, None]
     whole = horner(raised, widths) * widths
     before = np.concatenate([0.0 * whole[:1], np.cumsum(whole, axis=0)])
-    place = interval_of(x, point)
-    s = point - lookup(x, place)
-    return lookup(before, place) + horner(lookup(raised, (slice(None), place)), s) * s
+    interval = interval_of(x, point)
+    s = point - lookup(x, interval)
+    return lookup(before, interval) + horner(lookup(raised, (slice(None), interval)), s) * s
 
 
 @stands_for("scipy.interpolate._ppoly.integrate")
@@ -141,18 +141,18 @@ def real_roots(c: Any, x: Any, y: Any, report_discont: bool, extrapolate: bool) 
 
 def _refined(c: Any, numbers: Any, x: Any, breaks: Any, y: Any, roots: Any) -> Any:
     """Return solutions with derivatives. One at a breakpoint where the polynomials jump across y moves with the breakpoint."""
-    place = interval_of(breaks, roots)
-    terms = np.where(np.isnan(roots), 0.0, roots - breaks[place])
-    here = numbers[:, place]
+    interval = interval_of(breaks, roots)
+    terms = np.where(np.isnan(roots), 0.0, roots - breaks[interval])
+    here = numbers[:, interval]
     size = horner(np.abs(here), np.abs(terms)) + np.abs(y)
-    jumps = (roots == breaks[place]) & (place > 0) & (np.abs(horner(here, terms) - y) > 1e-9 * size)
+    jumps = (roots == breaks[interval]) & (interval > 0) & (np.abs(horner(here, terms) - y) > 1e-9 * size)
     result = roots
     for _ in range(2):
-        s = result - lookup(x, place)
-        slope = horner(lookup(c, (slice(None), place)), s, 1)
-        change = (horner(lookup(c, (slice(None), place)), s) - y) / np.where(slope == 0, 1.0, slope)
+        s = result - lookup(x, interval)
+        slope = horner(lookup(c, (slice(None), interval)), s, 1)
+        change = (horner(lookup(c, (slice(None), interval)), s) - y) / np.where(slope == 0, 1.0, slope)
         result = np.where(np.isnan(roots) | (slope == 0), roots, result - change)
-    return np.where(jumps, lookup(x, place), result)
+    return np.where(jumps, lookup(x, interval), result)
 
 
 def barycentric(points: Any, nodes: Any, weights: Any, values: Any) -> Any:

@@ -21,7 +21,7 @@ def knot_of(t: Any, k: int, points: Any) -> Any:
     return np.clip(np.searchsorted(t, points, side="right") - 1, k, t.shape[0] - k - 2)
 
 
-def basis_functions(t: Any, k: int, points: Any, place: Any, nu: int = 0) -> list[Any]:
+def basis_functions(t: Any, k: int, points: Any, position: Any, nu: int = 0) -> list[Any]:
     """Return the values (or derivatives) at each point of the k + 1 basis functions that are not zero there."""
     values: list[Any] = [np.ones(points.shape[0])]
     if nu > k:
@@ -29,7 +29,7 @@ def basis_functions(t: Any, k: int, points: Any, place: Any, nu: int = 0) -> lis
     for degree in range(1, k + 1):
         raised: list[Any] = [0.0 * points for _ in range(degree + 1)]
         for j in range(degree):
-            left, right = lookup(t, place - degree + 1 + j), lookup(t, place + 1 + j)
+            left, right = lookup(t, position - degree + 1 + j), lookup(t, position + 1 + j)
             width = right - left
             part = np.where(width == 0, 0.0, values[j] / np.where(width == 0, 1.0, width))
             if degree > k - nu:
@@ -45,19 +45,19 @@ def basis_functions(t: Any, k: int, points: Any, place: Any, nu: int = 0) -> lis
 def collocation(t: Any, k: int, points: Any, nu: int = 0, columns: int | None = None) -> Any:
     """Return the matrix (points, coefficients) of the basis functions; with `columns`, of a periodic spline of so many coefficients."""
     count = t.shape[0] - k - 1 if columns is None else columns
-    place = knot_of(t, k, points)
+    position = knot_of(t, k, points)
     numbers = np.arange(count)
     return sum(
-        np.where(((place - k + j) % count)[:, None] == numbers, value[:, None], 0.0)
-        for j, value in enumerate(basis_functions(t, k, points, place, nu))
+        np.where(((position - k + j) % count)[:, None] == numbers, value[:, None], 0.0)
+        for j, value in enumerate(basis_functions(t, k, points, position, nu))
     )
 
 
 def spline_values(t: Any, c: Any, k: int, points: Any, nu: int = 0) -> Any:
     """Return the values (points, columns) of splines with coefficients (coefficients, columns)."""
-    place = knot_of(t, k, points)
-    parts = basis_functions(t, k, points, place, nu)
-    return sum(value[:, None] * lookup(c, place - k + j) for j, value in enumerate(parts))
+    position = knot_of(t, k, points)
+    parts = basis_functions(t, k, points, position, nu)
+    return sum(value[:, None] * lookup(c, position - k + j) for j, value in enumerate(parts))
 
 
 @stands_for("scipy.interpolate._dierckx.evaluate_spline")
@@ -73,8 +73,8 @@ def evaluate_spline(t: Any, c: Any, k: int, xp: Any, nu: int, extrapolate: bool)
 @stands_for("scipy.interpolate._dierckx.data_matrix")
 def data_matrix(x: Any, t: Any, k: int, w: Any, extrapolate: bool = False) -> tuple[Any, Any, int]:
     """Return the basis functions that are not zero at each point, with weights, and the number of the first one."""
-    place = knot_of(t, k, x)
-    return np.stack(basis_functions(t, k, x, place), axis=1) * w[:, None], place - k, t.shape[0] - k - 1
+    position = knot_of(t, k, x)
+    return np.stack(basis_functions(t, k, x, position), axis=1) * w[:, None], position - k, t.shape[0] - k - 1
 
 
 @stands_for("scipy.interpolate._dierckx.evaluate_ndbspline")
@@ -99,10 +99,10 @@ def evaluate_ndbspline(
     index: list[Any] = []
     weight: Any = 1.0
     for axis, (knot, degree) in enumerate(zip(knots, degrees, strict=True)):
-        place = knot_of(knot, degree, xi[:, axis])
+        position = knot_of(knot, degree, xi[:, axis])
         shape = (xi.shape[0], *[degree + 1 if other == axis else 1 for other in range(ndim)])
-        index.append((place[:, None] - degree + np.arange(degree + 1)).reshape(shape))
-        parts = np.stack(basis_functions(knot, degree, xi[:, axis], place, int(nu[axis])), axis=1)
+        index.append((position[:, None] - degree + np.arange(degree + 1)).reshape(shape))
+        parts = np.stack(basis_functions(knot, degree, xi[:, axis], position, int(nu[axis])), axis=1)
         weight = weight * parts.reshape(shape)
     values = np.sum(weight[..., None] * lookup(c, tuple(index)), axis=tuple(range(1, ndim + 1)))
     if extrapolate:
@@ -165,12 +165,12 @@ def make_interp_spline(
         c = c[np.arange(count + k) % count]
         return module.BSpline.construct_fast(t, c, k, extrapolate="periodic", axis=axis)
     rows, values = [collocation(t, k, x)], [y]
-    for conditions, point, place in ((first, x[:1], 0), (last, x[-1:], len(rows))):
+    for conditions, point, position in ((first, x[:1], 0), (last, x[-1:], len(rows))):
         given = module._convert_string_aliases(conditions, y.shape[1:]) or []
         made = [collocation(t, k, point, int(order)) for order, _ in given]
         wanted = [(np.asarray(value) + np.zeros(y.shape[1:]))[None] for _, value in given]
-        rows = [*made, *rows] if not place else [*rows, *made]
-        values = [*wanted, *values] if not place else [*values, *wanted]
+        rows = [*made, *rows] if not position else [*rows, *made]
+        values = [*wanted, *values] if not position else [*values, *wanted]
     matrix, right = np.concatenate(rows), np.concatenate(values)
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(
@@ -206,13 +206,13 @@ def insert_knot(xval: Any, t: Any, c: Any, k: int, periodic: bool = False) -> tu
         raise refused(
             "a knot in a periodic spline", "its ends depend on the interval", "use a spline that is not"
         )
-    place = int(knot_of(t, k, np.reshape(xval, (1,)))[0])
-    knots = np.concatenate([t[: place + 1], np.reshape(xval, (1,)), t[place + 1 :]])
-    numbers = np.arange(place - k + 1, place + 1)
+    position = int(knot_of(t, k, np.reshape(xval, (1,)))[0])
+    knots = np.concatenate([t[: position + 1], np.reshape(xval, (1,)), t[position + 1 :]])
+    numbers = np.arange(position - k + 1, position + 1)
     part = (xval - knots[numbers]) / (knots[numbers + k + 1] - knots[numbers])
     part = part.reshape(-1, *[1] * (c.ndim - 1))
     inner = part * c[numbers] + (1.0 - part) * c[numbers - 1]
-    return knots, np.concatenate([c[: place - k + 1], inner, c[place:]])
+    return knots, np.concatenate([c[: position - k + 1], inner, c[position:]])
 
 
 # FITPACK: (t, c, k), in which c is as long as t

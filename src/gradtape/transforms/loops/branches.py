@@ -22,7 +22,7 @@ Derivative = Callable[[Body, list[Value]], list[Value | None]]
 
 def push_switch(node: Node, tangents: Sequence[Tangent | None]) -> list[Tangent | None]:
     """Return the tangents of the outputs of a branch; their masks are further results, as in `pull_switch`."""
-    places = [place for place, tangent in enumerate(tangents[1:]) if tangent is not None]
+    positions = [position for position, tangent in enumerate(tangents[1:]) if tangent is not None]
     moved = [tangent for tangent in tangents[1:] if tangent is not None]
     masks = [tangent.mask for tangent in moved]
 
@@ -32,7 +32,7 @@ def push_switch(node: Node, tangents: Sequence[Tangent | None]) -> list[Tangent 
             Tangent(value, None if mask is None else next(masks_inside))
             for value, mask in zip(moving, masks, strict=False)
         ]
-        sources = [branch.inputs[place] for place in places]
+        sources = [branch.inputs[position] for position in positions]
         pushed = forward_sweep(branch.outputs, sources, given, never_stop)
         values = [None if tangent is None else tangent.applied() for tangent in pushed]
         return [
@@ -56,22 +56,22 @@ def pull_switch(
 
     Masks are further operands and results of the branches. Those that no branch reads, or that are not used, are dropped.
     """
-    targets = [place for place, cotangent in enumerate(cotangents) if cotangent is not None]
+    targets = [position for position, cotangent in enumerate(cotangents) if cotangent is not None]
     operands = node.inputs[1:]
     sources = [
-        place
-        for place, (operand, flag) in enumerate(zip(operands, wanted[1:], strict=True))
+        position
+        for position, (operand, flag) in enumerate(zip(operands, wanted[1:], strict=True))
         if flag and carries_derivatives(operand.dtype)
     ]
     present = [cotangent for cotangent in cotangents if cotangent is not None]
     masks = [cotangent.mask for cotangent in present]
-    likes = [operands[place] for place in sources]
+    likes = [operands[position] for position in sources]
 
     def pull(branch: Body, placeholders: list[Value]) -> list[Value | None]:
         masks_inside = iter(placeholders[len(present) :])
-        starts = [branch.inputs[place] for place in sources]
+        starts = [branch.inputs[position] for position in sources]
         sweep = reverse_sweep(
-            [branch.outputs[place] for place in targets],
+            [branch.outputs[position] for position in targets],
             starts,
             placeholders[: len(present)],
             never_stop,
@@ -83,11 +83,11 @@ def pull_switch(
     seeds = [*[cotangent.value for cotangent in present], *[mask for mask in masks if mask is not None]]
     pulled = _derived(node, seeds, pull, [*likes, *[Value(aval(like.shape, BOOL)) for like in likes]])
     found = {
-        place: Cotangent(part, None if zero_mask is None else ~zero_mask, is_applied=True)
-        for place, part, zero_mask in zip(sources, pulled, pulled[len(sources) :], strict=False)
+        position: Cotangent(part, None if zero_mask is None else ~zero_mask, is_applied=True)
+        for position, part, zero_mask in zip(sources, pulled, pulled[len(sources) :], strict=False)
         if part is not None
     }
-    return [None, *[found.get(place) for place in range(len(operands))]]
+    return [None, *[found.get(position) for position in range(len(operands))]]
 
 
 def _zero_by_selection(start: Value, end: Cotangent | None) -> Value | None:
@@ -111,7 +111,7 @@ def _derived(
         placeholders = [placeholder(value) for value in more]
         inputs.append([*branch.inputs, *placeholders])
         results.append(derive(branch, placeholders))
-    found = [any(result[place] is not None for result in results) for place in range(len(likes))]
+    found = [any(result[position] is not None for result in results) for position in range(len(likes))]
     outputs = [
         [
             _convert_or_zeros(value, like)
@@ -153,13 +153,15 @@ def select(
         read.update(*[each.inputs for each in nodes], results)
         captured.update(dict.fromkeys(leaves))
     used = [
-        place for place in range(len(operands)) if any(placeholders[place] in read for placeholders in inputs)
+        position
+        for position in range(len(operands))
+        if any(placeholders[position] in read for placeholders in inputs)
     ]
     bodies = [
-        make_body([*[placeholders[place] for place in used], *captured], results)
+        make_body([*[placeholders[position] for position in used], *captured], results)
         for placeholders, results in zip(inputs, outputs, strict=True)
     ]
-    outs: tuple[Value, ...] = op(bodies, index, [*[operands[place] for place in used], *captured])
+    outs: tuple[Value, ...] = op(bodies, index, [*[operands[position] for position in used], *captured])
     return outs
 
 

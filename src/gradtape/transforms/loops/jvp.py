@@ -62,29 +62,31 @@ def push_loop(op: LoopOp, node: Node, tangents: Sequence[Tangent | None]) -> lis
             continue
         first = zeros_like(carry.init) if init is None else init.applied()
         last = zeros_like(carry.inner) if end is None else end.applied()
-        place = len(draft.carries)
+        position = len(draft.carries)
         draft.carries.append(Carry(first, inner.value, last))
         if inner.mask is not None:
             begins = expand(literal(False), carry.inner.shape, ()) if init is None else init.mask
             goes_on = expand(literal(False), carry.inner.shape, ()) if end is None else end.mask
             draft.carries.append(Carry(_whole(begins, carry.inner), inner.mask, _whole(goes_on, carry.inner)))
-        ends.append((place, None if inner.mask is None else place + 1))
+        ends.append((position, None if inner.mask is None else position + 1))
     y_places: list[tuple[int | None, int | None]] = []
     for tangent in pushed[len(carries) :]:
         if tangent is None:
             y_places.append((None, None))
             continue
-        place = len(draft.ys)
+        position = len(draft.ys)
         draft.ys.append(tangent.applied())
         if tangent.mask is not None:
             draft.ys.append(_whole(tangent.mask, tangent.value))
-        y_places.append((place, None if tangent.mask is None else place + 1))
+        y_places.append((position, None if tangent.mask is None else position + 1))
     outputs = draft.emit()
     values = op.arrange_outputs(
-        [_at(outputs.carries, place) for place, _ in ends], [_at(outputs.ys, place) for place, _ in y_places]
+        [_at(outputs.carries, position) for position, _ in ends],
+        [_at(outputs.ys, position) for position, _ in y_places],
     )
     masks = op.arrange_outputs(
-        [_at(outputs.carries, place) for _, place in ends], [_at(outputs.ys, place) for _, place in y_places]
+        [_at(outputs.carries, position) for _, position in ends],
+        [_at(outputs.ys, position) for _, position in y_places],
     )
     return [
         None if value is None else Tangent(value, mask, is_applied=True)
@@ -105,5 +107,5 @@ def _whole(mask: Value | None, like: Value) -> Value:
     return mask
 
 
-def _at(values: Sequence[Value], place: int | None) -> Value | None:
-    return None if place is None else values[place]
+def _at(values: Sequence[Value], position: int | None) -> Value | None:
+    return None if position is None else values[position]

@@ -252,23 +252,23 @@ class Kinks(Container[Value]):
         if result is None and not changed:
             return None
         count = len(draft.carries)
-        places = {carry.inner: place for place, carry in enumerate(draft.carries)}
+        positions = {carry.inner: position for position, carry in enumerate(draft.carries)}
         ys = outputs[count : count + len(draft.ys)]
         if result is not None:
             of_carries, of_ys, _ = op.split_outputs(node.outs, count)
-            ys = [inside.square(ys[place]) for place, out in enumerate(of_ys) if out is result]
-            for place, out in enumerate(of_carries):
+            ys = [inside.square(ys[position]) for position, out in enumerate(of_ys) if out is result]
+            for position, out in enumerate(of_carries):
                 if out is result:
-                    inside.square(draft.carries[place].inner)
+                    inside.square(draft.carries[position].inner)
         carries = [
             carry._replace(next_carry=following)
             for carry, following in zip(draft.carries, outputs, strict=False)
         ]
         squared: dict[Value, int] = {}
-        while wanted := [own for own in inside.squares if own in places and own not in squared]:
-            place = places[wanted[0]]
+        while wanted := [own for own in inside.squares if own in positions and own not in squared]:
+            position = positions[wanted[0]]
             squared[wanted[0]] = len(carries)
-            init, following = self.square(carries[place].init), inside.square(carries[place].next_carry)
+            init, following = self.square(carries[position].init), inside.square(carries[position].next_carry)
             carries.append(Carry(init, inside.squares[wanted[0]], following))
         for group in (draft.consts, draft.elements):
             group += [
@@ -286,35 +286,35 @@ class Kinks(Container[Value]):
             return op.outs(LoopOutputs(made.carries[:count], made.ys, made.trip_count))
         if made.ys:
             return made.ys
-        (place,) = [place for place, out in enumerate(of_carries) if out is result]
-        return [made.carries[squared[draft.carries[place].inner]]]
+        (position,) = [position for position, out in enumerate(of_carries) if out is result]
+        return [made.carries[squared[draft.carries[position].inner]]]
 
     def _kinked(self, node: Node) -> list[int | None]:
         """Return by input the place of the first one that is the same number, if it has a kink."""
-        first = [place if self.kinked(value) else None for place, value in enumerate(node.inputs)]
-        for place, value in enumerate(node.inputs):
-            for other in range(place) if first[place] is not None else ():
+        first = [position if self.kinked(value) else None for position, value in enumerate(node.inputs)]
+        for position, value in enumerate(node.inputs):
+            for other in range(position) if first[position] is not None else ():
                 if first[other] == other and is_same(node.inputs[other], value):
-                    first[place] = other
+                    first[position] = other
                     break
         return first
 
     def _procedure(self, node: Node, op: OwnPullback, result: Value | None = None) -> Sequence[Value] | None:
         """Do what `_loop` does for a procedure; the square of a result is its last output."""
         kinked = self._kinked(node)
-        if result is None and all(place is None for place in kinked):
+        if result is None and all(position is None for position in kinked):
             return None
         known = op.with_squares_of(node, kinked, None if result is None else result.index)
         if known is None:
             return None
-        places, make = known
-        return make([self.square(node.inputs[place]) for place in places])
+        positions, make = known
+        return make([self.square(node.inputs[position]) for position in positions])
 
     def _inside_of(self, node: Node) -> list[tuple[Body, Kinks]]:
         """Return the bodies of a branch, each with its inputs that have a kink."""
-        places = [place for place, value in enumerate(node.inputs[1:]) if self.kinked(value)]
+        positions = [position for position, value in enumerate(node.inputs[1:]) if self.kinked(value)]
         return [
-            (body, Kinks([body.inputs[place] for place in places], self._depth + 1))
+            (body, Kinks([body.inputs[position] for position in positions], self._depth + 1))
             for body in node.params["branches"]
         ]
 
@@ -343,9 +343,9 @@ class Kinks(Container[Value]):
         if not changes:
             return None
         squared = [
-            place
-            for place in range(len(operands))
-            if any(body.inputs[place] in squares for body, squares, _ in bodies)
+            position
+            for position in range(len(operands))
+            if any(body.inputs[position] in squares for body, squares, _ in bodies)
         ]
         branches = [
             make_body(
@@ -358,7 +358,7 @@ class Kinks(Container[Value]):
             )
             for body, squares, outputs in bodies
         ]
-        more = [self.square(operands[place]) for place in squared]
+        more = [self.square(operands[position]) for position in squared]
         outs: Sequence[Value] = node.op(branches, node.inputs[0], [*operands, *more])  # type: ignore[operator] # it is a Switch
         return outs
 

@@ -203,8 +203,8 @@ class Series(ABC):
         """Return coefficients k of the inputs that derivatives follow; None for the others."""
         hidden = len(self.node.inputs) - len(followed(self.node))
         return [
-            None if place < hidden else self.expansion.coefficient(operand, k)
-            for place, operand in enumerate(self.node.inputs)
+            None if position < hidden else self.expansion.coefficient(operand, k)
+            for position, operand in enumerate(self.node.inputs)
         ]
 
 
@@ -269,15 +269,15 @@ class Multilinear(ByOrder):
 
     def next(self, k: int) -> Sequence[Coefficient]:
         expansion, node = self.expansion, self.node
-        places = [place for place, operand in enumerate(node.inputs) if expansion.is_active(operand)]
+        positions = [position for position, operand in enumerate(node.inputs) if expansion.is_active(operand)]
         terms: list[Sequence[Value]] = []
-        for orders in _compositions(k, len(places)):
+        for orders in _compositions(k, len(positions)):
             chosen = [
-                expansion.coefficient(node.inputs[place], order)
-                for place, order in zip(places, orders, strict=True)
+                expansion.coefficient(node.inputs[position], order)
+                for position, order in zip(positions, orders, strict=True)
             ]
             if not any(part is None for part in chosen):
-                inputs = dict(enumerate(self.base.inputs)) | dict(zip(places, chosen, strict=True))
+                inputs = dict(enumerate(self.base.inputs)) | dict(zip(positions, chosen, strict=True))
                 terms.append(emit_all(node.op, list(inputs.values()), **node.params))  # type: ignore[arg-type]
         return [_total([term[index] for term in terms]) for index in range(len(node.outs))]
 
@@ -382,7 +382,7 @@ def rule_of(op: Op, node: Node, expansion: Expansion) -> Build:
         if whole is not None:
             tangent = whole.push(list(map(expansion.direction, whole.operands)))
             return lambda series, at_node, base: Integral(series, at_node, base, [tangent])
-        moving = [place for place, operand in enumerate(node.inputs) if expansion.is_active(operand)]
+        moving = [position for position, operand in enumerate(node.inputs) if expansion.is_active(operand)]
         kind = (
             _kind_by_facts(op, node, moving)
             if isinstance(op, Elementwise)
@@ -440,7 +440,7 @@ def _kind_by_facts(op: Elementwise, node: Node, moving: Sequence[int]) -> Build 
         return Linear
     if (
         rules is not None
-        and all(rules[place] is not None for place in moving)
+        and all(rules[position] is not None for position in moving)
         and not set(moving).intersection(op.additive)
     ):
         return Linear if len(moving) == 1 else Multilinear
@@ -453,15 +453,17 @@ def _kind_by_probe(node: Node, moving: Sequence[int], expansion: Expansion) -> B
     The probe is a copy whose moving inputs are different values, even where those of the node are one.
     """
     inputs = list(node.inputs)
-    for place in moving:
-        inputs[place] = Value(inputs[place].aval)
+    for position in moving:
+        inputs[position] = Value(inputs[position].aval)
     probe = Node(node.op, tuple(inputs), node.params, node.site)
     outs = probe.make_outs(node.types, merge_tags(inputs))
     reads: list[set[int]] = []
-    for place in moving:
-        direction = Value(inputs[place].aval)
+    for position in moving:
+        direction = Value(inputs[position].aval)
         begin = next_serial()
-        tangents = node.op.jvp(probe, [direction if place == other else None for other in range(len(inputs))])
+        tangents = node.op.jvp(
+            probe, [direction if position == other else None for other in range(len(inputs))]
+        )
         reads.append(
             _reads(
                 [tangent for tangent in tangents if tangent is not None],
@@ -476,7 +478,7 @@ def _kind_by_probe(node: Node, moving: Sequence[int], expansion: Expansion) -> B
         )
     if not any(reads):
         return Linear
-    if all(OUTPUT not in read and place not in read for place, read in zip(moving, reads, strict=True)):
+    if all(OUTPUT not in read and position not in read for position, read in zip(moving, reads, strict=True)):
         return Multilinear
     return None
 
@@ -494,9 +496,9 @@ def _reads(
             continue
         seen.add(value)
         if value in known:
-            place = known[value]
-            if place is not None:
-                found.add(place)
+            position = known[value]
+            if position is not None:
+                found.add(position)
         elif value.node is None or value.node.serial < begin:
             if expansion.is_active(value):
                 found.add(OUTPUT)

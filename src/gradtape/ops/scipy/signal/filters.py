@@ -60,64 +60,66 @@ def lfilter(b: Any, a: Any, x: Any, axis: Any = -1, zi: Any = None) -> Value | t
     b, a, signal, state = _common(b, a, as_array(x, "x"), None if zi is None else as_array(zi, "zi"))
     if signal.ndim == 0:
         raise ValueError("x must be at least 1-D")
-    place = one_axis(axis, signal.ndim)
+    position = one_axis(axis, signal.ndim)
     if a.data is not None and not a.tags and a.data[0] == 0:
         raise ValueError("BUG: filter coefficient a[0] == 0 not supported yet")
     order = max(b.size, a.size) - 1
-    start = None if state is None else _state(state, signal.shape, place, order)
+    start = None if state is None else _state(state, signal.shape, position, order)
     first = getitem(a, 0)
     b, a = b / first, a / first
-    lead = (*signal.shape[:place], *signal.shape[place + 1 :])
-    if signal.shape[place] == 0:
+    lead = (*signal.shape[:position], *signal.shape[position + 1 :])
+    if signal.shape[position] == 0:
         y: Value = signal
         end = [full((math.prod(lead),), 0, signal.dtype)] * order if start is None else start
     elif a.size == 1:
-        y, end = _moving_average(b, signal, place, start)
+        y, end = _moving_average(b, signal, position, start)
     else:
-        y, end = _recursive(b, a, signal, place, order, start)
+        y, end = _recursive(b, a, signal, position, order, start)
     if state is None:
         return y
     whole = reshape(stack(*end), (order, *lead)) if end else full((0, *lead), 0, signal.dtype)
-    return y, moved(whole, (0,), (place,))
+    return y, moved(whole, (0,), (position,))
 
 
-def _state(zi: Value, shape: Shape, place: int, order: int) -> list[Value]:
+def _state(zi: Value, shape: Shape, position: int, order: int) -> list[Value]:
     """Return what the filter remembers at the beginning, for each lag an element per signal."""
-    expected = tuple([order if axis == place else n for axis, n in enumerate(shape)])
+    expected = tuple([order if axis == position else n for axis, n in enumerate(shape)])
     fits = zi.ndim == len(shape) and all(
-        have == want or (have == 1 and axis != place)
+        have == want or (have == 1 and axis != position)
         for axis, (have, want) in enumerate(zip(zi.shape, expected, strict=True))
     )
     if not fits:
         raise ValueError(f"Unexpected shape for parameter zi: expected {expected}, found {zi.shape}.")
-    rows = moved(broadcast_to(zi, expected), (place,), (0,))
+    rows = moved(broadcast_to(zi, expected), (position,), (0,))
     return [reshape(getitem(rows, k), (math.prod(rows.shape[1:]),)) for k in range(order)]
 
 
-def _rows(x: Value, place: int) -> Value:
+def _rows(x: Value, position: int) -> Value:
     """Return signals as columns: the samples in front."""
-    front = moved(x, (place,), (0,))
+    front = moved(x, (position,), (0,))
     return reshape(front, (front.shape[0], math.prod(front.shape[1:])))
 
 
-def _restored(rows: Value, shape: Shape, place: int) -> Value:
-    lead = (*shape[:place], *shape[place + 1 :])
-    return moved(reshape(rows, (rows.shape[0], *lead)), (0,), (place,))
+def _restored(rows: Value, shape: Shape, position: int) -> Value:
+    lead = (*shape[:position], *shape[position + 1 :])
+    return moved(reshape(rows, (rows.shape[0], *lead)), (0,), (position,))
 
 
-def _moving_average(b: Value, x: Value, place: int, start: list[Value] | None) -> tuple[Value, list[Value]]:
+def _moving_average(
+    b: Value, x: Value, position: int, start: list[Value] | None
+) -> tuple[Value, list[Value]]:
     """Filter without feedback: a convolution."""
     order = b.size - 1
     if x.ndim == 1 and start is None and x.size >= b.size:
         return cut(sliding_products(x, reversed_along(b, 1), "full"), 0, 0, x.size), []
-    return _recursive(b, full((1,), 1, b.dtype), x, place, order, start)
+    return _recursive(b, full((1,), 1, b.dtype), x, position, order, start)
 
 
 def _recursive(
-    b: Value, a: Value, x: Value, place: int, order: int, start: list[Value] | None
+    b: Value, a: Value, x: Value, position: int, order: int, start: list[Value] | None
 ) -> tuple[Value, list[Value]]:
     """Filter by a loop over the samples."""
-    rows = _rows(x, place)
+    rows = _rows(x, position)
     single = rows.shape[1] == 1
     if single:  # numbers, not arrays of one number
         rows = reshape(rows, (rows.shape[0],))
@@ -143,7 +145,7 @@ def _recursive(
 
     end, (ys,) = HOOKS.scan(step, coefficients, carries, [rows])
     whole = reshape(ys, (rows.shape[0], 1)) if single else ys
-    return _restored(whole, x.shape, place), [reshape(each, (math.prod(shape),)) for each in end]
+    return _restored(whole, x.shape, position), [reshape(each, (math.prod(shape),)) for each in end]
 
 
 @borrows("scipy.signal._signaltools.sosfilt")
@@ -159,14 +161,14 @@ def sosfilt(sos: Any, x: Any, axis: Any = -1, zi: Any = None) -> Value | tuple[V
     sections, signal, state = _common(sections, as_array(x, "x"), None if zi is None else as_array(zi, "zi"))
     if signal.ndim == 0:
         raise ValueError("x must be at least 1-D")
-    place, count = one_axis(axis, signal.ndim), sections.shape[0]
-    expected = (count, *[2 if k == place else n for k, n in enumerate(signal.shape)])
+    position, count = one_axis(axis, signal.ndim), sections.shape[0]
+    expected = (count, *[2 if k == position else n for k, n in enumerate(signal.shape)])
     if state is not None and state.shape != expected:
         raise ValueError(
             f"Invalid zi shape. With axis={axis!r}, an input with shape {signal.shape!r}, and an sos array with "
             f"{count} sections, zi must have shape {expected!r}, got {state.shape!r}."
         )
-    rows = _rows(signal, place)
+    rows = _rows(signal, position)
     single = rows.shape[1] == 1
     if single:
         rows = reshape(rows, (rows.shape[0],))
@@ -174,7 +176,7 @@ def sosfilt(sos: Any, x: Any, axis: Any = -1, zi: Any = None) -> Value | tuple[V
     if state is None:
         carries = [full(shape, 0, signal.dtype)] * (2 * count)
     else:
-        parts = moved(state, (place + 1,), (1,))
+        parts = moved(state, (position + 1,), (1,))
         carries = [reshape(getitem(parts, (k // 2, k % 2)), shape) for k in range(2 * count)]
     numbers = [getitem(sections, (s, k)) for s in range(count) for k in (0, 1, 2, 4, 5)]
 
@@ -194,11 +196,11 @@ def sosfilt(sos: Any, x: Any, axis: Any = -1, zi: Any = None) -> Value | tuple[V
         end, (ys,) = HOOKS.scan(step, numbers, carries, [rows])
     else:
         end, ys = carries, rows
-    y = _restored(reshape(ys, (rows.shape[0], math.prod(shape))), signal.shape, place)
+    y = _restored(reshape(ys, (rows.shape[0], math.prod(shape))), signal.shape, position)
     if state is None:
         return y
-    lead = (*signal.shape[:place], *signal.shape[place + 1 :])
-    return y, moved(reshape(stack(*end), (count, 2, *lead)), (1,), (place + 1,))
+    lead = (*signal.shape[:position], *signal.shape[position + 1 :])
+    return y, moved(reshape(stack(*end), (count, 2, *lead)), (1,), (position + 1,))
 
 
 @borrows("scipy.signal._signaltools.lfilter_zi")
