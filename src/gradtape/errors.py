@@ -9,7 +9,7 @@
     │   ├── RuleError (TypeError)               a custom derivative rule that returns something else than it must
     │   └── UnconnectedError                    no differentiable path from the target to a source
     ├── DtypeError (TypeError)                  a dtype or type that cannot be used
-    │   ├── IntegerInputError                   a derivative in an integer was asked for
+    │   ├── IntegerInputError                   a derivative with respect to an integer
     │   ├── StaticArgumentError                 a static argument that is not hashable
     │   └── ArraySubclassError                  np.matrix, masked arrays and other subclasses
     ├── NonScalarOutputError (TypeError)        grad() of a function whose result is not one number
@@ -205,7 +205,7 @@ class DtypeError(GradtapeError, TypeError):
 
 
 class IntegerInputError(DtypeError):
-    """A derivative in an integer was asked for."""
+    """A derivative with respect to an integer is undefined."""
 
 
 class StaticArgumentError(DtypeError):
@@ -237,7 +237,7 @@ class UnsupportedCodeError(GradtapeError, TypeError):
 
 
 class ConcretizationError(GradtapeError, TypeError):
-    """A traced value was asked for its number inside a jitted function.
+    """A traced value was converted to a number inside a jitted function.
 
     Attributes
     ----------

@@ -117,7 +117,7 @@ def show_iterations(done: int, total: int) -> None:
             _iterations = now
         if done < 0:
             bar.close()
-    except (OSError, ValueError):  # nobody reads what is shown: the loop goes on
+    except (OSError, ValueError):  # the output is closed: the loop goes on
         done = -1
     finally:
         if done < 0:

@@ -30,7 +30,7 @@ def record(cls: C) -> C:
 
 @dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(field,))
 def frozen_record(cls: C) -> C:
-    """Make such a class whose fields the type checker lets nobody change, compared by identity."""
+    """Make such a class, compared by identity, whose fields are read-only for the type checker."""
     return _made(cls, by_value=False)
 
 

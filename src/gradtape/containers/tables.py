@@ -40,7 +40,7 @@ class Labels:
     coords : xarray.Coordinates
         All other coordinates.
     is_fixed : bool
-        Whether these are indices without attributes, whose content nobody can change: tables may share them.
+        Whether these are indices without attributes, whose content cannot change: tables may share them.
     name, attrs : object and dict
         As in xarray.
     variable_attrs : list of dict

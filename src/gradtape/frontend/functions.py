@@ -464,7 +464,7 @@ def _only(self: Interpreter, x: Any, answers: set[T]) -> T:
     if len(answers) > 1:
         names = " or ".join(sorted(one.__name__ for one in classes_of(self, x)))
         refuse(
-            f"the class of {shown(x)} is asked for, which is {names}, depending on the iteration or the branch",
+            f"the class of {shown(x)} is needed, and it is {names}, depending on the iteration or the branch",
             "let the number have one class, as by float(...) where it is assigned",
         )
     (answer,) = answers
@@ -505,7 +505,7 @@ def class_of(x: Any) -> type:
     if type(x) in CLASSES:
         return CLASSES[type(x)]
     if isinstance(x, BoundMethod | RaisedError | Reversed | Unrolled | Places):
-        refuse(f"the class of {shown(x)} is asked for", "write the code for that class, without the check")
+        refuse(f"the class of {shown(x)} is needed", "write the code for that class, without the check")
     return type(x)
 
 

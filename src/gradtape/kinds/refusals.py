@@ -78,7 +78,7 @@ def is_used_up(thing: Any) -> bool:
 
 
 def comes_later(thing: Any) -> bool:
-    """Return whether the numbers of an object are asked for after it was returned: an iterator, a coroutine, a view of a dict."""
+    """Return whether the numbers of an object are read only after it was returned: an iterator, a coroutine, a view of a dict."""
     return is_used_up(thing) or isinstance(thing, _VIEWS)
 
 

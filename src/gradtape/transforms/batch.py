@@ -108,7 +108,7 @@ def _outputs(
     outs = batch_node(node.op, node, [_array(operand) for operand in operands], flags, size)
     if not isinstance(node.op, OwnPullback):
         return outs
-    # A kink that was outside of the mapped function is seen now.
+    # A kink that was outside the mapped function is seen now.
     made = [out for out in outs if isinstance(out, Value)]
     known = list(with_squares(made)) if len(made) == len(outs) and _are_all_outs(made) else made
     return outs if known == made else tuple(known)

@@ -95,7 +95,7 @@ def recorded(graph: Graph, inputs: Sequence[Value]) -> tuple[list[Value], list[V
         outs: Sequence[Value] = copy.make_outs(tuple([out.aval for out in node.outs]), merge_tags(operands))
         keep_names(node.outs, outs)
         if isinstance(node.op, OwnPullback):
-            outs = with_squares(outs)  # a kink that was outside of the graph is seen now
+            outs = with_squares(outs)  # a kink that was outside the graph is seen now
         becomes.update(zip(node.outs, outs, strict=True))
     outputs = [becomes.get(value, value) for value in graph.outputs]
     return outputs, [becomes.get(value, value) for value, _ in graph.guards]

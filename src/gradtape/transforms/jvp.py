@@ -39,7 +39,7 @@ def jvp(
     stop : callable
         Predicate on values: those that count as constants.
     constant : collection of Value
-        Those of the tangents in which nobody differentiates: where they are 0, they are zero by selection.
+        Those of the tangents that no derivative is taken with respect to: where they are 0, they are zero by selection.
     are_units : bool, default False
         Whether these are 0 or 1 everywhere.
 
@@ -63,7 +63,7 @@ def forward_sweep(
 ) -> list[Tangent | None]:
     """Append the nodes of `jvp`; tangents may be zero by selection (see `Cotangent`).
 
-    With `is_last` nobody reads the masks of the results: masks are not reduced behind the last slope that may be infinite.
+    With `is_last` the masks of the results are not read: masks are not reduced behind the last slope that may be infinite.
     """
     pushed: dict[Value, Tangent | None] = dict(zip(sources, tangents, strict=True))
     nodes, _ = extract(

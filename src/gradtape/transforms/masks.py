@@ -68,12 +68,12 @@ def _with_mask(seed: Value, is_unit: bool) -> Tangent:
 
 
 def constants(seeds: Sequence[Value]) -> set[Value]:
-    """Return the seeds in which nobody differentiates."""
+    """Return the seeds that no derivative is taken with respect to."""
     return {seed for seed in seeds if is_constant(seed)}
 
 
 def is_constant(seed: Value) -> bool:
-    """Return whether nobody differentiates in a seed, or in what it is computed from."""
+    """Return whether no derivative is taken with respect to a seed, or what it is computed from."""
     return not any(tag.recording for tag in seed.tags)
 
 

@@ -46,7 +46,7 @@ def vjp(
     barriers : collection of Value
         Further constants, which may be sources: a barrier has a cotangent, and does not propagate it.
     constant : collection of Value
-        Those of the cotangents in which nobody differentiates: where they are 0, they are zero by selection.
+        Those of the cotangents that no derivative is taken with respect to: where they are 0, they are zero by selection.
     are_units : bool, default False
         Whether these are 0 or 1 everywhere.
 

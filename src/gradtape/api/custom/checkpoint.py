@@ -172,7 +172,7 @@ class _Again(Rule):
         return [pulled.get(start) if flag else None for start, flag in zip(starts, wanted, strict=True)]
 
     def _outputs(self, node: Node, starts: Sequence[Value], tag: TraceTag) -> list[Value]:
-        """Call the function again, on other values: also in place of what it reads from outside."""
+        """Call the function again, on other values, also instead of those that it captures."""
         operands = self._operands
         count = len(operands.values)
         end = len(starts) - len(self._squared)

@@ -34,7 +34,7 @@ class Routine:
     spare : callable
         Returns how many elements it needs besides its operands and its result, for m by n matrices.
     extents : int
-        How many extents it is told: 2 for matrices that need not be square, and where there are columns to solve for.
+        How many extents it gets: 2 for matrices that need not be square, and where there are columns to solve for.
     is_rectangular : bool
         Whether matrices need not be square.
     uses : tuple of str
@@ -51,7 +51,7 @@ class Routine:
     places: Callable[..., Places] = _no_places
 
     def multiplications(self, numbers: Sequence[object]) -> int:
-        """Return about how many multiplications a call takes that is told these numbers, the extents first."""
+        """Return about how many multiplications a call takes with these numbers, the extents first."""
         n, *others = [number for number in numbers if type(number) is int]
         return int(n * n * next(iter(others), n) * self.work)
 

@@ -29,7 +29,7 @@ from gradtape.statements import walk
 
 Kind: TypeAlias = Literal["element", "shared", "sum", "row", "other"]
 """How a buffer is touched: at the position of an element, at the same one for all elements, by adding to it, as memory of one element, or
-otherwise, which only what nobody writes may be."""
+otherwise, which only memory that is never written may be."""
 
 
 @value_record

@@ -65,7 +65,7 @@ gather_row = index_map(
         ((5,), [np.array([4, 1, 4, 0], np.uint32)], {"in_bounds": True}),
     ),
 )
-"""With ``rows`` it is a gather that the user asked for: the gradient of what it reads can stay a list of rows.
+"""With ``rows`` it is a gather that the user wrote: the gradient of what it reads can stay a list of rows.
 
 With ``in_bounds`` the indices are known to be neither negative nor too large, so that kernels do not look.
 """

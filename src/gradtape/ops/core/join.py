@@ -56,7 +56,7 @@ def stack(*items: Any, axis: int = 0) -> Value:
 
 
 def cast_as_asked(pieces: list[Value], dtype: Any, casting: Any) -> list[Value]:
-    """Return the pieces in a dtype that the user asked for."""
+    """Return the pieces in a dtype that the user chose."""
     if dtype is None:
         return pieces
     wanted = np.dtype(dtype)

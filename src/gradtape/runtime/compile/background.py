@@ -60,7 +60,7 @@ class Compilation(Generic[T]):
 
     @property
     def seconds(self) -> float:
-        """How long ago it was asked for."""
+        """How long ago it was requested."""
         return time.perf_counter() - self._begin
 
     def wait(self, seconds: float) -> bool:

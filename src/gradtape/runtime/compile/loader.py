@@ -73,7 +73,7 @@ class LoadedModule:
         The symbol that :func:`call_flat` calls, with the signature
         ``int32_t (void **inputs, void **outputs, void *workspace)``.
     exports : sequence of str, optional
-        Further symbols whose addresses will be asked for.
+        Further symbols whose addresses will be needed.
     imports : mapping of str to int, optional
         Addresses of functions and data that the code names but that the process's libraries do not export:
         BLAS routines found through SciPy, Python's and NumPy's types and C functions.

@@ -4,7 +4,7 @@ The first call of a program runs it whole, and copies the inputs that may stay e
 a thread split the program. From then on a call compares these inputs with the copies, byte by byte, and runs the main program on
 what is kept; a call with other data runs the whole program. Data that are seen twice in a row replace the oldest ones that are kept.
 
-What is kept is computed from the copies, never from an array that somebody else can write to, and is not changed afterwards: threads need
+What is kept is computed from the copies, never from an array that other code can write to, and is not changed afterwards: threads need
 no lock to read it.
 """
 

@@ -160,7 +160,7 @@ class Array(Operators, Methods, Attributes, Handle):
     """A value with NumPy's interface: pending (recorded, not yet computed) or concrete.
 
     An `Array` behaves as an ndarray in NumPy's functions, operators, methods and indexing. In-place syntax rebinds it to a new value;
-    views write through to their base, as NumPy's do. Nothing is computed until somebody looks: `print`, `float`, `bool`, `.numpy()`.
+    views write through to their base, as NumPy's do. Nothing is computed until a value is read: `print`, `float`, `bool`, `.numpy()`.
 
     Arrays are made by `gradtape.constant`, `gradtape.asarray`, `GradientTape.watch` and by operations on other arrays.
 

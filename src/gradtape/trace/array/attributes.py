@@ -147,7 +147,7 @@ class Attributes:
 
     def __array_namespace__(self: Any, /, *, api_version: str | None = None) -> ModuleType:
         """Return the namespace of the array API standard whose functions take the array: `gradtape.array_api`, of version 2024.12, unless
-        another version is asked for."""
+        another version is requested."""
         return array_namespace(api_version)
 
     def __dlpack__(
@@ -159,7 +159,7 @@ class Attributes:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Return the memory of the array for another library, without a copy unless asked for one.
+        """Return the memory of the array for another library, without a copy unless one is requested.
 
         An array is a value, so its memory is marked as read-only for libraries that know DLPack 1.0 (`max_version`). Older ones cannot be
         told so, and must not write to it. Memory in reversed order is copied, since not all libraries take negative strides; so is memory
@@ -249,7 +249,7 @@ class Flags:
 
 
 def _note_question(array: Any) -> None:
-    """Let the traces that an argument belongs to note that code has asked for its memory."""
+    """Let the traces that an argument belongs to note that code reads its memory."""
     if memory_of(root_of(array)) is not None:
         for tag in array.value.tags:
             if isinstance(tag, Trace) and tag.recording:
@@ -273,7 +273,7 @@ def _is_read_only(array: Any) -> bool:
 
 
 def array_namespace(api_version: str | None) -> ModuleType:
-    """Return `gradtape.array_api`, which stands above the arrays and is imported when somebody asks for it.
+    """Return `gradtape.array_api`, which stands above the arrays and is imported when first used.
 
     Raises
     ------

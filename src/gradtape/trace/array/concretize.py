@@ -198,7 +198,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
 
 
 def _refuse_compiled_code(frame: FrameType) -> None:
-    """Raise an error if compiled code of a package asks for the numbers of a watched array, and Python code of a package calls it.
+    """Raise an error if compiled code of a package needs the numbers of a watched array, and Python code of a package calls it.
 
     Packages whose compiled code takes buffers raise one, too. A warning would be followed by a result of which a part has no derivative.
     """
@@ -212,7 +212,7 @@ def _refuse_compiled_code(frame: FrameType) -> None:
             f"{getattr(function, '__name__', 'a function')} of {module} takes the numbers of a watched array",
             where=user_site(4),
             why=f"it is compiled, and what it computes for {path_in_package(file)}:{frame.f_lineno} cannot be traced",
-            remedy=f"call the function of {package_of(file)} outside of the tape, with x.numpy(), or by gt.callback(f, result_like, x), "
+            remedy=f"call the function of {package_of(file)} outside the tape, with x.numpy(), or by gt.callback(f, result_like, x), "
             "to which gt.custom_vjp gives a derivative",
         )
 
@@ -267,7 +267,7 @@ def _instead_of(function: Any) -> str:
     if type(getattr(function, "__self__", None)) is np.ndarray:
         name = function.__name__
         product = " (or y @ x)" if name == "dot" else ""
-        return f"y.{name}(x) of an ndarray y asks for numbers: write np.{name}(y, x){product}, or gt.constant(y).{name}(x)"
+        return f"y.{name}(x) of an ndarray y needs numbers: write np.{name}(y, x){product}, or gt.constant(y).{name}(x)"
     module = getattr(function, "__module__", None) or ""
     if module.partition(".")[0] == "scipy":
         return f"write {function.__name__} with NumPy's functions and the ufuncs of scipy.special: it takes ndarrays only"
@@ -305,7 +305,7 @@ def _warn_of_store(value: Value, remedy: str = REMEDY_FOR_STORE) -> None:
 
 
 def ratio_of(value: Value) -> tuple[int, int]:
-    """Return the pair of integers whose quotient a number is. The module `statistics` asks for it, and computes with fractions."""
+    """Return the pair of integers whose quotient a number is. The module `statistics` calls this, and computes with fractions."""
     if any(tag.recording for tag in value.tags):
         raise ConcretizationError(
             "x.as_integer_ratio() of a traced array",

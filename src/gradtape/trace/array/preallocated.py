@@ -438,7 +438,7 @@ def unwrap_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 SHORT: Final = 8
-"""Items of a list up to which each is asked for."""
+"""The maximum length of a list of which each item is checked."""
 
 NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.int64})
 """Types of which lists are long, and of which no item is traced."""

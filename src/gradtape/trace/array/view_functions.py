@@ -145,7 +145,7 @@ def reshape(source: Any, shape: Any, order: str = "C", copy: Any = None) -> Any:
 
 
 def set_shape(array: Any, shape: Any) -> None:
-    """Follow ``array.shape = shape``: the array becomes a view of what it was, which nobody else has."""
+    """Follow ``array.shape = shape``: the array becomes a view of its former self, which has no other references."""
     extents, shadow = complete_shape(as_shape(shape), array.size), shadow_of(array)
     if array.shape == extents:
         return

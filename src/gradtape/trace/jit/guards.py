@@ -65,7 +65,7 @@ class Trace(TraceTag):
     has_text : bool
         Whether code has made a text of a traced value, without its numbers.
     asks_memory : bool
-        Whether code has asked for the memory of an argument: for strides, or whether it may be written to.
+        Whether code has read the memory layout of an argument: for strides, or whether it may be written to.
     """
 
     __slots__ = (

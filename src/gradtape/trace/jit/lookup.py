@@ -150,7 +150,7 @@ class CaptureSet:
     writes : Writes
         The arguments that the traces have written to.
     memories : list of Step
-        The checks of the memory of arguments and captures, where a trace has asked for it.
+        The checks of the memory of arguments and captures, where a trace has read it.
     spec : CaptureSpec or None
         What the next trace uses.
     checked : WeakSet of CheckedFunction

@@ -9,10 +9,10 @@ from typing import Any
 from gradtape.ir.graph import Value
 
 CHECKS: list[Callable[[Sequence[Value]], None]] = []
-"""Called with values that somebody looks at, after they have been computed node by node."""
+"""Called with values that are read, after they have been computed node by node."""
 
 MADE: list[weakref.ref[Any]] = []
-"""The handles made while there are checks: what nobody has looked at when the last check ends is looked at then."""
+"""The handles made while there are checks: what has not been read when the last check ends is checked then."""
 
 
 class _Recording:

@@ -133,7 +133,7 @@ class _Callees(NamedTuple):
 
 
 _callees: Final[LRU[int, _Callees]] = LRU(lambda: 64)
-"""A trace asks for each array that a Python loop makes: to decode the function each time would take most of its time."""
+"""A trace looks this up for each array that a Python loop makes: decoding the function each time would take most of its time."""
 
 
 def _read_callee_names(
@@ -205,7 +205,7 @@ def has_other_exit(code: CodeType, offset: int, conditions: frozenset[int]) -> b
     offset : int
         The instruction; without a loop around it the answer is True.
     conditions : frozenset of int
-        The offsets at which Python asked for the truth of a traced value.
+        The offsets at which Python needed the truth of a traced value.
     """
     instructions = list(dis.get_instructions(code))
     loops = [loop for loop in _loops_of(code) if loop[0] <= offset <= loop[1]]

@@ -115,7 +115,7 @@ def answered_by(
 
 @contextmanager
 def with_own_code() -> Iterator[None]:
-    """Let functions whose calls handlers answer have their own code meanwhile, for somebody who reads it."""
+    """Restore the original code of hooked functions meanwhile, for inspection."""
     changed = [(function, function.__code__) for function, _ in _answered]
     for function, code in _answered:
         function.__code__ = code

@@ -12,7 +12,7 @@ from gradtape.trace.patching.recorders import RECORDERS, before_recording
 
 if TYPE_CHECKING:
     from importlib.abc import Loader, MetaPathFinder
-else:  # the import system asks for methods, and the import of these classes takes 7 ms
+else:  # the import system needs methods, and the import of these classes takes 7 ms
     Loader = MetaPathFinder = object
 
 Work = Callable[[ModuleType], None]

@@ -38,7 +38,7 @@ REMEDY: Final = (
 
 
 def traced_parts(item: Any, *, every: bool = False) -> Iterator[Handle]:
-    """Return the traced arrays that an argument is, holds, or may read if it is a function of the user's; `every` array if asked for."""
+    """Return the traced arrays that an argument is, holds, or may read if it is a function of the user's; with `every`, all arrays."""
     pending: list[tuple[Any, int]] = [(item, DEPTH)]  # containers may be nested deeper than Python's stack
     seen: set[int] = set()
     while pending:

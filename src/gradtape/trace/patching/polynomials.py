@@ -124,7 +124,7 @@ def _hook() -> None:
 
 
 def _hook_package(package: Any) -> None:
-    """Hook the functions of `numpy.polynomial`, which NumPy imports when somebody uses it."""
+    """Hook the functions of `numpy.polynomial`, which NumPy imports when it is first used."""
     hook_function(package.polyutils.trimseq, _keep)
     for module, prefix in MODULES.items():
         for suffix in ("div", "roots", "companion"):

@@ -76,7 +76,7 @@ def known_index(positions: NDArray, extent: int) -> tuple[Value, dict[str, bool]
         For a matrix whose index arrays are wrong: SciPy does not look at them.
     """
     if positions.size and not 0 <= positions.min() <= positions.max() < extent:
-        raise IndexError(f"an index array of a sparse matrix has elements outside of 0 to {extent - 1}")
+        raise IndexError(f"an index array of a sparse matrix has elements outside 0 to {extent - 1}")
     return constant(positions.astype(np.uint32 if extent < 2**32 else INTP)), {"in_bounds": True}
 
 

@@ -42,7 +42,7 @@ front_of: Final[dict[type, type]] = {}
 def refused(kind: type, why: str) -> ArraySubclassError:
     """Return the error for what an instance of a class cannot do."""
     return ArraySubclassError(
-        f"code asked for the memory of a {kind.__name__}, a subclass of ndarray, whose elements are traced",
+        f"code reads the memory of a {kind.__name__}, a subclass of ndarray, whose elements are traced",
         where=user_site(3),
         why=why,
         remedy="call the function with np.asarray(x), or by gt.callback(f, result_like, x), to which gt.custom_vjp gives a derivative",

@@ -64,7 +64,7 @@ class TranslationWanted(BaseException):
 
 
 class _Watched(type(CLOCK)):  # type: ignore[misc]
-    """The clock during a watch: each recorded operation reads it. When nobody watches it is a plain object, and costs nothing."""
+    """The clock during a watch: each recorded operation reads it. Without a watch it is a plain object, and costs nothing."""
 
     __slots__ = ()
 
@@ -235,7 +235,7 @@ def _mark_loops() -> None:
     """Mark the loops that run now: those that run when twice as many operations are recorded are the long ones.
 
     A short loop in a function that a long loop calls is not to blame. A frame takes no weak references, and a strong one would keep
-    its arrays alive; its trace function, which nobody calls while there is no debugger, goes when it goes.
+    its arrays alive; its trace function, which is not called while there is no debugger, goes when it goes.
     """
     if sys.gettrace() is None:
         for frame in _loops_around():

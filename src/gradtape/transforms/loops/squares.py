@@ -88,14 +88,14 @@ class Kinks(Container[Value]):
     depth : int, default 0
         How many bodies are around this graph.
     is_closed : callable, optional
-        Predicate on values at which derivatives end: their squares are not asked for. By default there are none.
+        Predicate on values at which derivatives end: their squares are not needed. By default there are none.
 
     Attributes
     ----------
     leaves : set of Value
         The inputs.
     squares : dict of Value
-        What stands for the squares of these, where they are asked for.
+        What stands for the squares of these, where they are needed.
     """
 
     def __init__(

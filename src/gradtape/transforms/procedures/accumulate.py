@@ -27,7 +27,7 @@ MOST_DEFERRED: Final = 64
 """Products whose factors are kept, to be summed as one product of matrices."""
 
 SOME_DEFERRED: Final = 16
-"""As many where nobody knows how many there are: the last sum takes as long for one as for all."""
+"""As many where their number is not known: the last sum takes as long for one as for all."""
 
 LEAST_SUM: Final = 64
 """Elements of a sum from which it is worth it."""

@@ -1,6 +1,6 @@
 """Conversion of a loop in a graph to a procedure, which writes the arrays that the loop carries in place.
 
-The body of a loop is pure: an element that is written makes a new array. The conversion finds the writes after which nobody needs the old
+The body of a loop is pure: an element that is written makes a new array. The conversion finds the writes after which nothing needs the old
 array any more, and makes stores of them. Where the old array is needed, it is copied. Elementwise nodes and index maps have no memory:
 their elements are computed where they are read. What they read is stored before it is overwritten.
 """
@@ -52,7 +52,7 @@ class NotConvertibleError(Exception):
 
 @record
 class Buffer:
-    """An array in memory; whether it may be overwritten when nobody needs what it holds."""
+    """An array in memory; whether it may be overwritten when its contents are not needed."""
 
     pointer: Pointer
     shape: Shape

@@ -55,7 +55,7 @@ def pull_as_procedure(
 ) -> Sequence[Cotangent | None] | None:
     """Return the cotangents of a loop's inputs; None for loops that are better differentiated as loops of the graph.
 
-    Those are loops that somebody observes, linear loops, which keep nothing, loops with derivatives given by the user, and all loops that
+    Those are loops that a debugger observes, linear loops, which keep nothing, loops with derivatives given by the user, and all loops that
     do not write in place but those of `_is_procedure`.
     """
     if is_observed() or not (writes_in_place(node) or (_is_procedure(node) and not are_linear(node, wanted))):

@@ -1,4 +1,4 @@
-"""References to procedures: what nodes hold. The procedures of derivatives and batches are made when somebody needs their statements."""
+"""References to procedures: what nodes hold. The procedures of derivatives and batches are made when their statements are first needed."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def normal_form(procedure: Procedure) -> NormalForm:
     """Return the normal form of a procedure.
 
     A variable that a loop reads and does not change is read before it. A variable that grows by the same number in each iteration is a
-    function of the number of the iteration. Variables that nobody reads are not assigned.
+    function of the number of the iteration. Variables that are not read are not assigned.
 
     Examples
     --------

@@ -265,7 +265,7 @@ class Facts:
                 return
 
     def _escapes(self, s: Assign, readers: dict[Variable, list[Statement]]) -> bool:
-        """Return whether what is assigned in blocks that may not run is read outside of one of them, or in its next run."""
+        """Return whether what is assigned in blocks that may not run is read outside one of them, or in its next run."""
         return any(
             self._leaves(s.variable, block, readers)
             for block in self.around[s]

@@ -31,7 +31,7 @@ from gradtape.ops.numpy.arrays.shape import moved
 
 
 def asked_dtype(dtype: Any, otherwise: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that the user asked for."""
+    """Return the dtype that the user chose."""
     return otherwise if dtype is None else number_dtype(dtype)
 
 

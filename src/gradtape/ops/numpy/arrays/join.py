@@ -30,7 +30,7 @@ def items_of(arrays: Any) -> list[Any]:
 
 
 def each_in(arrays: list[Value], dtype: Any, casting: Any) -> list[Value]:
-    """Return arrays in their common dtype, or in the one asked for."""
+    """Return arrays in their common dtype, or in the requested one."""
     return promoted(*arrays) if dtype is None else cast_as_asked(arrays, dtype, casting)
 
 

@@ -178,7 +178,7 @@ def scipy_eigh(
 
 
 def _chosen(numbers: Value, by_index: Any, by_value: Any) -> slice | None:
-    """Return which eigenvalues are asked for; how many lie between two numbers is a number of the trace."""
+    """Return which eigenvalues are requested; how many lie between two numbers is a number of the trace."""
     if by_index is not None:
         first, last = map(int, by_index)
         if not 0 <= first <= last < numbers.shape[-1]:

@@ -1,4 +1,4 @@
-"""Error functions and kin: Dawson's, Faddeeva's, Voigt's, Fresnel's."""
+"""Error functions and related ones: Dawson's, Faddeeva's, Voigt's, Fresnel's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gamma function and kin: logarithm, polygamma, zeta, beta, binomial coefficients."""
+"""The gamma function and related ones: logarithm, polygamma, zeta, beta, binomial coefficients."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from gradtape.ops.scipy.stats.parameters import Parameters, finish, of_parsed
 
 
 class _Moments:
-    """Mean, variance, skewness and excess kurtosis of a standard distribution, computed where they are asked for.
+    """Mean, variance, skewness and excess kurtosis of a standard distribution, computed where they are needed.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Integrals over the support of a distribution, by double exponential quadrature.
 
-SciPy integrates with QUADPACK, which asks for numbers. Here the nodes are an axis in front of the arrays, so that an integral is a sum,
+SciPy integrates with QUADPACK, which needs numbers. Here the nodes are an axis in front of the arrays, so that an integral is a sum,
 with derivatives under the integral sign, of any order, also in its bounds.
 
 References

@@ -76,7 +76,7 @@ def visit_collection(walk: CaptureWalk, items: Any, origin: Origin, label: str, 
 
 def visit_quantity(walk: CaptureWalk, quantity: Any, origin: Origin, label: str, copying: bool) -> Any:
     """Check the unit of a quantity of pint, which may be changed in place, and visit its magnitude; return its copy."""
-    _ = quantity.dimensionality  # which pint stores when it is first asked for
+    _ = quantity.dimensionality  # which pint stores when it is first read
     step = walk.step_unless_fixed(origin, Check.TYPE, type(quantity), label)
     copy = copy_object(quantity) if copying else quantity
     walk.remember(quantity, copy, step, copying)

@@ -115,7 +115,7 @@ def _operator_of_number(operation: Any, x: Any = None, *others: Any, **kwargs: A
 
 
 _OF_SEQUENCES: Final = frozenset({"__contains__", "__getitem__", "__iter__", "__len__", "__setitem__"})
-"""Methods that arrays have, and numbers do not all have: code asks for them to tell one from the other."""
+"""Methods that arrays have, and numbers do not all have: code uses them to tell one from the other."""
 
 
 def _has_attribute(x: Any, name: Any) -> Any:
