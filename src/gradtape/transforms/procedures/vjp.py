@@ -337,8 +337,10 @@ class _ReverseMode:
     def _append_seeds(self) -> None:
         """Append the first values of the shadows in the reverse sweep."""
         build = self._build
-        for location in self._active.locations:
-            if isinstance(location, Variable) and isinstance(location.type, Aval):
+        for location in dict.fromkeys(
+            s.variable for s in walk(self._procedure.body) if isinstance(s, Assign)
+        ):
+            if location in self._active.locations and isinstance(location.type, Aval):
                 shadow = self._shadows.variable(location)
                 build.assign(shadow, empty_sum(shadow))
         for content, seed, type_ in self._seeds:
@@ -532,7 +534,9 @@ class _ReverseMode:
         """Return the arrays and the variables that are stored before a loop that runs again, or before each of its chunks."""
         inside = [block for block in self._tree.blocks if rerun.block in block.around()]
         undone = [block.statements[place] for block in inside for place in self._plan.olds.get(block, ())]
-        locations = {*rerun.conflicting, *[x for statement in undone for x in written(statement)]}
+        locations = dict.fromkeys(
+            (*rerun.conflicting, *[x for statement in undone for x in written(statement)])
+        )
         arrays = [s for memory, some in rerun.arrays.items() if memory in locations for s in some]
         variables = dict.fromkeys(rerun.variables)
         if not rerun.is_parallel:
