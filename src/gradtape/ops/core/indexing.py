@@ -501,14 +501,7 @@ ARRAYS_ARE_ELEMENTS: Final = _arrays_are_elements()
 
 def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
     """Return `v` as it is written into elements of this dtype and shape."""
-    value = v if isinstance(v, list | tuple) and dtype.kind in "iu" else as_value(v)
-    if isinstance(value, Value) and value.aval.weak and drops_imaginary(value.dtype, dtype):
-        raise DtypeError(
-            f"a complex number cannot be written into elements of {dtype}",
-            where=here.site,
-            remedy="write its real part, or make the array complex first: x = x.astype(complex)",
-        )
-    value = convert_number(value, dtype)
+    value = _as_stored(v, dtype)
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = reshape(value, value.shape[1:])
     try:
@@ -525,9 +518,21 @@ def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
     return broadcast_to(value, shape)
 
 
+def _as_stored(v: Any, dtype: np.dtype[Any]) -> Value:
+    """Return what is written into elements of a dtype; an error for a number of Python's that does not fit."""
+    value = v if isinstance(v, list | tuple) and dtype.kind in "iu" else as_value(v)
+    if isinstance(value, Value) and value.aval.weak and drops_imaginary(value.dtype, dtype):
+        raise DtypeError(
+            f"a complex number cannot be written into elements of {dtype}",
+            where=here.site,
+            remedy="write its real part, or make the array complex first: x = x.astype(complex)",
+        )
+    return convert_number(value, dtype)
+
+
 def _set_masked(x: Value, mask: Value, v: Any) -> Value:
     """Return `x` after ``x[mask] = v`` for a mask whose values are not known: a selection."""
-    value = convert_number(v, x.dtype)
+    value = _as_stored(v, x.dtype)
     if value.ndim and value.size != 1:
         raise InPlaceError(
             f"x[mask] = v with a traced mask of shape {mask.shape} needs a scalar v, got shape {value.shape}",

@@ -19,6 +19,7 @@ from gradtape.ops.core.indexing import ARRAYS_ARE_ELEMENTS, as_element
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.nests import (
+    as_stored,
     check_same_kind,
     check_writable,
     common_order,
@@ -367,7 +368,7 @@ def scatter_by(x: ArrayView, keys: Sequence[Any], value: Any, function: Any) -> 
     """Store values, or what a function makes of old elements and values."""
     build = x.build
     shape, source, *_ = gather_plan(x, keys)
-    value = as_operand(build, value)
+    value = as_stored(build, value, x.dtype) if function is None else as_operand(build, value)
     if isinstance(value, Expression):
         value = value.broadcast(shape)
         if x.pointer.memory in memories([value]):
@@ -534,7 +535,7 @@ def store_selected(x: ArrayView, mask: Expression, value: Any) -> None:
     mask, _ = checked_mask(mask, x.shape)
     if overlaps_elsewhere(x, mask):
         mask = materialise(mask, temporary=True)
-    value = as_operand(build, value)
+    value = as_stored(build, value, x.dtype)
     if isinstance(value, Expression) and value.ndim == 0:
         value = value.element((), Loads())
     if isinstance(value, Expression) and isinstance(value.size, int) and value.size == 1:

@@ -164,15 +164,7 @@ def store(target: ArrayView, source: Any) -> None:
     """Append ``target[...] = source``, as one loop nest where the target does not overlap what is read."""
     build = target.build
     check_writable(target)
-    source = as_operand(build, beside(source, target.dtype))
-    if isinstance(source, Literal) and source.aval.weak:
-        convert_number(source, target.dtype)  # which refuses a number that does not fit
-        if drops_imaginary(source.dtype, target.dtype):
-            raise DtypeError(
-                f"a complex number cannot be written into elements of {target.dtype}",
-                where=here.site,
-                remedy="write its real part, or make the array complex first: x = x.astype(complex)",
-            )
+    source = as_stored(build, source, target.dtype)
     if isinstance(source, Expression):
         source = without_leading_ones(source, target.ndim).broadcast(target.shape)
         if any(isinstance(extent, int) and extent == 0 for extent in target.shape):
@@ -186,6 +178,20 @@ def store(target: ArrayView, source: Any) -> None:
         target.store(indices, element(source, indices, loads))
 
     run_nest(build, target.shape, body, [source])
+
+
+def as_stored(build: ProcedureBuilder, given: Any, dtype: np.dtype[Any]) -> Expression | Value:
+    """Return an operand that is stored into elements of a dtype; an error for a number of Python's that does not fit."""
+    source: Expression | Value = as_operand(build, beside(given, dtype))
+    if isinstance(source, Literal) and source.aval.weak:
+        convert_number(source, dtype)  # which refuses a number that does not fit
+        if drops_imaginary(source.dtype, dtype):
+            raise DtypeError(
+                f"a complex number cannot be written into elements of {dtype}",
+                where=here.site,
+                remedy="write its real part, or make the array complex first: x = x.astype(complex)",
+            )
+    return source
 
 
 def without_leading_ones(source: Expression, ndim: int) -> Expression:
