@@ -11,7 +11,7 @@ from gradtape.ops.core.elementwise.logic import less
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.builder import ProcedureBuilder
-from gradtape.procedures.ir import Push
+from gradtape.procedures.ir import Assign, Push, Variable
 from gradtape.procedures.verifier import verify_procedure
 from gradtape.statements import walk
 from gradtape.transforms.procedures.jvp import jvp_procedure
@@ -157,3 +157,19 @@ def test_branches_tell_which_elements_an_iteration_writes():
     """Of a Cholesky decomposition nothing is kept: where ``i == j``, the root that is written is not read in the same iteration."""
     procedure, _ = cholesky(4)
     assert not any(isinstance(s, Push) for s in walk(pullback(procedure).body))
+
+
+@pytest.mark.parametrize("salt", range(6))
+def test_the_order_of_shadows_does_not_depend_on_addresses(monkeypatch, salt):
+    """Equal programs have equal code in each process: the cotangents of variables begin in the order of the program."""
+    monkeypatch.setattr(Variable, "__hash__", lambda self: hash((salt, self.name)))
+    build = ProcedureBuilder("f")
+    x = build.scalar("x")
+    names = ("a", "b", "c", "d", "e")
+    variables = [build.variable(name, x * (k + 1.0)) for k, name in enumerate(names)]
+    with build.loop(3):
+        for first, second in zip(variables, variables[1:] + variables[:1], strict=True):
+            build.assign(first, build.read(first) * build.read(second))
+    pulled = pullback(build.finish([build.read(variables[0])], [aval((), np.dtype(float))]))
+    begun = dict.fromkeys(s.variable.name for s in walk(pulled.body) if isinstance(s, Assign))
+    assert [name for name in begun if name not in names] == [f"{name}_b" for name in names]

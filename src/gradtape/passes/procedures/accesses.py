@@ -134,7 +134,7 @@ def conflicts(
                         yield one, other
 
 
-def independent_loops(procedure: Procedure, streamed: Collection[For]) -> set[For]:
+def independent_loops(procedure: Procedure, streamed: Collection[For]) -> list[For]:
     """Return the innermost loops whose iterations are independent, where LLVM would not see it: indices differ by more than numbers.
 
     Parameters
@@ -153,7 +153,7 @@ def independent_loops(procedure: Procedure, streamed: Collection[For]) -> set[Fo
             and accesses.keeps_apart(loop, pairs)
         )
 
-    return {loop for loop, inside in _straight_loops(procedure, streamed) if are_independent(loop, inside)}
+    return [loop for loop, inside in _straight_loops(procedure, streamed) if are_independent(loop, inside)]
 
 
 def backward_loops(procedure: Procedure, streamed: Collection[For]) -> set[For]:
