@@ -16,6 +16,7 @@ from typing import Any, Final
 from gradtape.errors import GradtapeWarning, UnsupportedFunctionError, warn
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.kinds.registry import BORROWED, MAKERS, OPAQUE, SOLVERS
+from gradtape.runtime.call.callable import FastCallable
 from gradtape.trace.array.concretize import abstracting_trace
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import Preallocated, to_ndarray, unwrap_keywords, unwrap_preallocated
@@ -26,7 +27,7 @@ from gradtape.trace.patching.functions import Function, hook_function
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.log import note_exit, opaque_call
-from gradtape.trace.source.sites import is_user_file, user_site
+from gradtape.trace.source.sites import OWN, is_user_file, user_site
 
 DEPTH: Final = 4
 """The depth of the search, without containers: a function in an argument, an object in its closure, and two more (parts of a mixture)."""
@@ -40,7 +41,9 @@ REMEDY: Final = (
 def traced_parts(item: Any, *, every: bool = False) -> Iterator[Handle]:
     """Return the traced arrays that an argument is, holds, or may read if it is a function of the user's; with `every`, all arrays."""
     pending: list[tuple[Any, int]] = [(item, DEPTH)]  # containers may be nested deeper than Python's stack
-    seen: set[int] = set()
+    seen: dict[
+        int, tuple[int, Any]
+    ] = {}  # the depth that was left, and what it is: ids of what is gone are used again
     while pending:
         part, depth = pending.pop()
         if isinstance(part, Handle):
@@ -51,17 +54,22 @@ def traced_parts(item: Any, *, every: bool = False) -> Iterator[Handle]:
                 or abstracting_trace(value) is not None
             ):
                 yield part
-        elif depth and id(part) not in seen and type(part) not in PLAIN:
-            seen.add(id(part))
-            below = depth if isinstance(part, CONTAINERS) else depth - 1
+        elif type(part) not in PLAIN and seen.get(id(part), (0, None))[0] < depth:
+            seen[id(part)] = depth, part
+            below = depth if isinstance(part, CONTAINERS) or _is_own(part) else depth - 1
             pending.extend([(inner, below) for inner in reversed(_parts(part))])
 
 
-CONTAINERS: Final = (list, tuple, set, frozenset, dict, functools.partial, MethodType)
+CONTAINERS: Final = (list, tuple, set, frozenset, dict, functools.partial, MethodType, FastCallable)
 """Types of objects that do not count for the depth."""
 
 PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, ModuleType})
 """Types of objects that hold no arrays."""
+
+
+def _is_own(part: Any) -> bool:
+    """Return whether a function is one of gradtape's, which stands around the user's."""
+    return isinstance(part, FunctionType) and part.__code__.co_filename.startswith(OWN)
 
 
 def _parts(item: Any) -> list[Any]:
@@ -69,6 +77,8 @@ def _parts(item: Any) -> list[Any]:
         return list(item)
     if isinstance(item, dict):
         return list(item.values())
+    if isinstance(item, FastCallable):  # completes one that was made at each call
+        return [item.__wrapped__]
     if isinstance(item, functools.partial):
         return [item.func, *item.args, *item.keywords.values()]
     if isinstance(item, MethodType):
