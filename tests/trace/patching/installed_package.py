@@ -518,6 +518,27 @@ class _Weighing:
         return np.sum(self.x**2) * self.weight
 
 
+@functools.lru_cache
+def _cached_product(a: Any, b: Any, scale: float = 1.0) -> Any:
+    return a * b * scale
+
+
+class _Cached:
+    @functools.lru_cache(maxsize=None)  # noqa: B019, UP033 - as packages do
+    def scaled(self, a: Any) -> Any:
+        return 3.0 * a
+
+
+def caches_results(x: Any) -> Any:
+    same = _cached_product(2.0, 3.0) + _cached_product(2.0, 3.0)
+    return (
+        _cached_product(x[0], x[1], scale=x[2])
+        + _cached_product(float(x[0]), 2.0)
+        + _Cached().scaled(x[1])
+        + same
+    )
+
+
 def refuses_types(x: Any) -> Any:
     """Refuse what is no array by its class, which it asks for in a way that no name of `type` shows."""
     kind = type

@@ -72,6 +72,30 @@ def test_what_packages_do_is_traced(modules: dict[str, ModuleType], name: str, k
     np.testing.assert_allclose(gt.vmap(function)(batch), [function(row) for row in batch], rtol=1e-12)
 
 
+def test_functions_that_packages_cache_are_called_with_traced_numbers(modules: dict[str, ModuleType]) -> None:
+    function = modules["installed"].caches_results
+    slope = gradient_by_differences(function, X)
+    for _ in range(2):
+        np.testing.assert_allclose(gt.jit(function)(X), function(X), rtol=1e-12)
+        np.testing.assert_allclose(gt.grad(function)(X), slope, rtol=1e-6)
+    np.testing.assert_allclose(gt.jvp(function, (X,), (np.ones(3),))[1], slope.sum(), rtol=1e-6)
+    np.testing.assert_allclose(gt.hessian(function)(X), gt.hessian(_product)(X), rtol=1e-12)
+    with gt.GradientTape() as tape:
+        y = function(x := tape.watch(X))
+    np.testing.assert_allclose(tape.gradient(y, x), slope, rtol=1e-6)
+    batch = np.stack([X, 1.1 * X])
+    np.testing.assert_allclose(gt.vmap(function)(batch), [function(row) for row in batch], rtol=1e-12)
+    kept = modules["installed"]._cached_product.cache_info().currsize
+    gt.jit(lambda x: function(3.0 * x))(X)
+    assert modules["installed"]._cached_product.cache_info().currsize == kept
+    with pytest.raises(TypeError, match=r"f\.__wrapped__\(x\)"):
+        gt.jit(modules["own"].caches_results)(X)
+
+
+def _product(x: Any) -> Any:
+    return x[0] * x[1] * x[2]
+
+
 def test_packages_that_refuse_the_type_of_an_array_have_a_remedy(modules: dict[str, ModuleType]) -> None:
     function = modules["installed"].refuses_types
 

@@ -217,11 +217,15 @@ def _method_pointer(thing: Any) -> list[FunctionPointer]:
     return [FunctionPointer(thing, convention, address, _word(address))]
 
 
+_CALLED: Final = frozenset({type(functools.lru_cache(len))})
+"""Types of which the calls of their objects are hooked, although they have a constructor."""
+
+
 def _constructor_pointer(thing: type) -> list[FunctionPointer]:
-    """Return the pointer to the constructor of a type; for a type without one, that to the function that calls its objects."""
+    """Return the pointer to the constructor of a type; for `_CALLED` and types without one, that to the function that calls its objects."""
     slot = ctypes.pythonapi.PyType_GetSlot
     slot.restype, slot.argtypes = _POINTER, [ctypes.py_object, ctypes.c_int]
-    for number, offset in ((_NEW_SLOT, _NEW), (_CALL_SLOT, _CALL)):
+    for number, offset in ((_NEW_SLOT, _NEW), (_CALL_SLOT, _CALL))[thing in _CALLED :]:
         original = slot(thing, number)
         if original:
             is_there = _word(id(thing) + offset) == original

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import _abc
+import functools
 import math
 import operator
 import sys
-from types import WrapperDescriptorType
+from types import FunctionType, WrapperDescriptorType
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching.conversions.sequences import Function, as_array, find_followed
+from gradtape.trace.source.sites import is_user_file
 from gradtape.trace.subclasses.instances import instance
 
 
@@ -147,6 +149,17 @@ def _of_buffer(
     return made if cls is np.ndarray else instance(cls, made, None)
 
 
+def _cached(cached: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of `functools.lru_cache` with traced numbers, which have no fixed value to be found by: nothing is kept.
+
+    Of the user's own functions a compiled one checks what they read, but not of what is called in their place.
+    """
+    function = cached.__wrapped__
+    if type(function) is not FunctionType or is_user_file(function.__code__.co_filename):
+        return NotImplemented
+    return function(*args, **kwargs)
+
+
 def _arange(*args: Any, **kwargs: Any) -> Any:
     followed = find_followed([*args, *kwargs.values()])
     return (
@@ -160,6 +173,7 @@ CONVERSIONS: Final[dict[Any, Function]] = {
     WrapperDescriptorType: _operator_of_number,
     _abc._abc_instancecheck: _is_instance,
     float: _python_number,
+    type(functools.lru_cache(len)): _cached,
     hasattr: _has_attribute,
     np.ndarray: _of_buffer,
     np.arange: _arange,
