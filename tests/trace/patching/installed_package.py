@@ -484,6 +484,14 @@ takes_numbers = functools.partial(operator.methodcaller("__array__"))
 """Stands for a compiled function: a call of it has no frame."""
 
 
+takes_a_number = functools.partial(operator.methodcaller("__float__"))
+"""The same for one that takes a number."""
+
+
+def calls_compiled_code_with_a_number(x: Any) -> Any:
+    return takes_a_number(x[0]) * x[1]
+
+
 def calls_compiled_code(x: Any) -> Any:
     return takes_numbers(x).sum()
 

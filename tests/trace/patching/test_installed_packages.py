@@ -133,8 +133,12 @@ def test_compiled_code_that_asks_for_the_numbers_of_a_watched_array_is_refused(
     compiled.__spec__ = origin  # type: ignore[assignment]
     monkeypatch.setitem(sys.modules, "compiled_numbers", compiled)
     vars(package.takes_numbers).update(__module__="compiled_numbers", __name__="takes_numbers")
+    vars(package.takes_a_number).update(__module__="compiled_numbers", __name__="takes_a_number")
     with gt.GradientTape() as tape:
         x = tape.watch(X)
         with pytest.raises(gt.errors.UnsupportedFunctionError, match="takes_numbers of compiled_numbers"):
             package.calls_compiled_code(x)
         assert package.calls_compiled_code(x.numpy()) == X.sum()
+        with pytest.raises(gt.errors.UnsupportedFunctionError, match="takes_a_number of compiled_numbers"):
+            package.calls_compiled_code_with_a_number(x)
+        assert package.calls_compiled_code_with_a_number(x.numpy()) == X[0] * X[1]

@@ -140,6 +140,8 @@ def scalar_of(value: Value, what: str) -> Any:
     if instruction_at(frame) == "STORE_SUBSCR":
         return _data_for_store(value, trace, frame).item()
     read = trace is not None or not _loses_derivative(value) or asking_package() in READERS
+    if not read:
+        _refuse_compiled_code(frame)
     function = None if read else callee_of(frame)
     home = getattr(function, "__module__", None) or ""
     taken = function is not None and home.partition(".")[0] in NUMERIC_PACKAGES and function not in PREDICATES
