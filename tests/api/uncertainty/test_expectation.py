@@ -439,7 +439,7 @@ def test_the_variance_is_a_part_of_the_score_functions():
         x += np.where(is_up, 1.0, -1.0)
     others = (np.sum(x**2, 1, keepdims=True) - x**2) / (samples - 1)
     scored = np.mean((x**2 - others) * score, axis=1)
-    assert np.var(found) < 0.5 * np.var(scored)  # 0.3, with an error of a fifth
+    assert np.var(found) < 0.05 * np.var(scored)  # 0.01, with an error of a fifth
 
 
 def test_few_samples_to_which_estimates_are_fitted_leave_no_bias():
@@ -455,7 +455,7 @@ def test_few_samples_to_which_estimates_are_fitted_leave_no_bias():
         )
 
     slope = (exact(0.3 + 1e-6) - exact(0.3 - 1e-6)) / 2e-6
-    for samples in (2, 41):  # from 40 on the score function is part of the estimate
+    for samples in (2, 81):  # from 60 on the score function is part of the estimate
         _, found = estimates(squared, 0.3, np.random.default_rng(samples), 1000, samples)
         assert_unbiased(found, slope)
 
@@ -516,3 +516,107 @@ def test_second_derivatives_are_refused_also_where_the_change_is_a_constant(func
     assert np.isfinite(gt.grad(mean)(0.4))
     smooth = gt.expectation(lambda p, rng: p**3 * rng.random(), 10, rng=0)
     assert gt.hessian(smooth)(0.4) > 0.0
+
+
+def martingale_games():
+    """Yield functions whose states, masks and orders of draws are those that martingales could get wrong."""
+    flips = 4
+
+    def drawn_before(p, rng):
+        hits = rng.random(flips) if not isinstance(rng, Tree) else None
+        x = 0.0
+        for k in range(flips):
+            chance = 1.0 / (1.0 + np.exp(0.5 * x - p))
+            up = rng.flips(chance) if hits is None else hits[k] < chance
+            x = x + np.where(up, 1.0, -1.0) * (1.0 + 0.2 * x)
+        return x**2
+
+    def last_drawn_first(p, rng):
+        u, v = (rng.random(), rng.random()) if not isinstance(rng, Tree) else (None, None)
+        first = rng.flips(p) if v is None else v < p
+        chance = np.where(first, 0.2 + 0.5 * p, 0.9 - p)
+        second = rng.flips(chance) if u is None else u < chance
+        third = flip(rng, 0.5)
+        return np.where(first, 1.0, 3.0) * np.where(second, 5.0, -1.0) + np.where(
+            third & second, 4.0 * p, 1.0
+        )
+
+    def infected(p, rng):
+        sick = np.array([1.0, 0.0, 0.0])
+        well = 1.0 - sick
+        for _ in range(2):
+            caught = well * np.where(flip(rng, (1.0 - np.exp(-p * np.sum(sick))) * np.ones(3)), 1.0, 0.0)
+            healed = sick * np.where(flip(rng, 0.3 * np.ones(3)), 1.0, 0.0)
+            well, sick = well - caught, sick + caught - healed
+        return (3.0 - np.sum(well)) ** 2
+
+    def masked(p, rng):
+        open_, total = True, 0.0
+        for k in range(4):
+            hit = flip(rng, p + 0.05 * k)
+            total = total + np.where(hit & open_, 2.0 + k, total * 0.0)
+            open_ = open_ & ~(flip(rng, 0.3) & hit) | (total > 6.5)
+        return total**2
+
+    def added_after(p, rng):
+        first, second = flip(rng, p), flip(rng, 1.0 - p)
+        product = np.where(first, 1.0, -1.0) * np.where(second, 3.0, 0.0)
+        return (product + np.where(first | second, p, 2.0)) ** 2
+
+    return {function.__name__: function for function in list(locals().values()) if callable(function)}
+
+
+@pytest.mark.parametrize("name", martingale_games())
+def test_martingales_leave_no_bias_whatever_the_order_of_draws(name):
+    function, p, h = martingale_games()[name], 0.35, 1e-5
+    exact = (exactly(function, p + h) - exactly(function, p - h)) / (2 * h)
+    _, slopes = estimates(function, p, np.random.default_rng(7), rounds=200, samples=700)
+    assert_unbiased(slopes, exact)
+
+
+def test_martingales_leave_no_bias_beside_draws_that_depend_on_decisions():
+    def f(p, rng):
+        first = np.where(rng.random() < p, 1.0, 0.0)
+        number = rng.poisson(1.0 + first) * 1.0
+        second = np.where(rng.random() < 0.2 + 0.1 * np.minimum(number, 5.0) * p, 3.0, 0.0)
+        return (first + second) * (1.0 + number)
+
+    def exact(p):
+        total = 0.0
+        for first, chance in ((0.0, 1.0 - p), (1.0, p)):
+            for k in range(40):
+                weight = chance * math.exp(-1.0 - first) * (1.0 + first) ** k / math.factorial(k)
+                total += weight * (first + 3.0 * (0.2 + 0.1 * min(k, 5) * p)) * (1.0 + k)
+        return total
+
+    _, slopes = estimates(f, 0.4, np.random.default_rng(8), rounds=200, samples=700)
+    assert_unbiased(slopes, (exact(0.4 + 1e-5) - exact(0.4 - 1e-5)) / 2e-5)
+
+
+def test_captured_numbers_decide_as_well():
+    def mean_of(q):
+        def f(p, rng):
+            first = np.where(rng.random() < q, 1.0, 0.0)
+            return (first + np.where(rng.random() < p, 2.0, 0.0)) ** 2
+
+        return gt.expectation(f, 1000, rng=np.random.default_rng(9))
+
+    slopes = np.array([gt.grad(mean_of(0.3))(0.6)])
+    np.testing.assert_allclose(slopes, 4.0 + 4.0 * 0.3, rtol=0.05)
+    outer = gt.grad(lambda q: gt.value_and_grad(mean_of(q))(0.6)[0])(0.3)
+    np.testing.assert_allclose(outer, 1.0 + 4.0 * 0.6, rtol=0.15)
+
+
+def test_decisions_that_cannot_matter_add_no_variance():
+    def spread(p, rng):
+        well, caught = np.ones(4), 0.0
+        for _ in range(4):
+            hits = well * np.where(rng.random(4) < p, 1.0, 0.0)
+            well, caught = well - hits, caught + np.sum(hits)
+        return caught
+
+    exact = 4.0 * 4.0 * (1.0 - 0.6) ** 3
+    _, slopes = estimates(spread, 0.6, np.random.default_rng(10), rounds=20, samples=4000)
+    assert_unbiased(slopes, exact)
+    # The score function, of those who are well, has the variance 9 a sample.
+    assert np.var(slopes, ddof=1) < 0.3 * 9.0 / 4000

@@ -8,10 +8,7 @@ the sum over all decisions of weight times c, where c is the derivative with res
 decision that is chosen, for which the difference is known: no bias is left, and less variance, as far as c is like the difference
 (S. Gu, S. Levine, I. Sutskever and A. Mnih, "MuProp", 2016).
 
-A second estimate of the same derivative is the score function: the result times the derivative of the logarithm of the outcome's
-probability. `combined` takes a part of it in place of the differences, and subtracts scores alone, whose mean is 0, times factors that
-depend on what came before (R. Rubinstein and R. Marcus, "Efficiency of Multivariate Control Variates in Monte Carlo Simulation", 1985).
-All factors are fitted to the other half of the samples, so no bias is left.
+`combined` is the sum of both, and joins it with the score function (see `score_estimates`).
 """
 
 from __future__ import annotations
@@ -43,17 +40,6 @@ MOST_OUTCOMES: Final = 4
 """Decisions that are told apart in one truth value or integer; more of them are a sum."""
 
 
-ENOUGH: Final = 20
-"""Samples per decision from which on the score function is fitted."""
-
-FITTED: Final = 200
-"""Samples per decision to which the estimate is fitted at most, in each half."""
-
-
-ALIKE: Final = 1e-9
-"""The variance of a probability over samples, below which it counts as the same in all."""
-
-
 class Known(NamedTuple):
     """What is known of all decisions of a sample, or of each sample.
 
@@ -67,6 +53,9 @@ class Known(NamedTuple):
         About how large the derivatives of the weights are, with their signs.
     ratio : Array or None
         See `Decision`.
+    steps : list of Array
+        Of all decisions, and of further comparisons of uniform numbers: the increment, the probability, and numbers that describe the state
+        before; see `Step`.
     """
 
     usual: list[Any]
@@ -74,6 +63,7 @@ class Known(NamedTuple):
     inverse: Any
     sizes: Any
     ratio: Any
+    steps: list[Any]
 
 
 class _Outcome(NamedTuple):
@@ -302,137 +292,3 @@ def _slopes(end: Any, amounts: Sequence[Value]) -> Any:
         row = np.concatenate(flat)
         rows.append(still(np.where(np.isfinite(row), row, 0.0)))
     return np.reshape(np.stack(rows), (*end.shape, count)) if rows else np.zeros((*end.shape, count))
-
-
-def combined(known: Known, results: Sequence[Any], changes: Sequence[Any]) -> list[Any]:
-    """Return by what the derivatives of the weights of all decisions are multiplied, for each result.
-
-    Parameters
-    ----------
-    known : Known
-        The first axis of all arrays here is that of samples.
-    results : sequence of Array
-        Those of the samples.
-    changes : sequence of Array
-        By what the results change with the decision that is chosen, divided by the probability of the choice.
-    """
-    samples, count = known.sizes.shape
-    inverse = np.where(np.arange(count) == known.chosen[:, None], known.inverse[:, None], 0.0)
-    every = [inverse, known.sizes]
-    if known.ratio is not None and samples >= ENOUGH * count:
-        every.append(known.ratio)
-    factors = []
-    for result, change, usual in zip(results, changes, known.usual, strict=True):
-        flat = [np.reshape(x, (samples, -1, *x.shape[result.ndim :])) for x in (result, change, usual)]
-        parts = [*flat, *[still(x)[:, None] for x in every]]
-        middle = samples // 2
-        if not middle:
-            found = _factors(_Half(*parts), None)
-        else:
-            # Each half is combined as fits the other one, which is independent: so there is no bias.
-            most = FITTED * count
-            of_first = _fit(_Half(*[x[: min(middle, most)] for x in parts]))
-            of_second = _fit(_Half(*[x[middle : middle + most] for x in parts]))
-            found = np.concatenate(
-                [
-                    _factors(_Half(*[x[:middle] for x in parts]), of_second),
-                    _factors(_Half(*[x[middle:] for x in parts]), of_first),
-                ]
-            )
-        factors.append(np.reshape(found, (*result.shape, -1)))
-    return factors
-
-
-def _chance(half: _Half) -> Any:
-    """Return the probability that comparisons hold, whatever the random number is; of the outcome it is ``-1 / ratio``."""
-    likely = np.where(half.ratio != 0.0, -1.0 / np.where(half.ratio != 0.0, half.ratio, 1.0), 0.5)
-    return np.where(half.sizes < 0.0, likely, 1.0 - likely)
-
-
-class _Half(NamedTuple):
-    """Numbers of some samples; axes of samples, results, and decisions."""
-
-    result: Any
-    change: Any
-    usual: Any
-    inverse: Any
-    sizes: Any
-    ratio: Any = None
-
-
-class _Fit(NamedTuple):
-    """How estimates are combined.
-
-    Attributes
-    ----------
-    trust : Array
-        Factor of the usual changes.
-    mean : Array or None
-        The mean of the results, None without the score function.
-    share : Array or None
-        The part of the score function in the estimate.
-    level, slope, middle : Array or None
-        Of each decision, the factor of its score that reduces the variance the most: ``level + slope * (chance - middle)``.
-    """
-
-    trust: Any
-    mean: Any = None
-    share: Any = None
-    level: Any = None
-    slope: Any = None
-    middle: Any = None
-
-
-def _ratio(above: Any, below: Any, otherwise: float = 0.0) -> Any:
-    return np.where(below > 0.0, above / np.where(below > 0.0, below, 1.0), otherwise)
-
-
-def _differences(half: _Half, trust: Any) -> Any:
-    """Return the factors of all weights, by differences: the usual changes, and what is wrong of the one that is chosen."""
-    usual = trust * half.usual
-    return usual + np.where(half.inverse > 0.0, half.change - usual * half.inverse, 0.0)
-
-
-def _fit(half: _Half) -> _Fit:
-    expected = np.sum(half.usual * half.inverse, axis=-1, keepdims=True)
-    weight = np.sum((half.sizes * (half.inverse > 0.0)) ** 2, axis=-1, keepdims=True)
-    products = np.sum(half.change * expected * weight, axis=0)
-    trust = _ratio(products, np.sum(expected**2 * weight, axis=0), 1.0)
-    if half.ratio is None:
-        return _Fit(trust)
-    tilt = half.ratio * half.sizes
-    mean = np.mean(half.result, axis=0)
-    by_differences = _differences(half, trust) * half.sizes
-    by_score = (half.result - mean)[..., None] * tilt
-    estimate = np.sum(by_differences, axis=-1)
-    apart = np.sum(np.where(tilt != 0.0, by_score - by_differences, 0.0), axis=-1)
-    squares = np.sum(tilt**2, axis=0)
-    chance = _chance(half)
-    middle = _ratio(np.sum(tilt**2 * chance, axis=0), squares)
-    tilted = tilt * (chance - middle)
-    second = np.sum(tilted**2, axis=0)
-    second = np.where(second > ALIKE * squares, second, 0.0)
-
-    def fitted(x: Any) -> tuple[Any, Any, Any]:
-        """Return the factors of the scores, and what they leave; the scores of two decisions are not correlated."""
-        x = x - np.mean(x, axis=0)
-        level = _ratio(np.sum(x[..., None] * tilt, axis=0), squares)
-        slope = _ratio(np.sum(x[..., None] * tilted, axis=0), second)
-        return level, slope, x - np.sum(level * tilt + slope * tilted, axis=-1)
-
-    level, slope, rest = fitted(estimate)
-    level_apart, slope_apart, rest_apart = fitted(apart)
-    share = np.clip(-_ratio(np.sum(rest * rest_apart, axis=0), np.sum(rest_apart**2, axis=0)), 0.0, 1.0)
-    share = share[:, None]
-    return _Fit(trust, mean, share, level + share * level_apart, slope + share * slope_apart, middle)
-
-
-def _factors(half: _Half, fit: _Fit | None) -> Any:
-    """Return the factors of the weights and scores of some samples."""
-    factors = _differences(half, 1.0 if fit is None else fit.trust)
-    if half.ratio is None:
-        return factors
-    assert fit is not None
-    of_scores = fit.share * (half.result - fit.mean)[..., None] - fit.level
-    of_scores = of_scores - fit.slope * (_chance(half) - fit.middle)
-    return np.where(half.ratio != 0.0, (1.0 - fit.share) * factors + of_scores * half.ratio, factors)

@@ -12,6 +12,7 @@ one decision changed.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -32,7 +33,17 @@ from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.floats import isfinite, isinf, isnan
 from gradtape.ops.core.elementwise.integer import floor_divide, fmod, remainder
 from gradtape.ops.core.elementwise.inverse import log
-from gradtape.ops.core.elementwise.logic import greater, greater_equal, less, less_equal
+from gradtape.ops.core.elementwise.logic import (
+    bitwise_and,
+    bitwise_or,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+)
+from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import heaviside, sign
 from gradtape.ops.core.shape import expand_row, reshape_row, slice_row
 from gradtape.ops.core.sorting import argsort, searchsorted
@@ -60,6 +71,12 @@ CONTINUOUS: Final = frozenset({"np.interp"})
 
 UNLIKELY: Final = 0.02
 """The probability of an outcome from which on the score function is an estimate: that of rare outcomes is wrong in most calls."""
+
+MOST_STATES: Final = 2
+"""How many numbers describe the state before a comparison, beside its threshold."""
+
+LOOKED_AT: Final = 16
+"""How many nodes behind a comparison are looked at for these."""
 
 MOST_SLICES: Final = 1 << 16
 """Positions of slices of one draw that are compared, to see whether they overlap."""
@@ -90,6 +107,27 @@ class Unseen(NamedTuple):
     site: Any
 
 
+class Step(NamedTuple):
+    """A comparison of a uniform number with a threshold as a step of a martingale: its increment has the mean 0, whatever came before.
+
+    Attributes
+    ----------
+    increment : Array
+        One if the number is below the threshold, else 0, less the probability of that; 0 where an outcome is `UNLIKELY`.
+    chance : Array
+        The probability.
+    bit : int
+        The bit of the number in the masks of what depends on it.
+    is_felt : Array or bool
+        Where the outcome can matter.
+    """
+
+    increment: Any
+    chance: Any
+    bit: int
+    is_felt: Any = True
+
+
 class Decision(NamedTuple):
     """One decision, of an array of outcomes.
 
@@ -113,6 +151,8 @@ class Decision(NamedTuple):
         About how large the derivative of `weight` is, with its sign; None is the importance.
     ratio : Array or None
         The derivative of the logarithm of the outcome's probability, divided by that of `weight`; 0 where it is not used (see `UNLIKELY`).
+    step : Step or None
+        The comparison of a uniform number, where `ratio` is set.
     """
 
     outcome: Value
@@ -125,6 +165,7 @@ class Decision(NamedTuple):
     has_other: Any
     size: Any = None
     ratio: Any = None
+    step: Step | None = None
 
 
 def still(x: Any) -> Any:
@@ -250,6 +291,129 @@ def found_in(
     decided = deciding_among(nodes, results, lanes, becomes)
     made = {node: decision for node in nodes if (decision := decided(node)) is not None}
     return list(made.values()), set(made)
+
+
+def followed(decisions: list[Decision]) -> list[Decision]:
+    """Return the decisions, with the importance 0 where parameters decide that no derivative follows, if one follows others.
+
+    Captured numbers are such. They are traced, so that a derivative of a result may follow them later: their differences remain.
+    """
+    is_followed = [
+        isinstance(each.weight, Handle)
+        and any(type(tag) is TraceTag and tag.recording for tag in each.weight.value.tags)
+        for each in decisions
+    ]
+    if not any(is_followed):
+        return decisions
+    return [
+        each if flag else each._replace(importance=0.0, size=None, ratio=None, step=None)
+        for each, flag in zip(decisions, is_followed, strict=True)
+    ]
+
+
+def steps_in(
+    nodes: Sequence[Node],
+    results: Sequence[Value],
+    lanes: Lanes,
+    becomes: dict[Value, Value],
+    decisions: Sequence[Decision],
+) -> list[tuple[int | None, Step, list[Any]]]:
+    """Return the comparisons of uniform numbers, each behind those on which its probability depends.
+
+    Those that no parameter moves are among them, unless numbers are drawn of which it is not known from the nodes what they depend on.
+
+    Returns
+    -------
+    list of tuple
+        The number of the decision among `decisions`, or None; the step; and numbers that describe the state before it: they depend on no
+        number that this step or a later one compares.
+    """
+    graph = _Graph(nodes, results, lanes.drawn_numbers, lanes.tag, becomes)
+    numbers = {each.outcome: number for number, each in enumerate(decisions) if each.step is not None}
+    is_known = not lanes.decisions and all(draw.density is not None for draw in lanes.drawn_numbers)
+    waiting: list[tuple[int | None, Value, Step, int]] = []
+    for node in nodes:
+        number = numbers.get(node.outs[0])
+        if number is not None:
+            decision: Decision | None = decisions[number]
+        else:
+            decision = _compared(graph, node) if is_known and node.op in COMPARISONS else None
+        if decision is not None and decision.step is not None:
+            step = decision.step
+            before = graph.depends.get(node.inputs[0], 0) | graph.depends.get(node.inputs[1], 0)
+            waiting.append((number, node.outs[0], step, before & ~step.bit))
+    waiting.sort(key=lambda each: each[2].bit)  # as they are drawn, where possible
+    ahead = sum(step.bit for _, _, step, _ in waiting)
+    ordered = []
+    while waiting:
+        place = next(place for place, each in enumerate(waiting) if not each[3] & ahead)
+        number, out, step, _ = waiting.pop(place)
+        ordered.append((number, out, step, ahead))
+        ahead &= ~step.bit
+    places = {node: place for place, node in enumerate(nodes)}
+    if not is_known:
+        return [(number, step, []) for number, _, step, _ in ordered]
+    steps = []
+    for number, out, step, later in ordered:
+        is_felt = _is_felt(graph, out, later)
+        increment = np.where(is_felt, step.increment, 0.0)
+        steps.append(
+            (number, step._replace(increment=increment, is_felt=is_felt), _state(graph, places, out, later))
+        )
+    return steps
+
+
+def _is_felt(graph: _Graph, outcome: Value, later: int) -> Any:
+    """Return where the outcome of a comparison can matter, as far as products and selections with what came before tell."""
+    value, is_felt = outcome, True
+    while graph.times[value] == 1 and value in graph.readers:
+        (node,) = graph.readers[value]
+        rest = [x for x in node.inputs if x is not value]
+        if any(graph.depends.get(x, 0) & later for x in rest) or node.outs[0].shape != outcome.shape:
+            break
+        operands = [still(graph.array(x)) for x in rest]
+        if node.op is where and node.inputs[0] is value:
+            is_here = operands[0] != operands[1]
+        elif node.op is where:
+            is_here = operands[0] if node.inputs[1] is value else ~operands[0]
+        elif node.op in (multiply, logical_and) or (node.op is bitwise_and and value.dtype == bool):
+            is_here = operands[0] != 0
+        elif node.op is logical_or or (node.op is bitwise_or and value.dtype == bool):
+            is_here = operands[0] == 0
+        elif node.op in (add, subtract, negative, convert_row):
+            is_here = True
+        else:
+            break
+        is_felt = is_felt & is_here
+        value = node.outs[0]
+    return is_felt
+
+
+def _state(graph: _Graph, places: dict[Node, int], outcome: Value, later: int) -> list[Any]:
+    """Return numbers that are combined with what depends on an outcome, and do not depend on later ones: the nearest first."""
+    affected, found = {outcome}, dict[Value, None]()
+    ahead = sorted(places[node] for node in graph.readers.get(outcome, ()))
+    for _ in range(LOOKED_AT):
+        if not ahead or len(found) >= MOST_STATES:
+            break
+        node = graph.nodes[heapq.heappop(ahead)]
+        for value in node.inputs:
+            is_alike = value.shape in ((), outcome.shape) and value.dtype.kind in "biuf"
+            if (
+                not graph.depends.get(value, 0) & later
+                and is_alike
+                and (graph.tag in value.tags or value.ndim)
+                and value not in affected
+            ):
+                found[value] = None
+        for out in node.outs:
+            if out not in affected:
+                affected.add(out)
+                for reader in graph.readers.get(out, ()):
+                    if places[reader] not in ahead:
+                        heapq.heappush(ahead, places[reader])
+    state = [still(graph.array(value) * 1.0) for value in list(found)[:MOST_STATES]]
+    return state + [np.sum(x) for x in state[:1] if x.ndim]
 
 
 def unseen_in(nodes: Sequence[Node], compared: set[Node], lanes: Lanes) -> list[Unseen]:
@@ -479,7 +643,9 @@ def _crossing(
         is_likely = (at > UNLIKELY) & (at < 1.0 - UNLIKELY)
         chance = np.where(is_likely, at, 0.5)
         ratio = np.where(is_likely, -1.0 / np.where(is_below, chance, 1.0 - chance), 0.0)
-        return decision._replace(size=sign * importance, ratio=ratio)
+        increment = np.where(is_likely, np.where(is_below, 1.0 - chance, -chance), 0.0)
+        step = Step(increment, chance, graph.depends[noise])
+        return decision._replace(size=sign * importance, ratio=ratio, step=step)
     low = (
         np.broadcast_to(np.asarray(rises == holds_below), outcome.shape)
         if isinstance(rises, bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -13,17 +14,21 @@ from gradtape.api.transforms.callables import check_callable, suggests_keywords
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import named, recordable_body
 from gradtape.api.transforms.vmap import Mapping
-from gradtape.api.uncertainty.control_variates import Known, combined, control_variate
+from gradtape.api.uncertainty.control_variates import Known, control_variate
 from gradtape.api.uncertainty.decisions import (
     Decision,
+    Step,
     Unseen,
     deciding_among,
+    followed,
     found_in,
     replayed,
+    steps_in,
     still,
     unseen_in,
 )
 from gradtape.api.uncertainty.discrete import RULES
+from gradtape.api.uncertainty.score_estimates import Steps, combined
 from gradtape.config import config
 from gradtape.errors import ArgumentError, NotDifferentiableError, UnsupportedFunctionError
 from gradtape.ir.graph import Node, Value, extract
@@ -98,8 +103,8 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
     one further run of the samples, however many decisions there are. A random number that is read in several places has its value at the
     threshold in both runs that are compared. For results of up to eight numbers the sum over all decisions is computed as well with each
     ``f_i - f`` in linear approximation, by one reverse sweep; the chosen decision corrects it (a control variate). For comparisons of
-    uniform numbers, with at least 20 samples for each decision, the estimate is combined with that of the score function, by factors that
-    are fitted to the other half of the samples.
+    uniform numbers, with about 30 to 50 samples for each, the estimate is combined with that of the score function, from which martingales
+    are subtracted: the outcome less its probability, times a function of the state that is fitted to the other half of the samples.
 
     Outcomes of `choice` whose probability is 0 are passed over: a derivative with respect to such a probability is not seen.
 
@@ -107,8 +112,8 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
     ----------
     Arya, Schauer, Schäfer and Rackauckas, Automatic differentiation of programs with discrete randomness, 2022 (smoothed perturbation
     analysis, pruning, coupling); Gu, Levine, Sutskever and Mnih, MuProp, 2016 (the control variate); Pflug, Optimization of stochastic
-    models, 1996 (measure-valued derivatives); Fu and Hu, Conditional Monte Carlo, 1997; Rubinstein and Marcus, Efficiency of multivariate
-    control variates in Monte Carlo simulation, 1985.
+    models, 1996 (measure-valued derivatives); Fu and Hu, Conditional Monte Carlo, 1997; Henderson and Glynn, Approximating martingales for
+    variance reduction in Markov process simulation, 2002.
 
     Examples
     --------
@@ -157,6 +162,7 @@ class _Expectation:
         trace, size = trace_around(), self._samples
         specs: list[Any] = []
         unseen: list[list[tuple[int, Unseen]]] = []
+        steps: list[Steps | None] = []
 
         if self._rng is not None:
             kwargs["rng"] = self._rng
@@ -172,6 +178,7 @@ class _Expectation:
             alternatives = _with_alternatives(values, lanes)
             refused = _unseen(values, lanes, alternatives.compared)
             unseen.append(refused)
+            steps.append(alternatives.steps)
             return *alternatives[:4], [_parameters(each.parameters) for _, each in refused]
 
         sample.__name__ = getattr(self._function, "__name__", "a function")
@@ -181,7 +188,7 @@ class _Expectation:
                 np.arange(size)
             )
         if known is not None:
-            changes = combined(Known(*known), results, changes)
+            changes = combined(Known(*known), steps[-1], results, changes)
         if weights is not None:
             results = [
                 _attached(result, np.reshape(weights, (size, *[1] * (result.ndim - 1), -1)), change)
@@ -231,6 +238,8 @@ class _Alternatives(NamedTuple):
         What is known of all decisions.
     compared : set of Node
         The comparisons among the decisions.
+    steps : Steps or None
+        What is the same in all samples of those of `known`.
     """
 
     results: list[Any]
@@ -238,6 +247,7 @@ class _Alternatives(NamedTuple):
     changes: list[Any]
     known: Known | None
     compared: set[Node]
+    steps: Steps | None = None
 
 
 def _nodes(values: list[Value], lanes: Lanes) -> list[Node]:
@@ -311,6 +321,12 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     decisions = compared + [
         each._replace(**{part: _again(getattr(each, part), becomes) for part in COMPUTED}) for each in drawn
     ]
+    decisions = followed(decisions)
+    steps = steps_in(nodes, values, lanes, becomes, decisions) if any(each.step for each in decisions) else []
+    for number, step, _ in steps:
+        if number is not None:
+            felt = np.where(step.is_felt, decisions[number].ratio, 0.0)
+            decisions[number] = decisions[number]._replace(ratio=felt)
     known = None
     if sum(each.outcome.size for each in decisions) > 1:
         known = control_variate(
@@ -327,9 +343,9 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
         changes: dict[Value, Callable[[Any], Any]] = {}
         for each, start in zip(decisions, starts, strict=True):
             mask = _mask(chosen, start, each.outcome.shape)
-            if is_above and each.above is None:
-                continue
             other = each.above if is_above else each.other
+            if other is None:
+                continue
             _change(changes, each.outcome, mask, other)
             if each.number is not None:
                 at = each.threshold
@@ -351,8 +367,35 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     inverse = np.where(has_other, 1.0 / chance, 0.0)
     sizes = [each.importance if each.size is None else each.size for each in decisions]
     ratio = _of_all(decisions, "ratio") if any(each.ratio is not None for each in decisions) else None
-    of_all = Known(known, chosen, inverse, _joined(decisions, sizes), ratio)
-    return _Alternatives(now, weights, changes, of_all, still_at)
+    numbers, of_steps = _of_steps(steps, decisions, starts) if steps else ([], None)
+    of_all = Known(known, chosen, inverse, _joined(decisions, sizes), ratio, numbers)
+    return _Alternatives(now, weights, changes, of_all, still_at, of_steps)
+
+
+def _of_steps(
+    found: Sequence[tuple[int | None, Step, list[Any]]], decisions: list[Decision], starts: list[int]
+) -> tuple[list[Any], Steps]:
+    """Return the steps of all decisions, zeros for those that are none, and of further comparisons; and what is the same in all samples."""
+    anchor = next(place for place, (number, *_) in enumerate(found) if number is not None)
+    of_decisions = {number: (step, state) for number, step, state in found if number is not None}
+    nothing = Step(0.0, 0.5, 0), list[Any]()
+    parts = [
+        (each.outcome.shape, *of_decisions.get(number, nothing)) for number, each in enumerate(decisions)
+    ]
+    further = [(place, step, state) for place, (number, step, state) in enumerate(found) if number is None]
+    parts += [(np.shape(step.increment), step, state) for _, step, state in further]
+    most = max(len(state) for _, _, state in parts)
+    rows = [[step.increment, step.chance, *state, *[0.0] * (most - len(state))] for _, step, state in parts]
+    shapes = [shape for shape, _, _ in parts]
+    numbers = [
+        np.concatenate([np.ravel(np.broadcast_to(x, shape)) for x, shape in zip(column, shapes, strict=True)])
+        for column in zip(*rows, strict=True)
+    ]
+    sizes = [math.prod(shape) for shape in shapes]
+    behind = np.repeat([place > anchor for place, *_ in further], sizes[len(decisions) :])
+    first = found[anchor][0]
+    assert first is not None
+    return numbers, Steps(np.repeat(np.arange(len(sizes)), sizes), starts[first], behind)
 
 
 def _of_all(decisions: list[Decision], part: str) -> Any:
