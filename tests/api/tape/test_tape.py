@@ -361,6 +361,14 @@ def test_lines_that_a_tape_did_not_record_are_named():
     assert tape.gradient(y, gt.constant(1.0)) is None  # another array: no line is missing
 
 
+def test_a_profile_reports_lines_that_were_not_recorded_without_a_warning():
+    with gt.inspect.profile():
+        with gt.GradientTape() as tape:
+            x = tape.watch(np.array([1.0, 2.0]))
+        late = np.sum(x * x)
+        assert tape.gradient(late, x) is None
+
+
 def test_entering_while_recording_is_a_value_error():
     tape = gt.GradientTape()
     with tape:

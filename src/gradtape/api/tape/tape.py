@@ -544,11 +544,9 @@ class GradientTape(Jacobians):
             )
             if cuts is not None:
                 cuts.warn([part is None for part in parts])
-            is_meant = (
-                self._paused or choice is not UnconnectedGradients.NONE or record.tag.missed is not None
-            )
-            if None in parts and not is_meant:
-                warn_of_unrecorded_lines(record.tag, targets)
+            is_meant = self._paused or choice is not UnconnectedGradients.NONE
+            if None in parts and not is_meant and record.tag.missed is None and ACTIVE.profiler is None:
+                warn_of_unrecorded_lines(record.tag, targets)  # a profiler reports them itself
             found = completed(parts, leaves, choice, sources)
         except BaseException:
             asked.fail()
