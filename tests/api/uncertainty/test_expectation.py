@@ -620,3 +620,21 @@ def test_decisions_that_cannot_matter_add_no_variance():
     assert_unbiased(slopes, exact)
     # The score function, of those who are well, has the variance 9 a sample.
     assert np.var(slopes, ddof=1) < 0.3 * 9.0 / 4000
+
+
+def test_a_decision_in_the_body_of_a_loop_is_differentiated_in_a_python_loop():
+    def scanned(p, rng):
+        return gt.scan(lambda c, u: (c + np.where(u < p, 1.0, 0.0), None), 0.0 * p, rng.random(3))[0]
+
+    def looped(p, rng):
+        count = 0.0 * p
+        for u in rng.random(3):
+            count = count + np.where(u < p, 1.0, 0.0)
+        return count
+
+    expect(
+        NotDifferentiableError,
+        lambda: gt.grad(gt.expectation(scanned, 50, rng=0))(0.4),
+        "write a Python loop",
+    )
+    np.testing.assert_allclose(gt.grad(gt.expectation(looped, 50, rng=0))(0.4), 3.0, rtol=1e-12)

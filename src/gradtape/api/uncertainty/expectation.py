@@ -292,8 +292,8 @@ def _refused(result: Any, parameter: Any, unseen: Unseen) -> Any:
             unseen.message,
             where=unseen.site,
             why=unseen.why,
-            remedy="compare rng.random() or rng.normal() with the parameter, outside gt.scan, gt.fori_loop and gt.while_loop; "
-            "draw from rng.choice(p=...), rng.binomial or rng.poisson; use gt.score_function; "
+            remedy="compare rng.random() or rng.normal() with the parameter, and write a Python loop in place of gt.scan, gt.fori_loop or "
+            "gt.while_loop; draw from rng.choice(p=...), rng.binomial or rng.poisson; use gt.score_function; "
             "gt.stop_gradient(x) says that the derivative is meant to be without this part",
         )
 
