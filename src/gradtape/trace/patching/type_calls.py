@@ -102,7 +102,7 @@ def _answer(function: FunctionType) -> None:
             function.__code__ = changed
 
 
-_answering: Final[LRU[int, tuple[CodeType, CodeType]]] = LRU(lambda: 1 << 14)
+_answering: Final[LRU[int, tuple[CodeType, CodeType]]] = LRU(lambda: 1 << 20)
 """By the id of code: the code, which keeps the id valid, and the code that replaces it, which may be the same."""
 
 _LOAD, _CONSTANT, _NOTHING = (dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_CONST", "NOP"))
