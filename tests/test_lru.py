@@ -89,3 +89,15 @@ def test_several_threads() -> None:
     for thread in threads:
         thread.join()
     assert not wrong and len(table) <= 10 + 4
+
+
+def test_a_large_table_drops_many_entries_at_once() -> None:
+    """It looks for the oldest entries among all: once for many, as a loop over many more keys than it keeps takes minutes otherwise."""
+    table: LRU[int, int] = LRU(lambda: 1024)
+    lengths = set()
+    for number in range(5000):
+        table[number] = number
+        lengths.add(len(table))
+        assert number in table and len(table) <= 1024
+    falls = 5000 - len(table)
+    assert falls % 17 == 0 and 1024 - 16 in lengths

@@ -60,7 +60,8 @@ class LRU(Generic[K, V]):
         entries[key] = [value, next(self._clock)]
         if len(entries) > self._limit():
             with _dropping:
-                excess = len(entries) - self._limit()
+                limit = self._limit()
+                excess = len(entries) - limit + limit // 64  # a large one finds the oldest of many at once
                 oldest = nsmallest(excess, list(entries.items()), _last_use)
                 dropped = [entries.pop(key, None) for key, _ in oldest]
             del dropped  # after the lock is released: a finaliser may take other locks

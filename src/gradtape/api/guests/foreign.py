@@ -122,10 +122,15 @@ class ForeignCode:
         self.function, self.library, self.name = function, library, name_of(function)
         self._structure, self._constants = structure, constants
         self.nesting: Any = None
+        self._returns_one = False
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
         args, kwargs = self.library.unflatten(self._structure, inserted(operands, self._constants))
-        results, self.nesting, _ = self.library.flatten(self.function(*args, **kwargs))
+        returned = self.function(*args, **kwargs)
+        if self._returns_one and self.library.is_result(returned):  # as in the call before
+            return (returned,)
+        results, self.nesting, _ = self.library.flatten(returned)
+        self._returns_one = len(results) == 1 and results[0] is returned
         for result in results:
             if not self.library.is_result(result):
                 raise ArgumentError(
