@@ -314,7 +314,7 @@ class Node:
             out.owner = None
             outs.append(out)
             references.append(weakref.ref(out))
-        self._outs = _in_short(references)
+        self._outs = references[0] if len(references) == 1 else references
         self._types = types
         self._tags = tags
         return outs
@@ -322,7 +322,10 @@ class Node:
     def take_as_out(self, value: Value, index: int) -> None:
         """Let this node compute a value that another one was to compute."""
         value.node, value.index = self, index
-        self._refer(value, index)
+        if isinstance(self._outs, list):
+            self._outs[index] = weakref.ref(value)
+        else:
+            self._outs = weakref.ref(value)
 
     def set_types(self, types: tuple[Aval, ...]) -> None:
         """Say what the outputs are; they are made when somebody asks for them."""
@@ -352,14 +355,8 @@ class Node:
 
     def _remade(self, index: int) -> Value:
         out = Value(self._types[index], self, index, None, self._tags)
-        self._refer(out, index)
+        self.take_as_out(out, index)
         return out
-
-    def _refer(self, out: Value, index: int) -> None:
-        if isinstance(self._outs, list):
-            self._outs[index] = weakref.ref(out)
-        else:
-            self._outs = weakref.ref(out)
 
     @property
     def out(self) -> Value:
