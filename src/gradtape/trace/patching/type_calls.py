@@ -130,27 +130,28 @@ def _with_constant(code: CodeType) -> CodeType:
 
 def _load_constant(text: bytearray, code: CodeType, constant: int) -> bool:
     """Let the instructions that load `type` to call it load a constant, and return whether there are some."""
-    number, found, more, first = code.co_names.index("type"), False, 0, 0
+    number, found = code.co_names.index("type"), False
     hands_over = "map" in code.co_names
-    for place in range(0, len(text), 2):
-        argument = text[place + 1] | more << 8
-        if text[place] == _MORE:
-            more = argument
-            continue
-        end = place + 2
+    opcodes = bytes(text[::2])  # those of inline caches are zero
+    position = -1
+    while (position := opcodes.find(_LOAD, position + 1)) >= 0:
+        start = first = 2 * position
+        argument = text[start + 1]
+        if position and opcodes[position - 1] == _MORE:
+            first, argument = start - 2, argument | text[start - 1] << 8
+        end = start + 2
         while end < len(text) and text[end] == _CACHE:
             end += 2
         is_called = argument & 1
-        is_load = text[place] == _LOAD and argument >> 1 == number
-        if is_load and (is_called or (hands_over and dis.opname[text[end]].startswith("LOAD"))):
+        if argument >> 1 == number and (
+            is_called or (hands_over and dis.opname[text[end]].startswith("LOAD"))
+        ):
             load = [_CONSTANT, constant & 255]
             load = [_MORE, constant >> 8, *load] if constant > 255 else load
             null = [_NULL, 0] if is_called else []
             new = [*null, *load] if _NULL_IS_FIRST else [*load, *null]
             text[first:end] = bytes([*new, *[_NOTHING, 0] * ((end - first - len(new)) // 2)])
             found = True
-        if text[place] != _CACHE:
-            more, first = 0, end
     return found
 
 
