@@ -35,6 +35,7 @@ from gradtape.trace.source.sites import (
     asking_package,
     is_program_file,
     is_traced_file,
+    is_user_file,
 )
 from gradtape.trace.subclasses.instances import (
     TracedNdarray,
@@ -101,10 +102,18 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             if outer.f_code.co_name == "__array__" and _is_called_by_numpy(outer):
                 return NotImplemented
             return COPY[0](_frame(1), args, kwargs)
-        if isinstance(source, Handle) and _is_kept(source, function, args, kwargs, _frame(1)):
+        # numpy.polynomial adds in place to what it has converted with other arrays.
+        is_copied = "ndmin" in kwargs and not is_user_file(_frame(1).f_code.co_filename)
+        if (
+            not is_copied
+            and isinstance(source, Handle)
+            and _is_kept(source, function, args, kwargs, _frame(1))
+        ):
             return source
         if not isinstance(source, Handle) or not _is_followed_copy(source, _frame(1), function):
             return NotImplemented
+        if is_copied:
+            return _traced_call(source, function, args, kwargs)
         name = function.__name__
         axes = _new_axes(source, kwargs)
         if _returns_argument(name, source, args, {**kwargs, "ndmin": 0} if axes else kwargs):

@@ -68,8 +68,9 @@ PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), typ
 
 
 def _is_own(part: Any) -> bool:
-    """Return whether a function is one of gradtape's, which stands around the user's."""
-    return isinstance(part, FunctionType) and part.__code__.co_filename.startswith(OWN)
+    """Return whether a function is one of gradtape's that wraps another one."""
+    is_own = isinstance(part, FunctionType) and part.__code__.co_filename.startswith(OWN)
+    return is_own and hasattr(part, "__wrapped__")
 
 
 def _parts(item: Any) -> list[Any]:
