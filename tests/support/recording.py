@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 import gradtape as gt
 from gradtape.kinds.registry import TRIALS, WRITERS
 from gradtape.trace.array.array import Array
+from gradtape.trace.jit.tracing import Tracer
 from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.random import comparisons
 
@@ -65,3 +68,20 @@ def arrays_for(argument: Any) -> Any:
     if isinstance(argument, list):
         return [arrays_for(item) for item in argument]
     return gt.constant(argument) if isinstance(argument, np.ndarray) else argument
+
+
+@contextmanager
+def traces_of() -> Iterator[list[str]]:
+    """Collect the names of the functions that are traced."""
+    names: list[str] = []
+    attempt = Tracer._attempt
+
+    def counted(self: Any, request: Any) -> Any:
+        names.append(self.name)
+        return attempt(self, request)
+
+    Tracer._attempt = counted  # type: ignore[method-assign]
+    try:
+        yield names
+    finally:
+        Tracer._attempt = attempt  # type: ignore[method-assign]

@@ -6,7 +6,6 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.api.transforms import sharing
-from gradtape.trace.jit.tracing import Tracer
+from tests.support.recording import traces_of
 
 X = np.array([0.5, 1.5, 2.0])
 
@@ -203,23 +202,6 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
         del sys.modules["package_of_models"]
 
 
-@contextmanager
-def traces() -> Iterator[list[str]]:
-    """Collect the names of the functions that are traced."""
-    names: list[str] = []
-    attempt = Tracer._attempt
-
-    def counted(self: Any, request: Any) -> Any:
-        names.append(self.name)
-        return attempt(self, request)
-
-    Tracer._attempt = counted  # type: ignore[method-assign]
-    try:
-        yield names
-    finally:
-        Tracer._attempt = attempt  # type: ignore[method-assign]
-
-
 WAYS: dict[str, Callable[[Any], Any]] = {
     "jit": lambda f: gt.jit(f)(X),
     "grad": lambda f: gt.grad(f)(X),
@@ -269,7 +251,7 @@ def test_methods_of_new_objects_are_not_traced_again(package: ModuleType, name: 
 
     for _ in range(4):
         call()
-    with traces() as names:
+    with traces_of() as names:
         for _ in range(4):
             call()
     assert not names
@@ -365,7 +347,7 @@ def test_wrappers_of_different_functions_share_no_programs() -> None:
         gt.grad(wrapped(counting))(X)
         gt.grad(wrapped(square))(X)
         gt.grad(wrapped(cube))(X)
-    with traces() as names:
+    with traces_of() as names:
         for _ in range(3):
             assert np.array_equal(gt.grad(wrapped(square))(X), 4 * X)
             np.testing.assert_allclose(gt.grad(wrapped(cube))(X), 6 * X**2, rtol=1e-14)

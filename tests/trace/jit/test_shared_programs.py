@@ -10,8 +10,8 @@ import pickle
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from types import FunctionType, SimpleNamespace
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from gradtape.api.transforms import sharing
 from gradtape.api.transforms.sharing import SharedSite
 from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.tracing import Tracer
+from tests.support.recording import traces_of
 
 X: Final = np.array([1.0, 2.0, 4.0])
 
@@ -39,23 +40,6 @@ def pair(first: Any, second: Any) -> Callable[[Make], Make]:
         return make
 
     return register
-
-
-@contextmanager
-def traces_of() -> Iterator[list[str]]:
-    """Collect the names of the functions that are traced."""
-    names: list[str] = []
-    attempt = Tracer._attempt
-
-    def counted(self: Any, request: Any) -> Any:
-        names.append(self.name)
-        return attempt(self, request)
-
-    Tracer._attempt = counted  # type: ignore[method-assign]
-    try:
-        yield names
-    finally:
-        Tracer._attempt = attempt  # type: ignore[method-assign]
 
 
 @pair(2.0, 3.0)

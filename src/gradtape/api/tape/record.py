@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
+import numpy as np
+
 from gradtape.api.tape.endpoints import Source, followable, per_source
 from gradtape.errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from gradtape.ir.builder import here
@@ -16,7 +18,7 @@ from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import argument_value
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.layout import layout_of_operand
+from gradtape.trace.array.layout import argument_layout, layout_of_operand
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.gradient_cache import derivatives, gradients
 from gradtape.trace.lazy.trace_prediction import TapePrediction
@@ -169,7 +171,8 @@ def watchable(leaf: Any, tree: Any, position: int) -> Array:
         )
     try:
         array = Array(followable(argument_value(leaf, "x")))
-        array._contiguous = layout_of_operand(leaf)
+        is_plain = isinstance(leaf, (np.ndarray, np.generic))  # the most frequent: without a further call
+        array._contiguous = argument_layout(leaf) if is_plain else layout_of_operand(leaf)
         return array
     except DtypeError:
         if leaf is tree:
