@@ -20,6 +20,7 @@ from gradtape.config import config
 from gradtape.ir.builder import here
 from gradtape.kinds.registry import HOOKS
 from gradtape.transforms.observers import OBSERVERS
+from tests.suite.other_cpus import MISSING, compile_for
 from tests.suite.selection import DURATIONS, TESTS, Durations, processor_seconds, sample, tested_names
 
 COLLECTED: Final = pytest.StashKey[list[pytest.Item]]()
@@ -53,12 +54,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the tests that have this op or function of NumPy's as an argument; may be repeated",
     )
     parser.addoption("--write-durations", action="store_true", help=f"write {DURATIONS.name} anew")
+    parser.addoption("--cpu", choices=list(MISSING), help="compile kernels for this CPU")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the same random programs in each run: what a change breaks fails, and a kink that is hit by chance does not."""
+    """Draw the same random programs in each run: what a change breaks fails, and a kink that is hit by chance does not; set the CPU."""
     settings.register_profile("same", derandomize=True)
     settings.load_profile("default" if config.getoption("--exhaustive") else "same")
+    if cpu := config.getoption("--cpu"):
+        compile_for(cpu)
 
 
 def is_whole(config: pytest.Config) -> bool:

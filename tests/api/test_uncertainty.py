@@ -374,7 +374,7 @@ def test_a_pickled_result_keeps_what_needs_no_function() -> None:
 
 def test_what_the_data_leave_open_is_named() -> None:
     fit = gt.scipy.least_squares(lambda x: x["a"] * x["b"] * np.exp(-T) - Y, {"a": 1.0, "b": 2.0})
-    with pytest.raises(SingularJacobianError, match=r"stays the same along .*\['b'\].*\['a'\]"):
+    with pytest.raises(SingularJacobianError, match=r"stays the same along (?=.*\['a'\]).*\['b'\]"):
         gt.scipy.uncertainty(fit)
 
 
