@@ -1,12 +1,22 @@
-"""The tape of a procedure: which Pop takes off what which Push appended, and how the values of a record lie in memory."""
+"""The tape of a procedure: which Pop takes off what which Push appended, how the values of a record lie in memory, and how long it gets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from gradtape.ir.graph import Value
-from gradtape.procedures.ir import Content, For, If, Pop, Push, Statement
+from gradtape.procedures.arrays.index_arithmetic import (
+    Extent,
+    add,
+    choose,
+    extent,
+    is_negative,
+    multiply,
+)
+from gradtape.procedures.builder import integer
+from gradtape.procedures.ir import Content, For, If, Pop, Push, Statement, While
+from gradtape.procedures.traversal import outer_leaves
 from gradtape.statements import walk
 
 Tape: TypeAlias = dict[Push, Pop]
@@ -93,3 +103,58 @@ def streamed_loops(body: Sequence[Statement], tape: Tape | None) -> dict[For, Pu
             loops[holders[push]] = push
             loops[holders[pop]] = pop
     return loops
+
+
+def foreseen_records(
+    body: Sequence[Statement], record_size: Callable[[Sequence[Content]], int]
+) -> dict[For, Value]:
+    """Return the outermost counted loops that push and never pop, with the bytes that they push at least, as known before them.
+
+    Branches, and inner loops whose trip counts depend on the iteration, add nothing. The blocks of a parallel loop have tapes of their own.
+
+    Parameters
+    ----------
+    body : sequence of Statement
+    record_size : callable
+        Returns the bytes of a record.
+
+    Examples
+    --------
+    >>> from gradtape.procedures.builder import ProcedureBuilder
+    >>> build = ProcedureBuilder("f")
+    >>> x = build.scalar("x")
+    >>> with build.loop(5) as i:
+    ...     build.append(Push((x, i)))
+    ...     with build.loop(3) as j:
+    ...         build.append(Push((j,)))
+    >>> [int(bytes_.data) for bytes_ in foreseen_records(build.body, lambda record: 8 * len(record)).values()]
+    [200]
+    """
+    found: dict[For, Value] = {}
+    for statement in body:
+        if isinstance(statement, For) and not statement.parallel:
+            inside = list(walk([statement]))
+            if not any(isinstance(s, Pop) for s in inside):
+                bytes_ = _least_pushed(statement, inside, record_size)
+                if bytes_ != 0:
+                    found[statement] = integer(bytes_)
+        elif not isinstance(statement, While):
+            for block in statement.blocks():
+                found.update(foreseen_records(block, record_size))
+    return found
+
+
+def _least_pushed(
+    loop: For, inside: Sequence[Statement], record_size: Callable[[Sequence[Content]], int]
+) -> Extent:
+    """Return the bytes that a loop pushes at least, from what is known before the statements `inside`."""
+    if loop.parallel or len(outer_leaves([loop.count], inside)) < len(outer_leaves([loop.count], [])):
+        return 0
+    each: Extent = 0
+    for statement in loop.body:
+        if isinstance(statement, Push):
+            each = add(each, record_size(statement.entries))
+        elif isinstance(statement, For):
+            each = add(each, _least_pushed(statement, inside, record_size))
+    count = extent(loop.count)
+    return multiply(choose(is_negative(count, {}), 0, count), each)

@@ -30,7 +30,7 @@ UNDEFINED = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 class Functions:
     """Procedures as functions of one shared library."""
 
-    def __init__(self, folder: Path, procedures: Sequence[Procedure]) -> None:
+    def __init__(self, folder: Path, procedures: Sequence[Procedure], *options: str) -> None:
         module = CModule()
         for number, procedure in enumerate(procedures):
             text = print_procedure(procedure, f"procedure{number}", module.helper, module.body)
@@ -40,7 +40,20 @@ class Functions:
         declared = "".join([f"{head};\n" for head in heads])
         source.write_text(module.text().replace("\n\n", f"\n\n{declared}\n", 1))
         assert COMPILER is not None
-        run([COMPILER, *WARNINGS, *UNDEFINED, "-shared", "-fPIC", str(source), "-o", str(made), "-lm"])
+        run(
+            [
+                COMPILER,
+                *WARNINGS,
+                *UNDEFINED,
+                *options,
+                "-shared",
+                "-fPIC",
+                str(source),
+                "-o",
+                str(made),
+                "-lm",
+            ]
+        )
         self.procedures = procedures
         self.library = ctypes.CDLL(str(made))
 
@@ -83,6 +96,40 @@ def test_checks_fail_and_end_loops(tmp_path: Path) -> None:
     functions = Functions(tmp_path, [build.finish([build.read(left)])])
     assert functions.call(0, [0.75])[0] == 0
     assert functions.call(0, [-0.75])[0] == 1
+
+
+COUNTED = """
+#include <stdlib.h>
+int reallocations = 0;
+static inline void *counted(void *memory, size_t bytes)
+{
+    reallocations++;
+    return realloc(memory, bytes);
+}
+#define realloc counted
+"""
+
+
+@needs_c
+def test_a_tape_gets_room_for_the_records_of_a_loop_at_once(tmp_path: Path) -> None:
+    build = ProcedureBuilder("powers")
+    x, count = build.scalar("x"), build.scalar("count", np.int64)
+    power = build.variable("power", x)
+    with build.loop(count), build.loop(3):
+        build.assign(power, build.read(power) * build.read(power) * x)
+    powers = build.finish([build.read(power)])
+    pulled = vjp_procedure(powers, flags(powers.types), flags(powers.result_types))
+    header = tmp_path / "counted.h"
+    header.write_text(COUNTED)
+    functions = Functions(tmp_path, [pulled], "-include", str(header))
+    reallocations = ctypes.c_int.in_dll(functions.library, "reallocations")
+    for trips, expected in ((-1, 0), (0, 0), (1, 1), (200, 1)):
+        reallocations.value = 0
+        arguments = [0.999, trips, 1.0]
+        status, results = functions.call(0, arguments)
+        assert status == 0
+        same(results, run_procedure(pulled, arguments), f"{trips} trips")
+        assert reallocations.value == expected, trips
 
 
 def heat(u: Any, k: float) -> Any:

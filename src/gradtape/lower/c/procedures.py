@@ -36,6 +36,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
+from gradtape.procedures.tape import foreseen_records, item_size
 from gradtape.statements import walk
 
 NO_MEMORY: Final = 2
@@ -79,6 +80,7 @@ class _Printer(FunctionWriter, BlockOperands):
         self.procedure = procedure
         self.add_body = add_body
         self.allocations = plan_allocations(procedure)
+        self.foreseen = foreseen_records(procedure.body, lambda entries: sum(map(item_size, entries)))
         self.variables: dict[Variable, str] = {}
         self.count = 0
         inside = list(walk(procedure.body))
@@ -233,6 +235,8 @@ class _Printer(FunctionWriter, BlockOperands):
 
     def loop(self, loop: For) -> None:
         count, index = self.operand(loop.count), self.new("i")
+        if loop in self.foreseen:
+            self.write(f"{self.helper('tape_extend')}(&tape, {self.operand(self.foreseen[loop])});")
         mark = self.mark(loop in self.allocations.rewound)
         with self.scope(self.counted(index, count), {loop.index: index}):
             self.statements(loop.body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil, log
 from typing import Final, TypeAlias
@@ -42,14 +42,12 @@ from gradtape.procedures.ir import (
     Push,
     Read,
     Span,
-    Statement,
     Store,
     Variable,
     While,
 )
 from gradtape.procedures.poll import Poll, has_loops
 from gradtape.procedures.tape import item_size, record_layout
-from gradtape.procedures.traversal import outer_leaves
 from gradtape.statements import walk
 
 MOST_VECTORS: Final = 4
@@ -187,8 +185,8 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
     count = function.operand(loop.count)
     if loop in function.plan.streamed:
         _open_stream(function, loop, count)
-    elif not function.in_loop:
-        _foresee_records(function, loop)
+    elif loop in function.plan.foreseen:
+        _make_room(function, function.operand(function.plan.foreseen[loop]))
     poll = function.polls.get(loop)
     if poll is None or has_loops(loop):
         group, unrolls = function.plan.independent.get(loop), _is_a_few_vectors(loop)
@@ -407,17 +405,8 @@ def _reserve(function: ProcedureEmitter, bytes_: str) -> str:
     return base
 
 
-def _foresee_records(function: ProcedureEmitter, loop: For) -> None:
-    """Append what makes room on the tape for all records of a loop that only pushes: a tape that grows is copied, to fresh pages.
-
-    Without so much memory in one piece, the loop begins all the same.
-    """
-    inside = list(walk([loop]))
-    if any(isinstance(s, Pop) for s in inside):
-        return
-    bytes_ = _bytes_pushed(function, loop, inside)
-    if bytes_ is None:
-        return
+def _make_room(function: ProcedureEmitter, bytes_: str) -> None:
+    """Append what makes room on the tape for so many bytes, where there is so much memory: a tape that grows is copied, to fresh pages."""
     name = function.new_label()
     top, end = function.load("ptr", "%tape.top"), function.load("ptr", "%tape.end")
     used, whole = (function.let(f"ptrtoint ptr {place} to i64") for place in (top, end))
@@ -435,22 +424,6 @@ def _foresee_records(function: ProcedureEmitter, loop: For) -> None:
     function.store("ptr", function.load("ptr", "%arena", 8), "%tape.end")
     function.jump(f"{name}.room")
     function.start_block(f"{name}.room")
-
-
-def _bytes_pushed(function: ProcedureEmitter, loop: For, inside: Sequence[Statement]) -> str | None:
-    """Append what computes the bytes that a loop pushes at least, from what is known before the statements `inside`; None for nothing."""
-    if is_task(loop) or len(outer_leaves([loop.count], inside)) < len(outer_leaves([loop.count], [])):
-        return None
-    parts = [str(record_layout(s.entries)[1]) for s in loop.body if isinstance(s, Push)]
-    inner = [_bytes_pushed(function, s, inside) for s in loop.body if isinstance(s, For)]
-    parts += [part for part in inner if part is not None]
-    if not parts:
-        return None
-    each, *others = parts
-    for part in others:
-        each = function.let(f"add i64 {each}, {part}")
-    count = function.call("i64", "llvm.smax.i64", f"i64 {function.operand(loop.count)}", "i64 0")
-    return function.let(f"mul i64 {count}, {each}")
 
 
 def _open_stream(function: ProcedureEmitter, loop: For, count: str) -> None:

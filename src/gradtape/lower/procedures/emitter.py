@@ -31,7 +31,7 @@ from gradtape.procedures.ir import (
     Variable,
 )
 from gradtape.procedures.poll import plan_polls
-from gradtape.procedures.tape import match_tape, streamed_loops
+from gradtape.procedures.tape import foreseen_records, match_tape, record_layout, streamed_loops
 from gradtape.records import record
 from gradtape.statements import walk
 
@@ -58,6 +58,8 @@ class EmissionPlan:
         Where arrays are.
     streamed : dict of For to Push or Pop
         The loops whose records lie in arrays.
+    foreseen : dict of For to Value
+        The loops before which the tape is extended, and by how many bytes.
     independent : dict of For to int
         The loops whose iterations are independent, and the numbers of their access groups.
     backward : set of For
@@ -75,6 +77,7 @@ class EmissionPlan:
     sums: dict[Value, Value]
     allocations: Allocations
     streamed: dict[For, Push | Pop]
+    foreseen: dict[For, Value]
     independent: dict[For, int]
     backward: set[For]
     bodies: dict[Apply, tuple[str, int]]
@@ -92,6 +95,7 @@ def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
         free_sums(body),
         plan_allocations(procedure),
         streamed,
+        foreseen_records(body, lambda entries: record_layout(entries)[1]),
         {loop: module.add_metadata("distinct !{}") for loop in independent_loops(procedure, streamed)},
         backward_loops(procedure, streamed),
         {s: module.body(s.graph) for s in walk(body) if isinstance(s, Apply)},
