@@ -321,7 +321,7 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     decisions = compared + [
         each._replace(**{part: _again(getattr(each, part), becomes) for part in COMPUTED}) for each in drawn
     ]
-    decisions = followed(decisions)
+    decisions = sorted(followed(decisions), key=lambda each: each.step is None)
     steps = steps_in(nodes, values, lanes, becomes, decisions) if any(each.step for each in decisions) else []
     for number, step, _ in steps:
         if number is not None:
@@ -367,35 +367,38 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     inverse = np.where(has_other, 1.0 / chance, 0.0)
     sizes = [each.importance if each.size is None else each.size for each in decisions]
     ratio = _of_all(decisions, "ratio") if any(each.ratio is not None for each in decisions) else None
-    numbers, of_steps = _of_steps(steps, decisions, starts) if steps else ([], None)
+    numbers, of_steps = _of_steps(steps, starts) if steps else ([], None)
     of_all = Known(known, chosen, inverse, _joined(decisions, sizes), ratio, numbers)
     return _Alternatives(now, weights, changes, of_all, still_at, of_steps)
 
 
 def _of_steps(
-    found: Sequence[tuple[int | None, Step, list[Any]]], decisions: list[Decision], starts: list[int]
+    found: Sequence[tuple[int | None, Step, list[Any]]], starts: list[int]
 ) -> tuple[list[Any], Steps]:
-    """Return the steps of all decisions, zeros for those that are none, and of further comparisons; and what is the same in all samples."""
+    """Return the steps of the first decisions, and then of further comparisons; and what is the same in all samples."""
+    places = sorted(range(len(found)), key=lambda place: _position(found[place][0]))
     anchor = next(place for place, (number, *_) in enumerate(found) if number is not None)
-    of_decisions = {number: (step, state) for number, step, state in found if number is not None}
-    nothing = Step(0.0, 0.5, 0), list[Any]()
-    parts = [
-        (each.outcome.shape, *of_decisions.get(number, nothing)) for number, each in enumerate(decisions)
+    most = max(len(state) for _, _, state in found)
+    shapes = [np.shape(found[place][1].increment) for place in places]
+    rows = [
+        [step.increment, step.chance, *state, *[0.0] * (most - len(state))]
+        for _, step, state in (found[place] for place in places)
     ]
-    further = [(place, step, state) for place, (number, step, state) in enumerate(found) if number is None]
-    parts += [(np.shape(step.increment), step, state) for _, step, state in further]
-    most = max(len(state) for _, _, state in parts)
-    rows = [[step.increment, step.chance, *state, *[0.0] * (most - len(state))] for _, step, state in parts]
-    shapes = [shape for shape, _, _ in parts]
     numbers = [
         np.concatenate([np.ravel(np.broadcast_to(x, shape)) for x, shape in zip(column, shapes, strict=True)])
         for column in zip(*rows, strict=True)
     ]
     sizes = [math.prod(shape) for shape in shapes]
-    behind = np.repeat([place > anchor for place, *_ in further], sizes[len(decisions) :])
+    further = [place for place in places if found[place][0] is None]
+    behind = np.repeat([place > anchor for place in further], sizes[len(found) - len(further) :])
     first = found[anchor][0]
     assert first is not None
-    return numbers, Steps(np.repeat(np.arange(len(sizes)), sizes), starts[first], behind)
+    return numbers, Steps(sizes, starts[first], behind)
+
+
+def _position(number: int | None) -> float:
+    """Return where the steps of decisions stand: those of further comparisons are the last."""
+    return math.inf if number is None else number
 
 
 def _of_all(decisions: list[Decision], part: str) -> Any:

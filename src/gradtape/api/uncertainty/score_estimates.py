@@ -15,6 +15,7 @@ comparison:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from gradtape.ir.op import NDArray
 ENOUGH: Final = 10
 """Samples per factor from which on the score function is fitted."""
 
-FITTED: Final = 15
+FITTED: Final = 8
 """Samples per factor to which the estimate is fitted at most, in each half."""
 
 SWEEPS: Final = 4
@@ -42,23 +43,40 @@ class Steps(NamedTuple):
 
     Attributes
     ----------
-    groups : ndarray
-        Of each element, the number of its comparison, whose elements share factors.
+    sizes : sequence of int
+        How many elements each comparison has; these share factors.
     anchor : int
         A decision whose weight does not depend on the steps of `behind`: their control variates are attached to it.
     behind : ndarray
         Which elements beside the decisions are part of derivatives.
     """
 
-    groups: NDArray
+    sizes: Sequence[int]
     anchor: int
     behind: NDArray
+
+    def pooled(self, x: Any) -> Any:
+        """Return the sums over the elements of each comparison; the last axis is that of elements."""
+        parts, start = [], 0
+        for size, alike in groupby(self.sizes):
+            count = len(list(alike))
+            part = x[..., start : start + count * size]
+            parts.append(
+                part if size == 1 else np.sum(np.reshape(part, (*x.shape[:-1], count, size)), axis=-1)
+            )
+            start += count * size
+        return np.concatenate(parts, axis=-1)
+
+    def spread(self, x: Any) -> Any:
+        """Return, for each element, the number of its comparison."""
+        return np.repeat(x, self.sizes, axis=-1)
 
 
 class _Half(NamedTuple):
     """Numbers of some samples; axes of samples, results, and decisions (`result`: no decisions).
 
-    `increment`, `scale` and `state` have the decisions, and then the other steps. Derivatives have the increment times `scale`.
+    `increment`, `scale` and `state` have the decisions that are steps, which are the first ones, and then the other steps; `ratio` has the
+    former alone. Derivatives have the increment times `scale`.
     """
 
     result: Any
@@ -119,14 +137,11 @@ def combined(known: Known, steps: Steps | None, results: Sequence[Any], changes:
     samples, count = known.sizes.shape
     inverse = np.where(np.arange(count) == known.chosen[:, None], known.inverse[:, None], 0.0)
     shared = [still(x)[:, None] for x in (inverse, known.sizes)]
-    factors, pool = count, None
-    if steps is not None:
-        pool = np.equal.outer(steps.groups, np.unique(steps.groups)) * 1.0
-        factors = len(known.steps) * pool.shape[1]
-    if steps is None or samples < ENOUGH * factors:
-        pool = None
-    else:
+    factors = count if steps is None else len(known.steps) * len(steps.sizes)
+    if steps is not None and samples >= ENOUGH * factors:
         shared += _of_steps(known, steps)
+    else:
+        steps = None
     every = []
     for result, change, usual in zip(results, changes, known.usual, strict=True):
         flat = [still(np.reshape(x, (samples, -1, *x.shape[result.ndim :]))) for x in (result, change, usual)]
@@ -135,13 +150,13 @@ def combined(known: Known, steps: Steps | None, results: Sequence[Any], changes:
             found = _differences(whole, 1.0)
         else:
             # Each half is combined as fits the other one, which is independent: so there is no bias.
-            most, anchor = FITTED * factors, 0 if steps is None else steps.anchor
-            of_first = _fit(whole.cut(0, min(middle, most)), pool)
-            of_second = _fit(whole.cut(middle, min(samples, middle + most)), pool)
+            most = FITTED * factors
+            of_first = _fit(whole.cut(0, min(middle, most)), steps)
+            of_second = _fit(whole.cut(middle, min(samples, middle + most)), steps)
             found = np.concatenate(
                 [
-                    _factors(whole.cut(0, middle), of_second, anchor),
-                    _factors(whole.cut(middle, samples), of_first, anchor),
+                    _factors(whole.cut(0, middle), of_second, steps),
+                    _factors(whole.cut(middle, samples), of_first, steps),
                 ]
             )
         every.append(np.reshape(found, (*result.shape, -1)))
@@ -151,12 +166,12 @@ def combined(known: Known, steps: Steps | None, results: Sequence[Any], changes:
 def _of_steps(known: Known, steps: Steps) -> list[Any]:
     """Return the last four attributes of `_Half`."""
     increment, *state = [still(x) for x in known.steps]
-    count, sizes = known.sizes.shape[1], np.abs(still(known.sizes))
+    count, sizes = increment.shape[1] - len(steps.behind), np.abs(still(known.sizes))
     chance = state[0][:, :count]
-    scale = sizes / (chance * (1.0 - chance))
+    scale = sizes[:, :count] / (chance * (1.0 - chance))
     if len(steps.behind):
         scale = np.concatenate([scale, sizes[:, steps.anchor, None] * steps.behind], axis=1)
-    return [still(known.ratio)[:, None], increment, scale, state]
+    return [still(known.ratio)[:, None, :count], increment, scale, state]
 
 
 def _ratio(above: Any, below: Any, otherwise: float = 0.0) -> Any:
@@ -169,7 +184,7 @@ def _differences(half: _Half, trust: Any) -> Any:
     return usual + np.where(half.inverse > 0.0, half.change - usual * half.inverse, 0.0)
 
 
-def _least_squares(increment: Any, state: Sequence[Any], pool: Any, targets: Any) -> tuple[list[Any], Any]:
+def _least_squares(increment: Any, state: Sequence[Any], steps: Steps, targets: Any) -> tuple[list[Any], Any]:
     """Fit targets by increments times functions that are linear in the state, by conjugate gradients.
 
     Returns
@@ -179,7 +194,7 @@ def _least_squares(increment: Any, state: Sequence[Any], pool: Any, targets: Any
     rest : Array
         The targets less their means, and less what is fitted.
     """
-    table = np.concatenate([increment @ pool, *[(increment * x) @ pool for x in state]], axis=1)
+    table = np.concatenate([steps.pooled(x) for x in (increment, *[increment * x for x in state])], axis=1)
     inverse = _ratio(1.0, np.sqrt(np.sum(table**2, axis=0)))
     left = targets - np.mean(targets, axis=0)
     x = np.zeros((targets.shape[1], table.shape[1]))
@@ -192,34 +207,35 @@ def _least_squares(increment: Any, state: Sequence[Any], pool: Any, targets: Any
         slope = (left.T @ table) * inverse
         after = np.sum(slope**2, axis=1, keepdims=True)
         ahead, size = slope + _ratio(after, size) * ahead, after
-    x, groups = x * inverse, pool.shape[1]
-    return [x[:, start : start + groups] @ pool.T for start in range(0, x.shape[1], groups)], left
+    x, groups = x * inverse, len(steps.sizes)
+    return [steps.spread(x[:, start : start + groups]) for start in range(0, x.shape[1], groups)], left
 
 
-def _varying(x: Any, middle: Any, squares: Any, pool: Any) -> Any:
+def _varying(x: Any, middle: Any, squares: Any, steps: Steps) -> Any:
     """Return ``x - middle``; 0 in groups where that is the rounding of a number that is the same in all samples."""
     apart = x - middle
-    spread, size = (np.sum(squares * y**2, axis=0) @ pool for y in (apart, x))
-    return np.where(((spread > ALIKE * size) * 1.0) @ pool.T > 0.0, apart, 0.0)
+    spread, size = (steps.pooled(np.sum(squares * y**2, axis=0)) for y in (apart, x))
+    return np.where(steps.spread(spread > ALIKE * size), apart, 0.0)
 
 
-def _fit(half: _Half, pool: Any) -> _Fit:
+def _fit(half: _Half, steps: Steps | None) -> _Fit:
     expected = np.sum(half.usual * half.inverse, axis=-1, keepdims=True)
     weight = np.sum((half.sizes * (half.inverse > 0.0)) ** 2, axis=-1, keepdims=True)
     products = np.sum(half.change * expected * weight, axis=0)
     trust = _ratio(products, np.sum(expected**2 * weight, axis=0), 1.0)
-    if pool is None:
+    if steps is None:
         return _Fit(trust)
     squares = half.increment**2
-    total = np.sum(squares, axis=0) @ pool
-    middles = [_ratio(np.sum(squares * x, axis=0) @ pool, total) @ pool.T for x in half.state]
-    state = [_varying(x, middle, squares, pool) for x, middle in zip(half.state, middles, strict=True)]
-    of_result, _ = _least_squares(half.increment, state, pool, half.result)
+    total = steps.pooled(np.sum(squares, axis=0))
+    middles = [steps.spread(_ratio(steps.pooled(np.sum(squares * x, axis=0)), total)) for x in half.state]
+    state = [_varying(x, middle, squares, steps) for x, middle in zip(half.state, middles, strict=True)]
+    of_result, _ = _least_squares(half.increment, state, steps, half.result)
     fit = _Fit(trust, np.mean(half.result, axis=0), middles, of_result)
     by_differences = _differences(half, trust) * half.sizes
-    by_scores = np.where(half.ratio != 0.0, _scores(half, fit) * half.sizes, by_differences)
-    estimates = [np.sum(by_differences, axis=-1), np.sum(by_scores - by_differences, axis=-1)]
-    found, left = _least_squares(half.increment * half.scale, state, pool, np.concatenate(estimates, axis=1))
+    count = half.ratio.shape[-1]
+    apart = _scores(half, fit) * half.sizes[..., :count] - by_differences[..., :count]
+    estimates = [np.sum(by_differences, axis=-1), np.sum(np.where(half.ratio != 0.0, apart, 0.0), axis=-1)]
+    found, left = _least_squares(half.increment * half.scale, state, steps, np.concatenate(estimates, axis=1))
     results = half.result.shape[1]
     rest, apart = left[:, :results], left[:, results:]
     share = np.clip(-_ratio(np.sum(rest * apart, axis=0), np.sum(apart**2, axis=0)), 0.0, 1.0)[:, None]
@@ -233,25 +249,26 @@ def _values(half: _Half, fit: _Fit, factors: Sequence[Any]) -> Any:
 
 
 def _scores(half: _Half, fit: _Fit) -> Any:
-    """Return the factors of all weights, by the score function; meaningless for decisions that have none."""
+    """Return the factors of the weights of the decisions that are steps, by the score function; meaningless where `ratio` is 0."""
     values, increment = _values(half, fit, fit.of_result), half.increment[:, None]
     rest = half.result - fit.mean - np.sum(values * increment, axis=-1)
-    count = half.sizes.shape[-1]
-    expected = np.where(increment > 0.0, -values, values)[..., :count]
+    expected = np.where(increment > 0.0, -values, values)[..., : half.ratio.shape[-1]]
     return expected + half.ratio * rest[..., None]
 
 
-def _factors(half: _Half, fit: _Fit, anchor: int) -> Any:
+def _factors(half: _Half, fit: _Fit, steps: Steps | None) -> Any:
     """Return the factors of the weights of some samples."""
     factors = _differences(half, fit.trust)
-    if half.ratio is None:
+    if steps is None:
         return factors
-    count = half.sizes.shape[-1]
+    count = half.ratio.shape[-1]
     values = _values(half, fit, fit.of_estimate)
-    both = (1.0 - fit.share) * factors + fit.share * _scores(half, fit) - half.ratio * values[..., :count]
-    factors = np.where(half.ratio != 0.0, both, factors)
-    if half.increment.shape[1] == count:
+    first = factors[..., :count]
+    both = (1.0 - fit.share) * first + fit.share * _scores(half, fit) - half.ratio * values[..., :count]
+    factors = np.concatenate([np.where(half.ratio != 0.0, both, first), factors[..., count:]], axis=-1)
+    if not len(steps.behind):
         return factors
     behind = half.increment * (half.scale > 0.0)
     attached = np.sum((values * behind[:, None])[..., count:], axis=-1, keepdims=True)
-    return factors - np.where(np.arange(count) == anchor, np.sign(half.sizes), 0.0) * attached
+    is_anchor = np.arange(half.sizes.shape[-1]) == steps.anchor
+    return factors - np.where(is_anchor, np.sign(half.sizes), 0.0) * attached
