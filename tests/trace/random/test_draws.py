@@ -69,6 +69,57 @@ def test_legacy_functions_draw_from_the_global_state() -> None:
         np.testing.assert_array_equal(one, 1.5 * np.random.normal(1.5, 1.0, 2) + np.random.rand(2))
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_legacy_generators_that_the_function_makes(by_name: bool) -> None:
+    def loss(x: Any) -> Any:
+        rng = np.random.RandomState(seed=3) if by_name else np.random.RandomState(3)
+        return np.sum(x * rng.normal(x, 1.0, 2)) + rng.exponential(x[0])
+
+    x = np.array([1.5, 2.5])
+    h = 1e-5 * np.eye(2)
+    slopes = [(loss(x + step) - loss(x - step)) / 2e-5 for step in h]
+    compiled = gt.jit(loss)
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(x), loss(x), rtol=1e-13)
+        np.testing.assert_allclose(gt.grad(loss)(x), slopes, rtol=1e-6)
+        np.testing.assert_allclose(gt.vmap(gt.grad(loss))(x[None])[0], slopes, rtol=1e-6)
+    fresh = gt.jit(lambda x: x * np.random.RandomState().normal(size=2))
+    assert len({tuple(fresh(1.0)) for _ in range(3)}) == 3
+
+
+def test_each_call_seeds_the_generators_that_the_trace_seeds() -> None:
+    def total(x: Any) -> Any:
+        rng = np.random.RandomState()
+        rng.seed(7)
+        np.random.seed(3)
+        first = np.random.randn(2)
+        for k in range(20):
+            np.random.seed(seed=k)
+            first = first + x * np.random.randn(2)
+        return np.sum(first) * rng.rand()
+
+    compiled, gradient = gt.jit(total), gt.grad(total)
+    expected = total(1.5)
+    after = np.random.rand()
+    slope = (total(2.5) - expected) / 1.0
+    for _ in range(2):
+        np.random.seed(99)
+        np.testing.assert_allclose(compiled(1.5), expected, rtol=1e-12)
+        assert np.random.rand() == after
+        np.testing.assert_allclose(gradient(1.5), slope, rtol=1e-11)
+    outside = np.random.RandomState(1)
+    reseeded = gt.jit(lambda x, rng: (rng.seed(5), x * rng.rand())[1])
+    for _ in range(2):
+        assert reseeded(2.0, outside) == 2.0 * np.random.RandomState(5).rand()
+
+
+def test_a_seed_is_an_integer() -> None:
+    with pytest.raises(gt.errors.DtypeError, match=r"np\.random\.RandomState got a traced array of float64"):
+        gt.jit(lambda x: x * np.random.RandomState(x).rand())(2.0)
+    with pytest.raises(gt.errors.DtypeError, match=r"np\.random\.seed got a traced array of float64"):
+        gt.jit(lambda x: (np.random.seed(x), x)[1])(2.0)
+
+
 def test_generators_that_the_function_makes() -> None:
     seeded = gt.jit(lambda x: x * np.random.default_rng(3).normal(x, 1.0, 2))
     fresh = gt.jit(lambda x: x * np.random.default_rng().normal(size=2))

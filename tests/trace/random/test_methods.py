@@ -93,6 +93,7 @@ CONSTANT: dict[str, tuple[Trial, ...]] = {
     "random_sample": (Trial((3,)),),
     "rand": (Trial((2, 3)),),
     "randn": (Trial((2, 3)),),
+    "seed": (),
 }
 """Calls of methods without parameters that could be traced."""
 

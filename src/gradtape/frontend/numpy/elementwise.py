@@ -78,13 +78,23 @@ def round_(build: ProcedureBuilder, a: Any, decimals: int = 0) -> Any:
 
 @implements(np.clip, method="clip")
 def clip(
-    build: ProcedureBuilder, a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+    build: ProcedureBuilder,
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+    dtype: Any = None,
+    casting: str = "same_kind",
 ) -> Any:
     bounds = {"min": a_min if min is None else min, "max": a_max if max is None else max}
     there = {name: bound for name, bound in bounds.items() if bound is not None}
     return apply(
         build,
-        lambda a, *bounds: FUNCTIONS[np.clip](a, **dict(zip(there, bounds, strict=True))),
+        lambda a, *bounds: FUNCTIONS[np.clip](
+            a, **dict(zip(there, bounds, strict=True)), dtype=dtype, casting=casting
+        ),
         a,
         *there.values(),
     )

@@ -11,9 +11,9 @@ from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import BOOL, FLOAT64, is_inexact
-from gradtape.kinds.arguments import NO_VALUE, as_array, as_int
+from gradtape.kinds.arguments import NO_VALUE, as_array, as_int, operand_dtypes
 from gradtape.kinds.elementwise import promotion_type, result_dtype
-from gradtape.kinds.operands import as_value, beside
+from gradtape.kinds.operands import as_value, beside, number_dtype
 from gradtape.kinds.registry import borrows, implements, sample
 from gradtape.ops.core.elementwise.arithmetic import divide, multiply, positive
 from gradtape.ops.core.elementwise.cast import convert
@@ -53,10 +53,23 @@ def _no_complex(x: Value, name: str) -> None:
         sample((2, 3), min=0.0),
         sample((2, 3), (3,), (2, 1)),
         sample((3,)),
+        sample((2, 3), -0.5, 0.5, dtype=np.float32),
+        sample((2, 3), None, 0.5, dtype=np.complex128),
+        sample(np.array([1, 5, -3]), 0, 4, dtype=np.float64),
+        sample(np.array([1.5, 5.0, -3.0]), 0, 4, dtype=int, casting="unsafe"),
     ),
 )
 def clip(
-    a: Any, a_min: Any = NO_VALUE, a_max: Any = NO_VALUE, *, min: Any = NO_VALUE, max: Any = NO_VALUE
+    a: Any,
+    a_min: Any = NO_VALUE,
+    a_max: Any = NO_VALUE,
+    *,
+    min: Any = NO_VALUE,
+    max: Any = NO_VALUE,
+    dtype: Any = None,
+    casting: str = "same_kind",
+    order: str = "K",
+    subok: bool = True,
 ) -> Value:
     """Stand in for np.clip."""
     if a_min is NO_VALUE and a_max is NO_VALUE:
@@ -73,6 +86,8 @@ def clip(
     x = as_array(a)
     if x.dtype.kind in "iu":
         low, high = _within_range(x.dtype, low, high)
+    if dtype is not None:
+        x, low, high = _converted_to(number_dtype(dtype), casting, x, low, high)
     if low is None and high is None:
         return positive(x)
     low, high = beside(low, x.dtype), beside(high, x.dtype)
@@ -82,6 +97,15 @@ def clip(
     if low is None:
         return minimum(x, high)
     return maximum(x, low) if high is None else clip_row(x, low, high)
+
+
+def _converted_to(dtype: np.dtype[Any], casting: str, x: Value, *bounds: Any) -> list[Any]:
+    """Return the operands of a clip whose result is to have a dtype. Its ufuncs convert all of them to this dtype."""
+    given = [None if bound is None else as_value(bound) for bound in bounds]
+    for one in (x, *given):
+        if one is not None:  # raises NumPy's error
+            operand_dtypes(np.positive, [one.aval], dtype, casting)
+    return [one if one is None else convert(one, dtype) for one in (x, *given)]
 
 
 def _within_range(dtype: np.dtype[Any], low: Any, high: Any) -> tuple[Any, Any]:

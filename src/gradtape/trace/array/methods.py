@@ -142,12 +142,12 @@ class Methods:
         return self.with_layout(np.compress, call_function(np.compress, (condition, self, axis, out), {}))
 
     @observed
-    def clip(self: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
+    def clip(self: Any, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
         """Return the array with its elements limited: ``np.clip``, one bound may be left out."""
         here.site = user_site(3, "x.clip")
         if out is not None:
-            return np.clip(self, min, max, out)
-        return self.with_layout(np.clip, call_function(np.clip, (self, min, max), {}))
+            return np.clip(self, min, max, out, **options)
+        return self.with_layout(np.clip, call_function(np.clip, (self, min, max), options))
 
     def conj(self: Any) -> Any:
         """Return the complex conjugate: of real numbers, as NumPy's method does, the array itself."""

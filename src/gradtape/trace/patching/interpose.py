@@ -280,7 +280,7 @@ def interpose(hook: Hook, when: When, things: Iterable[Any]) -> None:
             if pointer.original in _installed:  # an interruption, or a fork, came in between
                 continue
             _hooks[thing] = hook
-            if when in (When.ALWAYS, When.NO_ARRAY):
+            if when in (When.ALWAYS, When.NO_ARRAY) and pointer.convention != "new":
                 _originals[id(thing)] = _unhooked_function(pointer)
             is_shared = pointer.convention == "call"
             thunk = _thunks.get((when.value, pointer.original)) if is_shared else None

@@ -64,10 +64,16 @@ PACKED: Final = 16
 class Fresh:
     """Stands for a generator that the traced function makes, with a seed or without: each call makes one anew."""
 
-    __slots__ = ("seed",)
+    __slots__ = ("_function", "_seed")
 
-    def __init__(self, seed: Any) -> None:
-        self.seed = deepcopy(seed)  # a SeedSequence changes when it has children
+    def __init__(self, function: Callable[[Any], Any], seed: Any) -> None:
+        self._function = function
+        self._seed = deepcopy(seed)  # a SeedSequence changes when it has children
+
+    def make(self) -> Any:
+        """Return such a generator."""
+        with own_calls():
+            return self._function(deepcopy(self._seed))
 
 
 class Seeded:
@@ -175,10 +181,10 @@ class Draws:
         """Return whether a generator is captured, or was made by the function."""
         return id(generator) in self._sources
 
-    def made(self, generator: Any, seed: Any) -> None:
-        """Note that the traced function has made a generator with a seed, or without."""
+    def made(self, generator: Any, source: Fresh) -> None:
+        """Note that the traced function has made a generator."""
         self._kept.append(generator)
-        self._sources[id(generator)] = Fresh(seed)
+        self._sources[id(generator)] = source
 
     def draw(
         self,
@@ -692,8 +698,7 @@ def _generator_of(
     if not isinstance(source, Fresh):
         return source
     if make and id(source) not in fresh:
-        with own_calls():
-            fresh[id(source)] = np.random.default_rng(deepcopy(source.seed))
+        fresh[id(source)] = source.make()
     return fresh.get(id(source))
 
 

@@ -32,6 +32,7 @@ from gradtape.trace.random.draws import (
     BranchDraws,
     Draws,
     ElementDraws,
+    Fresh,
     LoopDraws,
     Sampler,
     Seeded,
@@ -48,7 +49,7 @@ from gradtape.trace.source.sites import is_user_file, user_site
 KINDS: Final = (np.random.Generator, np.random.RandomState)
 """The classes of generators."""
 
-NOT_DRAWS: Final = frozenset({"get_state", "set_state", "seed", "spawn", "bytes", "tomaxint"})
+NOT_DRAWS: Final = frozenset({"get_state", "set_state", "spawn", "bytes", "tomaxint"})
 """Methods that return no array, or change the state otherwise."""
 
 
@@ -90,6 +91,8 @@ def _called(method: Any, generator: Any, /, *rest: Any, **kwargs: Any) -> Any:
     call = Call(_names[method], generator, trace)
     if trace is not None:
         call.check()
+    if call.method == "seed":
+        return call.reseed(*rest, **kwargs)
     if not is_any_traced:
         return call.constant(rest, kwargs)
     elements = {0, "a", "x"} if call.method in CHOOSING else ()
@@ -113,33 +116,43 @@ def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
     )
 
 
-def _default_rng(function: Any, seed: Any = None) -> Any:
+def _make(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Let a traced function make a generator: with a seed it draws the same numbers in each call, without one new ones."""
     trace = trace_around() if contexts.stack and not is_own_call() else None
+    given = args[1:] if isinstance(function, type) else args  # constructors are called with their type
+    seed = given[0] if given else kwargs.get("seed")
+    if len(given) + len(kwargs) > 1 or not (given or kwargs.keys() <= {"seed"}):
+        return NotImplemented
     if isinstance(trace, InBody) and issubclass(type(seed), int):
         with own_calls():
-            generator = without_hook(function)(seed)
+            generator = function(seed)
         trace.draws = trace.draws or Seeded()
         trace.draws.made(generator)
         return generator
     draws = None if trace is None else trace.draws
     if not isinstance(draws, Draws):
         return NotImplemented
-    if isinstance(seed, Handle):
-        if seed.ndim or seed.dtype.kind not in "iu":
-            raise DtypeError(
-                f"np.random.default_rng got a traced array of {seed.dtype} of shape {seed.shape} as its seed",
-                where=user_site(),
-                why="a seed is an integer, which is a part of the compiled program",
-                remedy="pass generators, which are arguments as well: f(np.random.default_rng(seed)); "
-                "or one seed, of Python's type int",
-            )
-        seed = operator.index(seed)  # type: ignore[arg-type]
+    seed = _known_seed(seed, function)
     with own_calls():
-        made = without_hook(function)(seed)
+        made = function(seed)
     if not isinstance(seed, np.random.Generator | np.random.BitGenerator | np.random.RandomState):
-        draws.made(made, seed)
+        draws.made(made, Fresh(function, seed))
     return made
+
+
+def _known_seed(seed: Any, function: Any) -> Any:
+    """Return a seed as a number of Python's."""
+    if not isinstance(seed, Handle):
+        return seed
+    if seed.ndim or seed.dtype.kind not in "iu":
+        raise DtypeError(
+            f"np.random.{function.__name__} got a traced array of {seed.dtype} of shape {seed.shape} as its seed",
+            where=user_site(),
+            why="a seed is an integer, which is a part of the compiled program",
+            remedy="pass generators, which are arguments as well: f(np.random.default_rng(seed)); "
+            "or one seed, of Python's type int",
+        )
+    return operator.index(seed)  # type: ignore[arg-type]
 
 
 def loop_draws() -> LoopDraws | None:
@@ -261,6 +274,17 @@ class Call:
                 "make it outside, and pass it as an argument or read it from a closure or global variable",
             )
 
+    def reseed(self, seed: Any = None) -> None:
+        """Seed the generator in each call: a draw whose number nobody reads."""
+        plain = self._plain("seed")
+        known = _known_seed(seed, plain)
+
+        def sampler(generator: Any) -> float:
+            plain(generator, known)
+            return 0.0
+
+        self._drawn(sampler, [])
+
     def constant(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Draw where no argument is traced."""
         if kwargs.get("out") is not None or self.method == "shuffle":
@@ -359,7 +383,7 @@ def type_of(generator: Any) -> type:
 
 def _interpose() -> None:
     interpose(_hook, When.ALWAYS, _names)
-    interpose(_default_rng, When.ALWAYS, [np.random.default_rng])
+    interpose(_make, When.ALWAYS, [np.random.default_rng, np.random.RandomState])
     interpose(_raw, When.ALWAYS, [np.random.BitGenerator.random_raw])
 
 
