@@ -14,6 +14,7 @@ import scipy.ndimage
 
 import gradtape as gt
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, StructureError
+from gradtape.ops.core.sorting import MOST_COUNTED
 from tests.support.recording import Runs
 
 RNG = np.random.default_rng(0)
@@ -537,3 +538,23 @@ def test_nested_maps_ask_all_elements() -> None:
     coefficients = np.array([[[1.0, -3.0, 2.0], [1.0, -5.0, 6.0]], [[2.0, 3.0, 1.0], [1.0, 0.0, -4.0]]])
     expected = [[np.roots(p) for p in row] for row in coefficients]
     np.testing.assert_allclose(roots(coefficients), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("extent", [0, MOST_COUNTED, MOST_COUNTED + 1])
+@pytest.mark.parametrize("dtype", [float, np.int64])
+def test_each_element_is_searched_in_a_haystack_of_its_own(dtype: type, extent: int, side: Any) -> None:
+    # Short haystacks are counted, long ones are sorted with what is searched for: both with ties and with NaN at the end.
+    rng = np.random.default_rng(0)
+    haystacks = np.sort(rng.integers(0, 9, (5, extent)).astype(dtype), axis=1)
+    needles = rng.integers(-1, 10, (5, 2, 3)).astype(dtype)
+    if dtype is float:
+        haystacks[::2, -2:] = np.nan
+        needles[:, 0, 0] = np.nan
+
+    def searched(a: Any, v: Any) -> Any:
+        return np.searchsorted(a, v, side=side)
+
+    expected = np.stack([searched(a, v) for a, v in zip(haystacks, needles, strict=True)])
+    np.testing.assert_array_equal(gt.vmap(searched)(haystacks, needles), expected)
+    np.testing.assert_array_equal(gt.jit(gt.vmap(searched))(haystacks, needles), expected)

@@ -4,6 +4,7 @@ derivative."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -12,11 +13,17 @@ from gradtape.ir.types import INTP
 from gradtape.kinds.batching import all_in_front
 from gradtape.kinds.sort import Sort, sort_row
 from gradtape.ops.core.cumulative import cumsum
+from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import imag, real
 from gradtape.ops.core.elementwise.floats import isnan
+from gradtape.ops.core.elementwise.logic import less, less_equal
 from gradtape.ops.core.indexing import gather
 from gradtape.ops.core.join import join
+from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import expand, reshape, slice_
+
+MOST_COUNTED: Final = 64
+"""How long haystacks are of which all elements are compared, which takes less time than to sort them with what is searched for."""
 
 
 def _sort_each(x: Value, *, mapped: Sequence[bool], size: int) -> Value:
@@ -58,6 +65,16 @@ def _ranks(x: Value) -> Value:
     return argsort(argsort(x))
 
 
+def _counted_before(a: Value, v: Value, left: bool) -> Value:
+    """Return how many elements of each row of `a` stand before, or if not `left` at, each one in the same row of `v`; NaN is the last."""
+    shape = (*v.shape, a.shape[1])
+    low, high = expand(a, shape, (0, 2)), expand(v, shape, (0, 1))
+    is_before = less(low, high) if left else less_equal(low, high)
+    if a.dtype.kind == "f":
+        is_before = is_before | (isnan(high) & ~isnan(low) if left else isnan(high))
+    return reduce_sum(convert(is_before, INTP), axes=(2,))
+
+
 def _search_each(a: Value, v: Value, *, mapped: Sequence[bool], size: int, side: str) -> Value:
     """Where elements are found in a haystack of their own each: how far they move when both are sorted together."""
     if not mapped[0]:
@@ -65,6 +82,8 @@ def _search_each(a: Value, v: Value, *, mapped: Sequence[bool], size: int, side:
     a, v = all_in_front((a, v), mapped, size)
     flat = reshape(v, (size, v.size // size if size else 0))
     left = side == "left"
+    if a.shape[1] <= MOST_COUNTED and a.dtype.kind != "c":
+        return reshape(_counted_before(a, flat, left), v.shape)
     together = _ranks(join((flat, a) if left else (a, flat), 1))
     found = slice_(together, (0, 0 if left else a.shape[1]), flat.shape, (1, 1))
     return reshape(found - _ranks(flat), v.shape)
