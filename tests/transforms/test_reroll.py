@@ -275,3 +275,33 @@ def test_slices_are_disjoint_where_their_ranges_are():
             assert (
                 are_apart((0, start), (1, extent), (1, stride), (0, other), (1, count), (1, step)) is expected
             )
+
+
+@pytest.mark.parametrize("stride", [1, 7, 91], ids=["in order", "shuffled", "shuffled widely"])
+def test_what_is_only_handed_on_is_no_loop(stride: int) -> None:
+    """A kernel tests what an array of indices says; for many numbers in another order LLVM took minutes."""
+    count = 200
+    x = {f"x{k:03}": 0.1 + 0.01 * k for k in range(count)}
+    names = [f"x{stride * k % count:03}" for k in range(count)]
+
+    def f(x: dict[str, Any]) -> Any:
+        total = 0.0
+        for name in names:
+            total = total + np.sin(x[name]) * x[name]
+        return total
+
+    gradient = gt.grad(f)
+    found = gradient(x)
+    assert list(found) == list(x)
+    for name, number in x.items():
+        np.testing.assert_allclose(found[name], np.cos(number) * number + np.sin(number), rtol=1e-13)
+    graph = gt.inspect.graph(gradient, x, optimised=True)
+    assert "gather" not in str(graph) and "sin(" in str(graph)
+    second = gt.hvp(f, (x,), ({name: float(name == names[3]) for name in x},))
+    number = x[names[3]]
+    np.testing.assert_allclose(
+        [second[name] for name in names[:5]],
+        [0.0] * 3 + [2.0 * np.cos(number) - np.sin(number) * number] + [0.0],
+        rtol=1e-12,
+        atol=1e-14,
+    )

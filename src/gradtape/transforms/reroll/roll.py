@@ -9,11 +9,13 @@ import numpy as np
 
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kinds.registry import UFUNCS
+from gradtape.ops.core.elementwise.cast import identity
+from gradtape.ops.core.shape import slice_row
 from gradtape.transforms.reroll.carries import LoopSummary, SeenGuard, guard_holds
 from gradtape.transforms.reroll.loop_builder import LoopBuilder
 from gradtape.transforms.reroll.periods import MIN_SAVED, is_worth_a_loop, regions
 from gradtape.transforms.reroll.recording import Recording, live_nodes, serial_of
-from gradtape.transforms.reroll.rewrite_state import NotRollable, RewriteState
+from gradtape.transforms.reroll.rewrite_state import REARRANGING, NotRollable, RewriteState
 from gradtape.transforms.reroll.scan import ReplacedGuards, roll_scan
 from gradtape.transforms.reroll.store_forwarding import forward_stores
 from gradtape.transforms.reroll.while_loop import LoopExit, find_exits, roll_while
@@ -26,6 +28,9 @@ MAX_PEELED: Final = 3
 
 MULTIPLES: Final = range(1, 13)
 """Repeats of the same ops that one iteration may consist of: two arrays that are swapped repeat every second time."""
+
+_PASSING_ON: Final = frozenset({identity, *REARRANGING})
+"""Ops that compute nothing."""
 
 
 class RecordedGuard(NamedTuple):
@@ -240,8 +245,8 @@ class _Level:
             for begin, end in parts:
                 found = self._runs(recording, period, begin, end)
                 for start, length, trips in found:
-                    if self._state.stacking.issuperset(recording.nodes[start : start + length]):
-                        continue  # what loops read would be stacked again, for a loop that stacks it
+                    if self._saves_nothing(recording.nodes[start : start + length], begin, end):
+                        continue
                     stop = start + trips * length
                     if before[stop] - before[start] < 2:
                         taken[start:stop] = True
@@ -262,6 +267,17 @@ class _Level:
             reason = f"{node.op.name} takes what it did not take an iteration before"
             self.declined.append(Declined(node.site, reason))
         return []
+
+    def _saves_nothing(self, iteration: Sequence[Node], begin: int, end: int) -> bool:
+        """Return whether a loop in this part would only put together what it reads, or take it apart for the outputs."""
+        if self._state.stacking.issuperset(iteration):
+            return True
+        ops = {node.op for node in iteration}
+        if not ops <= _PASSING_ON:
+            return False
+        recording = self._recording
+        read_later = recording.source[recording.first[end] :]
+        return slice_row not in ops or not ((begin <= read_later) & (read_later < end)).any()
 
     def _rewrite(self, claims: Sequence[tuple[int, int, tuple[int, int] | LoopExit]]) -> None:
         """Replace disjoint parts of the recording by loops: ``(first node, end, (period, trips) or loop exit)``, in order."""
