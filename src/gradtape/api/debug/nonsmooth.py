@@ -11,10 +11,11 @@ import numpy as np
 
 from gradtape.api.debug.switches import SWITCHES, Margins, comparisons, conditions, margins_of
 from gradtape.api.debug.unrolled import Iterations, UnrolledLoops, compute_op_by_op, in_place_of_loops
+from gradtape.api.tape.tape import GradientTape
 from gradtape.api.transforms.callables import check_callable, suggests_keywords
-from gradtape.api.transforms.gradient import jvp, vjp
+from gradtape.api.transforms.gradient import jvp
 from gradtape.api.transforms.jit import running_recorded
-from gradtape.api.transforms.recording import Recording
+from gradtape.api.transforms.recording import Recording, recordable_body
 from gradtape.config import config
 from gradtape.errors import ArgumentError, kind_of
 from gradtape.ir.builder import here
@@ -22,6 +23,7 @@ from gradtape.ir.graph import Literal, Node, Value, extract, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import is_inexact
 from gradtape.ops.core.elementwise.floats import trunc
+from gradtape.trace.array.handle import Handle
 from gradtape.trace.lazy.instruments import CHECKS, MADE
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.vjp import vjp as pulled
@@ -416,8 +418,9 @@ def _gradient(margin: Value, sources: Sequence[Value], constants: set[Value]) ->
 
 
 class _Side(NamedTuple):
-    """What the function does on one side of a switch."""
+    """What the function does on one side of a switch, or at it."""
 
+    result: Any
     value: NDArray
     slope: NDArray
     gradient: NDArray | None
@@ -531,8 +534,8 @@ def _across(
         bend = _left_over(far[1].slope - far[0].slope, close[1].slope - close[0].slope, close[0].slope)
         if not (jump or bend):
             return None
-        result, returned = jvp(point, tuple(point.floats), tuple(point.arrays(direction)))
-    leaves, spec = flatten(result)
+        at_point = _side(point, point.vector, direction)
+    leaves, spec = flatten(at_point.result)
     shapes = [np.shape(leaf) for leaf in leaves]
 
     def nest(vector: NDArray) -> Any:
@@ -556,7 +559,7 @@ def _across(
         distance=distance,
         direction=point.nest(direction),
         slopes=(nest(close[0].slope), nest(close[1].slope)),
-        returned=returned,
+        returned=nest(at_point.slope),
         gradients=gradients,
         jumps=nest(close[1].value - close[0].value - narrow * (close[0].slope + close[1].slope)),
         is_stationary=stationary,
@@ -565,15 +568,22 @@ def _across(
 
 def _side(point: _Point, vector: NDArray, direction: NDArray) -> _Side:
     arrays = point.arrays(vector)
-    result, pull = vjp(point, *arrays)
-    value = _vector(result)
-    if len(value) == 1 and value.dtype.kind == "f":
-        leaves, spec = flatten(result)
-        gradient = _vector(pull(unflatten(spec, [np.ones_like(leaf) for leaf in leaves])))
+    with GradientTape() as tape:
+        watched = [tape.watch(array) for array in arrays]
+        result = recordable_body(point)(*watched)
+    leaves = flatten(result)[0]
+    one = leaves[0] if isinstance(leaves[0], Handle) else np.asarray(leaves[0])
+    if len(leaves) == 1 and one.size == 1 and one.dtype.kind == "f":
+        parts = [0.0] * len(arrays)
+        if isinstance(one, Handle):
+            parts = tape.gradient(one, watched, unconnected_gradients="zero")
+        gradient = _vector(
+            [np.broadcast_to(part, np.shape(x)) for part, x in zip(parts, arrays, strict=True)]
+        )
         slope = np.sum(np.where(direction == 0.0, 0.0, gradient * direction), keepdims=True)
-        return _Side(value, slope, gradient)
+        return _Side(result, _vector(result), slope, gradient)
     result, tangent = jvp(point, tuple(arrays), tuple(point.arrays(direction)))
-    return _Side(value, _vector(tangent), None)
+    return _Side(result, _vector(result), _vector(tangent), None)
 
 
 def _vector(tree: Any) -> NDArray:
