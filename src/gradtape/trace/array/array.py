@@ -266,13 +266,15 @@ class Array(Operators, Methods, Attributes, Handle):
 
     def __str__(self) -> str:
         data = printable_data(self.value, "str(x)")
-        return repr(self) if data is None else str(data)
+        return self._placeholder() if data is None else str(data)
 
     def __format__(self, spec: str) -> str:
         data = printable_data(self.value, "f'{x}'")
-        if data is None:  # text with a traced number was meant to show the number
-            return f"<{self.value.aval}, {NO_NUMBERS}>" if spec else repr(self)
-        return format(data if self.ndim else data[()], spec)
+        return self._placeholder() if data is None else format(data if self.ndim else data[()], spec)
+
+    def _placeholder(self) -> str:
+        """Return what stands for the numbers in text, which was meant to show them."""
+        return f"<{self.value.aval}, {NO_NUMBERS}>"
 
     # Leaving the graph
 
