@@ -1,15 +1,24 @@
 """What users of other libraries type, and what gradtape has in its place: one line per name, shown by the error for the name.
 
 `MODULE` answers for attributes of the package (``gt.lax``), `ARRAY` for attributes of arrays and variables (``x.backward``), `KEYWORDS` for
-keyword arguments of NumPy's functions and methods (``x.sum(dim=0)``). Imported when a name is missed, except for the names in `ARRAY`.
+keyword arguments of NumPy's functions and methods (``x.sum(dim=0)``), `FUNCTION_KEYWORDS` for those of gradtape's functions
+(``gt.optimizers.Adam(lr=0.1)``).
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
+
+P = ParamSpec("P")
+V = TypeVar("V")
+
+_NAMESPACES: Final = ("debug", "inspect", "optimizers", "plot", "scipy", "tree")
+"""Folders and modules of the interface whose names users write with them: gt.scipy.minimize."""
 
 
 def _entries(text: str) -> dict[str, str]:
@@ -287,6 +296,8 @@ dtype_ type: dtype
 FUNCTION_KEYWORDS: Final = _entries("""
 lr: learning_rate
 eps: epsilon
+jac Dfun fprime: leave it out: gradtape computes the derivatives
+policy prevent_cse: leave it out: all of the function is recomputed
 alpha decay smoothing_constant: rho
 betas: beta_1 and beta_2
 weight_decay: leave it out: add the penalty to the loss, 0.5 * decay * np.sum(w**2)
@@ -426,6 +437,40 @@ def keyword(error: TypeError, name: str) -> TypeError | None:
     )
 
 
+def suggests_keywords(function: Callable[P, V]) -> Callable[P, V]:
+    """Let an unknown keyword argument of a public function raise an error with the keyword that was probably meant."""
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> V:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            better = _unknown_keyword(error, function)
+            if better is None:
+                raise
+            raise better from None
+
+    return called
+
+
+def _unknown_keyword(error: TypeError, function: Callable[..., Any]) -> TypeError | None:
+    options = [
+        name
+        for name, parameter in list(inspect.signature(function).parameters.items())[1:]
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    return unknown_keyword(error, function.__name__, _public_name(function), options)
+
+
+def _public_name(function: Callable[..., Any]) -> str:
+    owner, _, method = function.__qualname__.removesuffix(".__init__").rpartition(".")
+    if owner == "GradientTape":
+        return f"tape.{method}"
+    folder = function.__module__.removeprefix("gradtape.api.").partition(".")[0]
+    namespace = f"{folder}." if folder in _NAMESPACES else ""
+    return f"gt.{namespace}{function.__qualname__.removesuffix('.__init__')}"
+
+
 def unknown_keyword(error: TypeError, function: str, shown: str, known: list[str]) -> TypeError | None:
     """Return the error for a keyword argument that a function of gradtape's does not have, from Python's; None for other errors.
 
@@ -443,9 +488,16 @@ def unknown_keyword(error: TypeError, function: str, shown: str, known: list[str
     called, found, rest = str(error).partition("() got an unexpected keyword argument ")
     if not found or called.rpartition(".")[2] != function:
         return None
-    given = rest.split("'")[1]
+    return unknown_keyword_of(shown, rest.split("'")[1], known)
+
+
+def unknown_keyword_of(shown: str, given: str, known: list[str]) -> TypeError:
+    """Return the error for the keyword argument `given` of the function that users write as `shown`; `known` are those that it has."""
     meant = FUNCTION_KEYWORDS.get(given) or nearest(given, known)
-    options = f"did you mean {meant}?" if meant in known else meant or f"its options are {', '.join(known)}"
+    if meant in known:
+        options = f"did you mean {meant}?"
+    else:
+        options = meant or (f"its options are {', '.join(known)}" if known else "it has none")
     return TypeError(f"{shown}() got an unexpected keyword argument {given!r}: {options}")
 
 

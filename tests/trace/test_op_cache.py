@@ -291,7 +291,7 @@ def test_jacobians_of_a_known_structure_are_not_derived_again():
     np.testing.assert_allclose(
         jacobian(2.0).numpy(), np.diag(np.cos(x) * x[::-1]) + np.diag(np.sin(x))[:, ::-1]
     )
-    assert calls_of(jacobian, 3.0) <= 166
+    assert calls_of(jacobian, 3.0) <= 167
 
 
 def test_jacobians_of_rows_that_mix_are_refused_each_time():
@@ -430,7 +430,7 @@ def test_opening_a_tape_and_watching_take_few_calls():
         with gt.GradientTape() as tape:
             tape.watch(x)
 
-    assert calls_of(watched) <= 25
+    assert calls_of(watched) <= 26
 
 
 def test_looking_at_a_gradient_of_a_known_structure_takes_few_calls():

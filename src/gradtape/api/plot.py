@@ -11,10 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.inspect.sparsity import sparsity as _sparsity
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import jacobian as _jacobian
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.habits import answering as _answering
+from gradtape.habits import suggests_keywords
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, flatten_with_none, place_of_leaf
 

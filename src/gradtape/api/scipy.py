@@ -33,7 +33,7 @@ from gradtape.api.solvers.optimality import constraints_of
 from gradtape.api.solvers.roots import WITH_JACOBIAN
 from gradtape.api.solvers.solution import SolverCall, check_method
 from gradtape.api.sparsity.transform import sparse_hessian
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import value_and_grad
 from gradtape.api.transforms.jit import jit
 from gradtape.api.uncertainty.estimates import Fit, remember, uncertainty
@@ -42,6 +42,7 @@ from gradtape.errors import ArgumentError, GradtapeError, GradtapeWarning, Shape
 from gradtape.habits import SCIPY as _HABITS
 from gradtape.habits import answering as _answering
 from gradtape.habits import nearest as _nearest
+from gradtape.habits import suggests_keywords, unknown_keyword_of
 from gradtape.progress import counting
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
@@ -345,6 +346,7 @@ def least_squares(
     check_callable(fun, "gt.scipy.least_squares")
     check_method("gt.scipy.least_squares", "least_squares", method)
     optimize: Any = importlib.import_module("scipy.optimize")
+    _check_options(least_squares, options, optimize.least_squares)
     unknowns, args = Unknowns(x0, "gt.scipy.least_squares"), _tuple(args)
     program = Program(fun, unknowns, _numbers)
     ends = unknowns.bounds(bounds, "gt.scipy.least_squares")
@@ -610,6 +612,7 @@ def curve_fit(
     """
     check_callable(f, "gt.scipy.curve_fit")
     optimize: Any = importlib.import_module("scipy.optimize")
+    _check_options(curve_fit, options, optimize.curve_fit, optimize.leastsq, optimize.least_squares)
     if p0 is None:
         p0 = np.ones(len(inspect.signature(f).parameters) - 1)
     unknowns = Unknowns(p0, "gt.scipy.curve_fit")
@@ -643,6 +646,19 @@ def curve_fit(
         )
     best, covariance = found[:2]
     return (unknowns.nested(best), covariance, *found[2:])
+
+
+def _check_options(function: Function, options: Any, *passed_to: Function) -> None:
+    """Raise TypeError for an option of `function` that no function of SciPy's which it is passed to has."""
+    known = [
+        name
+        for each in (function, *passed_to)
+        for name, parameter in list(inspect.signature(each).parameters.items())[1:]
+        if parameter.default is not parameter.empty and name not in ("args", "jac", "Dfun", "kwargs")
+    ]
+    for name in options:
+        if name not in known:
+            raise unknown_keyword_of(f"gt.scipy.{function.__name__}", name, list(dict.fromkeys(known)))
 
 
 def _model(function: Function, parameters: Any, x: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtape.api.transforms.argnums import integer
 from gradtape.errors import ArgumentError, DtypeError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import here
 from gradtape.kinds.arguments import as_array
 from gradtape.ops.core.indexing import getitem_rows
@@ -19,6 +20,7 @@ from gradtape.trace.variables.scatter import How, scatter, scatter_ndarray
 from gradtape.trace.variables.variable import Variable
 
 
+@suggests_keywords
 def gather(params: Any, indices: Any, axis: int = 0) -> Array:
     """Return slices of an array by their positions along an axis.
 

@@ -16,8 +16,8 @@ from gradtape.api.control.nested import (
     returned_nest,
     type_of,
 )
-from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError, ShapeError
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ops.core.indexing import parse_index

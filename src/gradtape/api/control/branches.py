@@ -28,6 +28,7 @@ from gradtape.errors import (
     StructureError,
     kind_of,
 )
+from gradtape.habits import suggests_keywords
 from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from gradtape.api.type_variables import V, Xs
 
 
+@suggests_keywords
 def cond(pred: Any, true_fn: Callable[[*Xs], V], false_fn: Callable[[*Xs], V], *operands: *Xs) -> V:
     """Call one of two functions.
 
@@ -104,6 +106,7 @@ def cond(pred: Any, true_fn: Callable[[*Xs], V], false_fn: Callable[[*Xs], V], *
     return result
 
 
+@suggests_keywords
 def switch(index: Any, branches: Sequence[Callable[[*Xs], V]], *operands: *Xs) -> V:
     """Call one of several functions.
 

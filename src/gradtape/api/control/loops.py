@@ -20,8 +20,8 @@ from gradtape.api.control.nested import (
 )
 from gradtape.api.control.scanning import ScanTracer
 from gradtape.api.control.variables import carry_on, contents, operand
-from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, GradtapeError, ShapeError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant

@@ -21,8 +21,8 @@ from gradtape.api.control.nested import (
 )
 from gradtape.api.control.unrolling import unrolled
 from gradtape.api.control.variables import carry_on, contents, operand
-from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError, ShapeError, StructureError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.ir.body import Body
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal
@@ -119,6 +119,7 @@ def scan(
 def map(f: Callable[[Any], N], xs: Any) -> N: ...
 @overload
 def map(f: Callable[[Any], Any], xs: Any) -> Any: ...
+@suggests_keywords
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """Apply a function to the elements of arrays one after the other.
 

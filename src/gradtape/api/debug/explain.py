@@ -25,6 +25,7 @@ from gradtape.api.tape.naming import described
 from gradtape.api.tape.record import Record, watched_value
 from gradtape.api.tape.tape import GradientTape, record_of
 from gradtape.errors import DtypeError
+from gradtape.habits import suggests_keywords
 from gradtape.ir.graph import RELEASED, TraceTag, Value
 from gradtape.ir.types import is_inexact
 from gradtape.trace.array.handle import Handle
@@ -37,6 +38,7 @@ UNCONNECTED: Final = ("never watched", "not used", "left the graph", "another va
 """Reasons of a target that was not computed from the source."""
 
 
+@suggests_keywords
 def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanation:
     """Explain why the gradient of `target` with respect to `source` is None, zero, or not finite.
 

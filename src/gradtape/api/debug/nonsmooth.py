@@ -12,12 +12,13 @@ import numpy as np
 from gradtape.api.debug.switches import SWITCHES, Margins, comparisons, conditions, margins_of
 from gradtape.api.debug.unrolled import Iterations, UnrolledLoops, compute_op_by_op, in_place_of_loops
 from gradtape.api.tape.tape import GradientTape
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp
 from gradtape.api.transforms.jit import running_recorded
 from gradtape.api.transforms.recording import Recording, recordable_body
 from gradtape.config import config
 from gradtape.errors import ArgumentError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Node, Value, extract, literal
 from gradtape.ir.op import NDArray

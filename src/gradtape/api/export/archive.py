@@ -29,6 +29,7 @@ from gradtape.api.export.fits import Point, evaluated
 from gradtape.api.export.specs import Spec
 from gradtape.config import config
 from gradtape.errors import ArgumentError, LoweringError, StructureError
+from gradtape.habits import suggests_keywords
 from gradtape.ir.graph import Graph
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import aval
@@ -311,6 +312,7 @@ def packed_file(header: dict[str, Any], encoder: Encoder, version: int) -> bytes
     return content + hashlib.blake2b(content, digest_size=DIGEST).digest()
 
 
+@suggests_keywords
 def load(path: str | os.PathLike[str]) -> Loaded:
     """Read a function that `export` has written to a ``.gradtape`` file.
 

@@ -20,9 +20,10 @@ from gradtape.api.export.specs import check_described, dims_of
 from gradtape.api.export.toolchain import TARGETS, build
 from gradtape.api.export.varying import VaryingCall, varying_c_files, varying_numba_module
 from gradtape.api.export.varying_archive import pack_varying
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit
 from gradtape.errors import ArgumentError
+from gradtape.habits import suggests_keywords
 from gradtape.ir.printer import identifier
 from gradtape.lower.c.module import CFiles, CFunction, Operand, c_names, function_name, print_files
 from gradtape.lower.numba.module import EntryPoint, print_module

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError
+from gradtape.habits import suggests_keywords
 from gradtape.kinds.operands import check_dtype
 from gradtape.trace.jit.dims import Dim
 from gradtape.trace.source.sites import user_site

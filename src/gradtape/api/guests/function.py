@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.api.transforms.callables import check_callable
+from gradtape.habits import suggests_keywords
 
 
+@suggests_keywords
 def torch(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of PyTorch's tensors that is evaluated and differentiated by gradtape.
 
@@ -50,6 +52,7 @@ def torch(function: Callable[..., Any]) -> Callable[..., Any]:
     return _wrapped(function, "torch", "PyTorch", "torch_function")
 
 
+@suggests_keywords
 def jax(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of JAX's arrays that is evaluated and differentiated by gradtape.
 
@@ -92,6 +95,7 @@ def jax(function: Callable[..., Any]) -> Callable[..., Any]:
     return _wrapped(function, "jax", "JAX", "jax_primitive")
 
 
+@suggests_keywords
 def casadi(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of CasADi's matrices that is evaluated and differentiated by gradtape.
 
@@ -132,6 +136,7 @@ def casadi(function: Callable[..., Any]) -> Callable[..., Any]:
     return _wrapped(function, "casadi", "CasADi", "casadi_callback")
 
 
+@suggests_keywords
 def pytensor(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of PyTensor's variables that is evaluated and differentiated by gradtape.
 

@@ -17,7 +17,7 @@ from gradtape.api.nlp.implicit import traced_solution
 from gradtape.api.nlp.solution import LOG, Solution
 from gradtape.api.solvers.nested import Unknowns, nested, vector_of
 from gradtape.api.solvers.optimality import constraints_of
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.errors import (
     ArgumentError,
     GradtapeWarning,
@@ -27,6 +27,7 @@ from gradtape.errors import (
     kind_of,
     warn,
 )
+from gradtape.habits import suggests_keywords
 from gradtape.lru import LRU
 from gradtape.progress import counting
 from gradtape.trace.dispatch.call_errors import list_error

@@ -10,10 +10,11 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from gradtape.api.control.scanning import scan
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp
 from gradtape.api.transforms.vmap import vmap
 from gradtape.errors import ArgumentError, GradtapeWarning, ShapeError, kind_of, warn
+from gradtape.habits import suggests_keywords
 from gradtape.ir.op import NDArray
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site

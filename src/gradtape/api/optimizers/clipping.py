@@ -9,6 +9,7 @@ import numpy as np
 from gradtape.api.optimizers.methods import squared
 from gradtape.api.optimizers.optimizer import as_factor, number
 from gradtape.errors import ArgumentError
+from gradtape.habits import suggests_keywords
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices
 from gradtape.trace.source.sites import user_site
@@ -41,6 +42,7 @@ def global_norm(gradients: Any) -> Any:
     return np.sqrt(total)
 
 
+@suggests_keywords
 def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Any]:
     """Scale gradients down together so that their global norm is at most `max_norm`; the direction of the step stays the same.
 

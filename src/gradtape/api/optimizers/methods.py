@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradtape.api.optimizers.optimizer import Optimizer, as_factor, fraction, number
-from gradtape.api.transforms.callables import suggests_keywords
+from gradtape.habits import suggests_keywords
 from gradtape.trace.array.indexed_slices import IndexedSlices
 
 

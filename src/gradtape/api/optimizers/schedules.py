@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradtape.api.optimizers.optimizer import number
-from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.errors import ArgumentError
+from gradtape.habits import suggests_keywords
 from gradtape.trace.source.sites import user_site
 
 Schedule: TypeAlias = Callable[[Any], Any]

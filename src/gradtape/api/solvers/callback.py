@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.api.control.nested import NumericLeaves, handed_back
 from gradtape.api.custom.differences import METHODS, Differences, Method
 from gradtape.api.custom.rules import custom_jvp
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.errors import (
     ArgumentError,
     ConcretizationError,
@@ -22,6 +22,7 @@ from gradtape.errors import (
     StructureError,
     warn,
 )
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import at, here
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray

@@ -18,6 +18,7 @@ from gradtape.errors import (
     StructureError,
     UnconnectedError,
 )
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
@@ -146,6 +147,7 @@ class ForwardAccumulator:
 
     reads_records = True
 
+    @suggests_keywords
     def __init__(self, primals: Any, tangents: Any) -> None:
         here.site = user_site()
         leaves, spec = flatten(primals)

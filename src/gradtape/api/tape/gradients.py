@@ -21,6 +21,7 @@ from gradtape.api.tape.endpoints import (
 )
 from gradtape.api.units import refuse_quantities
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, TapeError, UnconnectedError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import is_inexact
@@ -72,6 +73,7 @@ class AggregationMethod(enum.IntEnum):
     EXPERIMENTAL_ACCUMULATE_N = 2
 
 
+@suggests_keywords
 def gradients(
     ys: Any,
     xs: Any,
@@ -147,6 +149,7 @@ def gradients(
     return _named(as_results(found, sources), entries, name)
 
 
+@suggests_keywords
 def hessians(
     ys: Any,
     xs: Any,

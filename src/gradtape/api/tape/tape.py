@@ -52,7 +52,7 @@ from gradtape.errors import (
     warn,
 )
 from gradtape.habits import TAPE as TAPE_HABITS
-from gradtape.habits import Missing
+from gradtape.habits import Missing, suggests_keywords
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.types import is_inexact
@@ -121,6 +121,7 @@ class GradientTape(Jacobians):
 
     _paused = False  # whether stop_recording was used: then a missing gradient is meant
 
+    @suggests_keywords
     def __init__(
         self,
         persistent: bool = False,
@@ -393,6 +394,7 @@ class GradientTape(Jacobians):
         self._stack[self._stack.index(old)] = fresh
         old.close()
 
+    @suggests_keywords
     def gradient(
         self,
         target: Any,

@@ -4,53 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gradtape.errors import ArgumentError, kind_of
-from gradtape.habits import unknown_keyword
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.source.sites import user_site
 
-if TYPE_CHECKING:
-    from gradtape.api.type_variables import P, V
-
-_NAMESPACES: Final = ("debug", "inspect", "optimizers", "plot", "scipy", "tree")
-"""Folders and modules of the interface whose names users write with them: gt.scipy.minimize."""
-
 _RUNS_LATER: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-
-
-def suggests_keywords(function: Callable[P, V]) -> Callable[P, V]:
-    """Let an unknown keyword argument of a public function raise an error with the keyword that was probably meant."""
-
-    @functools.wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> V:
-        try:
-            return function(*args, **kwargs)
-        except TypeError as error:
-            better = _unknown_keyword(error, function)
-            if better is None:
-                raise
-            raise better from None
-
-    return called
-
-
-def _unknown_keyword(error: TypeError, function: Callable[..., Any]) -> TypeError | None:
-    options = [
-        name
-        for name, parameter in list(inspect.signature(function).parameters.items())[1:]
-        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    return unknown_keyword(error, function.__name__, _public_name(function), options)
-
-
-def _public_name(function: Callable[..., Any]) -> str:
-    folder = function.__module__.removeprefix("gradtape.api.").partition(".")[0]
-    namespace = f"{folder}." if folder in _NAMESPACES else ""
-    return f"gt.{namespace}{function.__qualname__.removesuffix('.__init__')}"
 
 
 def check_callable(function: Any, caller: str) -> None:

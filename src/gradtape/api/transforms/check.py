@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from gradtape.api.custom.differences import observing
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import (
@@ -19,6 +19,7 @@ from gradtape.errors import (
     kind_of,
     warn,
 )
+from gradtape.habits import suggests_keywords
 from gradtape.kinds.refusals import integer_input
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten

@@ -19,7 +19,7 @@ from gradtape.api.operands import traceable_operand
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.transforms.argnums import Names, Positions, before_aux, selection_of, whole
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
@@ -27,6 +27,7 @@ from gradtape.api.transforms.recording import differentiable_leaves, named, reco
 from gradtape.api.units import leaf_units, per_argument
 from gradtape.config import within_memory
 from gradtape.errors import ArgumentError, DtypeError, StructureError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value, literal
 from gradtape.ir.types import Shape, is_inexact

@@ -21,7 +21,7 @@ from gradtape.api.custom.complex_convention import (
 from gradtape.api.tape.memory import Memory, memory_limit
 from gradtape.api.tape.missing_paths import warn_of_cuts
 from gradtape.api.transforms.argnums import Names, Positions, before_aux, selection_of, whole
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.linear import LinearMap
 from gradtape.api.transforms.pickling import pickled_as_call
@@ -39,6 +39,7 @@ from gradtape.api.transforms.sharing import NOT_SHARED, program_of_calls
 from gradtape.api.units import like, magnitudes, per_argument, unit_of
 from gradtape.config import within_memory
 from gradtape.errors import NonScalarOutputError, StructureError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.kinds.operands import as_value

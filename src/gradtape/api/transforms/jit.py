@@ -20,7 +20,7 @@ from typing import (
 )
 from weakref import WeakSet, ref
 
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.low_level_callable import low_level_callable
 from gradtape.api.transforms.numba_type import numba_type
 from gradtape.api.transforms.out_arrays import has_out, written
@@ -29,7 +29,7 @@ from gradtape.api.transforms.sharing import NOT_SHARED, program_of, share
 from gradtape.config import TraceSettings, config, on_change, trace_settings
 from gradtape.errors import DtypeError, GradtapeError, InternalError, is_internal, note_recursion
 from gradtape.habits import FUNCTION as FUNCTION_HABITS
-from gradtape.habits import Missing
+from gradtape.habits import Missing, suggests_keywords
 from gradtape.reference_counts import reference_count
 from gradtape.runtime.call.callable import FastCallable, vectorcalled
 from gradtape.runtime.call.capture_entry import CheckedFunction

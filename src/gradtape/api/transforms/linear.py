@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, overload
 import numpy as np
 
 from gradtape.api.custom.complex_convention import unchanged
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import jit
 from gradtape.api.transforms.recording import Recording, as_given, primal_leaves
 from gradtape.api.transforms.residual_programs import applied
 from gradtape.errors import NotDifferentiableError, StructureError
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, constant
 from gradtape.ir.op import NDArray

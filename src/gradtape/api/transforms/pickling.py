@@ -13,9 +13,9 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
-from gradtape.api.transforms.callables import suggests_keywords
 from gradtape.api.transforms.sharing import program_of, share
 from gradtape.api.type_variables import P, R_co
+from gradtape.habits import suggests_keywords
 from gradtape.runtime.call.callable import FastCallable
 from gradtape.runtime.compile.cache import Shipment, ship
 from gradtape.runtime.compile.kernel import Kernel

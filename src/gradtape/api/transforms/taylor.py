@@ -11,7 +11,7 @@ from gradtape.api.operands import fitted
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.tape.memory import Memory
 from gradtape.api.transforms.argnums import Names, Positions, selection_of, whole
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import number_result
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
@@ -26,6 +26,7 @@ from gradtape.api.units import (
     unit_of,
 )
 from gradtape.errors import ArgumentError, DtypeError, StructureError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, literal
 from gradtape.ir.primitives import PRIMITIVES

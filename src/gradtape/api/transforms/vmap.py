@@ -14,6 +14,7 @@ from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.pickling import pickled_as_call
 from gradtape.api.transforms.recording import named, recordable_body
 from gradtape.errors import ArgumentError, DtypeError, InPlaceError, ShapeError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
@@ -138,6 +139,7 @@ def _axes(argument: str, given: Any) -> Any:
 def vectorized_map(fn: Callable[[Any], N], elems: Any) -> N: ...
 @overload
 def vectorized_map(fn: Callable[[Any], Any], elems: Any) -> Any: ...
+@suggests_keywords
 def vectorized_map(fn: Callable[[Any], Any], elems: Any) -> Any:
     """Apply a function to every element of arrays along their first axis.
 

@@ -22,6 +22,7 @@ from gradtape.api.uncertainty.profiles import Objective, Profile, profile_of
 from gradtape.api.uncertainty.propagation import Propagated, names_of, propagate
 from gradtape.api.uncertainty.robust_losses import RobustLoss, sandwich
 from gradtape.errors import ArgumentError, SingularJacobianError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.ir.op import NDArray
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten
@@ -265,6 +266,7 @@ class Uncertainty:
         return "\n".join(lines)
 
 
+@suggests_keywords
 def uncertainty(
     result: Any,
     *,

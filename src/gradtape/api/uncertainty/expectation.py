@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.api.custom.rules import custom_jvp
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import named, recordable_body
 from gradtape.api.transforms.vmap import Mapping
@@ -31,6 +31,7 @@ from gradtape.api.uncertainty.discrete import RULES
 from gradtape.api.uncertainty.score_estimates import Steps, combined
 from gradtape.config import config
 from gradtape.errors import ArgumentError, NotDifferentiableError, UnsupportedFunctionError
+from gradtape.habits import suggests_keywords
 from gradtape.ir.graph import Node, Value, extract
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array

@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.solvers.nested import Program, Unknowns, compiled_jacobian, nested, vector_of
-from gradtape.api.transforms.callables import check_callable, suggests_keywords
+from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.functional import jacfwd, jacobian
 from gradtape.api.transforms.jit import jit
 from gradtape.api.transforms.vmap import vmap
 from gradtape.errors import ArgumentError, ShapeError
+from gradtape.habits import suggests_keywords
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape.config import config
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, kind_of
+from gradtape.habits import suggests_keywords
 from gradtape.interruptions import raise_interruption
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, constant
@@ -97,6 +98,7 @@ class Variable(Array):
     __class__ = np.ndarray  # also of rank 0: its content changes in place
     __hash__ = object.__hash__
 
+    @suggests_keywords
     def __init__(
         self, initial_value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None
     ) -> None:
