@@ -149,6 +149,6 @@ def _scatter(
         raise DtypeError(
             f"{caller}: target must be an Array, a Variable or an ndarray, got {kind_of(target)}",
             where=here.site,
-            remedy="what is changed in place must be an array",
+            remedy="pass an array: only arrays can be changed in place",
         )
     return target

@@ -78,9 +78,9 @@ def budget(graph: Graph) -> Iterator[None]:
     if size > NODES:
         raise CompileBudgetError(
             f"{graph.name} is a straight line of {size:,} operations, more than the {NODES:,} that are compiled",
-            why="a Python loop or recursion was followed operation by operation, and its iterations do not repeat each other",
+            why="each iteration of a Python loop or recursion was recorded by itself, because its iterations differ in structure",
             remedy="compute with whole arrays, or write the loop as gt.scan, gt.fori_loop or gt.while_loop, which are compiled once; "
-            "else nothing: the interpreter runs it",
+            "otherwise the interpreter runs it, and there is nothing to do",
         )
     _work.limit = _work.left = STEPS + STEPS_PER_NODE * size
     _work.name = graph.name

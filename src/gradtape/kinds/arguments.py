@@ -86,8 +86,7 @@ def concrete(operand: Any, argument: str) -> NDArray:
             raise ConcretizationError(
                 f"{argument} of shape {operand.shape} is traced, and its values are needed",
                 where=here.site,
-                why="the shape of the result (or what is computed) depends on them, and a trace "
-                "knows only shapes and dtypes",
+                why="the shape or the operations depend on them, and a trace knows only shapes and dtypes",
                 remedy="pass an ndarray or a Python number, or call it outside the jitted function",
             )
         return data

@@ -292,7 +292,7 @@ def _length(elements: NumericLeaves, length: Any, caller: str = "scan") -> int:
         raise ShapeError(
             f"{caller}: {elements.place(position)} is {kind_of(leaf)}, which has no first axis",
             where=here.site,
-            remedy="np.arange(n) for a range, np.array(xs) for numbers; what is no array f can read from outside",
+            remedy="pass np.arange(n) for a range, np.array(xs) for numbers; f can read other objects from the scope around it",
         )
     extents: dict[str, int] = {}
     for place, value in zip(elements.places(), elements.values, strict=True):

@@ -145,7 +145,7 @@ def _defer(mapped: Mapped, emit: Emit, arrays: Sequence[Any]) -> None:
             f"gt.print in a loop or a branch of {mapped.described}",
             where=user_site(),
             why="the loop runs once for all elements, so there is no array of a single one",
-            remedy="return what is to be printed from the loop, and print it after that",
+            remedy="return the values from the loop, and print them after it",
         )
     values = [array.value for array in arrays]
     mapped.deferred.append((values, lambda batched: _run(emit, [Array(value) for value in batched])))

@@ -163,7 +163,7 @@ def refusal(node: Node) -> LoweringError:
         return LoweringError(
             "gt.source has no NumPy code for loops that are compiled from their code",
             where=sites[0] if sites else node.site,
-            why="it prints what is traced, and such loops are not traced",
+            why="it prints recorded operations, and the operations of such loops are not recorded",
             remedy='use gt.scan, gt.fori_loop or gt.while_loop; gt.config.loops = "trace" traces loops outside Numba functions',
         )
     if calls_locally(node):

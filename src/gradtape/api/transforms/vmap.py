@@ -264,7 +264,7 @@ class Mapping:
                 where=user_site(),
                 why="it runs once for the whole batch, and a loop over the elements would write once for each of them: there is no one "
                 "value to be assigned",
-                remedy="return what is to be written, and assign it outside, of the whole batch: its last element, its mean or its sum",
+                remedy="return the value, and assign it outside, for the whole batch: its last element, its mean or its sum",
             )
             error.is_final = True
             raise error

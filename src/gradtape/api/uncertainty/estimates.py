@@ -389,7 +389,7 @@ def _of_least_squares(
         raise ArgumentError(
             f"gt.scipy.uncertainty: {len(residuals)} residuals leave no degree of freedom for {int(np.sum(free))} unknowns",
             where=user_site(),
-            why="the variance of the residuals is estimated from what is left of them",
+            why="the variance is estimated from the residuals, which needs more residuals than unknowns",
             remedy="absolute=True where the residuals are divided by their standard deviations",
         )
     if information == "observed":
