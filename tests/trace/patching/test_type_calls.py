@@ -232,6 +232,24 @@ def test_modules_that_are_imported_during_a_trace(tmp_path: Path, monkeypatch: p
             sys.modules.pop(name, None)
 
 
+def test_classes_that_a_package_gives_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pandas does: their methods have the names of another module."""
+    package = tmp_path / "giving_names"
+    package.mkdir()
+    (package / "__init__.py").write_text("from giving_names.core import Model\n")
+    method = "def method(self, x):\n        return x * x if type(x) is float else 5.0 * x\n"
+    (package / "core.py").write_text(f"class Model:\n    {method}\nModel.__module__ = 'giving_names'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        model = importlib.import_module("giving_names").Model()
+        with gt.GradientTape() as tape:
+            y = model.method(x := tape.watch(3.0))
+        assert tape.gradient(y, x) == 6.0
+    finally:
+        for name in ("giving_names", "giving_names.core"):
+            sys.modules.pop(name, None)
+
+
 MAIN = """
 import numpy as np, gradtape as gt
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import dis
 import functools
 import sys
-from collections.abc import Iterator
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from gradtape.lru import LRU
@@ -85,21 +84,31 @@ def answer_classes(function: Any) -> None:
         if type(one) is not FunctionType:
             continue
         code, names = one.__code__, one.__globals__
-        is_known = id(code) in _answering
         _answer(one)
-        if is_known:
+        if id(code) in _followed or names.get("__name__") in _seen:
             continue
+        _followed[id(code)] = code
+        _followed[id(one.__code__)] = one.__code__
         for inner in nested_codes(code):
             open_ += [names[name] for name in names_in(inner) if callable(names.get(name))]
         open_ += [cell.cell_contents for _, cell in closure_of(one) if is_filled(cell)]
 
 
+_followed: Final[LRU[int, CodeType]] = LRU(lambda: 1 << 16)
+"""By its id: code of functions whose names were followed."""
+
+
 def _answer(function: FunctionType) -> None:
     """Replace the code of a function if it calls `type`."""
-    if "type" not in function.__globals__:
+    if _reads_type(function.__code__) and "type" not in function.__globals__:
         changed = _with_constant(function.__code__)
         if changed is not function.__code__:
             function.__code__ = changed
+
+
+def _reads_type(code: CodeType) -> bool:
+    """Return whether code, or code inside of it, has the name `type`: most has not, and is looked at no further."""
+    return "type" in code.co_names or any(_reads_type(one) for one in code.co_consts if type(one) is CodeType)
 
 
 _answering: Final[LRU[int, tuple[CodeType, CodeType]]] = LRU(lambda: 1 << 20)
@@ -110,13 +119,18 @@ _NULL, _MORE, _CACHE = (dis.opmap[name] for name in ("PUSH_NULL", "EXTENDED_ARG"
 _NULL_IS_FIRST: Final = sys.version_info < (3, 13)
 
 
+_READERS_OF_CODE: Final = ARRAY_LIBRARIES | {"llvmlite", "numba"}
+"""Packages that compile the code of their functions, and get no traced arrays."""
+
+
 def _with_constant(code: CodeType) -> CodeType:
     """Return code that calls the stand-in where it calls `type`; the same code if it does not call it."""
     known = _answering.get(id(code))
     if known is not None:
         return known[1]
     changed = code
-    if is_program_file(code.co_filename):
+    file = code.co_filename
+    if is_program_file(file) and package_of(file) not in _READERS_OF_CODE:
         consts = tuple([_with_constant(one) if isinstance(one, CodeType) else one for one in code.co_consts])
         text = bytearray(code.co_code)
         if "type" in code.co_names and _load_constant(text, code, len(consts)):
@@ -155,10 +169,6 @@ def _load_constant(text: bytearray, code: CodeType, constant: int) -> bool:
     return found
 
 
-_READERS_OF_CODE: Final = ARRAY_LIBRARIES | {"llvmlite", "numba"}
-"""Packages that compile the code of their functions, and get no traced arrays."""
-
-
 def _answer_in(module: ModuleType) -> None:
     """Let the functions of a module answer, if their code is traced."""
     names: dict[str, Any] = ModuleType.__getattribute__(module, "__dict__")
@@ -167,16 +177,22 @@ def _answer_in(module: ModuleType) -> None:
         not isinstance(file, str) or not is_program_file(file) or package_of(file) in _READERS_OF_CODE
     ):
         return
-    for thing in list(names.values()):
-        if type(thing) in _SEARCHED or issubclass(type(thing), type):
-            for function in _functions(thing, names, 0):
-                _answer(function)
+    held = [
+        thing
+        for thing in list(names.values())
+        if type(thing) is not FunctionType or thing.__globals__ is names
+    ]
+    classes: set[int] = set()
+    for _ in range(_DEPTH):
+        held = _answer_held(held, names.get("__name__"), classes)
 
 
 _MOST_ITEMS: Final = 1000
 """The length of a container that is taken for data, and not searched for functions."""
 
-_DEPTH: Final = 4
+_DEPTH: Final = 5
+"""How many levels of what modules hold are searched."""
+
 _WRAPPED: Final = {
     staticmethod: ("__func__",),
     classmethod: ("__func__",),
@@ -188,27 +204,32 @@ _WRAPPED: Final = {
 }
 """What holds functions, and its attributes that do."""
 
-_SEARCHED: Final = frozenset({FunctionType, type, dict, list, tuple, *_WRAPPED})
+_HOLD_NOTHING: Final = frozenset({str, int, float, bool, type(None), ModuleType, BuiltinFunctionType})
+"""What most names of modules and items of containers are."""
+
+_CONTAINERS: Final = frozenset({dict, list, tuple})
 
 
-def _functions(thing: Any, names: dict[str, Any], depth: int) -> Iterator[FunctionType]:
-    """Yield the functions with these global names that a thing is or holds."""
-    kind = type(thing)
+def _answer_held(things: list[Any], module: Any, classes: set[int]) -> list[Any]:
+    """Let those of the things answer that are functions, and return what the things hold; classes are of a module, and looked at once."""
     held: list[Any] = []
-    if kind is FunctionType:
-        if thing.__globals__ is names:
-            yield thing
-        held = [cell.cell_contents for cell in thing.__closure__ or () if is_filled(cell)]
-    elif kind in _WRAPPED:
-        held = [getattr(thing, name) for name in _WRAPPED[kind]]
-    elif issubclass(kind, type):
-        held = list(vars(thing).values()) if thing.__module__ == names.get("__name__") else []
-    elif len(thing) < _MOST_ITEMS:
-        held = list(thing.values() if kind is dict else thing)
-    if depth < _DEPTH:
-        for one in held:
-            if type(one) in _SEARCHED or issubclass(type(one), type):
-                yield from _functions(one, names, depth + 1)
+    for thing in things:
+        kind = type(thing)
+        if kind in _HOLD_NOTHING:
+            continue
+        if kind is FunctionType:
+            _answer(thing)
+            if thing.__closure__:
+                held += [cell.cell_contents for cell in thing.__closure__ if is_filled(cell)]
+        elif kind in _CONTAINERS:
+            if len(thing) < _MOST_ITEMS:
+                held += thing.values() if kind is dict else thing
+        elif kind in _WRAPPED:
+            held += [getattr(thing, name) for name in _WRAPPED[kind]]
+        elif issubclass(kind, type) and thing.__module__ == module and id(thing) not in classes:
+            classes.add(id(thing))
+            held += vars(thing).values()
+    return held
 
 
 _seen: Final[set[str]] = set()
