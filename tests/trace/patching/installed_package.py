@@ -60,6 +60,32 @@ def converts_lists(x: Any) -> Any:
     return np.array([[x[0], x[1] ** 2], [1.0, x[2]]]) @ np.asarray([x[1], 2.0])
 
 
+def _table() -> Any:
+    return np.vstack([np.repeat(2.0, 3), np.repeat([7.0, 11.0, 16.0], 1)]).cumsum(axis=1)
+
+
+@call
+def picks_of_ndarrays(x: Any) -> Any:
+    table = _table()
+    order = np.argsort(x)
+    picked = table[:, order][0] + table[1][order] + table[(1, order)]
+    return picked * x + table.flat[order] + table.T.flat[order]
+
+
+@call
+def masks_ndarrays(x: Any) -> Any:
+    table = _table()
+    return np.sum(table[1][x > np.mean(x)]) * x + sum(table[0][np.where(x > np.mean(x))[0]])
+
+
+@call
+def picks_what_is_written_later(x: Any) -> Any:
+    row = _table()[0]
+    picked = row[np.argsort(x)]
+    row[1] = 100.0
+    return picked * x + row[np.argsort(-x)]
+
+
 @call
 def stores(x: Any) -> Any:
     out = np.zeros(3)

@@ -152,6 +152,22 @@ def asks_for_identity(x: Any) -> Any:
     return x * made.factor * sum(kinds) if type(x) is float else x
 
 
+def test_classes_that_are_made_during_a_recording_belong_to_the_module_that_makes_them() -> None:
+    made = []
+
+    def program(x: Any) -> Any:
+        made.append(type("Made", (), {"order": 5}))
+        made.append(type("Named", (), {"__module__": "elsewhere"}))
+        return x
+
+    gt.jit(program)(np.ones(2))
+    assert [(cls.__module__, cls.__name__) for cls in made[:2]] == [
+        (__name__, "Made"),
+        ("elsewhere", "Named"),
+    ]
+    assert made[0].order == 5
+
+
 def test_other_reads_of_the_name_get_the_type() -> None:
     assert gt.jit(asks_for_identity)(1.0) == asks_for_identity(1.0) == 8.0
     with gt.GradientTape() as tape:

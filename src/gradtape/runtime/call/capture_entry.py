@@ -50,6 +50,7 @@ __all__ = [
     "Test",
     "can_check_classes",
     "checked",
+    "collecting",
     "missing",
 ]
 
@@ -137,7 +138,7 @@ MISSED: Final = object()
 def _routines() -> dict[str, int]:
     """Return the addresses of the routines, compiled once in a process."""
     imports = {"gt.missed": id(MISSED)}
-    return load_resident(_text(), "gradtape.captures", ("checked", "missed"), imports, effort=1)
+    return load_resident(_text(), "gradtape.captures", ("checked", "collected", "missed"), imports, effort=1)
 
 
 @functools.cache
@@ -243,7 +244,7 @@ else:
 
 
 class _PythonMissing(NativeHead):
-    """The Python methods of `missing`."""
+    """The Python methods of `missing` and `collecting`."""
 
     __slots__ = ()
 
@@ -266,10 +267,20 @@ else:
 @functools.cache
 def missing() -> Any:
     """Return a native callable that returns `MISSED`."""
+    return _routine("missed")
+
+
+@functools.cache
+def collecting() -> Any:
+    """Return a native callable that returns its arguments as a tuple; without native code it returns `MISSED`."""
+    return _routine("collected")
+
+
+def _routine(name: str) -> Any:
     made = _Missing()
     made.fallback = made
     if _has_functions():
-        made.entry = _routines()["missed"]
+        made.entry = _routines()[name]
     return made
 
 

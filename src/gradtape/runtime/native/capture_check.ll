@@ -10,6 +10,8 @@ declare ptr @PyMethod_Self(ptr)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @Py_DecRef(ptr)
 declare void @Py_IncRef(ptr)
 declare ptr @_PyObject_GetDictPtr(ptr)
@@ -19,6 +21,28 @@ declare i32 @memcmp(ptr, ptr, i64)
 define ptr @missed(ptr %self, ptr %args, i64 %count, ptr %names) {
   call void @Py_IncRef(ptr @gt.missed)
   ret ptr @gt.missed
+}
+
+; Return the arguments as a tuple.
+define ptr @collected(ptr %self, ptr %args, i64 %countf, ptr %names) {
+entry:
+  %count = and i64 %countf, 9223372036854775807
+  %made = call ptr @PyTuple_New(i64 %count)
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %end, label %fill
+fill:
+  %k = phi i64 [0, %entry], [%k.next, %one]
+  %filled = icmp eq i64 %k, %count
+  br i1 %filled, label %end, label %one
+one:
+  %item_at = getelementptr ptr, ptr %args, i64 %k
+  %item = load ptr, ptr %item_at
+  call void @Py_IncRef(ptr %item)
+  %set = call i32 @PyTuple_SetItem(ptr %made, i64 %k, ptr %item)
+  %k.next = add i64 %k, 1
+  br label %fill
+end:
+  ret ptr %made
 }
 
 ; Words of the state: the entry behind, arguments, checks and their end, registers, how many are passed on (-1: the arguments), their places.

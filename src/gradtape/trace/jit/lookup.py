@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gradtape.config import config
 from gradtape.ir.graph import Value
@@ -15,11 +15,15 @@ from gradtape.runtime.compile.program import GuardMiss
 from gradtape.trace.jit.aliases import Writes, are_same, is_memory, partners, read_only, refusal, share_memory
 from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Step, are_alive, read_captures
+from gradtape.trace.jit.captures.table import NativeReader
 from gradtape.trace.jit.loop_exits import dynamic_loop_key
 from gradtape.trace.jit.outcomes import FAILURES, OutcomeFailed
 from gradtape.trace.jit.signature import CallArguments
 from gradtape.trace.jit.specialisation import Assign, Specialisation
 from gradtape.trace.patching.copies import ABSENT, Substitute
+
+_READS_IN_PYTHON: Final = 4
+"""How often captures are read in Python before a table for native code is made of their checks."""
 
 
 class Miss(NamedTuple):
@@ -158,6 +162,8 @@ class CaptureSet:
     """
 
     __slots__ = (
+        "_reader",
+        "_reads",
         "checked",
         "generators",
         "holders",
@@ -180,6 +186,8 @@ class CaptureSet:
         self.writes = Writes()
         self.memories: list[Step] = []
         self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
+        self._reads = 0
+        self._reader: NativeReader | None = None
         self.take(spec)
 
     def take(self, spec: CaptureSpec) -> None:
@@ -213,9 +221,9 @@ class CaptureSet:
             self.spec.release()
             self.spec = None
 
-    def read(self, call: CallArguments) -> tuple[list[Any], list[Any], list[Any]] | None:
+    def read(self, call: CallArguments) -> tuple[list[Any], list[Any], Sequence[Any]] | None:
         """Return the hidden inputs of a call, the random number generators, and all that is read; None where a check fails."""
-        objects = read_captures(self.steps, call.objects)
+        objects = self._read(call.objects)
         if objects is None:
             return None
         return (
@@ -223,6 +231,18 @@ class CaptureSet:
             [objects[number] for number in self.generators],
             objects,
         )
+
+    def _read(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
+        """Read what all steps read: in Python, and natively once they have been read a few times since they changed."""
+        reader = self._reader
+        if reader is not None and reader.steps is self.steps:
+            return reader.read(leaves)
+        self._reader = None
+        self._reads += 1
+        if self._reads < _READS_IN_PYTHON:
+            return read_captures(self.steps, leaves)
+        self._reads, self._reader = 0, NativeReader(self.steps, len(leaves))
+        return self._reader.read(leaves)
 
     def objects(self, call: CallArguments) -> list[Any]:
         """Return all that a call reads, unchecked."""
@@ -286,7 +306,7 @@ class Captured(NamedTuple):
     captures: CaptureSet
     hidden: list[Any]
     generators: list[Any]
-    objects: list[Any]
+    objects: Sequence[Any]
 
 
 class CaptureSets(list[CaptureSet]):

@@ -17,7 +17,7 @@ from gradtape.ir.op import NDArray
 from gradtape.runtime.call.capture_entry import CheckedFunction, missing
 from gradtape.runtime.call.convention import ArraySpec, CallForm, ScalarSpec, StaticSpec
 from gradtape.runtime.compile.loader import LoadedModule
-from gradtape.runtime.compile.program import GuardMiss, Program, program_for
+from gradtape.runtime.compile.program import GuardMiss, Program, program_for, tape_program
 from gradtape.runtime.compile.prologue import Kept, Prologue, prologue_of
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
@@ -152,7 +152,10 @@ class Specialisation:
     def program(self) -> Program:
         """The compiled program, made at the first access: a trace that only tapes use is never compiled."""
         if self._program is None:
-            self._program = program_for(self.graph, self._form, self.shapes)
+            if self.effects.changes and self._form is None and self.shapes == "exact":
+                self._program = tape_program(self.graph)
+            else:
+                self._program = program_for(self.graph, self._form, self.shapes)
             if self.native is not None and self.shapes == "exact":
                 form, hidden = self.native.form, len(self.inputs)
                 self.prologue = prologue_of(self.graph, form, hidden, self._differentiated)

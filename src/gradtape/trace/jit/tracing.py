@@ -363,10 +363,10 @@ class Tracer:
             raise InternalError(f"{self.name}: two walks over the same captures differ")
         if spec.trace.asks_memory and not captures.memories:
             captures.memories = list(_memories(call, spec))
-        captures.steps, captures.inputs = [*spec.steps, *captures.memories], spec.inputs
-        captures.generators = spec.generators
         for number in spec.trace.pinned:
             spec.pin(number)
+        captures.steps, captures.inputs = [*spec.steps, *captures.memories], spec.inputs
+        captures.generators = spec.generators
         if specialisation is not None:
             specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
             specialisation.initial_captures = spec.contents

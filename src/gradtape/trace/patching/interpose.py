@@ -3,9 +3,10 @@
 NumPy's protocols (``__array_ufunc__``, ``__array_function__``) look at arguments, but not at the elements of lists; `math.sin`,
 ``np.float64(x)`` and the methods of ndarrays have no protocol. Each of them calls its C function through a pointer: ufuncs, dispatched
 functions and builtin functions through the vectorcall pointer of the object (PEP 590), methods through their `PyMethodDef`, types
-through ``tp_new``. This pointer is replaced by the address of a few native instructions. They call the C function itself, unless there
-is a recorder and an argument holds an object of certain types; then a Python function, the hook, is called first. The objects stay the
-same: no name, identity, hash or signature changes, and a call that does not concern the hook takes 2 ns more.
+through ``tp_new``, and ``y[k]`` through the ``mp_subscript`` of the type of y. This pointer is replaced by the address of a few native
+instructions. They call the C function itself, unless there is a recorder and an argument holds an object of certain types; then a
+Python function, the hook, is called first. The objects stay the same: no name, identity, hash or signature changes, and a call that does
+not concern the hook takes 2 ns more.
 
 Each layout is compared with what Python reports before anything is written. Objects with another layout are left alone.
 """
@@ -17,6 +18,7 @@ import enum
 import functools
 import sys
 from collections.abc import Callable, Iterable
+from types import WrapperDescriptorType
 from typing import Any, Final
 
 import numpy as np
@@ -45,6 +47,8 @@ _NEW: Final = HEAD + 37 * WORD
 _NEW_SLOT: Final = 65
 _CALL: Final = HEAD + 14 * WORD
 _CALL_SLOT: Final = 50
+_MAPPING: Final = HEAD + 12 * WORD
+_SUBSCRIPT_SLOT: Final = 5
 
 _VARARGS, _KEYWORDS, _NONE, _ONE, _FAST = 0x1, 0x2, 0x4, 0x8, 0x80
 _UNSPECIALISED: Final = _KEYWORDS
@@ -221,12 +225,33 @@ _CALLED: Final = frozenset({type(functools.lru_cache(len))})
 """Types of which the calls of their objects are hooked, although they have a constructor."""
 
 
-def _constructor_pointer(thing: type) -> list[FunctionPointer]:
-    """Return the pointer to the constructor of a type; for `_CALLED` and types without one, that to the function that calls its objects."""
+def _slot(thing: type, number: int) -> int | None:
+    """Return the address of a C function of a type, as Python reports it."""
     slot = ctypes.pythonapi.PyType_GetSlot
     slot.restype, slot.argtypes = _POINTER, [ctypes.py_object, ctypes.c_int]
+    address: int | None = slot(thing, number)
+    return address
+
+
+def _subscript_pointer(thing: Any) -> list[FunctionPointer]:
+    """Return the pointer to the C function that ``y[k]`` calls, for ``kind.__getitem__`` of a type written in C."""
+    cls = thing.__objclass__
+    methods = _word(id(cls) + _MAPPING)
+    original = _slot(cls, _SUBSCRIPT_SLOT)
+    if (
+        thing.__name__ != "__getitem__"
+        or not methods
+        or original is None
+        or _word(methods + WORD) != original
+    ):
+        return []
+    return [FunctionPointer(thing, "one", methods + WORD, original)]
+
+
+def _constructor_pointer(thing: type) -> list[FunctionPointer]:
+    """Return the pointer to the constructor of a type; for `_CALLED` and types without one, that to the function that calls its objects."""
     for number, offset in ((_NEW_SLOT, _NEW), (_CALL_SLOT, _CALL))[thing in _CALLED :]:
-        original = slot(thing, number)
+        original = _slot(thing, number)
         if original:
             is_there = _word(id(thing) + offset) == original
             return [FunctionPointer(thing, "new", id(thing) + offset, original)] if is_there else []
@@ -236,6 +261,8 @@ def _constructor_pointer(thing: type) -> list[FunctionPointer]:
 def _pointer_of(thing: Any) -> list[FunctionPointer]:
     if isinstance(thing, type):
         return _vectorcall_pointer(thing) or _constructor_pointer(thing)
+    if type(thing) is WrapperDescriptorType:
+        return _subscript_pointer(thing)
     return (
         _method_pointer(thing) if type(thing).__name__ == "method_descriptor" else _vectorcall_pointer(thing)
     )

@@ -35,6 +35,11 @@ class TypeOfNumbers:
 
     def __call__(self, thing: Any, *rest: Any, **named: Any) -> Any:
         """Return the class of an object, or make a class."""
+        if len(rest) == 2:
+            # A class belongs to the module that makes it: `type` takes its name from the frame that calls it.
+            bases, content = rest
+            module = sys._getframe(1).f_globals.get("__name__")
+            return type(thing, bases, {"__module__": module, **content} if module else content, **named)
         if rest or named:
             return type(thing, *rest, **named)
         kind = type(thing)

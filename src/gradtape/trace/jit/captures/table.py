@@ -6,7 +6,8 @@ import functools
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from contextlib import suppress
+from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, Final
 
 import numpy as np
@@ -17,18 +18,20 @@ from gradtape.runtime.call.capture_entry import (
     Read,
     Test,
     checked,
+    collecting,
     is_contiguous,
 )
-from gradtape.trace.jit.captures.steps import Check, Source, Step
+from gradtape.trace.jit.captures.steps import Check, Source, Step, read_captures, type_key
+from gradtape.trace.patching.copies import ABSENT
 
 _COMPARED: Final = (int, str, bytes)
 _KEYS: Final = (str, int, bool, bytes, float, type(None))
-_OWN_READS: Final = {
-    "__code__": Read.CODE,
-    "__defaults__": Read.DEFAULTS,
-    "__kwdefaults__": Read.KWDEFAULTS,
-    "__func__": Read.METHOD_FUNCTION,
-    "__self__": Read.METHOD_SELF,
+_OWN_READS: Final[dict[tuple[type | None, str], Read]] = {
+    (FunctionType, "__code__"): Read.CODE,
+    (FunctionType, "__defaults__"): Read.DEFAULTS,
+    (FunctionType, "__kwdefaults__"): Read.KWDEFAULTS,
+    (MethodType, "__func__"): Read.METHOD_FUNCTION,
+    (MethodType, "__self__"): Read.METHOD_SELF,
 }
 _AT_ONCE: Final = frozenset({Check.SAME, Check.ALIVE, Check.ABSENT, Check.INPUT, Check.NOTHING})
 """Checks whose result is the same as long as a dict holds the same objects."""
@@ -122,13 +125,25 @@ class _Table:
         if step.source is Source.ATTRIBUTE and step.check is not Check.ABSENT:
             # the C functions return no object for None
             is_none = step.check is Check.SAME and step.expected is None
-            own = None if is_none else _OWN_READS.get(step.key)
+            own = None if is_none else _OWN_READS.get((self._kind_of(step.parent), step.key))
             return (
                 (Read.ATTRIBUTE, step.parent, self.address(step.key))
                 if own is None
                 else (own, step.parent, 0)
             )
         raise _Unsuited
+
+    def _kind_of(self, number: int) -> type | None:
+        """Return the type of what a step reads, where it is known before the call."""
+        step = self.steps[number]
+        if step.source is Source.FIXED:
+            return type(step.key)
+        kinds: dict[Check, Callable[[], type]] = {
+            Check.TYPE: lambda: step.expected,
+            Check.SAME: lambda: type(step.expected),
+            Check.ALIVE: lambda: type(step.expected()),
+        }
+        return kinds[step.check]() if step.check in kinds else None
 
     def _add_group(self, parent: int, source: Source) -> None:
         """Add all reads of one dict: while its version is the same as in the last call, they are skipped."""
@@ -232,6 +247,65 @@ def _bits(content: Any) -> int:
     return number
 
 
+class NativeReader:
+    """Reads what all steps read, and checks it, in native code. Where a check fails, or native code cannot make it, Python reads.
+
+    Parameters
+    ----------
+    steps : list of Step
+        The checks.
+    arguments : int
+        How many leaves a call has.
+    """
+
+    __slots__ = ("_inputs", "_native", "steps")
+
+    def __init__(self, steps: list[Step], arguments: int) -> None:
+        self.steps = steps
+        self._inputs = [
+            (number, step.expected) for number, step in enumerate(steps) if step.check is Check.INPUT
+        ]
+        self._native: CheckedFunction | None = None
+        with suppress(_Unsuited):
+            table = _Table(steps)
+            absent = table.constant(ABSENT)
+            passed = [absent if step.check is Check.ABSENT else number for number, step in enumerate(steps)]
+            self._native = _checked(collecting(), _nothing, arguments, table, passed)
+
+    def read(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
+        """Return the objects that all steps read; None where a check fails."""
+        native = self._native
+        if native is None:
+            return read_captures(self.steps, leaves)
+        objects: Sequence[Any] | None = native(*leaves)
+        if objects is not None and all(type_key(objects[number]) == key for number, key in self._inputs):
+            return objects
+        objects = read_captures(self.steps, leaves)
+        if objects is not None:
+            native.renew()
+        return objects
+
+
+def _nothing(*leaves: Any) -> None:
+    return None
+
+
+def _checked(
+    behind: Any, fallback: Callable[..., Any], arguments: int, table: _Table, passed: Sequence[int] | None
+) -> CheckedFunction | None:
+    return checked(
+        behind,
+        fallback,
+        arguments,
+        table.rows,
+        table.registers,
+        passed,
+        references=table.references,
+        tags=table.tags,
+        kept=table.kept,
+    )
+
+
 def checked_function(
     behind: Any,
     fallback: Callable[..., Any],
@@ -269,14 +343,4 @@ def checked_function(
         table.equal(place, kind, content)
     if further and passed is not None:
         passed = [*passed, *map(table.constant, further)]
-    return checked(
-        behind,
-        fallback,
-        arguments,
-        table.rows,
-        table.registers,
-        passed,
-        references=table.references,
-        tags=table.tags,
-        kept=table.kept,
-    )
+    return _checked(behind, fallback, arguments, table, passed)

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.ops.core.elementwise.cast import convert_number
 from gradtape.trace.array.array import Array, as_python_number, wrap
-from gradtape.trace.array.concretize import stays_traced
+from gradtape.trace.array.concretize import abstracting_trace, stays_traced
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.iterators import ArrayIterator
 from gradtape.trace.dispatch.dispatch import call_function
@@ -155,9 +156,18 @@ def _cached(cached: Any, *args: Any, **kwargs: Any) -> Any:
     Of the user's own functions a compiled one checks what they read, but not of what is called in their place.
     """
     function = cached.__wrapped__
-    if type(function) is not FunctionType or is_user_file(function.__code__.co_filename):
+    if type(function) is FunctionType and is_user_file(function.__code__.co_filename):
         return NotImplemented
     return function(*args, **kwargs)
+
+
+def _getitem(array: Any, key: Any) -> Any:
+    """Return ``y[k]`` of an ndarray, or of its iterator ``y.flat``, for index arrays and masks whose numbers a trace does not know."""
+    keys = key if type(key) is tuple else (key,)
+    if not any(isinstance(each, Handle) and each.ndim and abstracting_trace(each.value) for each in keys):
+        return NotImplemented
+    whole = np.ravel(array.base) if type(array) is np.flatiter else array
+    return Array(as_value(whole, "the array"))[key] if whole.dtype.kind in "biufc" else NotImplemented
 
 
 def _arange(*args: Any, **kwargs: Any) -> Any:
@@ -178,6 +188,8 @@ CONVERSIONS: Final[dict[Any, Function]] = {
     np.ndarray: _of_buffer,
     np.arange: _arange,
     np.nditer: _iterator,
+    vars(np.ndarray)["__getitem__"]: _getitem,
+    vars(np.flatiter)["__getitem__"]: _getitem,
     **{kind: _scalar(kind) for kind in SCALARS},
     **{vars(np.ndarray)[name]: _method(name) for name in METHODS},
 }
