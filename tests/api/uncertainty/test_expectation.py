@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.api.uncertainty.unrolled_loops import MOST_ITERATIONS
 from gradtape.errors import ArgumentError, GradtapeWarning, NotDifferentiableError, UnsupportedFunctionError
 from tests.support.ways import expect
 
@@ -193,10 +194,10 @@ UNSEEN = {
     "largest": lambda p, rng: np.argmax(np.stack([rng.random(), p])) * 1.0,
     "order": lambda p, rng: np.argsort(np.stack([rng.random(), p]))[0] * 1.0,
     "loop": lambda p, rng: gt.scan(
-        lambda c, u: (c + np.where(u < p, 1.0, 0.0), None), 0.0 * p, rng.random(3)
+        lambda c, u: (c + np.where(u < p, 1.0, 0.0), None), 0.0 * p, rng.random(MOST_ITERATIONS + 1)
     )[0],
     "carried": lambda p, rng: gt.scan(
-        lambda c, u: (c * p + u + np.where(c > 1.0, 1.0, 0.0), None), 0.0 * p, rng.random(3)
+        lambda c, u: (c * p + u + np.where(c > 1.0, 1.0, 0.0), None), 0.0 * p, rng.random(MOST_ITERATIONS + 1)
     )[0],
     "multinomial": lambda p, rng: rng.multinomial(5, np.stack([p, 1.0 - p]))[0] * 1.0,
     "hypergeometric": lambda p, rng: rng.hypergeometric(10.0 * p, 3, 2) * 1.0,
@@ -622,19 +623,96 @@ def test_decisions_that_cannot_matter_add_no_variance():
     assert np.var(slopes, ddof=1) < 0.3 * 9.0 / 4000
 
 
-def test_a_decision_in_the_body_of_a_loop_is_differentiated_in_a_python_loop():
-    def scanned(p, rng):
-        return gt.scan(lambda c, u: (c + np.where(u < p, 1.0, 0.0), None), 0.0 * p, rng.random(3))[0]
+def _scanned(p, rng):
+    return gt.scan(lambda c, u: (c + np.where(u < p, 1.0, 0.0), None), 0.0 * p, rng.random(3))[0]
 
-    def looped(p, rng):
-        count = 0.0 * p
-        for u in rng.random(3):
-            count = count + np.where(u < p, 1.0, 0.0)
-        return count
+
+def _counted(p, rng):
+    z = rng.random(3)
+    return gt.fori_loop(0, 3, lambda i, c: c + np.where(z[i] < p, 1.0, 0.0), 0.0)
+
+
+def _backwards(p, rng):
+    return np.sum(gt.scan(lambda c, u: (c, np.where(u < p, 1.0, 0.0)), 0.0, rng.random(3), reverse=True)[1])
+
+
+def _looped(p, rng):
+    count = 0.0 * p
+    for u in rng.random(3):
+        count = count + np.where(u < p, 1.0, 0.0)
+    return count
+
+
+def _nested(p, rng):
+    z = rng.random((3, 2))
+
+    def row(i, c):
+        return gt.scan(lambda c, u: (c + np.where(u < p, 0.5, 0.0), None), c, z[i])[0]
+
+    return gt.fori_loop(0, 3, row, 0.0)
+
+
+@pytest.mark.parametrize("function", [_scanned, _counted, _backwards, _looped, _nested])
+def test_decisions_in_bodies_of_loops_are_those_of_each_iteration(function):
+    np.testing.assert_allclose(gt.grad(gt.expectation(function, 50, rng=0))(0.4), 3.0, rtol=1e-12)
+
+
+def test_what_a_loop_carries_decides():
+    def function(p, rng):
+        def step(c, u):
+            return c * p + u + np.where(c > 1.0, 1.0, 0.0), None
+
+        return gt.scan(step, 0.0 * p, rng.random(3))[0]
+
+    # c is u, p u + v, and then p (p u + v) + w + 1 with the probability p / 2 of p u + v > 1.
+    _, slopes = estimates(function, 0.3, np.random.default_rng(13))
+    assert_unbiased(slopes, 0.5 * (2.0 * 0.3 + 1.0) + 0.5)
+
+
+def test_integers_may_depend_on_decisions_in_bodies_of_loops():
+    def function(p, rng):
+        z = rng.random(4)
+        count = gt.fori_loop(0, 4, lambda i, c: c + np.where(z[i] < p, 1.0, 0.0), 0.0)
+        return rng.poisson(0.5 + count) * rng.random()
+
+    _, slopes = estimates(function, 0.3, np.random.default_rng(11))
+    assert_unbiased(slopes, 2.0)
+
+
+def test_remedies_for_decisions_in_long_loops():
+    def function(p, rng, length):
+        z = rng.random(length)
+        return gt.fori_loop(0, length, lambda i, c: c + np.where(z[i] < p, 1.0, 0.0), 0.0)
+
+    def in_python(p, rng):
+        return sum(np.where(u < p, 1.0, 0.0) for u in rng.random(MOST_ITERATIONS + 1))
+
+    def drawn_in_body(p, rng):
+        return gt.fori_loop(0, 3, lambda i, c: c + np.where(rng.random() < p, 1.0, 0.0), 0.0)
+
+    def slope(function):
+        return gt.grad(gt.expectation(function, 20, rng=0))(0.4)
 
     expect(
         NotDifferentiableError,
-        lambda: gt.grad(gt.expectation(scanned, 50, rng=0))(0.4),
+        lambda: slope(lambda p, rng: function(p, rng, MOST_ITERATIONS + 1)),
         "write a Python loop",
     )
-    np.testing.assert_allclose(gt.grad(gt.expectation(looped, 50, rng=0))(0.4), 3.0, rtol=1e-12)
+    np.testing.assert_allclose(slope(in_python), MOST_ITERATIONS + 1, rtol=1e-12)
+    expect(UnsupportedFunctionError, lambda: slope(drawn_in_body), "draw before the loop, z = rng.random(n)")
+    np.testing.assert_allclose(slope(lambda p, rng: function(p, rng, 3)), 3.0, rtol=1e-12)
+
+
+def test_the_remedy_for_second_derivatives_is_unbiased():
+    def function(p, rng):
+        count = log_prob = 0.0
+        for _ in range(2):
+            hit = rng.random() < gt.stop_gradient(p)
+            count = count + np.where(hit, 1.0, 0.0)
+            log_prob = log_prob + np.where(hit, np.log(p), np.log1p(-p))
+        return count**2 * gt.score_function(log_prob)
+
+    mean = gt.expectation(function, SAMPLES, rng=np.random.default_rng(12))
+    # E = 2 p (1 - p) + 4 p**2
+    assert_unbiased(np.array([gt.grad(mean)(0.4) for _ in range(ROUNDS)]), 2.0 + 4.0 * 0.4)
+    assert_unbiased(np.array([gt.hessian(mean)(0.4) for _ in range(ROUNDS)]), 4.0)

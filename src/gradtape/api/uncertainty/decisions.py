@@ -232,8 +232,11 @@ class _Graph:
         return self.tag not in value.tags and _may_move(value)
 
     def _parts(self, value: Value) -> list[Value]:
-        """Return a draw, or its slices, if nothing else reads it and they have no element in common."""
+        """Return a draw, or its slices, and theirs, if nothing else reads it and they have no element in common."""
         readers = self.readers.get(value, [])
+        if len(readers) == 1 and readers[0].op is reshape_row:
+            parts = self._parts(readers[0].outs[0])
+            return parts if len(parts) > 1 else [value]
         if len(readers) < 2 or any(node.op is not slice_row for node in readers):
             return [value]
         places = np.arange(value.size).reshape(value.shape)
@@ -241,7 +244,7 @@ class _Graph:
         total = sum(map(len, cut))
         if total > MOST_SLICES or len(np.unique(np.concatenate(cut))) < total:
             return [value]
-        return [node.outs[0] for node in readers]
+        return [part for node in readers for part in self._parts(node.outs[0])]
 
 
 def _slices(node: Node) -> tuple[slice, ...]:
@@ -416,16 +419,27 @@ def _state(graph: _Graph, places: dict[Node, int], outcome: Value, later: int) -
     return state + [np.sum(x) for x in state[:1] if x.ndim]
 
 
+def deciding_in_bodies(nodes: Sequence[Node], lanes: Lanes) -> list[Node]:
+    """Return the loops and branches among recorded nodes in whose bodies chance and parameters decide."""
+    moving: dict[Value, bool] = {}
+    jumps = _jumps(nodes, set(), partial(_may_move_in_sample, moving, lanes), moving, _random(lanes))
+    return [node for node in dict.fromkeys(node for node, _ in jumps) if bodies_of(node)]
+
+
+def _random(lanes: Lanes) -> set[Value]:
+    return {draw.value for draw in lanes.drawn_numbers if is_inexact(draw.value.dtype)}
+
+
+def _may_move_in_sample(moving: dict[Value, bool], lanes: Lanes, value: Value) -> bool:
+    return moving.get(value, lanes.tag not in value.tags and _may_move(value))
+
+
 def unseen_in(nodes: Sequence[Node], compared: set[Node], lanes: Lanes) -> list[Unseen]:
     """Return the decisions of recorded nodes of which no difference can be computed."""
     moving: dict[Value, bool] = {}
-    random = {draw.value for draw in lanes.drawn_numbers if is_inexact(draw.value.dtype)}
-
-    def may_move(value: Value) -> bool:
-        return moving.get(value, lanes.tag not in value.tags and _may_move(value))
-
+    may_move = partial(_may_move_in_sample, moving, lanes)
     found = []
-    for node, inner in _jumps(nodes, compared, may_move, moving, random):
+    for node, inner in _jumps(nodes, compared, may_move, moving, _random(lanes)):
         found.append(
             Unseen(
                 node,
@@ -434,7 +448,7 @@ def unseen_in(nodes: Sequence[Node], compared: set[Node], lanes: Lanes) -> list[
                 "gt.expectation cannot differentiate a decision by chance",
                 "a result jumps where numbers that depend on chance and on a parameter cross a threshold, "
                 + (
-                    "and in the body of a loop or branch no difference of both sides is computed"
+                    "and no difference of both sides is computed in a branch, a while loop, or a loop of many iterations"
                     if bodies_of(node)
                     else "and it cannot be solved for one random number"
                 ),

@@ -29,6 +29,7 @@ from gradtape.api.uncertainty.decisions import (
 )
 from gradtape.api.uncertainty.discrete import RULES
 from gradtape.api.uncertainty.score_estimates import Steps, combined
+from gradtape.api.uncertainty.unrolled_loops import unroll_deciding
 from gradtape.config import config
 from gradtape.errors import ArgumentError, NotDifferentiableError, UnsupportedFunctionError
 from gradtape.habits import suggests_keywords
@@ -83,7 +84,8 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
         At a call, if `function` draws from a generator that is not an argument, or in the body of a loop of `gt.scan`.
     NotDifferentiableError
         For second derivatives, if chance decides in `function`; and for derivatives, if a decision by chance is not among those in
-        Notes: ``np.sin(z) < p``, ``np.floor(u + p)``, ``rng.multinomial(n, p)``, comparisons in bodies of loops.
+        Notes: ``np.sin(z) < p``, ``np.floor(u + p)``, ``rng.multinomial(n, p)``, comparisons in bodies of `while_loop` and of loops of
+        more than 100 iterations.
 
     See Also
     --------
@@ -176,6 +178,7 @@ class _Expectation:
             leaves, spec = flatten(result)
             specs.append(spec)
             values = [x.value if isinstance(x, Handle) else as_value(x, "a result") for x in leaves]
+            values = _unrolled(values, lanes)
             alternatives = _with_alternatives(values, lanes)
             refused = _unseen(values, lanes, alternatives.compared)
             unseen.append(refused)
@@ -257,6 +260,26 @@ def _nodes(values: list[Value], lanes: Lanes) -> list[Node]:
     return extract(values, (), lambda value: tag not in value.tags or not value.is_made)[0]
 
 
+def _unrolled(values: list[Value], lanes: Lanes) -> list[Value]:
+    """Return results of a sample without loops, as far as chance decides in their bodies, and let the decisions be those of them."""
+    while becomes := unroll_deciding(_nodes([*values, *_parts_of(lanes.decisions)], lanes), lanes):
+        values = [becomes.get(value, value) for value in values]
+        lanes.decisions[:] = [
+            each._replace(
+                outcome=becomes.get(each.outcome, each.outcome),
+                **{part: _again(getattr(each, part), becomes) for part in COMPUTED},
+            )
+            for each in lanes.decisions
+        ]
+    return values
+
+
+def _parts_of(decisions: Sequence[Decision]) -> list[Value]:
+    """Return what decisions are computed from."""
+    parts = [getattr(each, part) for each in decisions for part in COMPUTED]
+    return [part.value for part in parts if isinstance(part, Handle)]
+
+
 def _unseen(values: list[Value], lanes: Lanes, compared: set[Node]) -> list[tuple[int, Unseen]]:
     """Return the results, by number, that depend on decisions whose part in the derivative is not computed, each with one of them."""
     nodes = _nodes(values, lanes)
@@ -308,8 +331,7 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     kept = [node.outs for node in nodes]  # a node holds its outputs weakly
     present = {out for outs in kept for out in outs}
     drawn = [each for each in lanes.decisions if each.outcome in present]
-    further = [getattr(each, part) for each in drawn for part in COMPUTED]
-    ends = [*values, *[part.value for part in further if isinstance(part, Handle)]]
+    ends = [*values, *_parts_of(drawn)]
     every = _nodes(ends, lanes)
     compared, still_at = found_in(nodes, values, lanes, {})
     if not compared and not drawn:
