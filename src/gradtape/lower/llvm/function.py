@@ -300,11 +300,12 @@ class FunctionEmitter(FunctionWriter):
         operands: tuple[str, ...],
         reassociate: bool,
         inlines: bool | None,
+        is_alike: bool = False,
     ) -> str:
         """Return the last instruction of a primitive, after those before it.
 
         `inlines` says whether mathematics of single numbers is inlined, which LLVM does in loops only: straight-line code would become too
-        long. It is None where loops of vectors call it.
+        long. It is None where loops of vectors call it. `is_alike` if the number is to be the same in any loop: the C library computes it.
         """
         if isinstance(body, Instruction) and "convert" in (body.real, body.signed):
             *steps, last = conversion(dtypes[0], out, operands[0])
@@ -320,8 +321,8 @@ class FunctionEmitter(FunctionWriter):
             self.module.declare(f"declare {type_} @{name}({type_}, {type_}, {type_})")
             rest = self.let(f"fmul {type_} {operands[0]}, {low}")
             return f"call {type_} @{name}({type_} {operands[0]}, {type_} {high}, {type_} {rest})"
-        text = self.applied(body, dtypes, out, operands, reassociate)
-        if inlines is None or not isinstance(body, Libm) or not can_inline_scalar(body.name, out):
+        text = self.applied(body, dtypes, out, operands, reassociate, is_alike)
+        if is_alike or inlines is None or not isinstance(body, Libm) or not can_inline_scalar(body.name, out):
             return text
         group = self.module.attribute("alwaysinline" if inlines else "noinline")
         return f"call double @{inline_scalar(self.module, body.name)}(double {operands[0]}) #{group}"
@@ -338,13 +339,21 @@ class FunctionEmitter(FunctionWriter):
         self.emit(f"store {memory_type(dtype)} {value}, ptr {address}{facts}")
 
     def applied(
-        self, body: Any, dtypes: tuple[Dtype, ...], out: Dtype, operands: tuple[str, ...], reassociate: bool
+        self,
+        body: Any,
+        dtypes: tuple[Dtype, ...],
+        out: Dtype,
+        operands: tuple[str, ...],
+        reassociate: bool,
+        is_alike: bool,
     ) -> str:
         """Return the instruction of a primitive, and declare the function that it calls, if any."""
         if isinstance(body, SciPy):
             text = emit_special(self, body, dtypes, operands)
             return text if out.itemsize == 8 else f"fptrunc double {self.let(text)} to float"
         text = operation(body, dtypes, out, operands, reassociate)
+        if is_alike:
+            text = text.replace(" contract ", " ")
         if not text.startswith("call"):
             return text
         head, _, rest = text.partition("@")
@@ -353,7 +362,7 @@ class FunctionEmitter(FunctionWriter):
         declaration = f"declare {head.split()[-1]} @{name}({', '.join(types)})"
         if isinstance(body, Libm):
             inlines = self.module.inlined < MOST_INLINED
-            attribute, variants = vector_attribute(body, out, inlines=inlines)
+            attribute, variants = ("", ()) if is_alike else vector_attribute(body, out, inlines=inlines)
             self.module.inlined += any(symbol.startswith(INLINE) for _, symbol in variants)
             group = self.module.attribute(" ".join(filter(None, (PURE, attribute))))
             for lanes, symbol in variants:

@@ -12,6 +12,7 @@ from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY
 from gradtape.lower.procedures.allocation import IN_FRAME, Allocations, plan_allocations
+from gradtape.lower.procedures.comparisons import rounded_alike
 from gradtape.lower.procedures.expressions import ScalarEmitter
 from gradtape.lower.resident.memory import ARENA
 from gradtape.passes.procedures.accesses import backward_loops, independent_loops
@@ -52,6 +53,8 @@ class EmissionPlan:
         The procedure.
     exact : set of Value
         Integers that do not overflow.
+    rounded_alike : set of Value
+        Numbers that are compared with what is computed alike at another place.
     sums : dict of Value to Value
         Sums whose order is free, with what each adds.
     allocations : Allocations
@@ -74,6 +77,7 @@ class EmissionPlan:
 
     procedure: Procedure
     exact: set[Value]
+    rounded_alike: set[Value]
     sums: dict[Value, Value]
     allocations: Allocations
     streamed: dict[For, Push | Pop]
@@ -89,10 +93,12 @@ def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
     """Return what is decided of a procedure before its functions are written; metadata and array computations enter the module."""
     body = procedure.body
     streamed = streamed_loops(body, match_tape(body))
+    alike = rounded_alike(procedure)
     return EmissionPlan(
         procedure,
         exact_integers(body),
-        free_sums(body),
+        alike,
+        {out: term for out, term in free_sums(body).items() if out not in alike},
         plan_allocations(procedure),
         streamed,
         foreseen_records(body, lambda entries: record_layout(entries)[1]),
@@ -151,7 +157,7 @@ class ProcedureEmitter(ScalarEmitter):
     ) -> None:
         super().__init__(module)
         self.plan = plan
-        self.exact, self.sums = plan.exact, plan.sums
+        self.exact, self.rounded_alike, self.sums = plan.exact, plan.rounded_alike, plan.sums
         self.emitters = emitters
         self.body = body
         self.group = ""

@@ -24,6 +24,8 @@ class ScalarEmitter(FunctionEmitter, BlockOperands):
     ----------
     exact : set of Value
         Integers that do not overflow.
+    rounded_alike : set of Value
+        Numbers that are rounded as written, by the functions for numbers.
     sums : dict of Value to Value
         Sums whose order is free, and the signs of whose zeros do not matter, with what each adds.
     inlines : bool
@@ -41,6 +43,7 @@ class ScalarEmitter(FunctionEmitter, BlockOperands):
         FunctionEmitter.__init__(self, module, {})
         BlockOperands.__init__(self)
         self.exact: set[Value] = set()
+        self.rounded_alike: set[Value] = set()
         self.sums: dict[Value, Value] = {}
         self.inlines = True
         self.in_loop = False
@@ -63,13 +66,14 @@ class ScalarEmitter(FunctionEmitter, BlockOperands):
         body = primitive_of(node).body
         dtypes: tuple[Dtype, ...] = tuple([x.dtype for x in node.inputs])
         inlines: bool | None = None
-        if self.inlines:
+        is_alike = out in self.rounded_alike
+        if self.inlines and not is_alike:
             self.inlined += (
                 self.in_loop and isinstance(body, Libm) and can_inline_scalar(body.name, out.dtype)
             )
             inlines = self.in_loop and self.inlined <= MOST_INLINED
         text = self.computed(
-            body, dtypes, out.dtype, tuple(self.operands_of(node)), out in self.sums, inlines
+            body, dtypes, out.dtype, tuple(self.operands_of(node)), out in self.sums, inlines, is_alike
         )
         if out in self.sums:
             text = text.replace(" reassoc ", " reassoc nsz ")

@@ -1,0 +1,140 @@
+"""Numbers that a procedure computes at two places and compares: they have to be equal, to the last bit.
+
+``if x[i] * x[i] + y[i] >= best`` looks for the element of which an earlier loop has found that it is the largest. LLVM fuses the product
+and the sum to one operation, which rounds once, in a loop where nothing else reads the product, takes the terms of a sum in another order,
+and calls functions for vectors, which round otherwise than those for numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import permutations
+from typing import Final
+
+from gradtape.ir.graph import Literal, Value, extract
+from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic
+from gradtape.procedures.ir import Assign, Load, Pop, Procedure, Push, Read, Store
+from gradtape.procedures.tape import match_tape
+from gradtape.procedures.traversal import roots
+from gradtape.statements import walk
+
+LEVELS: Final = 3
+"""How many operations of two numbers are compared to find out whether both may be the same computation."""
+
+COMMUTATIVE: Final = frozenset({"fadd", "fmul"})
+SELECTIONS: Final = frozenset({"llvm.maximum", "llvm.minimum", "llvm.maxnum", "llvm.minnum", "llvm.fabs"})
+
+Sources = Callable[[Value], "tuple[Value, ...]"]
+"""The values that a leaf may have, as far as the procedure computes them."""
+
+
+def rounded_alike(procedure: Procedure) -> set[Value]:
+    """Return what has to be rounded alike wherever it is computed: as written, by the functions for numbers.
+
+    These are values that are compared, each with one that the same operations compute at another place, and all from which they are
+    computed.
+
+    Parameters
+    ----------
+    procedure : Procedure
+        Its scalar code consists of primitive rows.
+    """
+    nodes, _ = extract(roots(procedure))
+    compared = [node.inputs for node in nodes if _is_comparison(node.op)]
+    if not compared:
+        return set()
+    sources = _sources(procedure)
+    found: list[Value] = []
+    for sides in compared:
+        if any(isinstance(side, Literal) for side in sides):
+            continue
+        first, second = (list(_computed(side, sources)) for side in sides)
+        for one in first:
+            for other in second:
+                if one is not other and _may_be_same(one, other, sources, LEVELS):
+                    found += one, other
+    return _behind(found, sources)
+
+
+def _is_comparison(op: object) -> bool:
+    body = op.body if isinstance(op, Elementwise) else None
+    return isinstance(body, Instruction) and str(body.real).startswith("fcmp")
+
+
+def _sources(procedure: Procedure) -> Sources:
+    held: dict[object, list[Value]] = {}
+    places: dict[Value, object] = {}
+    tape = match_tape(procedure.body) or {}
+    for statement in walk(procedure.body):
+        if isinstance(statement, Assign) and isinstance(statement.value, Value):
+            held.setdefault(statement.variable, []).append(statement.value)
+        elif isinstance(statement, Store):
+            held.setdefault(statement.pointer.memory, []).append(statement.value)
+        elif isinstance(statement, Read) and isinstance(statement.out, Value):
+            places[statement.out] = statement.variable
+        elif isinstance(statement, Load):
+            places[statement.out] = statement.pointer.memory
+        elif isinstance(statement, Push) and statement in tape:
+            for value, out in zip(statement.values, tape[statement].outs, strict=True):
+                if isinstance(value, Value) and isinstance(out, Value):
+                    held[out], places[out] = [value], out
+    return cache(lambda leaf: tuple(held.get(places.get(leaf), ())))
+
+
+def _computed(value: Value, sources: Sources) -> Iterator[Value]:
+    """Yield the results of operations of which a value is one, or one up to its sign."""
+    return (x for x in _reached(value, sources) if x.node is not None and not _selects(x))
+
+
+def _reached(value: Value, sources: Sources) -> Iterable[Value]:
+    found: dict[Value, None] = {}
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if value in found or value.dtype.kind != "f":
+            continue
+        found[value] = None
+        if value.node is None:
+            stack += sources(value)
+        elif _selects(value):
+            stack += value.node.inputs
+    return found
+
+
+def _selects(value: Value) -> bool:
+    """Return whether a result is one of the operands, up to its sign."""
+    body = value.node.op.body if value.node is not None and isinstance(value.node.op, Elementwise) else None
+    if isinstance(body, Intrinsic):
+        return body.real in SELECTIONS
+    return isinstance(body, Instruction) and body.real in ("select", "fneg")
+
+
+def _may_be_same(one: Value, other: Value, sources: Sources, levels: int) -> bool:
+    """Return whether two values may be computed alike, by their last operations."""
+    if one is other or levels == 0 or (one.node is None and other.node is None):
+        return True
+    if one.node is None or other.node is None:
+        leaf, value = (one, other) if one.node is None else (other, one)
+        return any(_may_be_same(source, value, sources, levels - 1) for source in sources(leaf))
+    if one.node.op is not other.node.op:
+        return False
+    body = one.node.op.body if isinstance(one.node.op, Elementwise) else None
+    swaps = isinstance(body, Instruction) and body.real in COMMUTATIVE
+    return any(
+        all(_may_be_same(x, y, sources, levels - 1) for x, y in zip(one.node.inputs, order, strict=True))
+        for order in (permutations(other.node.inputs) if swaps else [other.node.inputs])
+    )
+
+
+def _behind(values: Iterable[Value], sources: Sources) -> set[Value]:
+    """Return the numbers from which values are computed, and these."""
+    found: set[Value] = set()
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        if value in found or value.dtype.kind != "f":
+            continue
+        found.add(value)
+        stack += sources(value) if value.node is None else value.node.inputs
+    return {value for value in found if value.node is not None}
