@@ -105,6 +105,18 @@ def _magnitude(a: Any, b: Any) -> Any:
     return size * size
 
 
+def _magnitude_computed_twice(a: Any, b: Any) -> Any:
+    return abs(a) * abs(a)
+
+
+def _length_of_magnitudes(a: Any, b: Any) -> Any:
+    return np.hypot(np.abs(a), np.copysign(b, 1.0)) ** 2
+
+
+def _length_of_a_length(a: Any, b: Any) -> Any:
+    return 0.5 * np.hypot(np.hypot(a, np.abs(b)), a) ** 2
+
+
 def _length(a: Any, b: Any) -> Any:
     return np.hypot(a, b) ** 2
 
@@ -131,6 +143,9 @@ def _huber_by_math(a: Any, b: Any) -> Any:
 
 TERMS: dict[Callable[[Any, Any], Any], float] = {
     _magnitude: 2.0,
+    _magnitude_computed_twice: 2.0,
+    _length_of_magnitudes: 4.0,
+    _length_of_a_length: 3.0,
     _length: 4.0,
     _length_by_math: 4.0,
     _root_by_math: 4.0,

@@ -255,6 +255,8 @@ class Elementwise(Op):
         ``(*args) -> Value or None``: the value whose square the result is.
     square_tangents : tuple of callables or None
         For rows with a kink that their square does not have: per argument, a formula of ``(d, *args)`` for the tangent of the square.
+    squares_add : bool
+        Whether the square of the result of real arguments is the sum of their squares.
     magnitude_of : callable or None
         ``(*args) -> Value or None``: a value that the result of real arguments is, up to its sign.
     is_idempotent : bool
@@ -316,6 +318,7 @@ class Elementwise(Op):
         neutral: tuple[float | None, ...] = (),
         square_of: Callable[..., Value | None] | None = None,
         square_tangents: Rules | None = None,
+        squares_add: bool = False,
         magnitude_of: Callable[..., Value | None] | None = None,
         is_idempotent: bool = False,
         is_involution: bool = False,
@@ -352,6 +355,7 @@ class Elementwise(Op):
         self.neutral = neutral
         self.square_of = square_of
         self.square_tangents = square_tangents
+        self.squares_add = squares_add
         self.magnitude_of = magnitude_of
         self.is_idempotent = is_idempotent
         self.is_involution = is_involution
@@ -622,7 +626,8 @@ class SmoothSquare(NamedTuple):
     others : tuple of Value
         What else stands among the elements that are squared, which have no kink.
     moves : tuple of Node
-        What puts the elements of all these together, by maps of indices, joins, stores and selections, in the order of computation.
+        What puts the elements of all these together, by maps of indices, joins, stores, selections and sums of squares, in the order of
+        computation.
     factors : tuple of Value
         What the square is multiplied by: numbers, or arrays of its shape.
     contraction : Node or None
@@ -638,8 +643,8 @@ class SmoothSquare(NamedTuple):
 
     @property
     def with_kink(self) -> tuple[Node, ...]:
-        """The nodes that compute values with a kink, `kinks` and those of `moves` that change signs."""
-        return (*self.kinks, *[node for node in self.moves if _magnitude(node) is not None])
+        """The nodes that compute values with a kink, `kinks` and those of `moves` that change signs or add squares."""
+        return (*self.kinks, *[node for node in self.moves if computes_kink(node.out)])
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -684,6 +689,9 @@ class SmoothSquare(NamedTuple):
                 square = known.get(value)
                 squared = number * number
                 known[node.out] = square if square is None or squared == 1.0 else multiply(square, squared)
+            elif _adds_squares(node):
+                squares_given = [x for x in given if x is not None]
+                known[node.out] = reduce(PRIMITIVES["add"], squares_given) if squares_given else None
             else:
                 (known[node.out],) = (None,) if all(x is None for x in given) else node.op.jvp(node, given)
         total = known.get(self.operand)
@@ -759,7 +767,7 @@ def computes_kink(value: Value) -> bool:
     op = None if node is None else node.op
     if node is None or not isinstance(op, Elementwise):
         return False
-    return op.square_tangents is not None or _magnitude(node) is not None
+    return op.square_tangents is not None or op.squares_add or _magnitude(node) is not None
 
 
 def unmoved(value: Value) -> Value:
@@ -797,6 +805,8 @@ def _moved(node: Node) -> tuple[Value, ...]:
         return node.inputs[:2] if op.combine == "set" else ()
     if isinstance(op, Elementwise) and op.confine is not None:  # a selection
         return tuple([node.inputs[k] for k in op.additive])
+    if _adds_squares(node):
+        return node.inputs
     scaling = _scaling(node)
     return () if scaling is None else scaling[:1]
 
@@ -902,6 +912,10 @@ def _scaling(node: Node) -> tuple[Value, complex] | None:
         if number is not None:
             return value, number
     return None
+
+
+def _adds_squares(node: Node) -> bool:
+    return isinstance(node.op, Elementwise) and node.op.squares_add
 
 
 def _magnitude(node: Node) -> Value | None:

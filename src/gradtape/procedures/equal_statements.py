@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
 from gradtape.ir.graph import Literal, Value, extract
-from gradtape.ops.core.elementwise.logic import equal
+from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, equal, logical_not, not_equal
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.fingerprint import Writer
 from gradtape.procedures.ir import (
@@ -68,6 +68,8 @@ def merge_equal_statements(procedure: Procedure) -> Procedure:
 class WithEqualNumbers(Rewriter):
     """Reads one of two integers in branches where they are equal: what is computed of either is one value then.
 
+    It looks through conjunctions, and through disjunctions on the other side of a branch (``if i != j or j < 2: continue``).
+
     Parameters
     ----------
     equal : dict of Value to Value
@@ -96,18 +98,41 @@ class WithEqualNumbers(Rewriter):
         if not isinstance(statement, If):
             return super().statement(statement)
         condition = self.value(statement.condition)
-        both = None if condition.node is None or condition.node.op is not equal else condition.node.inputs
-        then = self
-        if both is not None and both[0].dtype == both[1].dtype and both[0].dtype.kind in "iu":
-            kept, other = sorted(both, key=lambda x: not isinstance(x, Literal))
-            if not isinstance(other, Literal) and not other.is_made:
-                then = WithEqualNumbers({**self._equal, other: kept})
         return replaced(
             statement,
             condition=condition,
-            then=then.block(statement.then),
-            otherwise=self.block(statement.otherwise),
+            then=self._where(condition, holds=True).block(statement.then),
+            otherwise=self._where(condition, holds=False).block(statement.otherwise),
         )
+
+    def _where(self, condition: Value, *, holds: bool) -> WithEqualNumbers:
+        """Return what rewrites one side of a branch."""
+        known = self._equal
+        for pair in _equal_integers(condition, holds=holds):
+            kept, other = sorted(
+                [known.get(x, x) for x in pair], key=lambda x: (not isinstance(x, Literal), not x.is_made)
+            )
+            if kept is not other and not isinstance(other, Literal) and not other.is_made:
+                known = {x: kept if same is other else same for x, same in known.items()} | {other: kept}
+        return self if known is self._equal else WithEqualNumbers(known)
+
+
+def _equal_integers(condition: Value, *, holds: bool) -> Iterator[tuple[Value, Value]]:
+    """Yield pairs of integers that are equal where a condition holds, or where it does not."""
+    pending = [(condition, holds)]
+    while pending:
+        value, is_true = pending.pop()
+        node = value.node
+        if node is None:
+            continue
+        if node.op is logical_not:
+            pending.append((node.inputs[0], not is_true))
+        elif node.op is (bitwise_and if is_true else bitwise_or):
+            pending += [(x, is_true) for x in node.inputs]
+        elif node.op is (equal if is_true else not_equal):
+            first, second = node.inputs
+            if first.dtype == second.dtype and first.dtype.kind in "iu":
+                yield first, second
 
 
 class _Seen(NamedTuple):

@@ -201,6 +201,28 @@ def diagonal_of_products(x):
     return total
 
 
+def diagonal_in_other_words(x):
+    y, total = np.abs(x), 0.0
+    for i in range(len(x)):
+        for j in range(len(x)):
+            if i == j and j < 2:
+                total += y[i] * y[j]
+            if i == j == 2:
+                total += 0.5 * y[i] * y[j]
+            if i != j or j < 2:
+                continue
+            total += 0.5 * y[i] * y[j] if not (j > 2 or i != j) else y[i] * y[j]
+    return total
+
+
+def magnitudes_in_a_loop(x):
+    total = 0.0
+    for _ in range(20):
+        for i in range(len(x)):
+            total += abs(x[i]) * abs(x[i]) / 20.0
+    return total
+
+
 def one_place_in_two_words(x):
     y, total, last = np.abs(x), 0.0, len(x) - 1
     for i in range(len(x)):
@@ -251,6 +273,8 @@ PROGRAMS = (
     result_of_a_checkpoint,
     results_of_a_checkpoint,
     diagonal_of_products,
+    diagonal_in_other_words,
+    magnitudes_in_a_loop,
     one_place_in_two_words,
     result_of_a_checkpoint_in_a_loop,
     result_in_a_branch,

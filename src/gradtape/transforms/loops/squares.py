@@ -9,7 +9,14 @@ from gradtape.ir.body import Body, make_body
 from gradtape.ir.builder import keep_names
 from gradtape.ir.graph import Literal, Node, Value, extract, next_serial
 from gradtape.kinds.control import Custom, OwnPullback, custom_call
-from gradtape.kinds.elementwise import SmoothSquare, factors_of, is_same, smooth_square, square_of_elements
+from gradtape.kinds.elementwise import (
+    SmoothSquare,
+    computes_kink,
+    factors_of,
+    is_same,
+    smooth_square,
+    square_of_elements,
+)
 from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.arithmetic import multiply
 from gradtape.ops.core.elementwise.cast import with_tangent_of
@@ -244,12 +251,19 @@ class Kinks(Container[Value]):
         """Return the outputs of a loop in place of another one, or of one for the square of a result; None where nothing changes."""
         draft = op.open_draft(node)
         inside = self._inside(draft)
-        if result is None and not inside.leaves and not _has_loops(draft.nodes()):
+        nodes = draft.nodes()
+        if any(computes_kink(out) for node in nodes for out in node.outs):
+            read = set(draft.body_inputs)
+        else:
+            read = inside.leaves
+        if result is None and not read and not _has_loops(nodes):
             return None
+        equal: dict[Value, Value] = {}
         for group in (draft.consts, draft.elements):
-            draft.substitute(equal_inputs({inner: outer for outer, inner in group if inner in inside.leaves}))
+            equal |= equal_inputs({inner: outer for outer, inner in group if inner in read})
+        draft.substitute(equal)
         outputs, changed = inside.rewritten(draft.body_outputs, draft.body_inputs)
-        if result is None and not changed:
+        if result is None and not changed and not equal:
             return None
         count = len(draft.carries)
         positions = {carry.inner: position for position, carry in enumerate(draft.carries)}

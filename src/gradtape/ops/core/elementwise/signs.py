@@ -79,7 +79,7 @@ hypot = elementwise(
     body=Libm("hypot", arity=2),
     partials=(lambda z, x, y: cosine_of_sides(x, y), lambda z, x, y: sine_of_sides(x, y)),
     finite=True,
-    square_tangents=(lambda d, x, y: (2.0 * x) * d, lambda d, x, y: (2.0 * y) * d),
+    squares_add=True,
     domain=((-3.0, 3.0), (0.5, 3.0)),
     edges=(
         (0.0, 0.0),
