@@ -7,14 +7,16 @@ and calls functions for vectors, which round otherwise than those for numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cache
 from itertools import permutations
 from typing import Final
 
-from gradtape.ir.graph import Literal, Value, extract
+from gradtape.ir.graph import Literal, Value, extract, number_of
 from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic
-from gradtape.procedures.ir import Assign, Load, Pop, Procedure, Push, Read, Store
+from gradtape.procedures.affine import linear_form
+from gradtape.procedures.dataflow import depend_on, free_sums
+from gradtape.procedures.ir import Assign, For, Load, Procedure, Push, Read, Store
 from gradtape.procedures.tape import match_tape
 from gradtape.procedures.traversal import roots
 from gradtape.statements import walk
@@ -55,6 +57,36 @@ def rounded_alike(procedure: Procedure) -> set[Value]:
                 if one is not other and _may_be_same(one, other, sources, LEVELS):
                     found += one, other
     return _behind(found, sources)
+
+
+def sums_of_any_order(procedure: Procedure, alike: Set[Value]) -> dict[Value, Value]:
+    """Return what `free_sums` does, without sums that are to be rounded alike in loops that LLVM may treat differently."""
+    sums = free_sums(procedure.body)
+    forms = _forms(procedure)
+    found = {forms.get(out) for out in sums if out in alike}
+    if len(found) == 1 and None not in found:
+        return sums
+    return {out: term for out, term in sums.items() if out not in alike}
+
+
+def _forms(procedure: Procedure) -> dict[Value, object]:
+    """Return by sum, where a loop does nothing else, the number of terms and the distances of the elements that these are made of."""
+    found: dict[Value, object] = {}
+    for loop in walk(procedure.body):
+        if not isinstance(loop, For) or not all(isinstance(s, Load | Read | Assign) for s in loop.body):
+            continue
+        values = [s.value for s in loop.body if isinstance(s, Assign)]
+        steps = [_step(s.index, loop.index) for s in loop.body if isinstance(s, Load)]
+        if len(values) == 1 and isinstance(values[0], Value) and None not in steps:
+            found[values[0]] = (number_of(loop.count), *steps)
+    return found
+
+
+def _step(index: Value, number: Value) -> int | None:
+    """Return how far an index moves in an iteration of a loop; None if that is not known."""
+    form = linear_form(index)
+    step = form.pop(number, 0)
+    return None if depend_on([x for x in form if x is not None], {number}) else step
 
 
 def _is_comparison(op: object) -> bool:

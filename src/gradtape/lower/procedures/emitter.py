@@ -12,11 +12,11 @@ from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY
 from gradtape.lower.procedures.allocation import IN_FRAME, Allocations, plan_allocations
-from gradtape.lower.procedures.comparisons import rounded_alike
+from gradtape.lower.procedures.comparisons import rounded_alike, sums_of_any_order
 from gradtape.lower.procedures.expressions import ScalarEmitter
 from gradtape.lower.resident.memory import ARENA
 from gradtape.passes.procedures.accesses import backward_loops, independent_loops
-from gradtape.procedures.dataflow import exact_integers, free_sums
+from gradtape.procedures.dataflow import exact_integers
 from gradtape.procedures.ir import (
     Apply,
     Check,
@@ -98,7 +98,7 @@ def plan_emission(module: KernelModule, procedure: Procedure) -> EmissionPlan:
         procedure,
         exact_integers(body),
         alike,
-        {out: term for out, term in free_sums(body).items() if out not in alike},
+        sums_of_any_order(procedure, alike),
         plan_allocations(procedure),
         streamed,
         foreseen_records(body, lambda entries: record_layout(entries)[1]),
