@@ -345,7 +345,7 @@ class FunctionEmitter(FunctionWriter):
         out: Dtype,
         operands: tuple[str, ...],
         reassociate: bool,
-        is_alike: bool,
+        is_alike: bool = False,
     ) -> str:
         """Return the instruction of a primitive, and declare the function that it calls, if any."""
         if isinstance(body, SciPy):
