@@ -256,11 +256,14 @@ def _row(name: str, samples: int, rounds: int) -> str:
     exact = (work.exact(p + h) - work.exact(p - h)) / (2.0 * h)
     off = abs(np.mean(found) - exact) / error
     ratio = np.var(found, ddof=1) / np.var(scored, ddof=1)
+    ratio_error = ratio * math.sqrt(
+        4.0 / (rounds - 1)
+    )  # each variance has the relative error sqrt(2 / (rounds - 1))
     with_slope, alone = _time(lambda: both(p)), _time(lambda: mean(p))
     plain = _time(lambda: work.plain(p, rng, samples))
     return (
-        f"| {name} | {exact:.5f} | {np.mean(found):.5f} ± {error:.5f} | {off:.1f} | {ratio:.3f} | {with_slope / plain:.1f} | "
-        f"{with_slope / alone:.1f} |"
+        f"| {name} | {exact:.5f} | {np.mean(found):.5f} ± {error:.5f} | {off:.1f} | {ratio:.4f} ± {ratio_error:.4f} | "
+        f"{with_slope / plain:.1f} | {with_slope / alone:.1f} |"
     )
 
 

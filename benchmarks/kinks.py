@@ -7,7 +7,8 @@ that cancel, that meet smoothly, or on which no result depends. A program is rig
 kinds, and no other line.
 
 Times are CPU times. The first gradient is traced and compiled, which a user waits for who looks at a function once; run the command with
-an empty disk cache, as it says. Those of `kinks` and of a gradient on a tape, which computes op by op, are medians of calls in turns.
+an empty disk cache, as it says. Those of `kinks` and of a gradient on a tape, which knows the program from the calls before, are medians of
+calls in turns.
 """
 
 from __future__ import annotations
