@@ -78,6 +78,24 @@ def test_a_mask_that_is_the_same_everywhere_is_a_number():
     assert "pad" in [node.op.name for node in half.nodes]
 
 
+@pytest.mark.parametrize("place, count", [(0, 1), (1, 3), (2, 2)])
+def test_a_mask_of_moved_numbers_is_known(place, count):
+    """A seed is ones that are put into zeros: whether an element of it is not zero follows from the program."""
+    x = array_input(4, 5)
+    ones = padded(expand(literal(1.0), (4, count), ()), place, 5 - place - count)
+    mask = ROW["not_equal"](ones, literal(0.0))
+    selected = ROW["where"](sliced(mask, place, place + count), sliced(x, 0, count), literal(0.0))
+    any_place = ROW["where"](
+        ROW["reduce_any"](mask, axes=(1,)), ROW["reduce_sum"](x, axes=(1,)), literal(0.0)
+    )
+    graph = graph_of([x], [selected, any_place])
+    folded = fold_masks(graph)
+    assert not {"not_equal", "reduce_any", "pad"} & {node.op.name for node in folded.nodes}
+    numbers = np.arange(20.0).reshape(4, 5)
+    for mine, other in zip(interpret(folded, [numbers]), interpret(graph, [numbers]), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
 def test_repeated_axes_cost_nothing(monkeypatch):
     sizes = []
     evaluated = masks._evaluated

@@ -42,15 +42,7 @@ class Sparsity:
     @property
     def colours(self) -> NDArray:
         """The number of the product from which each element of the pattern is read; products of rows come after those of columns."""
-        plan = self.plan
-        columns, _ = plan.products
-        m, n = plan.shape
-        base = columns * m
-        return np.where(
-            plan.positions < base,
-            plan.positions // max(m, 1),
-            columns + (plan.positions - base) // max(n, 1),
-        )
+        return np.searchsorted(np.cumsum(self.plan.lengths), self.plan.positions, side="right")
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -86,7 +78,6 @@ class Sparsity:
         m, n = plan.shape
         if ax is None:
             _, ax = plt.subplots()
-        columns, rows = plan.products
         if markersize is None:
             window = ax.get_window_extent()
             widest = min(window.width / max(n, 1), window.height / max(m, 1))
@@ -97,9 +88,8 @@ class Sparsity:
         ax.set_xlim(-0.5, n - 0.5)
         ax.set_ylim(m - 0.5, -0.5)
         ax.set_aspect("equal" if 0.2 < m / max(n, 1) < 5 else "auto")
-        parts = [f"{count} of {name}" for count, name in ((columns, "columns"), (rows, "rows")) if count]
         ax.set(xlabel="column", ylabel="row")
-        ax.set_title(f"{m} x {n}, {plan.nnz} elements, products: {' and '.join(parts) or 'none'}")
+        ax.set_title(f"{m} x {n}, {plan.nnz} elements, {plan.kinds}")
         return ax
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,36 @@ MANY_COLOURS: Final = 6
 
 REVERSE_COST: Final = 1.5
 """The cost of a product in reverse mode, in forward products."""
+
+
+class BlockSize(NamedTuple):
+    """The blocks of some rows of a matrix, which are computed together (see `Blocks`).
+
+    Attributes
+    ----------
+    rows : int
+        How many blocks there are.
+    height, width : int
+        The rows and the columns of a block.
+    by_columns : bool
+        Whether a product computes a column of each block, or a row.
+    """
+
+    rows: int
+    height: int
+    width: int
+    by_columns: bool
+
+    @property
+    def elements(self) -> int:
+        """How many elements all blocks have."""
+        return self.rows * self.height * self.width
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many elements each product computes."""
+        count = self.width if self.by_columns else self.height
+        return [self.elements // max(count, 1)] * count
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +62,11 @@ class Plan:
         For each column, the number of the forward product in which it is; for each row, that of the reverse product; -1 for none.
     positions : ndarray of int
         For each element of the matrix, its position in the products, laid end to end: first those of the columns, (colours,
-        rows), then those of the rows, (colours, columns).
+        rows), then those of the rows, (colours, columns), then those of the blocks.
     is_symmetric : bool
         Whether an element may be read in place of its mirror image.
+    blocks : tuple of BlockSize
+        The blocks of the rows, in their order, if the matrix is computed by these.
     """
 
     shape: tuple[int, int]
@@ -44,11 +76,28 @@ class Plan:
     row_colours: NDArray
     positions: NDArray
     is_symmetric: bool = False
+    blocks: tuple[BlockSize, ...] = ()
 
     @property
     def products(self) -> tuple[int, int]:
         """How many products there are: of columns, and of rows."""
         return int(self.column_colours.max(initial=-1)) + 1, int(self.row_colours.max(initial=-1)) + 1
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many elements each product computes, in the order in which they are laid end to end."""
+        (columns, rows), (m, n) = self.products, self.shape
+        return [m] * columns + [n] * rows + [length for each in self.blocks for length in each.lengths]
+
+    @property
+    def kinds(self) -> str:
+        """The products in words."""
+        by_column = sum(len(each.lengths) for each in self.blocks if each.by_columns)
+        by_row = sum(len(each.lengths) for each in self.blocks) - by_column
+        counts = *self.products, by_column, by_row
+        names = "columns", "rows", "columns of blocks", "rows of blocks"
+        parts = [f"{count} of {name}" for count, name in zip(counts, names, strict=True) if count]
+        return f"products: {' and '.join(parts) or 'none'}"
 
     @property
     def nnz(self) -> int:
@@ -60,11 +109,15 @@ class Plan:
         return _rows(self.indptr)
 
     def __repr__(self) -> str:
-        columns, rows = self.products
-        parts = [f"{count} of {name}" for count, name in ((columns, "columns"), (rows, "rows")) if count]
         m, n = self.shape
         filled = f"{100 * self.nnz / max(prod(self.shape), 1):.2g} %"
-        return f"<{m} x {n}, {self.nnz} elements ({filled}), products: {' and '.join(parts) or 'none'}>"
+        return f"<{m} x {n}, {self.nnz} elements ({filled}), {self.kinds}>"
+
+
+def fewest_products(pattern: Any) -> float:
+    """Return the least cost of products of columns or of rows, in products of columns: a line needs as many as it has elements."""
+    columns = np.bincount(pattern.indices, minlength=pattern.shape[1])
+    return float(min(np.diff(pattern.indptr).max(initial=0), REVERSE_COST * columns.max(initial=0)))
 
 
 def jacobian_plan(pattern: Any, mode: str) -> Plan:

@@ -7,8 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from gradtape.api.sparsity.plan import Plan
+from gradtape.api.sparsity.blocks import Blocks, block_plan, blocks_of
+from gradtape.api.sparsity.plan import MANY_COLOURS, REVERSE_COST, Plan, fewest_products
 from gradtape.api.tape.jacobian import mapped_tag
+from gradtape.errors import ArgumentError
 from gradtape.ir.graph import TraceTag, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP, aval
@@ -91,7 +93,7 @@ class FlatMaps:
             part = slice_(seed, (start,), (x.size,), (1,))
             seeds.append(convert(reshape(part, x.shape), x.dtype))
             start += x.size
-        found = sweep(seeds, lambda value: self._tag not in value.tags)
+        found = sweep(seeds, self._is_constant)
         outs = [
             None if out is None or tag not in out.tags else convert(reshape(out, (x.size,)), self.dtype)
             for out, x in zip(found, outputs, strict=True)
@@ -117,10 +119,46 @@ class FlatMaps:
             ]
         )
 
+    def blocks(self) -> list[Blocks] | None:
+        """Return the blocks of which the matrix consists; None if there are none."""
+        return blocks_of(self._targets, self._sources, self._is_constant)
+
+    def plan_by_blocks(self, pattern: IndexSets) -> Plan | None:
+        """Return a plan by blocks, if that has fewer products than any other one may have, and other ones have many."""
+        fewest = fewest_products(pattern)
+        blocks = self.blocks() if fewest > MANY_COLOURS else None
+        if blocks is None:
+            return None
+        cost = sum((1 if each.size.by_columns else REVERSE_COST) * len(each.size.lengths) for each in blocks)
+        return block_plan(pattern, blocks, self._columns_of) if cost < fewest else None
+
+    def _columns_of(self, read: Value) -> NDArray | None:
+        """Return for each element of what is read from the sources its position in these, -1 for a zero; None where it is not known."""
+        sets = FlatMaps([read], self._sources, self._tag, self._caller, self._is_local).pattern()
+        counts = np.diff(sets.indptr)
+        if counts.max(initial=0) > 1:
+            return None
+        columns = np.full(read.size, -1)
+        columns[counts == 1] = sets.indices
+        return columns
+
+    def _is_constant(self, value: Value) -> bool:
+        return self._tag not in value.tags
+
     def matrix(self, plan: Plan, bound: Bound) -> Value:
         """Return the elements of the matrix in the order of the plan."""
         columns, rows = plan.products
         pieces = []
+        if plan.blocks:
+            blocks = self.blocks() or []
+            if tuple([each.size for each in blocks]) != plan.blocks:
+                raise ArgumentError(
+                    f"{self._caller}: pattern is a plan by blocks, which this function does not have",
+                    where=user_site(),
+                    why="the function that the plan was made for reads its arguments by rows",
+                    remedy="pass the pattern alone: the method pattern of the other transform returns it",
+                )
+            pieces += [each.products(self._is_constant, self.dtype) for each in blocks]
         if columns:
             pieces.append(
                 self._products(self.forward(of_units=True), self._targets, plan.column_colours, bound)

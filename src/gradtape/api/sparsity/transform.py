@@ -395,9 +395,10 @@ def _transform(
         targets, aux = with_loops(moment, targets, aux, starts)
         maps = FlatMaps(targets, starts, tag, caller, pattern == "local" if given is None else False)
         found = maps.pattern() if given is None else _fitting(given, maps.shape, caller)
-        if isinstance(found, Plan):
-            plan = found
-        else:
+        plan = found if isinstance(found, Plan) else None
+        if plan is None and given is None and mode == "auto":
+            plan = maps.plan_by_blocks(found)
+        if plan is None:
             plan = hessian_plan(found) if is_hessian else jacobian_plan(found, mode)
         widths = [sum(np.size(leaf) for leaf in flatten(each)[0]) for each in chosen]
         layout = Layout(plan, [sum(widths)] if is_hessian else widths)

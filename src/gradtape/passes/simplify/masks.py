@@ -35,17 +35,17 @@ ABSORBING: Final[dict[Op, bool]] = {bitwise_or: True, bitwise_and: False}
 
 def fold_masks(graph: Graph) -> Graph:
     """Return the graph with numbers in place of masks that follow from the program and are the same everywhere."""
-    known: dict[Value, NDArray[np.bool_]] = {}
+    known: dict[Value, NDArray[Any]] = {}
 
-    def contents(value: Value) -> NDArray[np.bool_] | None:
-        """Return a mask, with extent 1 in place of axes along which it is repeated."""
+    def contents(value: Value) -> NDArray[Any] | None:
+        """Return a mask, or moved numbers, with extent 1 in place of axes along which it is repeated."""
         number = repeated_number(value)
         if number is None:
             return known.get(value)
         return np.asarray(number.data).reshape((1,) * value.ndim)
 
     def fold(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
-        if not _is_mask(node, inputs):
+        if not _may_be_known(node, inputs):
             return None
         operands = [contents(value) for value in inputs]
         absorbing = ABSORBING.get(node.op)
@@ -55,7 +55,7 @@ def fold_masks(graph: Graph) -> Graph:
         result = None if any(x is None for x in operands) else _evaluated(node, operands)
         if result is None or result.size > MOST_ELEMENTS:
             return None
-        if result.all() or not result.any():
+        if node.out.dtype == BOOL and (result.all() or not result.any()):
             number = literal(bool(result.flat[0]), BOOL)
             return (number if not node.out.shape else expand(number, node.out.shape, ()),)
         outs = node.copy(inputs).outs
@@ -65,16 +65,19 @@ def fold_masks(graph: Graph) -> Graph:
     return rewrite(graph, fold)
 
 
-def _is_mask(node: Node, inputs: Sequence[Value]) -> bool:
-    """Return whether a node makes a mask of masks, of known extents."""
-    return all(
-        value.dtype == BOOL and value.size and not any(map(is_varying, value.shape))
-        for value in (*node.outs, *inputs)
+def _may_be_known(node: Node, inputs: Sequence[Value]) -> bool:
+    """Return whether a node makes a mask, or moves what a mask is made of, with known extents."""
+    is_mask = all(value.dtype == BOOL for value in node.outs) and (
+        isinstance(node.op, Elementwise) or all(value.dtype == BOOL for value in inputs)
+    )
+    moves = isinstance(node.op, IndexMap) and len(inputs) == 1
+    return (is_mask or moves) and all(
+        value.size and not any(map(is_varying, value.shape)) for value in (*node.outs, *inputs)
     )
 
 
-def _evaluated(node: Node, operands: Sequence[Any]) -> NDArray[np.bool_] | None:
-    """Return the mask that a node makes; None where that would take long, or is not known."""
+def _evaluated(node: Node, operands: Sequence[Any]) -> NDArray[Any] | None:
+    """Return what a node makes; None where that would take long, or is not known."""
     op = node.op
     if isinstance(op, Elementwise):
         (result,) = op.evaluate(operands, node.params)
@@ -91,7 +94,7 @@ def _evaluated(node: Node, operands: Sequence[Any]) -> NDArray[np.bool_] | None:
     return None
 
 
-def _indexed(node: Node, op: IndexMap, x: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+def _indexed(node: Node, op: IndexMap, x: NDArray[Any]) -> NDArray[Any] | None:
     """Return the elements of an index map, along the axes of the result that its elements depend on."""
     shape, in_shape, params = node.out.shape, node.inputs[0].shape, node.params
     variables = [Var(f"i{axis}", 0, max(extent - 1, 1)) for axis, extent in enumerate(shape)]
@@ -119,8 +122,7 @@ def _indexed(node: Node, op: IndexMap, x: NDArray[np.bool_]) -> NDArray[np.bool_
         np.clip(place, 0, extent - 1) if extent > 1 else 0
         for place, extent in zip(op.source(at, in_shape, **params), x.shape, strict=True)
     ]
-    result: NDArray[np.bool_] = inside & np.asarray(x[tuple(places)])
-    return result
+    return np.where(inside, x[tuple(places)], np.zeros((), x.dtype))
 
 
 def _variables(position: Position) -> set[Var]:

@@ -24,6 +24,7 @@ from gradtape.ir.op import NDArray
 from gradtape.locks import Rank, new_lock
 from gradtape.passes.prologue import Split, may_pay, split
 from gradtape.passes.rewrite import closed
+from gradtape.passes.simplify.masks import fold_masks
 from gradtape.runtime.call.convention import ArraySpec, CallForm, ScalarSpec
 from gradtape.runtime.compile.background import PATIENCE, Compilation, compiled_by_a_thread
 from gradtape.runtime.compile.program import Program, part_program
@@ -296,7 +297,7 @@ def _programs(
     from gradtape.passes.complex.graphs import split_complex
     from gradtape.passes.pipeline import merge  # late: the compiler, which few processes need
 
-    parts = split(merge(split_complex(closed(graph))), stable, most)
+    parts = split(fold_masks(merge(split_complex(closed(graph)))), stable, most)
     if parts is None:
         return None
     specs = [ArraySpec(value.dtype, value.shape) for value in parts.prologue.outputs]
