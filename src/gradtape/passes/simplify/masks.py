@@ -67,8 +67,9 @@ def fold_masks(graph: Graph) -> Graph:
 
 def _may_be_known(node: Node, inputs: Sequence[Value]) -> bool:
     """Return whether a node makes a mask, or moves what a mask is made of, with known extents."""
+    is_elementwise = isinstance(node.op, Elementwise) and not node.op.is_opaque
     is_mask = all(value.dtype == BOOL for value in node.outs) and (
-        isinstance(node.op, Elementwise) or all(value.dtype == BOOL for value in inputs)
+        is_elementwise or all(value.dtype == BOOL for value in inputs)
     )
     moves = isinstance(node.op, IndexMap) and len(inputs) == 1
     return (is_mask or moves) and all(
