@@ -517,5 +517,6 @@ def _refuse(primals: Any, tangents: Any) -> Any:
         "gt.expectation has no second derivatives where chance decides",
         where=user_site(),
         why="they need the difference of two decisions that change together",
-        remedy="use gt.score_function, whose derivatives of all orders are unbiased; or differences of gradients",
+        remedy="compare with gt.stop_gradient(p), and multiply the result by gt.score_function of the logarithm of the outcomes' "
+        "probability: its derivatives of all orders are unbiased",
     )
