@@ -192,18 +192,19 @@ class _Analysis(ElementInterpreter[float]):
 
     def element(self, value: Value, index: Where) -> float:
         """Return what an element costs: most are elementwise functions of others at the same position, which are looked up here."""
-        known = self._at(index).known
+        elements = self._elements if index is self._here else self._at(index)
+        known = elements.known
         cost = known.get(value)
         if cost is not None:
             return cost
         node = value.node
         if node is None or value in self.nests or not isinstance(node.op, Elementwise):
             return super().element(value, index)
-        args = []
+        total = 0.0
         for operand in node.inputs:
             cost = known.get(operand)
-            args.append(self.element(operand, index) if cost is None else cost)
-        known[value] = cost = self.apply(node, args, index)
+            total += self.element(operand, index) if cost is None else cost
+        known[value] = cost = self._applied(node, total, elements, index)
         spend(1)
         return cost
 
@@ -239,7 +240,10 @@ class _Analysis(ElementInterpreter[float]):
         return LOAD if index else 0.0
 
     def apply(self, node: Node, args: list[float], index: Where) -> float:
-        elements = self._at(index)
+        return self._applied(node, sum(args), self._at(index), index)
+
+    def _applied(self, node: Node, operands: float, elements: _Elements, index: Where) -> float:
+        """Return what an elementwise function costs with its operands, at a position of which the elements are known."""
         facts = self._facts.get(node)
         if facts is None:
             facts = self._facts[node] = node.out, cost_of(node), calls_vector_function(node)
@@ -248,7 +252,7 @@ class _Analysis(ElementInterpreter[float]):
             self._access.around[out] = elements.level
         elif calls:
             self._access.functions.append(node.op.name)
-        return self._noted(out, cost + sum(args), index)
+        return self._noted(out, cost + operands, index)
 
     def _level(self, index: Where) -> int:
         """Return the innermost loop that a position follows; -1 for none."""
@@ -260,7 +264,8 @@ class _Analysis(ElementInterpreter[float]):
     def _noted(self, value: Value, cost: float, index: Where) -> float:
         if cost > REPEATED and index:
             self._access.sites.setdefault(value, []).append(index)
-            self.costs[value] = max(cost, self.costs.get(value, 0.0))
+            if cost > self.costs.get(value, 0.0):
+                self.costs[value] = cost
         return cost
 
     def gathered(self, node: Node, element: float, index: Where) -> float:
