@@ -21,13 +21,14 @@ def fuse_loops(graph: Graph) -> Graph:
     """Return the graph in which loops with equal carries are one loop, and branches with equal indices one branch."""
     refused: set[tuple[Node, Node]] = set()
     while True:  # terminates: each round but the last removes a loop or branch
-        merged = _fuse_one_pair(graph, refused)
+        merged = _fuse_some(graph, refused)
         if merged is None:
             return graph
         graph = merged
 
 
-def _fuse_one_pair(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | None:
+def _fuse_some(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | None:
+    """Return the graph after a loop or branch was fused with all that can be fused with it; None where there is none."""
     dependencies = _loop_dependencies(graph)
     groups: dict[Any, list[Node]] = {}
     for node in dependencies:
@@ -42,10 +43,44 @@ def _fuse_one_pair(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | Non
                 if (first, second) in refused:
                     continue
                 outs = _fuse(first, second)
-                if outs is not None:
-                    return _replace_outputs(graph, first, second, outs)
-                refused.add((first, second))
+                if outs is None:
+                    refused.add((first, second))
+                    continue
+                becomes = dict(zip((*first.outs, *second.outs), outs, strict=True))
+                apart = [
+                    node
+                    for node in nodes[place + 1 :]
+                    if not dependencies[node] & (bits[first] | bits[second])
+                ]
+                return _replace_outputs(graph, _with_further(becomes, apart, dependencies, bits))
     return None
+
+
+def _with_further(
+    becomes: dict[Value, Value], nodes: Sequence[Node], dependencies: dict[Node, int], bits: dict[Node, int]
+) -> dict[Value, Value]:
+    """Return what outputs become where further loops, on which the fused one does not depend nor they on it, are fused with it in turn."""
+    fused_bits = 0
+    for node in nodes:
+        made = {
+            out.node
+            for out in becomes.values()
+            if out.node is not None and isinstance(out.node.op, Structured)
+        }
+        made.difference_update(dependencies)
+        if len(made) != 1:
+            break
+        (fused,) = made
+        if dependencies[node] & fused_bits or _common_operands(fused).isdisjoint(_common_operands(node)):
+            continue
+        outs = _fuse(fused, node)
+        if outs is None:
+            continue
+        fused_bits |= bits[node]
+        now = dict(zip((*fused.outs, *node.outs), outs, strict=True))
+        becomes = {old: now.get(value, value) for old, value in becomes.items()}
+        becomes.update((old, now[old]) for old in node.outs)
+    return becomes
 
 
 def _loop_dependencies(graph: Graph) -> dict[Node, int]:
@@ -166,11 +201,11 @@ def _fuse_branches(first: Node, second: Node) -> list[Value] | None:
         return list(select(first.op, first.inputs[0], operands, inputs, outputs))
 
 
-def _replace_outputs(graph: Graph, first: Node, second: Node, outs: Sequence[Value]) -> Graph:
-    """Return the graph in which the outputs of two nodes are replaced."""
-    becomes = dict(zip((*first.outs, *second.outs), outs, strict=True))
+def _replace_outputs(graph: Graph, becomes: dict[Value, Value]) -> Graph:
+    """Return the graph in which outputs of nodes are replaced."""
+    replaced = {value.node for value in becomes}
     for node in graph.nodes:
-        if node in (first, second):
+        if node in replaced:
             continue
         inputs = tuple([becomes.get(value, value) for value in node.inputs])
         if inputs != node.inputs:
