@@ -1,6 +1,7 @@
 """Passes over graphs with loops and branches: what is left of them."""
 
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from gradtape.ir.verifier import verify
 from gradtape.kinds.control import barrier
 from gradtape.passes import pipeline
 from gradtape.passes.complex.graphs import split_complex
+from gradtape.passes.control import loop_fusion
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
 from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
@@ -384,3 +386,24 @@ def test_elements_that_repeat_a_number_of_their_own():
     optimised = optimise(graph_of(outs, []), check=True)
     for left, right in zip(compute_outputs(optimised, []), (5.0, np.arange(5.0) ** 2), strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+def test_all_loops_that_can_be_are_fused_at_once():
+    """Five loops over the same carry are one after one change of the graph; the last one starts where another one ended, and stays."""
+    x, elements = like(np.float64(0.5)), like(np.arange(5.0))
+    outputs = [
+        scan_of(lambda i, c, s, e, k=k: (sin(c), s + k * c * e), [], [x, literal(0.0)], [elements])[1]
+        for k in (1.0, 2.0, 3.0, 4.0, 5.0)
+    ]
+    outputs.append(scan_of(lambda i, c, s, e: (sin(c), s - c), [], [x, outputs[1]], [elements])[1])
+    graph = graph_of(outputs, [x, elements])
+    with mock.patch.object(loop_fusion, "_replace_outputs", wraps=loop_fusion._replace_outputs) as replaced:
+        fused = loop_fusion.fuse_loops(closed(graph))
+    assert replaced.call_count == 1
+    verify(fused)
+    assert sum(node.op is scan for node in fused.nodes) == 2
+    arrays = [np.array(0.7), np.array([1.0, -2.0, 0.5, 3.0, 0.1])]
+    expected = compute_outputs(graph, arrays)
+    for found in (compute_outputs(fused, arrays), compute_outputs(optimise(graph, check=True), arrays)):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
