@@ -87,6 +87,37 @@ def picks_what_is_written_later(x: Any) -> Any:
 
 
 @call
+def converts_to_complex_numbers(x: Any) -> Any:
+    z, w = complex(x[0]), complex(x[1], 2.0 * x[2])
+    return np.array([abs(z * w), w.imag * z.real, complex(1.0, x[2]).conjugate().imag])
+
+
+@call
+def sets_parts(x: Any) -> Any:
+    z = np.empty(3, dtype=complex)
+    z.real = 2.0 * x
+    z.imag = x**2
+    real = np.zeros(3)
+    real.real = x
+    return np.abs(z) * real
+
+
+class NumberLike:
+    def __init__(self, number: Any) -> None:
+        self.number = number
+
+    def __float__(self) -> float:
+        return float(self.number)
+
+    def __complex__(self) -> complex:
+        return complex(self.number)
+
+
+def converts_an_object(x: Any, kind: Any) -> Any:
+    return kind(NumberLike(x[0])) * x
+
+
+@call
 def stores(x: Any) -> Any:
     out = np.zeros(3)
     for k in range(3):

@@ -21,8 +21,8 @@ from tests.trace.patching import installed_package
 X = np.array([0.7, 1.3, 2.1])
 KINDS = ("own", "installed")
 
-LEAVES_TAPES = {"asks_for_items", "asks_for_lists", "converts_numbers"}
-"""In the user's own code on a tape, ``x.item()`` and ``float(x)`` say that a number is meant to leave."""
+LEAVES_TAPES = {"asks_for_items", "asks_for_lists", "converts_numbers", "converts_to_complex_numbers"}
+"""In the user's own code on a tape, ``x.item()``, ``float(x)`` and ``complex(x)`` say that a number is meant to leave."""
 
 FAILS_IN_BATCHES = {"attempts"}
 """All rows of a batch are factorised in one operation, whose error is that of the batch."""
@@ -115,6 +115,22 @@ def test_packages_that_refuse_the_type_of_an_array_have_a_remedy(modules: dict[s
     with pytest.raises(ValueError) as caught:
         gt.jit(lambda x: function([1.0]) + x)(X)
     assert not getattr(caught.value, "__notes__", [])
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+def test_objects_that_stand_for_traced_numbers_have_a_remedy(
+    modules: dict[str, ModuleType], kind: type
+) -> None:
+    function = modules["installed"].converts_an_object
+
+    def on_a_tape() -> Any:
+        with gt.GradientTape() as tape:
+            return function(tape.watch(X), kind)
+
+    for way in (on_a_tape, lambda: gt.jit(lambda x: function(x, kind))(X)):
+        with pytest.raises(TypeError, match=f"__{kind.__name__}__ returned non-{kind.__name__}") as caught:
+            way()
+        assert f"in place of {kind.__name__}(thing)" in "".join(caught.value.__notes__)
 
 
 def test_text_that_is_read_as_a_number_has_a_remedy(modules: dict[str, ModuleType]) -> None:

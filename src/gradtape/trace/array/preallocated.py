@@ -303,6 +303,8 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         self._base, self._current, self._derived = made._base, made._current, made._derived
 
     flat = Methods.flat
+    real = property(lambda self: self.__getattr__("real"), vars(Methods)["real"].fset)
+    imag = property(lambda self: self.__getattr__("imag"), vars(Methods)["imag"].fset)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute or method of ndarrays, which NumPy computes until a traced value is written."""

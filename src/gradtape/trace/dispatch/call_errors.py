@@ -134,7 +134,11 @@ def note_package(error: Exception, doing: str) -> None:
     if not in_python or said:
         return
     about = (
-        _about_text(error) or _about_package(steps) or _about_library(steps) or _about_extension(error, steps)
+        _about_text(error)
+        or _about_number(error)
+        or _about_package(steps)
+        or _about_library(steps)
+        or _about_extension(error, steps)
     )
     why, remedy = about or _about_type(error, steps) or ("", "")
     if not remedy:
@@ -168,6 +172,22 @@ def _about_text(error: Exception) -> tuple[str, str] | None:
         "a traced array was written as text, which has no numbers while a function is traced, and the text was read as a number",
         "use the number, not its text; a function of a package that does this is called by gt.callback(f, result_like, x), with a "
         "derivative by gt.custom_vjp",
+    )
+
+
+_NO_NUMBER: Final = re.compile(rf"__(\w+)__ returned non-\w+ \(type {Array.__name__}\)")
+"""What Python says where the method of an object for ``float(thing)`` returns a traced number."""
+
+
+def _about_number(error: Exception) -> tuple[str, str] | None:
+    """Return why an object of a package was not converted to a number, and what to do instead; None for other errors."""
+    found = _NO_NUMBER.search(str(error)) if isinstance(error, TypeError) and len(error.args) == 1 else None
+    if found is None:
+        return None
+    return (
+        f"Python takes nothing but a number from the method __{found[1]}__ of an object, which has a traced one",
+        f"use the number that the object holds in place of {found[1]}(thing), or call the function that does it by "
+        "gt.callback(f, result_like, x), with a derivative by gt.custom_vjp",
     )
 
 

@@ -100,6 +100,23 @@ def _python_number(x: Any) -> Any:
     return NotImplemented if x.dtype.kind == "c" else as_python_number(x, float)
 
 
+def _complex_number(cls: type, real: Any = 0.0, imag: Any = 0.0) -> Any:
+    """Return the argument of ``complex(x)``, or the number of two parts, where ``float(x)`` is the number itself."""
+    caller = sys._getframe(2).f_code.co_filename
+    parts = [as_array(part) for part in (real, imag) if find_followed(part) is not None]
+    if cls is not complex or not parts:
+        return NotImplemented
+    if any(np.ndim(part) or not stays_traced(part.value, caller) for part in parts):
+        return NotImplemented
+    if type(imag) is float and imag == 0.0:
+        return as_python_number(as_array(real), complex)
+    if any(np.iscomplexobj(part) for part in parts):
+        return NotImplemented
+    number: Any = np.zeros(1, complex, like=parts[0])
+    number.real, number.imag = real, imag
+    return as_python_number(number[0], complex)
+
+
 def _is_instance(kind: Any, x: Any) -> Any:
     """Return what ``isinstance(x, Iterable)`` is of what NumPy has in this place: a number is none, and an instance of `numbers.Real`."""
     return issubclass(x._numpy_class(), kind) if type(x) is Array else NotImplemented
@@ -183,6 +200,7 @@ CONVERSIONS: Final[dict[Any, Function]] = {
     WrapperDescriptorType: _operator_of_number,
     _abc._abc_instancecheck: _is_instance,
     float: _python_number,
+    complex: _complex_number,
     type(functools.lru_cache(len)): _cached,
     hasattr: _has_attribute,
     np.ndarray: _of_buffer,
