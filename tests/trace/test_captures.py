@@ -822,3 +822,42 @@ def test_objects_that_say_another_dtype_than_that_of_their_memory() -> None:
     before = len(runs)
     data["slope"][1] = 5.0
     assert slope(1.0) == 5.0 and len(runs) > before
+
+
+class Numbered:
+    """Has attributes with numbers in their names."""
+
+    def __init__(self) -> None:
+        self.w0, self.w1 = 1.0, np.array([2.0, 3.0])
+
+    def weight(self, number: int) -> Any:
+        return getattr(self, f"w{number}")
+
+
+numbered_0, numbered_1 = 1.0, 2.0
+
+BY_COMPUTED_NAMES: dict[str, Any] = {
+    "a formatted string": lambda o, x: sum(getattr(o, f"w{i}") * x for i in range(2)),
+    "a sum of strings": lambda o, x: getattr(o, "w" + str(1)) * x,
+    "a percent sign": lambda o, x: getattr(o, "w%d" % 1) * x,  # noqa: UP031
+    "a method": lambda o, x: o.weight(1) * x,
+    "a default": lambda o, x: getattr(o, f"w{1}", None) * x,
+    "an item of a string": lambda o, x: getattr(o, ["w0", "w1"][1]) * x,
+    "global names": lambda o, x: globals()[f"numbered_{1}"] * x,
+    "evaluated text": lambda o, x: eval(f"numbered_{1}") * x,
+}
+
+
+@pytest.mark.parametrize("program", BY_COMPUTED_NAMES)
+def test_what_is_read_by_a_computed_name_is_read_in_each_call(program: str, monkeypatch: Any) -> None:
+    f, o = BY_COMPUTED_NAMES[program], Numbered()
+    compiled = gt.jit(lambda x: f(o, x))
+    for change in (
+        lambda: None,
+        lambda: setattr(o, "w1", np.array([5.0, 7.0])),
+        lambda: setattr(o, "w1", 4.0),
+    ):
+        change()
+        np.testing.assert_allclose(compiled(2.0), f(o, 2.0))
+    monkeypatch.setitem(globals(), "numbered_1", 9.0)
+    np.testing.assert_allclose(compiled(2.0), f(o, 2.0))

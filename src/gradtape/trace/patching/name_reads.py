@@ -223,7 +223,26 @@ def _is_spelt(instructions: list[dis.Instruction]) -> bool:
     for number, instruction in enumerate(instructions):
         if instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD") if number else "LOAD_"):
             continue
-        return number > 0 and instruction.opname == "LOAD_CONST" and isinstance(instruction.argval, str)
+        is_string = instruction.opname == "LOAD_CONST" and isinstance(instruction.argval, str)
+        return number > 0 and is_string and _is_second_argument(instructions[number + 1 :])
+    return False
+
+
+def _is_second_argument(following: list[dis.Instruction]) -> bool:
+    """Return whether what was loaded before these instructions is the second argument of a call, and not a part of it: ``f"x{i}"``."""
+    above = 0
+    for instruction in following:
+        kind, count = instruction.opname, instruction.arg or 0
+        if kind == "PRECALL":
+            continue
+        if kind == "CALL" and above < count + 2:
+            return above == count - 2
+        if kind == "CALL":
+            above -= count + 1
+        elif kind.startswith("LOAD_") and (above or not kind.startswith(("LOAD_ATTR", "LOAD_METHOD"))):
+            above += dis.stack_effect(instruction.opcode, instruction.arg)
+        else:
+            return False
     return False
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import builtins
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from gradtape.trace.jit.captures.steps import Check, Origin, Source
 from gradtape.trace.jit.captures.varying import note_function, note_module
@@ -13,6 +15,11 @@ from gradtape.trace.jit.captures.walk import CaptureWalk, Namespace
 from gradtape.trace.patching.copies import copy_module
 from gradtape.trace.patching.name_reads import Reads
 from gradtape.trace.source.sites import PACKAGE, is_user_file
+
+BY_TEXT: Final = frozenset({"eval", "exec", "globals"})
+"""Functions by which code reads global names that it computes."""
+
+_NUMBERS: Final = (float, int, complex, np.number, np.ndarray)
 
 
 def namespace_of(walk: CaptureWalk, names: dict[str, Any]) -> Namespace:
@@ -36,13 +43,21 @@ def read_names(walk: CaptureWalk, namespace: Namespace, reads: Reads, copying: b
             namespace.copy[name] = namespace.original[name]
     if not copying and reads.stores_globals:
         walk.leave_writable(namespace.original, namespace.step, namespace.label, namespace.label_of)
-    for name in sorted(reads.names):
+    names = reads.names
+    if names & BY_TEXT:
+        names |= _numbers_of(namespace.original)
+    for name in sorted(names):
         walk.note_use(namespace.label_of(name), name in reads.logs, name in reads.stores)
         _visit_name(walk, namespace, name, copying)
     for name in sorted(reads.modules):
         module = sys.modules.get(name)
         if module is not None:
             walk.visit_fixed(module, f"the module {name}", False)
+
+
+def _numbers_of(names: dict[str, Any]) -> frozenset[str]:
+    """Return the names of numbers and arrays, which code may read by names that it computes."""
+    return frozenset([name for name, content in list(names.items()) if isinstance(content, _NUMBERS)])
 
 
 def _visit_name(walk: CaptureWalk, namespace: Namespace, name: str, copying: bool) -> None:
