@@ -311,6 +311,83 @@ def test_numba_knows_the_names() -> None:
         np.testing.assert_array_equal(made(2), [2.0, 2.0])
 
 
+def linspace_made(x):
+    y = np.linspace(0.0, 1.0, 4)
+    y[1:3] = x[:2] ** 2
+    return y
+
+
+def list_made(x):
+    y = 2.0 * np.array([[1.0, 2.0], [3.0, 4.0]])
+    y[0, 1] = x[0] * x[1]
+    y[1] += x[2]
+    return np.exp(0.1 * y)
+
+
+def made_by_a_function(x):
+    def grid():
+        return np.arange(4.0)
+
+    y = grid()
+    for i in range(1, 4):
+        y[i] = np.sin(y[i - 1]) + x[i]
+    return y
+
+
+def copied(x):
+    y, z = DATA.copy(), np.array(DATA)
+    y[-1] = x[0] * y[0]
+    z[:2] -= x[:2]
+    return y * z
+
+
+def repeated(x):
+    y, z = np.repeat([1.0, 2.0], 2), np.tile([1.0, 3.0], 2)
+    y[0], z[1:3] = x[3], x[:2]
+    w = np.logspace(0, 1, 4)
+    w[2] *= x[1]
+    return y * z + w
+
+
+DATA = np.array([0.5, 1.5, 2.5, 3.5])
+
+
+@pytest.mark.parametrize("function", [linspace_made, list_made, made_by_a_function, copied, repeated])
+def test_arrays_that_are_made_of_numbers_can_be_written_to(function: Function) -> None:
+    before = DATA.copy()
+    expected = function(X)
+    steps = 1e-6 * np.eye(4)
+    slopes = [np.sum(function(X + step) ** 2 - function(X - step) ** 2) / 2e-6 for step in steps]
+    for loops in ("trace", "compile"):
+        with gt.config.override(loops=loops):
+            np.testing.assert_allclose(gt.jit(function)(X), expected, rtol=1e-14)
+            np.testing.assert_allclose(
+                gt.grad(lambda x: np.sum(function(x) ** 2))(X), slopes, rtol=1e-7, atol=1e-8
+            )
+    np.testing.assert_allclose(gt.vmap(function)(np.stack([X, X]))[1], expected, rtol=1e-14)
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        y = function(x)
+        total = np.sum(y**2)
+    np.testing.assert_allclose(y, expected, rtol=1e-14)
+    np.testing.assert_allclose(tape.gradient(total, x), slopes, rtol=1e-7, atol=1e-8)
+    np.testing.assert_array_equal(DATA, before)
+
+
+def test_arrays_of_code_that_writes_to_no_element_are_ndarrays() -> None:
+    def made(scale):
+        return [np.linspace(0.0, 1.0, 3), np.array([1.0, 2.0]), np.arange(3.0), DATA.copy(), {"rate": scale}]
+
+    def changed():
+        settings = {}
+        settings["rate"] = np.array([1.0, 2.0])
+        return settings["rate"]
+
+    with gt.GradientTape():
+        assert all(type(array) is np.ndarray for array in made(2.0)[:-1])
+        assert type(changed()) is np.ndarray
+
+
 # What stays an error
 
 

@@ -101,7 +101,9 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             outer = _frame(1)
             if outer.f_code.co_name == "__array__" and _is_called_by_numpy(outer):
                 return NotImplemented
-            return COPY[0](_frame(1), args, kwargs)
+            if not contexts.stack:
+                return NotImplemented
+            return FRESH[0](without_hook(function)(*args, **kwargs), function, outer, source=source)
         # numpy.polynomial adds in place to what it has converted with other arrays.
         is_copied = "ndmin" in kwargs and not is_user_file(_frame(1).f_code.co_filename)
         if (
@@ -134,7 +136,9 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return without_hook(function)(*args, **kwargs)
     if not asked and made.dtype == object and holds_instance(args[0]):
         return function(contents(args[0]), *args[1:], **kwargs)
-    return _traced_call(asked[0], function, args, kwargs) if asked else made
+    if asked:
+        return _traced_call(asked[0], function, args, kwargs)
+    return FRESH[0](made, function, _frame(1)) if contexts.stack else made
 
 
 def _of_instance(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -317,11 +321,12 @@ def calling_module(depth: int) -> str:
     return "" if frame is None else frame.f_globals.get("__name__", "")
 
 
-COPY: Final[list[Callable[[FrameType, Any, Any], Any]]] = []
-"""What answers ``np.array(x)`` for an ndarray; see `creation`, which is above this module."""
+FRESH: Final[list[Callable[..., Any]]] = []
+"""What returns the arrays that are made of numbers; see `creation`, which is above this module."""
 
 CONVERTING: Final = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 """Functions that convert anything to an array."""
 
-before_recording(lambda: interpose(_array_or_traced, When.NO_ARRAY, CONVERTING))
+before_recording(lambda: interpose(_array_or_traced, When.ALWAYS, CONVERTING[:1]))
+before_recording(lambda: interpose(_array_or_traced, When.NO_ARRAY, CONVERTING[1:]))
 before_recording(lambda: interpose(_shared_or_traced, When.NO_ARRAY, {np.from_dlpack}))

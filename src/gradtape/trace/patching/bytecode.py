@@ -408,6 +408,22 @@ def constant_key(frame: FrameType) -> Any:
     return step.argval if step is not None and step.opname.startswith("LOAD_CONST") else None
 
 
+@lru_cache(maxsize=4096)
+def stores_items(code: CodeType) -> bool:
+    """Return whether code assigns to subscripts other than texts: ``y[k] = x``, not ``d["rate"] = x``."""
+    if STORES.isdisjoint(code.co_code[::2]):  # most code: quickly
+        return False
+    steps = [step for step, _ in _instructions(code).values()]
+    return any(
+        dis.opmap.get(step.opname) in STORES
+        and not (before.opname == "LOAD_CONST" and isinstance(before.argval, str))
+        for before, step in pairwise(steps)
+    )
+
+
+STORES: Final = frozenset([dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in dis.opmap])
+
+
 def is_in_loop(frame: FrameType) -> bool:
     """Return whether a frame executes an instruction of a loop."""
     return any(head <= frame.f_lasti <= tail for head, tail in _loops_of(frame.f_code))

@@ -26,7 +26,8 @@ from gradtape.trace.array.preallocated import (
     unwrap_preallocated,
 )
 from gradtape.trace.dispatch.dispatch import call_function, call_ufunc, public_name
-from gradtape.trace.patching.asarray import COPY, KEEPERS
+from gradtape.trace.patching.asarray import FRESH, KEEPERS
+from gradtape.trace.patching.bytecode import stores_items
 from gradtape.trace.patching.callers import called_directly, calling_frame, calls
 from gradtape.trace.patching.functions import answered_by
 from gradtape.trace.patching.interpose import When, interpose, without_hook
@@ -38,6 +39,9 @@ from gradtape.trace.subclasses.instances import TracedNdarray
 
 ALLOCATORS: Final = (np.zeros, np.empty)
 """NumPy's compiled functions that allocate arrays. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""
+
+MAKERS: Final = (np.arange, np.linspace, np.logspace, np.geomspace, np.repeat, np.tile)
+"""Other functions that make arrays of numbers."""
 
 LIKE_FUNCTIONS: Final = (np.zeros_like, np.empty_like, np.ones_like, np.full_like)
 """Functions that create an array with the shape and dtype of another."""
@@ -169,19 +173,37 @@ def with_arrays_of_lengths() -> AbstractContextManager[None]:
     return answered_by([*_PUBLIC, *guards], _creator)
 
 
-def _copy(frame: FrameType, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Call ``np.array(x)`` for an ndarray, and return a preallocated array where a package copies it beside traced ones."""
-    filename = frame.f_code.co_filename
+def writable(made: Any, function: Any, frame: FrameType, *, source: Any = None, is_own: bool = False) -> Any:
+    """Return an array that a function has made of numbers, as a preallocated one where the user's code that calls it, or a caller of that,
+    assigns to elements, or where a package copies it beside traced arrays. With `is_own` nothing else holds its memory, even of a view."""
+    asking: FrameType | None = frame
+    while asking is not None and not stores_items(asking.f_code):
+        asking = asking.f_back if is_user_file(asking.f_code.co_filename) else None
+    is_new = type(made) is np.ndarray and made is not source and (is_own or made.base is None)
     if (
-        not contexts.stack
-        or is_user_file(filename)
-        or not called_directly(frame, np.array)
+        not is_new
+        or made.dtype.char not in "fdFD"
+        or (function is not np.array if not is_user_file(frame.f_code.co_filename) else asking is None)
+        or not called_directly(frame, function)
         or not handles_traced(frame)
     ):
+        return made
+    return preallocated(made if made.base is None else made.copy())
+
+
+def made_writable(function: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+    """Call a function that makes an array, for code that may write to its elements."""
+    if not contexts.stack or is_traced(args):
         return NotImplemented
-    made = without_hook(np.array)(*args, **unwrap_keywords(kwargs))
-    fresh = made is not args[0] and made.base is None and made.dtype.char in "fdFD"
-    return preallocated(made) if fresh else made
+    made = without_hook(function)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
+    return writable(made, function, frame, is_own=True)
+
+
+def _copy(method: Any, array: Any, /, order: Any = "C") -> Any:
+    """Answer a call of ``y.copy()`` for an ndarray."""
+    if not contexts.stack or type(array) is not np.ndarray:
+        return NotImplemented
+    return writable(without_hook(np.array)(array, order=order), method, _frame(1))
 
 
 def _collect(function: Any, iterable: Any, dtype: Any, count: Any = -1, **kwargs: Any) -> Any:
@@ -197,7 +219,8 @@ def _collect(function: Any, iterable: Any, dtype: Any, count: Any = -1, **kwargs
     return wrap(call_function(np.stack, (items,), {"dtype": np.dtype(dtype), "casting": "unsafe"}))
 
 
-COPY.append(_copy)
+FRESH.append(writable)
+before_recording(lambda: interpose(_copy, When.ALWAYS, {np.ndarray.copy}))
 before_recording(lambda: interpose(_collect, When.ALWAYS, {np.fromiter}))
 before_recording(lambda: interpose(_create, When.ALWAYS, HOOKED))
 

@@ -28,7 +28,7 @@ from gradtape.trace.patching.conversions.sequences import (
     find_followed,
     takes_sequences,
 )
-from gradtape.trace.patching.creation import HOOKED
+from gradtape.trace.patching.creation import HOOKED, MAKERS, made_writable
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.patching.interpose import When, dispatcher_of, interpose, set_traced_types
 from gradtape.trace.source.asking import ASKING
@@ -62,6 +62,11 @@ def _hook(called: Any, /, *args: Any, **kwargs: Any) -> Any:
     return _functions[called](*args, **kwargs)
 
 
+def _maker(called: Any, /, *args: Any, **kwargs: Any) -> Any:
+    made = _hook(called, *args, **kwargs) if find_followed([*args, *kwargs.values()]) is not None else None
+    return made_writable(called, args, kwargs, sys._getframe(1)) if made is None else made
+
+
 def _interpose() -> None:
     set_traced_types(Array, Variable, Preallocated, Length)
     # In one order in all processes: their native code is then the same, and compiled once.
@@ -70,9 +75,10 @@ def _interpose() -> None:
         key=lambda function: (function.__module__, function.__qualname__),
     )
     sequences = [function for function in functions if takes_sequences(function)]
-    others = {*functions} - {*sequences} - {*HOOKED}
-    interpose(_hook, When.ANYWHERE, _functions)
-    interpose(_hook, When.WITHIN, sequences)
+    others = {*functions} - {*sequences, *HOOKED, *MAKERS}
+    interpose(_maker, When.ALWAYS, MAKERS)
+    interpose(_hook, When.ANYWHERE, [function for function in _functions if function not in MAKERS])
+    interpose(_hook, When.WITHIN, [function for function in sequences if function not in MAKERS])
     interpose(
         _hook,
         When.NESTED,
