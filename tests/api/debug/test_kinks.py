@@ -270,3 +270,16 @@ def test_minimize_says_that_it_stopped_at_a_kink() -> None:
     y = design @ np.arange(1.0, 5.0) + rng.standard_t(2, size=30)
     with pytest.warns(GradtapeWarning, match=r"minimize stopped near a kink of absolute"):
         gt.scipy.minimize(lambda x: np.sum(np.abs(design @ x["w"] - y)), {"w": np.zeros(4)})
+
+
+def test_a_branch_in_a_function_without_results_is_no_kink():
+    def nothing(x):
+        return () if x > 0.0 else []
+
+    assert not gt.debug.kinks(nothing, 0.0)
+
+
+def test_one_side_of_a_branch_may_be_a_constant():
+    (found,) = gt.debug.kinks(lambda x: 2.0 * x if x > 0.0 else 0.0, 0.0)
+    assert found.kind == "kink" and found.slopes == (0.0, 2.0) and found.returned == 0.0
+    assert found.gradients == (0.0, 2.0)

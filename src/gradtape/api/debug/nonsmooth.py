@@ -572,9 +572,9 @@ def _side(point: _Point, vector: NDArray, direction: NDArray) -> _Side:
     with GradientTape() as tape:
         watched = [tape.watch(array) for array in arrays]
         result = recordable_body(point)(*watched)
-    leaves = flatten(result)[0]
-    one = leaves[0] if isinstance(leaves[0], Handle) else np.asarray(leaves[0])
-    if len(leaves) == 1 and one.size == 1 and one.dtype.kind == "f":
+    leaves = [leaf if isinstance(leaf, Handle) else np.asarray(leaf) for leaf in flatten(result)[0]]
+    if [(leaf.size, leaf.dtype.kind) for leaf in leaves] == [(1, "f")]:
+        (one,) = leaves
         parts = [0.0] * len(arrays)
         if isinstance(one, Handle):
             parts = tape.gradient(one, watched, unconnected_gradients="zero")
