@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from gradtape.procedures.ir import Allocate, For
+from gradtape.procedures.ir import Allocate, Assign, For, If
 from gradtape.statements import walk
 from tests.frontend.support import check, run, translated
 
@@ -443,3 +443,24 @@ def test_iterations_of_prange_are_parallel_and_have_temporary_arrays_of_their_ow
     is_own = any(isinstance(one, Allocate) for one in walk(loop.body))
     assert is_own == (function is parallel_temporaries)
     np.testing.assert_allclose(run(function, X), function(X))
+
+
+def test_variables_that_a_branch_changes_are_in_the_order_of_the_program():
+    """Not in that of a set of names, which another process has in another order: the code of equal programs is equal."""
+
+    def f(x):
+        a = b = c = d = e = g = x[0]
+        for i in range(len(x)):
+            if x[i] > 0.5:
+                a = a + x[i]
+                b = b * np.exp(a)
+                c = c - np.exp(b)
+                d = d * np.exp(c)
+                e = e + np.exp(d)
+                g = g * np.exp(e)
+        return a + b + c + d + e + g
+
+    body = translated(f, np.linspace(0.1, 0.9, 4)).procedure.body
+    branch = next(s for s in walk(body) if isinstance(s, If))
+    for block in branch.blocks():
+        assert "".join(s.variable.name[0] for s in block if isinstance(s, Assign)) == "abcdeg"

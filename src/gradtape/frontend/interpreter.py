@@ -181,7 +181,7 @@ class Frame:
         around = self.closure.frame
         if around is not None and self.tree.nonlocals:
             around.load_shared()
-        for name in self.tree.nonlocals:
+        for name in sorted(self.tree.nonlocals):
             self.names[name] = self.closure.lookup(name)
 
     def store_shared(self) -> None:
@@ -189,7 +189,7 @@ class Frame:
         around = self.closure.frame
         if around is None or not self.tree.nonlocals:
             return
-        for name in self.tree.nonlocals:
+        for name in sorted(self.tree.nonlocals):
             around.names[name] = self.names.get(name, MISSING)
         around.store_shared()
 
@@ -708,10 +708,10 @@ def _pairs(
     other_lists: dict[Any, Any],
 ) -> Iterator[tuple[Any, Any, Any]]:
     """Yield the names and lists of two states with what they hold."""
-    for name in names.keys() | others.keys():
+    for name in names | others:
         if name in live:
             yield name, names.get(name, MISSING), others.get(name, MISSING)
-    for reference in lists.keys() | other_lists.keys():
+    for reference in lists | other_lists:
         items, other_items = lists.get(reference), other_lists.get(reference)
         items, other_items = (
             other_items if items is None else items,
