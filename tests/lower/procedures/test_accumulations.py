@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from gradtape.ir.graph import number_of
 from gradtape.ir.types import aval
 from gradtape.passes.procedures.pipeline import optimise_procedure
 from gradtape.procedures.builder import ProcedureBuilder
@@ -66,9 +67,54 @@ def test_accumulations(update, trips):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_neighbours_have_loops_of_their_own():
-    loops = [s for s in walk(optimise_procedure(accumulating(stencil)).body) if isinstance(s, For)]
-    assert [sum(isinstance(s, Store) for s in loop.body) for loop in loops] == [1, 1, 1, 1]
+def counts_and_stores(procedure):
+    loops = [s for s in walk(optimise_procedure(procedure).body) if isinstance(s, For)]
+    return [
+        (number_of(loop.count) and int(number_of(loop.count)), sum(isinstance(s, Store) for s in loop.body))
+        for loop in loops
+    ]
+
+
+def test_what_is_added_to_neighbours_is_gathered():
+    """Two elements at each border get fewer additions."""
+    assert counts_and_stores(accumulating(stencil)) == [(N, 1), (N - 4, 1), (2, 1), (2, 1)]
+
+
+def test_neighbours_have_loops_of_their_own_where_borders_are_most_of_a_loop_or_unknown():
+    assert counts_and_stores(accumulating(stencil, trips=20)) == [(N, 1), (20, 1), (20, 1), (20, 1)]
+    assert counts_and_stores(accumulating(stencil, trips=None)) == [(N, 1), (None, 1), (None, 1), (None, 1)]
+
+
+@pytest.mark.parametrize("trips", [1, 2, 15, 16, 17, 33, 34, 63, 200])
+@pytest.mark.parametrize("step", [1, -1, 2, -3])
+@pytest.mark.parametrize("offsets", [(0, 1), (1, 0, 2), (3, -3, 0, 0), (0, 6, -6), (0, 5, 1, 70), (2, 2)])
+def test_neighbours_at_any_distance_and_step(offsets, step, trips):
+    size = 3 * 200 + 100
+
+    def update(build, out, w, i, number):
+        term = build.load(w, i + 1)
+        place = 10 + i * step + max(0, -step * (trips - 1))
+        for count, offset in enumerate(offsets):
+            add_to(build, out, place + offset, term * build.load(w, i + count) * (count + 1.0))
+
+    procedure = accumulating(update, size=size, trips=trips)
+    arguments = (RANDOM.normal(size=size), RANDOM.normal(size=size), 0)
+    (expected,) = run_procedure(procedure, arguments)
+    (found,) = run_procedure(optimise_procedure(procedure, check=True), arguments)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_term_that_the_loop_changes_is_not_gathered():
+    def update(build, out, w, i, number):
+        held = build.load(out, i)
+        add_to(build, out, i + 60, held)
+        add_to(build, out, i + 61, held)
+        build.store(out, i, 0.5 * held)
+
+    procedure = accumulating(update, size=200, trips=100)
+    arguments = (RANDOM.normal(size=200), RANDOM.normal(size=200), 0)
+    (expected,), (found,) = run_procedure(procedure, arguments), compile_procedure(procedure)(*arguments)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_one_element_is_a_sum_in_a_variable():

@@ -1,7 +1,8 @@
 """Accumulations in innermost loops: additions to elements of an array that the loop does not use otherwise may be made in any order.
 
-The reverse sweep consists of them. Additions to one and the same element become a sum in a register, and additions to neighbouring elements
-get loops of their own, in which LLVM sees that iterations are independent.
+The reverse sweep consists of them. Additions to one and the same element become a sum in a register. Additions to neighbouring elements get
+a loop that gathers for each element what several iterations add to it, or loops of their own. There LLVM sees that iterations are
+independent.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gradtape.costs import INSTRUCTION
-from gradtape.ir.graph import Value, extract, literal
-from gradtape.ir.types import aval
+from gradtape.ir.graph import Value, extract, literal, number_of
+from gradtape.ir.types import INT64, aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.ops.core.elementwise.logic import not_equal
 from gradtape.passes.procedures.accesses import LoopAccesses
-from gradtape.procedures.affine import distance
+from gradtape.passes.procedures.splitting import piece_of
+from gradtape.procedures.affine import distance, linear_form
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.dataflow import free_sums, unsummed
 from gradtape.procedures.ir import (
@@ -40,9 +42,13 @@ from gradtape.procedures.rewrite import BlockPass, Rewriter
 from gradtape.procedures.traversal import assigned, leaves_of, stored
 from gradtape.records import record, replaced
 from gradtape.statements import walk
+from gradtape.transforms.procedures.checkpoint import StatementCopy
 
 NEIGHBOURS: Final = 64
 """Distance of elements from which on LLVM may add to several of each at a time."""
+
+BORDER: Final = 16
+"""Elements for each iteration at a border from which on a loop gathers: borders are no vectors."""
 
 RECOMPUTED: Final = 30.0
 """Additions in the time of what a second loop computes again, at most."""
@@ -88,6 +94,7 @@ class _Separation(BlockPass):
         after: list[Statement] = []
         becomes: dict[Statement, Statement | None] = {}
         further: list[list[_Accumulation]] = []
+        own: list[Statement] = []
         for some in several.values():
             moving: list[_Accumulation] = []
             for one in some:
@@ -95,8 +102,13 @@ class _Separation(BlockPass):
                     self._in_register(one, before, after, becomes)
                 elif one.is_always:
                     moving.append(one)
+            for neighbours in _neighbourhoods(moving):
+                gathered = self._gathered(loop, neighbours)
+                if gathered is not None:
+                    own += gathered
+                    becomes.update(dict.fromkeys([x for one in neighbours for x in (one.load, one.store)]))
+                    moving = [one for one in moving if one not in neighbours]
             further += self._groups(loop, moving)[1:]
-        own = []
         for group in further:
             slices = self._slices(loop, group)
             if slices is None:
@@ -180,6 +192,46 @@ class _Separation(BlockPass):
                 groups.append([one])
         return groups
 
+    def _gathered(self, loop: For, some: Sequence[_Accumulation]) -> list[Statement] | None:
+        """Return a loop that makes all additions to an element in one iteration, and the iterations at the borders; None where it cannot.
+
+        What iteration k adds to the element of iteration k + shift, the gathering loop adds in iteration k + shift.
+        """
+        trips, index = number_of(loop.count), some[0].store.index
+        step = linear_form(index).get(loop.index, 0)
+        if trips is None or not step or loop.parallel:
+            return None
+        slices: list[tuple[_Accumulation, int, list[Statement]]] = []
+        for one in some:
+            apart, statements = distance(one.store.index, index), self._slices(loop, [one])
+            if apart is None or apart % step or statements is None:
+                return None
+            slices.append((one, apart // step, statements))
+        shifts = [shift for _, shift, _ in slices]
+        begin, end = max(shifts), int(trips) + min(shifts)
+        width = begin - min(shifts)
+        if not width or end - begin < BORDER * width:
+            return None
+        number, total = leaf(INT64), some[0].load.out
+        body: list[Statement] = []
+        borders: list[Statement] = []
+        for one, shift, statements in slices:
+            single = replaced(loop, body=statements)
+            for low, high in ((0, begin - shift), (end - shift, int(trips))):
+                borders += piece_of(single, low, high) if low < high else []
+            others = Rewriter()
+            others.becomes[loop.index] = number + literal(begin - shift, INT64)
+            if one is not some[0]:
+                others.becomes[one.load.out] = total
+            left = [s for s in statements if s is not one.store and (s is not one.load or one is some[0])]
+            copy = StatementCopy(others, {})
+            body += copy.block(left)
+            total = copy.value(one.store.value)
+            if one is some[0]:
+                index = copy.value(index)
+        body.append(Store(some[0].store.pointer, index, total, some[0].store.site))
+        return [replaced(loop, index=number, count=literal(end - begin, INT64), body=body), *borders]
+
     def _changes_before(self, loop: For, load: Load) -> bool:
         """Return whether a load may find what the loop has stored."""
         for store in walk(loop.body):
@@ -227,6 +279,19 @@ class _Separation(BlockPass):
         if cost > RECOMPUTED:
             return None
         return [s for s in loop.body if s in needed]
+
+
+def _neighbourhoods(some: Sequence[_Accumulation]) -> list[list[_Accumulation]]:
+    """Divide accumulations into those that add to an element and to its neighbours."""
+    found: list[list[_Accumulation]] = []
+    for one in some:
+        for near in found:
+            if one.store.index is near[0].store.index or _are_neighbours(one.store, near[0].store):
+                near.append(one)
+                break
+        else:
+            found.append([one])
+    return found
 
 
 def _blocks(body: list[Statement]) -> Iterator[list[Statement]]:

@@ -144,6 +144,6 @@ PASSES: Final[tuple[ProcedurePass, ...]] = (
     followed_by(sink_into_branches, forward_elements, remove_dead_statements),
     followed_by(exchange_arrays, remove_dead_statements),
     followed_by(divide_loops, simplify_scalars),
-    separate_accumulations,
+    followed_by(separate_accumulations, remove_dead_statements),
 )
 """The passes over procedures, in their order."""
