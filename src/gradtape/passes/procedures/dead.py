@@ -1,14 +1,18 @@
-"""Removal of dead statements: what no result, no check and no other living statement needs."""
+"""Removal of dead statements: what no result, no check and no other living statement needs, and arrays that are zeroed to be added to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Value, literal, number_of
+from gradtape.procedures.affine import linear_form
 from gradtape.procedures.ir import (
+    Allocate,
     Assign,
     Check,
     Content,
+    For,
+    Load,
     Memory,
     Pointer,
     Pop,
@@ -16,10 +20,13 @@ from gradtape.procedures.ir import (
     Push,
     Read,
     Statement,
+    Store,
     Variable,
 )
+from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.tape import match_tape
 from gradtape.records import replaced
+from gradtape.statements import walk
 
 
 def remove_dead_statements(procedure: Procedure) -> Procedure:
@@ -30,6 +37,96 @@ def remove_dead_statements(procedure: Procedure) -> Procedure:
     living = _Living(procedure)
     body = living.kept(procedure.body)
     return replaced(procedure, body=body)
+
+
+def remove_resets(procedure: Procedure) -> Procedure:
+    """Return the procedure without arrays that are zero whenever an iteration begins, because the last loop in it zeroes them all.
+
+    The first loop of the next iteration adds to each element, and assigns it then. Adjoints of arrays that an iteration overwrites are
+    such.
+    """
+    resets = _Resets(procedure)
+    return resets.rewritten(procedure) if resets.dropped else procedure
+
+
+class _Resets(Rewriter):
+    """Drops the loads that find zeros, and the stores of zeros.
+
+    Attributes
+    ----------
+    dropped : set of Statement
+        These loads and stores.
+    """
+
+    def __init__(self, procedure: Procedure) -> None:
+        super().__init__()
+        self.dropped: set[Statement] = set()
+        self._users: dict[Pointer, list[Statement]] = {}
+        self._holders: dict[Statement, tuple[Statement, ...]] = {}
+        self._enter(procedure.body, ())
+        self._results = set(procedure.results)
+        self._unzeroed: set[Statement] = set()
+        for statement in walk(procedure.body):
+            if isinstance(statement, Allocate) and statement.zero:
+                self._array(statement)
+
+    def _enter(self, body: Sequence[Statement], around: tuple[Statement, ...]) -> None:
+        for statement in body:
+            self._holders[statement] = around
+            for content in {*statement.uses(), *statement.pointers_read(), *statement.pointers_written()}:
+                if isinstance(content, Pointer):
+                    self._users.setdefault(content, []).append(statement)
+            for block in statement.blocks():
+                self._enter(block, (*around, statement))
+
+    def _array(self, allocation: Allocate) -> None:
+        """Take note of what is dropped for an array."""
+        pointer, size = allocation.out, number_of(allocation.size)
+        users = self._users.get(pointer, [])
+        if size is None or pointer in self._results or not all(isinstance(s, Load | Store) for s in users):
+            return
+        accesses: dict[For, list[Load | Store]] = {}
+        for user in users:
+            *around, loop = self._holders[user] or (None,)
+            if not around or not isinstance(around[-1], For) or not isinstance(loop, For) or loop.parallel:
+                return
+            accesses.setdefault(loop, []).append(user)  # type: ignore[arg-type]  # all are loads and stores
+        if len(accesses) < 2 or len({self._holders[loop] for loop in accesses}) > 1:
+            return
+        first, *_, last = accesses
+        if len(self._holders[allocation]) >= len(self._holders[first]):
+            return
+        match accesses[first], [s for s in accesses[last] if isinstance(s, Store)]:
+            case [Load() as load, Store() as store], [reset]:
+                if (
+                    load.index is store.index
+                    and _are_all_elements(first, store.index, int(size))
+                    and reset.value.data is not None
+                    and not any(reset.value.data.tobytes())
+                    and _are_all_elements(last, reset.index, int(size))
+                    and all(s.index is reset.index for s in accesses[last])
+                    and reset is accesses[last][-1]
+                ):
+                    self.dropped |= {load, reset}
+                    self.becomes[load.out] = literal(0, load.out.dtype)
+                    self._unzeroed.add(allocation)
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        return [self.statement(s) for s in statements if s not in self.dropped]
+
+    def statement(self, statement: Statement) -> Statement:
+        if isinstance(statement, Allocate) and statement in self._unzeroed:
+            return replaced(statement, size=self.value(statement.size), zero=False)
+        return super().statement(statement)
+
+
+def _are_all_elements(loop: For, index: Value, size: int) -> bool:
+    """Return whether an index takes the place of each element once, in one order or the other."""
+    form = linear_form(index)
+    begin, step = form.pop(None, 0), form.pop(loop.index, 0)
+    return (
+        number_of(loop.count) == size and not any(form.values()) and (begin, step) in ((0, 1), (size - 1, -1))
+    )
 
 
 class _Living:

@@ -14,7 +14,7 @@ from gradtape.passes.pipeline import Pass
 from gradtape.passes.procedures.accumulations import separate_accumulations
 from gradtape.passes.procedures.bounds import decide_comparisons
 from gradtape.passes.procedures.branch_sinking import sink_into_branches
-from gradtape.passes.procedures.dead import remove_dead_statements
+from gradtape.passes.procedures.dead import remove_dead_statements, remove_resets
 from gradtape.passes.procedures.double_buffers import exchange_arrays
 from gradtape.passes.procedures.forwarding import forward_elements
 from gradtape.passes.procedures.fusion import fuse_loops
@@ -143,6 +143,7 @@ PASSES: Final[tuple[ProcedurePass, ...]] = (
     followed_by(split_loops, eliminate_checks),
     followed_by(sink_into_branches, forward_elements, remove_dead_statements),
     followed_by(exchange_arrays, remove_dead_statements),
+    remove_resets,
     followed_by(divide_loops, simplify_scalars),
     followed_by(separate_accumulations, remove_dead_statements),
 )
