@@ -155,4 +155,29 @@ PACKAGES = [
         ("filters.Gaussian(k, power).k_space(p)", [0.1, 0.5]),
         ("filters.TopHat(k, power).dlnss_dlnr(p)", [2.0, 8.0]),
     ),
+    package(
+        "lenstronomy 1.14.2",
+        """
+        from lenstronomy.LensModel.lens_model import LensModel
+        from lenstronomy.LightModel.light_model import LightModel
+        x, y = np.array([0.6, 1.3, -0.8]), np.array([0.3, -0.7, 1.1])
+        """,
+        (
+            "LensModel(['SIE']).ray_shooting(x, y, [dict(theta_E=p[0], e1=p[1], e2=p[2], center_x=0.0, center_y=0.0)])",
+            [1.2, 0.1, -0.05],
+        ),
+        (
+            "LensModel(['SIS', 'SHEAR']).potential(x, y, [dict(theta_E=p[0]), dict(gamma1=p[1], gamma2=p[2])])",
+            [1.2, 0.05, -0.03],
+        ),
+        ("LensModel(['NFW']).alpha(x, y, [dict(Rs=p[0], alpha_Rs=p[1])])", [1.5, 0.8]),
+        (
+            "LightModel(['SERSIC']).surface_brightness(x, y, [dict(amp=p[0], R_sersic=p[1], n_sersic=p[2])])",
+            [10.0, 0.7, 2.5],
+        ),
+        (
+            "LensModel(['EPL']).magnification(x, y, [dict(theta_E=p[0], gamma=p[1], e1=p[2], e2=0.05)])",
+            [1.2, 1.9, 0.1],
+        ),
+    ),
 ]

@@ -400,4 +400,19 @@ PACKAGES = [
         ("methods.MOORA()(p.reshape(3, 3), np.array([0.5, 0.3, 0.2]), kinds)", "rng.uniform(1, 2, 9)"),
         ("weights.standard_deviation_weights(p.reshape(3, 3))", "rng.uniform(1, 2, 9)"),
     ),
+    package(
+        "pysindy 2.1.0",
+        """
+        import pysindy as ps
+        t = np.linspace(0.0, 1.0, 10)
+        """,
+        ("ps.FiniteDifference(order=2)._differentiate(p.reshape(10, 2), t)", "rng.normal(size=20)"),
+        (
+            "ps.SmoothedFiniteDifference(smoother_kws=dict(window_length=5))._differentiate(p.reshape(10, 2), t)",
+            "rng.normal(size=20)",
+        ),
+        ("ps.PolynomialLibrary(degree=2).fit_transform(p.reshape(10, 2))", "rng.normal(size=20)"),
+        ("ps.FourierLibrary(n_frequencies=2).fit_transform(p.reshape(10, 2))", "rng.normal(size=20)"),
+        ("ps.SpectralDerivative()._differentiate(p.reshape(10, 2), t)", "rng.normal(size=20)"),
+    ),
 ]

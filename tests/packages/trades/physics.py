@@ -151,4 +151,45 @@ PACKAGES = [
         ("FringeZernike(Z5=p[0], Z9=p[1], samples=32).rms", [0.1, 0.2]),
         ("otf.komogorov(p[:2], p[2])", [0.1, 0.3, 0.15]),
     ),
+    package(
+        "miepython 3.3.0",
+        """
+        import miepython
+        mu = np.array([-0.5, 0.0, 0.8])
+        """,
+        ("miepython.efficiencies_mx(1.5 - 0.1j, p)[0]", [0.5, 1.5, 3.0]),
+        ("miepython.efficiencies(1.5 - 0.1j, p[0], p[1])[1]", [0.3, 0.6]),
+        ("np.abs(miepython.S1_S2(1.5 - 0.1j, p[0], mu)[0])", [1.5]),
+        ("miepython.i_unpolarized(1.5 - 0.1j, p[0], mu)", [1.5]),
+        ("np.abs(miepython.an_bn(1.4 - 0.02j, p[0], 5)[0])", [2.0]),
+    ),
+    package(
+        "refnx 0.1.67",
+        """
+        from refnx.analysis import Objective, Parameter
+        from refnx.dataset import Data1D
+        from refnx.reflect import SLD, ReflectModel, reflectivity, use_reflect_backend
+        use_reflect_backend("python")
+        q = np.linspace(0.01, 0.2, 12)
+        data = Data1D((q, np.exp(-30 * q), 0.05 * np.exp(-30 * q)))
+        def structure(p):
+            return SLD(0.0)(0, 0) | SLD(p[0], name="film")(p[1], 3.0) | SLD(2.07)(0, 4.0)
+        """,
+        ("structure(p).reflectivity(q)", [3.47, 120.0]),
+        ("structure(p).sld_profile(np.linspace(-5.0, 60.0, 9))[1]", [3.47, 50.0]),
+        ("ReflectModel(structure(p), bkg=1e-7, dq=0)(q)", [3.47, 120.0]),
+        ("Objective(ReflectModel(structure(p), dq=0), data).logl()", [3.47, 120.0]),
+        ("Parameter(p[0], bounds=(0.0, 5.0)).valid(p[0]) + Parameter(p[0]).value", [2.0]),
+    ),
+    package(
+        "pyabel 0.9.1",
+        """
+        import abel
+        """,
+        ("abel.hansenlaw.hansenlaw_transform(p.reshape(2, 8), direction='inverse')", "rng.uniform(size=16)"),
+        ("abel.dasch.three_point_transform(p.reshape(2, 8))", "rng.uniform(size=16)"),
+        ("abel.dasch.two_point_transform(p.reshape(2, 8))", "rng.uniform(size=16)"),
+        ("abel.dasch.onion_peeling_transform(p.reshape(2, 8))", "rng.uniform(size=16)"),
+        ("abel.direct.direct_transform(p.reshape(2, 8), backend='Python')", "rng.uniform(size=16)"),
+    ),
 ]

@@ -214,4 +214,39 @@ PACKAGES = [
         ("ssc(p, 8000, nfft=256)", "rng.normal(size=600)"),
         ("sigproc.preemphasis(p, 0.97)", "rng.normal(size=20)"),
     ),
+    package(
+        "scikit-image 0.26.0",
+        """
+        from skimage import color, filters, metrics, restoration
+        image = np.random.default_rng(3).uniform(size=(8, 8))
+        """,
+        ("color.rgb2lab(p.reshape(1, 2, 3))", "rng.uniform(0.1, 0.9, size=6)"),
+        ("filters.gaussian(p.reshape(6, 6), sigma=1)", "rng.uniform(size=36)"),
+        ("filters.sobel(p.reshape(6, 6))", "rng.uniform(size=36)"),
+        ("metrics.structural_similarity(p.reshape(8, 8), image, data_range=1.0)", "rng.uniform(size=64)"),
+        ("restoration.denoise_tv_chambolle(p.reshape(6, 6), weight=0.1)", "rng.uniform(size=36)"),
+    ),
+    package(
+        "tsfresh 0.21.2",
+        """
+        from tsfresh.feature_extraction import feature_calculators as features
+        """,
+        ("features.abs_energy(p)", "rng.normal(size=20)"),
+        ("features.cid_ce(p, normalize=True)", "rng.normal(size=20)"),
+        ("features.c3(p, 2)", "rng.normal(size=20)"),
+        ("features.autocorrelation(p, 2)", "rng.normal(size=20)"),
+        ("features.linear_trend(p, [dict(attr='slope'), dict(attr='stderr')])[0][1]", "rng.normal(size=20)"),
+    ),
+    package(
+        "stumpy 1.14.1",
+        """
+        import stumpy
+        series = np.cumsum(np.random.default_rng(3).normal(size=24))
+        """,
+        ("stumpy.mass(p, series)", "rng.normal(size=6)"),
+        ("stumpy.core.z_norm(p)", "rng.normal(size=12)"),
+        ("stumpy.core.mass_absolute(p, series)", "rng.normal(size=6)"),
+        ("stumpy.core.rolling_nanmin(p, 4)", "rng.normal(size=16)"),
+        ("stumpy.core.rolling_nanstd(p, 4)", "rng.normal(size=16)"),
+    ),
 ]

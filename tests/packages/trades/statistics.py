@@ -242,4 +242,33 @@ PACKAGES = [
         ("distr.nor(**distr.nor.lmom_fit(p)).ppf(np.array([0.9, 0.99]))", "rng.normal(2.0, 1.0, 12)"),
         ("distr.gpa.lmom_fit(lmom_ratios=p)", [2.0, 1.0, 0.3]),
     ),
+    package(
+        "iminuit 2.33.0",
+        """
+        from iminuit import cost
+        from scipy.stats import norm
+        data = np.random.default_rng(3).normal(1.0, 0.5, size=40)
+        counts, edges = np.histogram(data, bins=6, range=(-1.0, 3.0))
+        x = np.linspace(0.0, 1.0, 9)
+        """,
+        ("cost.LeastSquares(x, np.exp(x), 0.1, lambda x, a, b: a + b * x)(*p)", [0.9, 1.6]),
+        ("cost.UnbinnedNLL(data, lambda x, m, s: norm.pdf(x, m, s))(*p)", [0.9, 0.6]),
+        ("cost.BinnedNLL(counts, edges, lambda x, m, s: norm.cdf(x, m, s))(*p)", [0.9, 0.6]),
+        (
+            "cost.ExtendedBinnedNLL(counts, edges, lambda x, n, m, s: n * norm.cdf(x, m, s))(*p)",
+            [40.0, 0.9, 0.6],
+        ),
+        ("cost.NormalConstraint(['a', 'b'], [1.0, 2.0], [0.1, 0.2])(*p)", [1.1, 1.7]),
+    ),
+    package(
+        "pymannkendall 1.4.3",
+        """
+        import pymannkendall as mk
+        """,
+        ("mk.sens_slope(p).slope", "np.arange(12) + rng.normal(size=12)"),
+        ("mk.seasonal_sens_slope(p, period=4).slope", "np.arange(16) + rng.normal(size=16)"),
+        ("mk.original_test(p).slope", "np.arange(12) + rng.normal(size=12)"),
+        ("mk.original_test(p).intercept", "np.arange(12) + rng.normal(size=12)"),
+        ("mk.pre_whitening_modification_test(p).slope", "np.arange(12) + rng.normal(size=12)"),
+    ),
 ]
