@@ -14,6 +14,7 @@ from gradtape.ops.core.elementwise.arithmetic import masked_product
 from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, equal, not_equal
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.scipy.special.quadrature import sums_of_scalars
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import (
     Apply,
@@ -33,6 +34,7 @@ from gradtape.transforms.procedures.activity import Activity, FiniteValues
 from gradtape.transforms.procedures.shadows import Shadows
 
 
+@sums_of_scalars()
 def jvp_procedure(procedure: Procedure, active: Sequence[bool]) -> Procedure:
     """Return the procedure that computes the results and their tangents.
 

@@ -19,6 +19,7 @@ from gradtape.kinds.operands import conform
 from gradtape.ops.core.elementwise.extrema import minimum
 from gradtape.ops.core.elementwise.integer import floor_divide
 from gradtape.ops.core.elementwise.logic import less, logical_and
+from gradtape.ops.scipy.special.quadrature import sums_of_scalars
 from gradtape.passes.procedures.residuals import keep_residuals
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.hoisting import hoist_allocations
@@ -93,6 +94,7 @@ class Between:
         return list(self.body.outputs[sum(self.makes) :])
 
 
+@sums_of_scalars()
 def vjp_procedure(
     procedure: Procedure,
     active: Sequence[bool],

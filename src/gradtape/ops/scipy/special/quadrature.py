@@ -6,13 +6,15 @@ an ordinary reduction, which kernels fuse with the integrand; its own derivative
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
-from gradtape.ir.graph import Value, constant
+from gradtape.ir.graph import Value, constant, literal
 from gradtape.ir.op import NDArray
 from gradtape.kinds.operands import as_value, broadcast_shapes, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
@@ -65,12 +67,45 @@ def period(count: int = 64) -> tuple[NDArray, NDArray]:
     return np.arange(count) / count, np.full(count, 1.0 / count)
 
 
+class _Mode(threading.local):
+    """Whether integrals with scalar parameters are sums of scalars."""
+
+    of_scalars = False
+
+
+_mode: Final = _Mode()
+
+
+@contextmanager
+def sums_of_scalars() -> Iterator[None]:
+    """Let integrals with scalar parameters be sums of scalars inside this context: the formulas of a procedure have no arrays."""
+    before, _mode.of_scalars = _mode.of_scalars, True
+    try:
+        yield
+    finally:
+        _mode.of_scalars = before
+
+
+def _sum_of_scalars(
+    rule: tuple[NDArray, NDArray], real: np.dtype[np.floating], integrand: Integrand, parameters: list[Value]
+) -> Value:
+    terms = [
+        literal(weight, real) * integrand(literal(node, real), *parameters)
+        for node, weight in zip(*rule, strict=True)
+    ]
+    while len(terms) > 1:  # in pairs, so that no formula is deep
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + terms[len(terms) // 2 * 2 :]
+    return terms[0]
+
+
 def integrate(rule: tuple[NDArray, NDArray], integrand: Integrand, *parameters: Value) -> Value:
     """Return the sum over the nodes of a rule of ``weight * integrand(node, *parameters)``, of the shape of the parameters."""
     shape = broadcast_shapes([x.shape for x in parameters])
     dtype = np.result_type(*[x.dtype for x in parameters])
     dtype = dtype if dtype.kind in "fc" else np.dtype(float)
     real = np.dtype(np.float32) if dtype.char in "fF" else np.dtype(float)
+    if _mode.of_scalars and shape == ():
+        return _sum_of_scalars(rule, real, integrand, [convert(as_value(x), dtype) for x in parameters])
     nodes, weights = [constant(np.asarray(part, real)) for part in rule]
     columns = [
         reshape(broadcast_to(convert(x, dtype), shape), (*shape, 1)) for x in map(as_value, parameters)
