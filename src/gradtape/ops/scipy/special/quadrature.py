@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def sums_of_scalars() -> Iterator[None]:
 
 
 def _sum_of_scalars(
-    rule: tuple[NDArray, NDArray], real: np.dtype[np.floating], integrand: Integrand, parameters: list[Value]
+    rule: tuple[NDArray, NDArray], real: np.dtype[Any], integrand: Integrand, parameters: list[Value]
 ) -> Value:
     terms = [
         literal(weight, real) * integrand(literal(node, real), *parameters)
