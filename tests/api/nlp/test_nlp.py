@@ -14,8 +14,10 @@ import scipy.sparse
 
 import gradtape as gt
 from gradtape.api.nlp import ipopt, program
+from gradtape.api.nlp.solution import REMEDIES
 from gradtape.errors import (
     ArgumentError,
+    DtypeError,
     GradtapeWarning,
     NonScalarOutputError,
     NumericsError,
@@ -415,3 +417,58 @@ def test_constraints_that_read_no_unknown(level: float, success: bool) -> None:
         found = gt.nlp(lambda x: np.sum((x - 2.0) ** 2), np.ones(2), constraints=constraint)
     assert found.success is success
     np.testing.assert_allclose(found.x, 2.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "returned, match",
+    [
+        (lambda x: None, "returned None"),
+        (lambda x: "much", "returned a str"),
+        (lambda x: 1j * x[0], "returned complex numbers"),
+    ],
+)
+def test_what_functions_return(returned: Any, match: str) -> None:
+    with pytest.raises(DtypeError, match=f"objective {match}"):
+        gt.nlp(returned, np.ones(2))
+    with pytest.raises(DtypeError, match=rf"the constraint <lambda> \(.*test_nlp.py:\d+\) {match}"):
+        gt.nlp(lambda x: np.sum(x**2), np.ones(2), constraints={"type": "eq", "fun": returned})
+
+
+def test_bounds_of_another_shape() -> None:
+    with pytest.raises(
+        ShapeError, match=r"lower bounds have an array of shape \(3,\) for unknowns of shape \(2,\)"
+    ):
+        gt.nlp(lambda x: np.sum(x**2), np.ones(2), bounds=(np.zeros(3), np.ones(3)))
+
+
+@pytest.mark.skipif(ipopt.library() is None, reason=NO_IPOPT)
+@pytest.mark.parametrize(
+    "arguments, remedy",
+    [
+        ({"objective": lambda x: -(x[0] ** 2) + x[1] ** 2}, "pass bounds"),
+        ({"objective": lambda x: np.sqrt(x[0]) + x[1] ** 2, "x0": np.array([0.0, 1.0])}, "inside the domain"),
+        ({"constraints": {"type": "eq", "fun": lambda x: x[0] ** 2 + 1}}, "contradict each other"),
+        (
+            {"constraints": {"type": "eq", "fun": lambda x: np.stack([x[0] - 1, x[1] - 1, x[0] - x[1]])}},
+            "follow from others",
+        ),
+        ({"max_iterations": 1}, "larger max_iterations"),
+        ({"time_limit": 1e-9}, "larger time_limit"),
+        ({"callback": lambda row: True}, "ends the solver by True"),
+        ({"options": {"linear_solver": "ma57", "hsllib": "not there"}}, "options="),
+    ],
+)
+def test_each_failure_has_a_remedy_of_its_own(arguments: Any, remedy: str) -> None:
+    def valley(x: Any) -> Any:
+        return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+
+    given = {"objective": valley, "x0": np.array([-1.2, 1.0])} | arguments
+    with pytest.warns(GradtapeWarning, match=remedy):
+        gt.nlp(**given)
+
+
+@pytest.mark.skipif(ipopt.library() is None, reason=NO_IPOPT)
+def test_each_message_of_a_failure_has_a_remedy() -> None:
+    """The remedies are found by the messages; only a program that is not valid, which is a mistake of gradtape's, has none."""
+    failures = {text for status, text in ipopt.MESSAGES.items() if status not in ipopt.SOLVED}
+    assert failures - REMEDIES.keys() == {"the problem is not valid"}

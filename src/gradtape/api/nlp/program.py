@@ -14,12 +14,13 @@ import numpy as np
 from gradtape.api.nlp import ipopt, trust_region
 from gradtape.api.nlp.derivatives import Compiled, Derivatives, Found, Limits
 from gradtape.api.nlp.implicit import traced_solution
-from gradtape.api.nlp.solution import LOG, Solution
+from gradtape.api.nlp.solution import LOG, OTHER_REMEDY, REMEDIES, Solution
 from gradtape.api.solvers.nested import Unknowns, nested, vector_of
 from gradtape.api.solvers.optimality import constraints_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.errors import (
     ArgumentError,
+    DtypeError,
     GradtapeWarning,
     NonScalarOutputError,
     NumericsError,
@@ -33,6 +34,7 @@ from gradtape.progress import counting
 from gradtape.trace.dispatch.call_errors import list_error
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
+from gradtape.trees import flatten
 
 Solver = Literal["auto", "ipopt", "trust-constr"]
 SOLVERS: Final = ("auto", "ipopt", "trust-constr")
@@ -66,7 +68,30 @@ class Rows(NamedTuple):
         """Return the values for a vector of unknowns."""
         if self.function is None:
             return np.reshape(args[0] @ vector, -1)
-        return vector_of(self.function(nested(vector, *unknowns), *args))
+        returned = self.function(nested(vector, *unknowns), *args)
+        _check_real(returned, f"the constraint {self.name}")
+        return vector_of(returned)
+
+
+def _check_real(returned: Any, name: str) -> None:
+    """Raise unless what a function returned is made of real numbers."""
+    leaves = flatten(returned)[0]
+    for leaf in leaves or [None]:
+        kind = leaf.dtype.kind if hasattr(leaf, "dtype") else np.asarray(leaf).dtype.kind
+        if kind == "c":
+            raise DtypeError(
+                f"gt.nlp: {name} returned complex numbers",
+                where=user_site(),
+                why="a solver compares real numbers",
+                remedy="return real numbers: np.real(z), or real and imaginary parts as two constraints",
+            )
+        if kind not in "biuf":
+            raise DtypeError(
+                f"gt.nlp: {name} returned {'None' if leaf is None else kind_of(leaf)}",
+                where=user_site(),
+                why="a solver needs its numbers",
+                remedy="end the function with a return statement that returns a number or an array of numbers",
+            )
 
 
 @suggests_keywords
@@ -175,6 +200,7 @@ def nlp(
     def joined(vector: Any, args: Any, extras: Any) -> Any:
         """Return the objective and all constraints as one vector."""
         value = objective(nested(vector, *containers), *args)
+        _check_real(value, "objective")
         if np.size(value) != 1:
             raise NonScalarOutputError(
                 f"gt.nlp: objective returned an array of shape {np.shape(value)}",
@@ -207,13 +233,14 @@ def nlp(
         if time_limit is not None and time.perf_counter() - beginning > time_limit and not found.success:
             found = found._replace(message="out of time")
         if not found.success:
+            remedy = REMEDIES.get(found.message, OTHER_REMEDY)
             found = found._replace(message=_with_reason(found, functions, limits, rows, sizes))
             warn(
                 GradtapeWarning,
                 f"gt.nlp has not found a solution: {found.message}",
                 where=user_site(),
                 why=f"{name} ended with status {found.status} after {len(log)} iterations",
-                remedy="start nearer to a solution, check the constraint that the message names, or bound the unknowns",
+                remedy=remedy,
             )
         return found
 

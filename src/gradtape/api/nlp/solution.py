@@ -20,6 +20,31 @@ LOG: Final = np.dtype(
 """A row of the log: the violation of the constraints, the largest slope of the Lagrangian, the barrier parameter (IPOPT) and the step."""
 
 
+REMEDIES: Final = {
+    "the constraints are infeasible near this point": "look for constraints that contradict each other or the bounds, "
+    "among them the one that the message names; or start at another x0",
+    "the steps have become too small": "scale unknowns and functions to numbers around 1, or pass a larger tol",
+    "the iterates diverge: the objective may have no lower bound": "pass bounds for the unknowns, or look at the sign of the objective",
+    "stopped by the callback": "nothing, if that is what callback is for; it ends the solver by True",
+    "out of iterations": "pass a larger max_iterations, or a start nearer to the solution",
+    "out of time": "pass a larger time_limit, or a start nearer to the solution",
+    "the restoration of feasibility has failed": "start nearer to points that meet the constraints, and scale these to numbers around 1",
+    "no search direction could be computed: the objective may have no lower bound, or derivatives grow without limit, near "
+    "this point": "pass bounds that keep unknowns away from there",
+    "there are fewer unknowns than equality constraints": "leave out equality constraints that follow from others; for a best fit to all, "
+    "minimise the sum of their squares (gt.scipy.least_squares)",
+    "an option is not valid": "see the names and values of options= at https://coin-or.github.io/Ipopt/OPTIONS.html",
+    "a function or a derivative is NaN or infinite": "pass bounds that keep unknowns inside the domain of all functions and of "
+    "their derivatives (a root has none at 0)",
+    "out of memory": "pass fewer unknowns, or another linear_solver in options=",
+}
+"""What to do about a message of a solver."""
+
+OTHER_REMEDY: Final = (
+    "start nearer to a solution, check the constraint that the message names, or bound the unknowns"
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """A solution of a nonlinear program; made by `nlp`.

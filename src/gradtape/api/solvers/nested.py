@@ -123,13 +123,17 @@ class Unknowns:
                 leaves = spread_prefix(end, whole, f"the {name} bounds", "x0", user_site())
             parts = []
             for leaf, shape in zip(leaves, self.shapes, strict=True):
-                part = _numbers(leaf, none) + np.zeros(shape)
-                if np.shape(part) != shape:
+                numbers = _numbers(leaf, none)
+                lead = (1,) * (len(shape) - np.ndim(numbers))
+                extents = zip((*lead, *np.shape(numbers)), shape, strict=False)
+                fits = np.ndim(numbers) <= len(shape) and all(one in (1, extent) for one, extent in extents)
+                if not fits:
                     raise ShapeError(
                         f"{caller}: the {name} bounds have an array of shape {np.shape(leaf)} for unknowns of shape {shape}",
                         where=user_site(),
                         remedy="pass one bound for each number, or one for all",
                     )
+                part = numbers + np.zeros(shape)
                 if not isinstance(part, Handle) and np.isnan(part).any():
                     raise ArgumentError(
                         f"{caller}: the {name} bounds have a NaN",
