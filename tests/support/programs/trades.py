@@ -426,3 +426,34 @@ def thin_films(index: Array, thickness: Array, absorption: Any) -> Any:
     b, c = np.moveaxis(whole @ np.array([1.0, 1.52]), -1, 0)
     r = (b - c) / (b + c)
     return np.abs(r) ** 2, 4 * 1.52 / np.abs(b + c) ** 2, np.angle(r)
+
+
+@program(lambda k: (np.array([0.1, 0.9, 0.3]) + 0.05 * k,))
+def rewards_of_a_chain(p: Array) -> Any:
+    """Values of states by iteration, with rewards on a grid of which one is traced."""
+    moves = np.array([[0.0, 0.5, 0.5], [0.3, 0.3, 0.4], [0.2, 0.2, 0.6]])
+    moves[0] = [0.9 - p[0], p[0], 0.1]
+    rewards = np.linspace(0.0, 1.0, 3)
+    rewards[1] = p[1]
+    values = np.zeros(3)
+    for _ in range(200):
+        new = rewards + 0.9 * p[2] * moves @ values
+        if np.max(np.abs(new - values)) < 1e-12:
+            break
+        values = new
+    return values
+
+
+@program(lambda k: (np.array([1.0, 2.0, 3.0, 4.0]) + 0.1 * k, 0.1))
+def reactions_by_chance(rates: Array, feedback: float) -> Any:
+    """Gillespie's algorithm with the classes and functions of NumPy's old random numbers."""
+    draws, time, counts, weight = np.random.RandomState(5), 0.0, [10, 0, 0, 0], 0.0
+    np.random.seed(3)
+    for _ in range(15):
+        speeds = rates * (1.0 + feedback * np.array(counts))
+        total = speeds.sum()
+        time = time - np.log(draws.rand()) / total
+        chosen = int(np.random.randint(4))
+        weight += np.log(speeds[chosen] / total)
+        counts[chosen] += 1
+    return time, weight
