@@ -2,17 +2,13 @@
 
 An object is called several times, and its state changes between the calls. Compiled functions, tapes and gradients have to give the
 results, and leave the state, that plain NumPy gives and leaves; gradients are compared with differences.
-
-    python -m tests.fuzz.classes --programs 1000 --seed 1
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import linecache
 import random
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -296,31 +292,3 @@ def failures(seed: int) -> Iterator[str]:
                     yield f"{way}, call {place}: {type(error).__name__}: {error}"
                 except Exception:
                     yield f"{way}, call {place}: {traceback.format_exc(limit=-3)}"
-
-
-def main() -> int:
-    """Run programs, print those that fail, and return how many there are."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--programs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    failed = 0
-    for seed in range(options.seed, options.seed + options.programs):
-        found = list(failures(seed))
-        if found:
-            failed += 1
-            program = Program(seed)
-            print(
-                f"--- seed {seed}\n{program.text.removeprefix(CLASSES)}\n{program.events}",
-                *found,
-                sep="\n",
-                flush=True,
-            )
-    print(f"{options.programs} programs, {failed} fail")
-    return failed
-
-
-if __name__ == "__main__":
-    sys.exit(min(main(), 100))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import gradtape as gt
-from tests.fuzz import classes
-from tests.fuzz.classes import Program, failures, plain
+from tests.fuzz.classes import programs
+from tests.fuzz.classes.programs import Program, failures, plain
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -29,7 +29,7 @@ def state(root, space):
 
 
 def slope(root, space):
-    call = gt.value_and_grad(lambda x: classes.weighted(root, x))
+    call = gt.value_and_grad(lambda x: programs.weighted(root, x))
 
     def doubled(x):
         value, slope = call(x)
@@ -43,8 +43,8 @@ def slope(root, space):
     [(result, "VALUES", " for "), (state, "VALUES", "state"), (slope, "SLOPES", "slope")],
 )
 def test_a_wrong_way_is_found(monkeypatch, make, table, what):
-    monkeypatch.setattr(classes, "VALUES", {})
-    monkeypatch.setattr(classes, "SLOPES", {})
-    monkeypatch.setattr(classes, table, {"wrong": make})
+    monkeypatch.setattr(programs, "VALUES", {})
+    monkeypatch.setattr(programs, "SLOPES", {})
+    monkeypatch.setattr(programs, table, {"wrong": make})
     (found,) = failures(0)
     assert found.startswith("wrong, call 0") and what in found

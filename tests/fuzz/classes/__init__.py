@@ -1,0 +1,1 @@
+"""Random classes, whose objects change state during and between calls."""
