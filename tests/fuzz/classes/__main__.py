@@ -10,9 +10,7 @@ from tests.fuzz.classes.programs import CLASSES, Program, failures
 
 def main() -> int:
     """Run programs, print those that fail, and return how many there are."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, prog="python -m tests.fuzz.classes"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.fuzz.classes")
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
