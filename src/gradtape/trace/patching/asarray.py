@@ -101,7 +101,8 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             outer = _frame(1)
             if outer.f_code.co_name == "__array__" and _is_called_by_numpy(outer):
                 return NotImplemented
-            if not contexts.stack:
+            is_alone = len(args) == 1 and not kwargs
+            if not contexts.stack or (is_alone and not is_user_file(outer.f_code.co_filename)):
                 return NotImplemented
             return FRESH[0](without_hook(function)(*args, **kwargs), function, outer, source=source)
         # numpy.polynomial adds in place to what it has converted with other arrays.
@@ -138,7 +139,8 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return function(contents(args[0]), *args[1:], **kwargs)
     if asked:
         return _traced_call(asked[0], function, args, kwargs)
-    return FRESH[0](made, function, _frame(1)) if contexts.stack else made
+    is_users = contexts.stack and is_user_file(_frame(1).f_code.co_filename)
+    return FRESH[0](made, function, _frame(1)) if is_users else made
 
 
 def _of_instance(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
