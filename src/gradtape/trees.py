@@ -60,6 +60,15 @@ LEAVES: Final[set[type]] = {int, float, complex, bool, str, bytes, type(None)}
 _entered: Final[weakref.WeakSet[type]] = weakref.WeakSet()
 
 
+class CyclicObject:
+    """Stands for an object that is reached from itself, which is no tree of numbers: it is a leaf."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+
 class _Rest:
     """What an object holds besides arrays, and its class: a part of the structure."""
 
@@ -88,6 +97,8 @@ def _is_equal(mine: Any, theirs: Any) -> bool:
 
 def _flatten_object(thing: Any) -> tuple[tuple[Any, ...], _Rest, tuple[str, ...]]:
     found = None if HOOKS.fields is None else HOOKS.fields(thing)
+    if HOOKS.fields is not None and found is None:
+        return (CyclicObject(thing),), _Rest(type(thing), (), {}), ("",)
     names, others = found or ((), tuple(getattr(thing, "__dict__", ())))
     stand_ins = {name for name in others if type(getattr(thing, name)) is _Leaf}
     if stand_ins:
@@ -99,6 +110,9 @@ def _flatten_object(thing: Any) -> tuple[tuple[Any, ...], _Rest, tuple[str, ...]
 
 
 def _unflatten_object(rest: Any, children: Any) -> Any:
+    if children and not rest.names:
+        (child,) = children
+        return child.thing if type(child) is CyclicObject else child
     made: Any = object.__new__(rest.kind)
     for name, content in (*rest.others.items(), *zip(rest.names, children, strict=True)):
         object.__setattr__(made, name, content)

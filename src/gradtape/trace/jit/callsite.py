@@ -34,6 +34,7 @@ from gradtape.runtime.compile.program import GuardMiss
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
+from gradtape.trace.jit.captures.arguments import has_repeated
 from gradtape.trace.jit.captures.recipes import IntegerTooLarge, Moment
 from gradtape.trace.jit.captures.steps import Check, Step, is_key_of_number, why_never_again
 from gradtape.trace.jit.guards import trace_of
@@ -265,6 +266,8 @@ class CallSite(Tracer):
         captures, hidden, *_ = captured
         if any(captures.writes) and captures.is_seen(call, self.name):
             return self.run_op_by_op(call, captures, keep_arrays=call.arrays, copies=True)
+        if captures.writes_to_containers and has_repeated(call.given):
+            return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
         if _is_traced(hidden):
             return self.run_op_by_op(call, captures, keep_arrays=True)
         if _is_followed(call.leaves) or _is_followed(hidden) or captures.tree.followed():

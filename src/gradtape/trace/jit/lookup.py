@@ -159,11 +159,17 @@ class CaptureSet:
         What the next trace uses.
     checked : WeakSet of CheckedFunction
         Native functions whose checks of classes are renewed where Python finds that they hold.
+    apart : tuple of int
+        The steps that read different objects with which a trace has written outside: a call that finds one object under two of them is
+        another trace.
+    writes_to_containers : bool
+        Whether a trace has written to containers among the arguments.
     """
 
     __slots__ = (
         "_reader",
         "_reads",
+        "apart",
         "checked",
         "generators",
         "holders",
@@ -177,6 +183,7 @@ class CaptureSet:
         "substitutes",
         "tree",
         "writes",
+        "writes_to_containers",
     )
 
     def __init__(self, spec: CaptureSpec) -> None:
@@ -186,6 +193,8 @@ class CaptureSet:
         self.writes = Writes()
         self.memories: list[Step] = []
         self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
+        self.apart: tuple[int, ...] = ()
+        self.writes_to_containers = False
         self._reads = 0
         self._reader: NativeReader | None = None
         self.take(spec)
@@ -224,7 +233,7 @@ class CaptureSet:
     def read(self, call: CallArguments) -> tuple[list[Any], list[Any], Sequence[Any]] | None:
         """Return the hidden inputs of a call, the random number generators, and all that is read; None where a check fails."""
         objects = self._read(call.objects)
-        if objects is None:
+        if objects is None or len({id(objects[number]) for number in self.apart}) < len(self.apart):
             return None
         return (
             [objects[number] for number in self.inputs],

@@ -16,7 +16,7 @@ from gradtape.trace.array.handle import Handle, fresh_value, is_followed
 from gradtape.trace.array.layout import layout_of_operand, remember_memory
 from gradtape.trace.dispatch.call_errors import call_error
 from gradtape.trace.jit.aliases import merged, partners, refusal, refuse_read_only
-from gradtape.trace.jit.captures.arguments import argument_copies, write_through
+from gradtape.trace.jit.captures.arguments import argument_copies, with_repeated, write_through
 from gradtape.trace.jit.leaf_kinds import is_dynamic, is_handle
 from gradtape.trace.jit.side_effects import settle
 from gradtape.trace.jit.signature import CallArguments, layout_of_input
@@ -55,7 +55,7 @@ def run_op_by_op(
     for position, first in merged(call.leaves).items():
         leaves[position] = leaves[first]
     before = [leaf.value if isinstance(leaf, Handle) else None for leaf in leaves]
-    args, kwargs = call.with_leaves(leaves)
+    args, kwargs = with_repeated(call.given, call.with_leaves(leaves))
     containers = argument_copies(call.given, (args, kwargs), "the arguments")
     with inside(Scope()):
         results = Leaves(*flatten(called(function, args, kwargs)), is_handle)

@@ -82,15 +82,18 @@ class SideEffects:
         In the order of the objects; those of one object in the order of the program.
     counted : set of str
         The names of integers that the function reads and also assigns.
+    to_arguments : bool
+        Whether containers among the arguments change.
     values : list of Value
         The outputs of the program that they take, after those for the results.
     """
 
-    __slots__ = ("changes", "counted", "values")
+    __slots__ = ("changes", "counted", "to_arguments", "values")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.counted: set[str] = set()
+        self.to_arguments = False
         self.values: list[Any] = []
 
     def carry_out(self, moment: Moment, is_current: Callable[[], bool]) -> None:
@@ -210,6 +213,7 @@ def side_effects_of(
         changes = list(_changes_of(each, spec, book))
         effects.changes += changes
         if changes:
+            effects.to_arguments |= each.path is not None
             effects.counted |= {step.name for step in spec.steps if _is_of(step, each, changes)}
         _check_unchanged(each, spec, reads)
     effects.changes += _array_changes(spec, book)

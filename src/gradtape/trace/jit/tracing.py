@@ -48,7 +48,7 @@ from gradtape.trace.array.handle import Handle, followed_value
 from gradtape.trace.array.layout import memory_of
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.aliases import Writes, refuse_read_only
-from gradtape.trace.jit.captures.arguments import argument_copies
+from gradtape.trace.jit.captures.arguments import argument_copies, has_repeated, with_repeated
 from gradtape.trace.jit.captures.capture import capture
 from gradtape.trace.jit.captures.recipes import NoRecipe
 from gradtape.trace.jit.captures.spec import CaptureSpec
@@ -330,6 +330,10 @@ class Tracer:
                     raise _has_text(self.name)
                 refuse_read_only(call.leaves, leaves, writes.all())
                 captures.writes = captures.writes.joined(writes)
+                if specialisation is not None and specialisation.effects.to_arguments:
+                    captures.writes_to_containers = True
+                    if has_repeated(call.given):
+                        raise OutcomeFailed
                 if any(captures.writes) and captures.is_shared(call, self.name):
                     raise OutcomeFailed
                 if any_alive(trace.temporary):
@@ -371,6 +375,8 @@ class Tracer:
             specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
             specialisation.initial_captures = spec.contents
             self.varying |= specialisation.effects.counted
+            if specialisation.effects.changes:
+                captures.apart = spec.steps_of_holders()
         if is_kept:
             self.explain.warn_of_effects(spec, states)
 
@@ -382,7 +388,7 @@ class Tracer:
         Return also which arguments it has written to.
         """
         trace = spec.trace
-        copies = call.with_leaves(leaves)
+        copies = with_repeated(call.given, call.with_leaves(leaves))
         containers = argument_copies(call.given, copies, "the arguments")
         results, tree = flatten(called_on_traced(spec.function, *copies))
         if trace.outcome is False:

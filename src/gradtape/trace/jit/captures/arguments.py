@@ -48,6 +48,48 @@ def _copies_in(
         yield from _copies_in(other, item, f"{name}{part}", (*path, (is_object, key)), seen)
 
 
+def has_repeated(tree: Any) -> bool:
+    """Return whether a list or dict stands at two places of a tree of arguments: a write at one of them is seen at the other.
+
+    Examples
+    --------
+    >>> a = [1.0]
+    >>> has_repeated(([a, 2.0], {"k": (a,)})), has_repeated(([a, 2.0], {"k": ([1.0],)}))
+    (True, False)
+    """
+    seen: set[int] = set()
+    found = [tree]
+    while found:
+        part = found.pop()
+        if not isinstance(part, list | tuple | dict):
+            continue
+        if not isinstance(part, tuple):
+            if id(part) in seen:
+                return True
+            seen.add(id(part))
+        found += part.values() if isinstance(part, dict) else part
+    return False
+
+
+def with_repeated(given: Any, copies: Any) -> Any:
+    """Return copies of a tree of arguments in which what is one list or dict in the tree is one as well."""
+    return _repeated(given, copies, {}) if has_repeated(given) else copies
+
+
+def _repeated(given: Any, copy: Any, first: dict[int, Any]) -> Any:
+    if type(given) is not type(copy) or not isinstance(given, list | tuple | dict):
+        return copy
+    if isinstance(given, tuple):
+        items = [_repeated(*pair, first) for pair in zip(given, copy, strict=True)]
+        return type(copy)(items) if type(copy) is tuple else type(copy)(*items)
+    if id(given) in first:
+        return first[id(given)]
+    first[id(given)] = copy
+    for key in copy if isinstance(copy, dict) else range(len(copy)):
+        copy[key] = _repeated(given[key], copy[key], first)
+    return copy
+
+
 def follow(path: Sequence[Any], tree: Any) -> Any:
     """Return the part of a tree that a path of entries and attributes leads to."""
     for is_object, key in path:

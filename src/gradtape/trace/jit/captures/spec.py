@@ -118,6 +118,14 @@ class CaptureSpec:
         """Return the user's objects to which the function may write."""
         return [each for each in (*self.substituted, *self.uncopied) if not each.is_own]
 
+    def steps_of_holders(self) -> tuple[int, ...]:
+        """Return a step that reads each of these objects, where that is not always the same object."""
+        first: dict[int, int] = {}
+        for each in self.holders():
+            if each.step >= 0:
+                first.setdefault(id(each.original), each.step)
+        return tuple(sorted(set(first.values())))
+
     def undo_writes(self) -> None:
         """Restore the content of objects that have no copies."""
         for each in self.uncopied:

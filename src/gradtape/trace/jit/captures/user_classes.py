@@ -6,6 +6,7 @@ import builtins
 import enum
 import sys
 import weakref
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -126,19 +127,52 @@ def has_foreign_code(cls: type, *, reads_packages: bool) -> bool:
 
 
 def fields_with_arrays(thing: Any) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Return the names of the attributes of an object that hold arrays or floats, and of the others; None unless it is a plain object."""
+    """Return the names of the attributes of an object that hold arrays or floats, and of the others.
+
+    None unless it is a plain object, and a tree: one that is reached from itself, as a node is by its children's parent, has no leaves.
+    """
     if (
         not is_plain_object(thing)
         or type(thing) is SimpleNamespace
         or type(thing).__module__.partition(".")[0] == PACKAGE
+        or _leads_to_itself(thing, set(), set())
     ):
         return None
-    names = [
+    names = _names_of(thing)
+    holding = tuple([name for name in names if _holds_arrays(getattr(thing, name))])
+    return holding, tuple([name for name in names if name not in holding])
+
+
+def _leads_to_itself(thing: Any, above: set[int], trees: set[int]) -> bool:
+    """Return whether an object, or a container or object in it, is reached from itself; `trees` collects those that are not."""
+    kind = type(thing)
+    if kind is dict:
+        parts: Iterable[Any] = thing.values()
+    elif kind is list or issubclass(kind, tuple):
+        if thing and type(thing[0]) in (float, int):  # numbers: the others are not looked at one by one
+            return False
+        parts = thing
+    elif is_plain_object(thing):
+        parts = [getattr(thing, name) for name in _names_of(thing)]
+    else:
+        return False
+    if id(thing) in above:
+        return True
+    if id(thing) in trees:
+        return False
+    above.add(id(thing))
+    if any(_leads_to_itself(part, above, trees) for part in parts):
+        return True
+    above.remove(id(thing))
+    trees.add(id(thing))
+    return False
+
+
+def _names_of(thing: Any) -> list[str]:
+    return [
         *getattr(thing, "__dict__", ()),
         *[name for name in slots_of(type(thing)) if hasattr(thing, name)],
     ]
-    holding = tuple([name for name in names if _holds_arrays(getattr(thing, name))])
-    return holding, tuple([name for name in names if name not in holding])
 
 
 def _holds_arrays(content: Any, depth: int = 0) -> bool:

@@ -1,0 +1,142 @@
+"""Functions that write outside, called when two of the objects that they write to have become one, or are one no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+
+
+class Node:
+    def __init__(self, number: float = 1.0) -> None:
+        self.number, self.left, self.right = number, None, None
+
+    def shifted(self, x: Any) -> Any:
+        self.number = self.number + x
+        self.right.number = self.right.number * 2
+        return self.number * self.right.number
+
+
+def both(a: Any, b: Any, x: float) -> Any:
+    a.number = a.number + x
+    b.number = b.number * 2.0
+    return a.number * b.number
+
+
+def of_attributes(wrap: Callable[[Any], Any]) -> list[float]:
+    root = Node()
+    root.left, root.right = Node(2.0), Node(3.0)
+    function = wrap(lambda x: both(root.left, root.right, x))
+    results = [function(1.0), function(1.0)]
+    root.right = root.left
+    results += [function(1.0), function(2.0)]
+    root.right = Node()
+    results += [function(1.0), function(1.0)]
+    return [*map(float, results), float(root.left.number), float(root.right.number)]
+
+
+def of_arguments(wrap: Callable[[Any], Any]) -> list[float]:
+    function, a, b = wrap(both), Node(1.0), Node(2.0)
+    results = [function(*pair, 1.0) for pair in ((a, b), (a, b), (a, a), (b, a), (b, b))]
+    return [*map(float, results), float(a.number), float(b.number)]
+
+
+def of_items(wrap: Callable[[Any], Any]) -> list[float]:
+    nodes = [Node(0.5), Node(0.75)]
+
+    def function(x: Any) -> Any:
+        nodes[0].number = np.tanh(nodes[-1].number)
+        nodes[0] = Node(0.25)
+        for node in nodes:
+            node.number = node.number * 0.9
+        return x * 1.0
+
+    call = wrap(function)
+    call(1.0), call(1.0)
+    nodes[1] = nodes[0]
+    call(1.0)
+    return [float(node.number) for node in nodes]
+
+
+def of_methods(wrap: Callable[[Any], Any]) -> list[float]:
+    node = Node()
+    node.right = Node(3.0)
+    method = wrap(node.shifted)
+    results = [method(1.0), method(1.0)]
+    node.right = node
+    results += [method(1.0), method(1.0)]
+    return [*map(float, results), float(node.number)]
+
+
+def of_lists(wrap: Callable[[Any], Any]) -> list[float]:
+    def function(a: list[Any], b: list[Any], x: float) -> Any:
+        a.append(x)
+        b.append(2 * x)
+        return x * len(a)
+
+    call, a, b = wrap(function), [], []
+    results = [call(*pair, 1.0) for pair in ((a, b), (a, b), (a, a), (b, b), (a, b))]
+    return [*map(float, [*results, *a, *b])]
+
+
+def of_dicts(wrap: Callable[[Any], Any]) -> list[float]:
+    def function(tables: Any, x: float) -> Any:
+        tables[0]["k"] = x
+        tables[1]["k"] = tables[1]["k"] * 3
+        return x * tables[0]["k"]
+
+    call, a, b = wrap(function), {"k": 1.0}, {"k": 2.0}
+    results = [call(pair, 1.5) for pair in ((a, a), (a, b), (a, b), (b, b))]
+    return [*map(float, results), float(a["k"]), float(b["k"])]
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "jit": gt.jit,
+    "value_and_grad": lambda f: lambda *args: gt.value_and_grad(f, argnums=len(args) - 1)(*args)[0],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("program", [of_attributes, of_arguments, of_items, of_methods, of_lists, of_dicts])
+def test_writes_to_one_object_at_two_places(program: Callable[[Any], list[float]], way: str) -> None:
+    np.testing.assert_allclose(program(WAYS[way]), program(lambda f: f))
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_on_a_tape(is_compiled: bool) -> None:
+    def slopes(method: Any) -> list[float]:
+        found = []
+        for _ in range(2):
+            with gt.GradientTape() as tape:
+                x = tape.watch(np.array(1.0))
+                y = method(x)
+            found.append(float(tape.gradient(y, x)))
+        return found
+
+    node = Node()
+    node.right = Node(3.0)
+    method = gt.jit(node.shifted) if is_compiled else node.shifted
+    apart = slopes(method)
+    node.right = Node(1.0)
+    node.right.right = node.right
+    shared = slopes(gt.jit(node.right.shifted) if is_compiled else node.right.shifted)
+    np.testing.assert_allclose([apart, shared], [[6.0, 12.0], [16.0, 40.0]])
+
+
+def test_a_node_that_its_children_refer_to_is_no_tree_of_numbers() -> None:
+    root = Node()
+    root.left = Node(3.0)
+    root.left.right = root  # its parent
+
+    def product(node: Any, x: Any) -> Any:
+        return node.left.number * node.left.right.number * x
+
+    for _ in range(2):
+        assert gt.grad(product, argnums=1)(root, 2.0) == 3.0
+        with pytest.raises(gt.errors.DtypeError, match="node.* is a (Node|CyclicObject)"):
+            gt.grad(product)(root, 2.0)
+        gt.grad(lambda node: node.number**2)(Node(3.0))  # the class is known as one of trees of numbers now
