@@ -349,10 +349,24 @@ def repeated(x):
     return y * z + w
 
 
+def matrices(x):
+    noise, weights = np.diag([1.0, 2.0]), np.outer(DATA[:2], DATA[2:])
+    noise[0, 0] = x[0] * x[1]
+    weights[1] += x[2:]
+    lower, powers = np.tril(np.ones((2, 2))), np.vander([1.0, 3.0])
+    lower[1, 0] = x[3]
+    powers[0, 1] -= x[0]
+    blocks, flat = np.kron(np.eye(2), [[2.0]]), np.diagflat([1.0, 2.0])
+    blocks[0, 1], flat[1, 0] = x[1], x[2]
+    return (noise @ weights + lower @ powers + blocks * flat).ravel()
+
+
 DATA = np.array([0.5, 1.5, 2.5, 3.5])
 
 
-@pytest.mark.parametrize("function", [linspace_made, list_made, made_by_a_function, copied, repeated])
+@pytest.mark.parametrize(
+    "function", [linspace_made, list_made, made_by_a_function, copied, repeated, matrices]
+)
 def test_arrays_that_are_made_of_numbers_can_be_written_to(function: Function) -> None:
     before = DATA.copy()
     expected = function(X)
@@ -543,3 +557,13 @@ def test_the_numbers_of_a_list_are_not_asked_one_by_one(type_):
         return np.sum(np.fromiter([*numbers, x], float))
 
     assert gt.grad(mixed)(2.0) == 1.0
+
+
+def test_the_diagonal_of_a_matrix_stays_read_only() -> None:
+    def written(x):
+        y = np.diag(np.ones((2, 2)))
+        y[0] = 1.0
+        return x * y
+
+    with pytest.raises(ValueError, match="read-only"), gt.GradientTape() as tape:
+        written(tape.watch(np.ones(2)))

@@ -40,7 +40,10 @@ from gradtape.trace.subclasses.instances import TracedNdarray
 ALLOCATORS: Final = (np.zeros, np.empty)
 """NumPy's compiled functions that allocate arrays. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""
 
-MAKERS: Final = (np.arange, np.linspace, np.logspace, np.geomspace, np.repeat, np.tile)
+MAKERS: Final = (
+    *(np.arange, np.linspace, np.logspace, np.geomspace, np.repeat, np.tile),
+    *(np.diag, np.diagflat, np.kron, np.outer, np.tril, np.triu, np.vander),
+)
 """Other functions that make arrays of numbers."""
 
 LIKE_FUNCTIONS: Final = (np.zeros_like, np.empty_like, np.ones_like, np.full_like)
@@ -182,6 +185,7 @@ def writable(made: Any, function: Any, frame: FrameType, *, source: Any = None, 
     is_new = type(made) is np.ndarray and made is not source and (is_own or made.base is None)
     if (
         not is_new
+        or not made.flags.writeable
         or made.dtype.char not in "fdFD"
         or (function is not np.array if not is_user_file(frame.f_code.co_filename) else asking is None)
         or not called_directly(frame, function)
