@@ -610,18 +610,3 @@ def refuses_types(x: Any) -> Any:
     if kind(x) is not np.ndarray:
         raise ValueError("x must be a numpy array")
     return x * 2.0
-
-
-class Stateful:
-    """An object with numbers that its methods read and write."""
-
-    def __init__(self) -> None:
-        self.scale = 2.0
-        self.mean = np.zeros(3)
-
-    def __call__(self, x: Any) -> Any:
-        return self.scale * np.sum(x**2)
-
-    def update(self, x: Any) -> Any:
-        self.mean = 0.5 * self.mean + 0.5 * x
-        return self.scale * np.sum(self.mean * x)

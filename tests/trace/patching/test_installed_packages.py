@@ -158,24 +158,3 @@ def test_compiled_code_that_asks_for_the_numbers_of_a_watched_array_is_refused(
         with pytest.raises(gt.errors.UnsupportedFunctionError, match="takes_a_number of compiled_numbers"):
             package.calls_compiled_code_with_a_number(x)
         assert package.calls_compiled_code_with_a_number(x.numpy()) == X[0] * X[1]
-
-
-WAYS_TO_STATE: dict[str, Any] = {
-    "called": lambda thing: lambda x: thing(x),
-    "updated": lambda thing: lambda x: thing.update(x),
-    "by its method": lambda thing: thing.update,
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", WAYS_TO_STATE)
-def test_attributes_of_objects_are_read_and_written_at_each_call(
-    modules: dict[str, ModuleType], name: str, kind: str
-) -> None:
-    ours, plain = modules[kind].Stateful(), modules[kind].Stateful()
-    function, expected = gt.jit(WAYS_TO_STATE[name](ours)), WAYS_TO_STATE[name](plain)
-    for scale in (2.0, 2.0, 5.0, 5.0, 2.0):
-        ours.scale = plain.scale = scale
-        np.testing.assert_allclose(function(X), expected(X), rtol=1e-12)
-        assert type(ours.mean) is np.ndarray
-        np.testing.assert_allclose(ours.mean, plain.mean, rtol=1e-12)

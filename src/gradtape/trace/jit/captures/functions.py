@@ -208,7 +208,7 @@ def _visit_attributes(
 def visit_method(walk: CaptureWalk, method: MethodType, origin: Origin, label: str, copying: bool) -> Any:
     """Check a bound method by its function and its owner."""
     step = walk.step(origin, Check.TYPE, MethodType, label)
-    if type(method.__func__) is FunctionType:
+    if walk.by_parts and type(method.__func__) is FunctionType:
         name_method(walk.facts, method.__func__)
     function = walk.visit(method.__func__, (Source.ATTRIBUTE, step, "__func__"), label, copying)
     owner = walk.visit(method.__self__, (Source.ATTRIBUTE, step, "__self__"), f"self of {label}", copying)

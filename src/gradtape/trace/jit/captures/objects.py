@@ -59,7 +59,7 @@ def _check_class(walk: CaptureWalk, cls: type, *, whole: bool) -> dict[str, Any]
     walk.classes[cls, whole] = inherited
     entries: list[tuple[type, str, Any]] = []
     for owner in cls.__mro__:
-        if not (is_user_class(owner) or is_package_class(owner)):
+        if not (is_user_class(owner) or (walk.by_parts and is_package_class(owner))):
             continue
         if walk.facts.stored:
             walk.leave_writable(owner, -1, f"the class {owner.__name__}", owner.__name__ + ".{}")
@@ -111,7 +111,8 @@ def visit_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copy
     """Visit an object of a class that has no visitor of its own."""
     if is_generator(thing):
         return visit_generator(walk, thing, origin, label)
-    if is_plain_object(thing) or (origin[0] is not Source.FIXED and is_package_object(thing)):
+    by_parts = walk.by_parts and origin[0] is not Source.FIXED
+    if is_plain_object(thing) or (by_parts and is_package_object(thing)):
         return _visit_plain_object(walk, thing, origin, label, copying)
     if is_quantity(thing):
         return visit_quantity(walk, thing, origin, label, copying)
@@ -122,8 +123,8 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
     """Visit the attributes and methods of an object that code reads; return a copy of the object with copies of these."""
     facts, cls, fields = walk.facts, type(thing), _fields_of(thing)
     is_ours = cls.__module__.partition(".")[0] == PACKAGE
-    has_methods = is_package_object(thing) and read_methods(facts, cls, whole=False)
-    may_read_all = facts.everything or is_record(cls) or has_foreign_code(cls, reads_packages=True)
+    has_methods = walk.by_parts and read_methods(facts, cls, whole=False)
+    may_read_all = facts.everything or is_record(cls) or has_foreign_code(cls, reads_packages=walk.by_parts)
     attributes = _attributes_read(thing, fields, None if may_read_all or is_ours else facts.attributes)
     step = walk.step_unless_fixed(origin, Check.TYPE, cls, label)
     inherited = {} if is_ours else _check_class(walk, cls, whole=False)
