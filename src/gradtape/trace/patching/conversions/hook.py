@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -42,10 +42,12 @@ _UFUNC_METHODS: Final = frozenset(
 )
 
 
-def _takes_lengths(called: Any, args: Any, kwargs: Any) -> bool:
-    """Return whether a function has lengths among its arguments, and nothing that NumPy's protocols know."""
+def _takes_lengths(called: Any, args: Any, kwargs: Any, frame: FrameType) -> bool:
+    """Return whether a function, called in a frame, has lengths among its arguments, and nothing that NumPy's protocols know."""
+    if not has_lengths([args, kwargs]):
+        return False
     if called is np.arange:
-        return calls(sys._getframe(2), called)
+        return calls(frame, called)
     if type(called) is _dispatched:
         return find_followed([*args, *kwargs.values()]) is None
     return called in _FUNCTIONS_OF_LENGTHS
@@ -53,7 +55,7 @@ def _takes_lengths(called: Any, args: Any, kwargs: Any) -> bool:
 
 def _hook(called: Any, /, *args: Any, **kwargs: Any) -> Any:
     kind = type(called)
-    if ASKING.questions is not None and has_lengths([args, kwargs]) and _takes_lengths(called, args, kwargs):
+    if ASKING.questions is not None and _takes_lengths(called, args, kwargs, sys._getframe(1)):
         return of_lengths(called, args, kwargs)
     if kind is np.ufunc or called in _UFUNC_METHODS:
         return call_ufunc(called, args, kwargs)
@@ -63,8 +65,12 @@ def _hook(called: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _maker(called: Any, /, *args: Any, **kwargs: Any) -> Any:
-    made = _hook(called, *args, **kwargs) if find_followed([*args, *kwargs.values()]) is not None else None
-    return made_writable(called, args, kwargs, sys._getframe(1)) if made is None else made
+    frame = sys._getframe(1)
+    if ASKING.questions is not None and _takes_lengths(called, args, kwargs, frame):
+        return of_lengths(called, args, kwargs)
+    if find_followed([*args, *kwargs.values()]) is not None:
+        return _hook(called, *args, **kwargs)
+    return made_writable(called, args, kwargs, frame)
 
 
 def _interpose() -> None:
