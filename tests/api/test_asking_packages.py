@@ -90,7 +90,6 @@ REMEDIES: dict[str, tuple[type[Exception], Function, str]] = {
     "lru_cache": (TypeError, lambda x: cached(x[0]), "f.__wrapped__(x)"),
     "a set": (TypeError, lambda x: set(x), "np.unique(x)"),
     "a seed": (errors.DtypeError, lambda x: np.random.default_rng(x).normal(), "pass generators"),
-    "seeding": (errors.UnsupportedFunctionError, lambda x: np.random.seed(0), "default_rng(seed)"),
     "a column": (IndexError, lambda x: x["a"], "dict(df.items())"),
     "a method of pandas": (AttributeError, lambda x: x.rolling(2), "before the call"),
 }  # fmt: skip

@@ -409,6 +409,7 @@ CONSTANT: dict[str, list[Case]] = {
     "argrelextrema": call(lambda x: signal.argrelextrema(x, np.greater)[0], X),
     "argrelmax": call(lambda x: signal.argrelmax(x)[0], X),
     "argrelmin": call(lambda x: signal.argrelmin(x)[0], X),
+    "find_peaks_cwt": call(lambda x: signal.find_peaks_cwt(x, [2, 3]), X),
     "square": call(lambda t, d: signal.square(t, d), X * 3, 0.4),
     "check_COLA": call(lambda w: signal.check_COLA(w, 8, 4), 1.0 + np.cos(K[:8])),
     "check_NOLA": call(lambda w: signal.check_NOLA(w, 8, 4), 1.0 + np.cos(K[:8])),
@@ -422,11 +423,9 @@ OTHERS = {
 }
 REFUSED = {
     "remez": "it exchanges points in compiled code",
-    "find_peaks_cwt": "in jitted functions what it finds depends on the numbers; on a tape it works, without a derivative",
 }
 REFUSALS = {
     "remez": first(lambda d: signal.remez(7, [0.0, 0.1, 0.2, 0.5], d), [1.0, 0.0]),
-    "find_peaks_cwt": call(lambda x: signal.find_peaks_cwt(x, [2, 3]), X),
 }
 M = 9
 WINDOWS: dict[str, list[Case]] = {
