@@ -5,8 +5,10 @@ from __future__ import annotations
 import linecache
 
 import numpy as np
+import optree
 import pytest
 
+import gradtape as gt
 from gradtape.errors import UnsupportedCodeError
 from gradtape.frontend.translate import translate
 from gradtape.ir.types import FLOAT64, aval
@@ -150,6 +152,68 @@ def test_what_is_not_translated_is_refused_with_its_line(function):
     assert first <= caught.value.where.line <= first + 6
     assert caught.value.where.filename == __file__
     assert not SEEN
+
+
+def appends_to_argument(a, x):
+    a.append(x)
+    return len(a)
+
+
+def sets_item_of_argument(a, x):
+    b = a
+    b[0] = x
+    return a[0]
+
+
+def extends_inner_list(a, x):
+    a[1].extend([x, x])
+    return x
+
+
+def removes_in_loop(a, x):
+    while len(a) > 1:
+        x = x + a.pop()
+    return x
+
+
+def writes_in_branch(a, x):
+    b = [x, x] if x > 0.0 else a
+    b.reverse()
+    return b[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "tree"),
+    [
+        (appends_to_argument, [1.0, 2.0]),
+        (sets_item_of_argument, [1.0, 2.0]),
+        (extends_inner_list, [1.0, [2.0]]),
+        (removes_in_loop, [1.0, 2.0, 3.0]),
+        (writes_in_branch, [1.0, 2.0]),
+    ],
+    ids=lambda item: getattr(item, "__name__", ""),
+)
+def test_writes_to_lists_of_the_caller_are_refused(function, tree):
+    number = aval((), FLOAT64)
+    lists = optree.tree_map(lambda _: number, tree)
+    with pytest.raises(UnsupportedCodeError, match="a list among the arguments is written"):
+        translate(function, (lists, number))
+
+
+def copies_of_lists(a, x):
+    b = list(a)
+    b.append(x)
+    c = a + [x]
+    c[0] = x
+    return b[-1] + c[0] + a[0] * len(a)
+
+
+def test_copies_of_lists_of_the_caller_may_be_written():
+    number = aval((), FLOAT64)
+    translate(copies_of_lists, ([number, number], number))
+    a = [2.0, 3.0]
+    assert gt.jit(copies_of_lists)(a, 1.5) == copies_of_lists([2.0, 3.0], 1.5)
+    assert a == [2.0, 3.0]
 
 
 def test_errors_of_the_code_are_raised():

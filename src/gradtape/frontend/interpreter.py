@@ -222,6 +222,8 @@ class Interpreter:
         How many loops of the procedure are around.
     appended : dict of ListReference to int or None
         How many items may have been appended to a list since the innermost loop began, None where that is not known.
+    arguments : set of ListReference
+        The lists of the caller's.
     roomy : set of ListReference
         The growing lists that have room for what the loops around append.
     small_loops : int
@@ -245,6 +247,7 @@ class Interpreter:
         self.growths: dict[Any, dict[ListReference, Growth]] = {}
         self.merged_lists: dict[Any, dict[Path, ListReference]] = {}
         self.shared_lists = SharedLists()
+        self.arguments: set[ListReference] = set()
         self.unrolled: set[Any] = set()
         self.widened_bounds: dict[Any, dict[Any, list[Any]]] = {}
         self.small_loops = 0
@@ -425,8 +428,14 @@ class Interpreter:
         return reference
 
     def check_list_write(self, reference: ListReference) -> None:
-        """Refuse a write to a list that may be another one, of which a name holds a copy."""
+        """Refuse a write to a list of the caller's, and to one that may be another one, of which a name holds a copy."""
         others = self.shared_lists.of(reference)
+        if not self.arguments.isdisjoint((reference, *others)):
+            refuse(
+                "a list among the arguments is written",
+                "return the new list, or write to a copy (y = list(y))",
+                "the items of lists are arguments of the compiled function, which cannot change the list itself",
+            )
         if not others:
             return
         values = [value for frame in self.frames for value in frame.live(frame is not self.frame).values()]

@@ -211,7 +211,9 @@ class _Translator:
     def interpreter_value(self, argument: Any) -> Any:
         """Return an argument as an abstract value: lists become lists of the interpreter."""
         if isinstance(argument, list):
-            return self.interpreter.new_list([self.interpreter_value(item) for item in argument])
+            made = self.interpreter.new_list([self.interpreter_value(item) for item in argument])
+            self.interpreter.arguments.add(made)
+            return made
         if type(argument) is tuple:
             return tuple([self.interpreter_value(item) for item in argument])
         if is_concrete_or_traced(argument):
