@@ -38,6 +38,7 @@ from numpy import zeros
 import gradtape as gt
 from gradtape import collector
 from gradtape.api.tape import number_flow
+from gradtape.api.transforms import sharing
 from gradtape.runtime.compile import program
 from gradtape.trace.lazy import call_observer, instruments, pending
 from gradtape.trace.source import contexts
@@ -551,9 +552,11 @@ def fresh() -> float:
 def forget() -> None:
     """Forget what a scenario that has run once need not do again: it has as many instants each time.
 
-    A number that none has met needs a program of its own, and numbers that leave a tape are looked up in the source.
+    A number that none has met needs a program of its own, functions of one code share programs, and numbers that leave a tape are
+    looked up in the source.
     """
     forget_structures()
+    sharing.clear()
     number_flow._parsed.cache_clear()
     number_flow._flows.clear()
 
@@ -587,11 +590,12 @@ class Fuzzer:
         self.state = state()
 
     def count(self, name: str) -> int:
-        """Return how many instants a scenario has."""
+        """Return how many instants a scenario has, once what is kept for good has been made."""
         if name not in self.counts:
-            forget()
-            with Instant(-1) as interruption:
-                SCENARIOS[name](fresh())
+            for _ in range(2):
+                forget()
+                with Instant(-1) as interruption:
+                    SCENARIOS[name](fresh())
             self.counts[name] = interruption.count
         return self.counts[name]
 
