@@ -454,12 +454,16 @@ def suggests_keywords(function: Callable[P, V]) -> Callable[P, V]:
 
 
 def _unknown_keyword(error: TypeError, function: Callable[..., Any]) -> TypeError | None:
-    options = [
+    """Return the error for a keyword argument that a function does not have, from Python's; None for other errors."""
+    called, found, rest = str(error).partition("() got an unexpected keyword argument ")
+    if not found or called.rpartition(".")[2] != function.__name__:
+        return None
+    known = [
         name
         for name, parameter in list(inspect.signature(function).parameters.items())[1:]
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    return unknown_keyword(error, function.__name__, _public_name(function), options)
+    return unknown_keyword(_public_name(function), rest.split("'")[1], known)
 
 
 def _public_name(function: Callable[..., Any]) -> str:
@@ -471,28 +475,18 @@ def _public_name(function: Callable[..., Any]) -> str:
     return f"gt.{namespace}{function.__qualname__.removesuffix('.__init__')}"
 
 
-def unknown_keyword(error: TypeError, function: str, shown: str, known: list[str]) -> TypeError | None:
-    """Return the error for a keyword argument that a function of gradtape's does not have, from Python's; None for other errors.
+def unknown_keyword(shown: str, given: str, known: list[str]) -> TypeError:
+    """Return the error for a keyword argument that a function of gradtape's does not have.
 
     Parameters
     ----------
-    error : TypeError
-        The error that the call raised.
-    function : str
-        The name of the function in Python's error.
     shown : str
-        Its name as users write it.
+        The function as users write it.
+    given : str
+        The keyword.
     known : list of str
-        Its keyword arguments.
+        Those that the function has.
     """
-    called, found, rest = str(error).partition("() got an unexpected keyword argument ")
-    if not found or called.rpartition(".")[2] != function:
-        return None
-    return unknown_keyword_of(shown, rest.split("'")[1], known)
-
-
-def unknown_keyword_of(shown: str, given: str, known: list[str]) -> TypeError:
-    """Return the error for the keyword argument `given` of the function that users write as `shown`; `known` are those that it has."""
     meant = FUNCTION_KEYWORDS.get(given) or nearest(given, known)
     if meant in known:
         options = f"did you mean {meant}?"

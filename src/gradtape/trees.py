@@ -98,7 +98,7 @@ def _is_equal(mine: Any, theirs: Any) -> bool:
 def _flatten_object(thing: Any) -> tuple[tuple[Any, ...], _Rest, tuple[str, ...]]:
     found = None if HOOKS.fields is None else HOOKS.fields(thing)
     if HOOKS.fields is not None and found is None:
-        return (CyclicObject(thing),), _Rest(type(thing), (), {}), ("",)
+        return (CyclicObject(thing),), _Rest(type(thing), (), {}), (Attribute(""),)
     names, others = found or ((), tuple(getattr(thing, "__dict__", ())))
     stand_ins = {name for name in others if type(getattr(thing, name)) is _Leaf}
     if stand_ins:
@@ -418,7 +418,7 @@ def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, wher
 def place_of_leaf(tree: Any, position: int, *, none_is_leaf: bool = False) -> str:
     """Return where a leaf stands in its containers, as one would write it: ``['weights'][0]``."""
     return "".join(
-        f".{key}" if isinstance(key, Attribute) else f"[{key!r}]"
+        (f".{key}" if key else "") if isinstance(key, Attribute) else f"[{key!r}]"  # empty: the object itself
         for key in optree.tree_paths(tree, none_is_leaf=none_is_leaf, namespace=NAMESPACE)[position]
     )
 

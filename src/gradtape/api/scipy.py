@@ -42,7 +42,7 @@ from gradtape.errors import ArgumentError, GradtapeError, GradtapeWarning, Shape
 from gradtape.habits import SCIPY as _HABITS
 from gradtape.habits import answering as _answering
 from gradtape.habits import nearest as _nearest
-from gradtape.habits import suggests_keywords, unknown_keyword_of
+from gradtape.habits import suggests_keywords, unknown_keyword
 from gradtape.progress import counting
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
@@ -650,6 +650,8 @@ def curve_fit(
 
 def _check_options(function: Function, options: Any, *passed_to: Function) -> None:
     """Raise TypeError for an option of `function` that no function of SciPy's which it is passed to has."""
+    if not options:  # signatures take 0.1 ms
+        return
     known = [
         name
         for each in (function, *passed_to)
@@ -658,7 +660,7 @@ def _check_options(function: Function, options: Any, *passed_to: Function) -> No
     ]
     for name in options:
         if name not in known:
-            raise unknown_keyword_of(f"gt.scipy.{function.__name__}", name, list(dict.fromkeys(known)))
+            raise unknown_keyword(f"gt.scipy.{function.__name__}", name, list(dict.fromkeys(known)))
 
 
 def _model(function: Function, parameters: Any, x: Any) -> Any:

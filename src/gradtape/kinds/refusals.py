@@ -15,7 +15,7 @@ import numpy as np
 from gradtape.errors import DtypeError, IntegerInputError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.trees import HOOKS
+from gradtape.trees import HOOKS, CyclicObject
 
 LIBRARIES: Final = {
     "autograd": "{x}._value",
@@ -100,6 +100,9 @@ def refusal(thing: Any, argument: str) -> DtypeError:
             why, remedy = f"{library} is tracing this call", f"wrap the function: {WRAPPERS[library]}"
         elif library in WRAPPERS:
             remedy += f", or wrap the function: {WRAPPERS[library]}"
+    elif isinstance(thing, CyclicObject):
+        what = f"{argument} is a {type(thing.thing).__name__} that is reached from itself, and so no tree of numbers"
+        remedy = "pass its numbers in an array, or in lists and dicts"
     elif isinstance(thing, Coroutine):
         why, remedy = "it has not run yet", f"pass what it returns: await {x}"
     elif isinstance(thing, _ITERATORS):

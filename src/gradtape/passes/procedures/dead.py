@@ -82,15 +82,16 @@ class _Resets(Rewriter):
     def _array(self, allocation: Allocate) -> None:
         """Take note of what is dropped for an array."""
         pointer, size = allocation.out, number_of(allocation.size)
-        users = self._users.get(pointer, [])
-        if size is None or pointer in self._results or not all(isinstance(s, Load | Store) for s in users):
+        every = self._users.get(pointer, [])
+        users = [s for s in every if isinstance(s, Load | Store)]
+        if size is None or pointer in self._results or len(users) < len(every):
             return
         accesses: dict[For, list[Load | Store]] = {}
         for user in users:
             *around, loop = self._holders[user] or (None,)
             if not around or not isinstance(around[-1], For) or not isinstance(loop, For) or loop.parallel:
                 return
-            accesses.setdefault(loop, []).append(user)  # type: ignore[arg-type]  # all are loads and stores
+            accesses.setdefault(loop, []).append(user)
         if len(accesses) < 2 or len({self._holders[loop] for loop in accesses}) > 1:
             return
         first, *_, last = accesses

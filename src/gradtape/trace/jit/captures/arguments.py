@@ -61,13 +61,12 @@ def has_repeated(tree: Any) -> bool:
     found = [tree]
     while found:
         part = found.pop()
-        if not isinstance(part, list | tuple | dict):
-            continue
         if not isinstance(part, tuple):
             if id(part) in seen:
                 return True
             seen.add(id(part))
-        found += part.values() if isinstance(part, dict) else part
+        items = part.values() if isinstance(part, dict) else part
+        found += [item for item in items if isinstance(item, (list, tuple, dict))]
     return False
 
 
