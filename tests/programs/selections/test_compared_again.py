@@ -146,3 +146,51 @@ def test_in_single_precision_and_in_functions_of_numba(element):
             assert of_numba(x, y)[0] == 1.0
         for x, y in points(np.float32):
             assert plain(x, y)[0] == 1.0
+
+
+def roots_below(element, first, second):
+    """Take the roots of the distances to the largest element."""
+
+    def program(x, y):
+        best, total = -np.inf, 0.0
+        for i in range(len(x)):
+            best = max(best, element(x[i], y[i]))
+            total += first(x[i], y[i])
+        for i in range(len(x)):
+            total += second(x[i], y[i]) + np.sqrt(best - element(x[i], y[i]))
+        return total
+
+    return program
+
+
+def logarithms_above(element, first, second):
+    """Take logarithms of what the elements after a first one are above the smallest, by way of an array."""
+
+    def program(x, y):
+        least, total = element(x[0], y[0]), second(x[0], y[0])
+        above = np.zeros(len(x))
+        for i in range(1, len(x)):
+            if element(x[i], y[i]) < least:
+                least = element(x[i], y[i])
+            total += first(x[i], y[i])
+        for i in range(len(x)):
+            above[i] = 2.0 * (element(x[i], y[i]) - least)
+            total += second(x[i], y[i])
+        for i in range(len(x)):
+            total += (above[i] / 3.0) ** 0.5 + np.arccosh(1.0 + above[i])
+        return total
+
+    return program
+
+
+@pytest.mark.parametrize("make", [roots_below, logarithms_above])
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_distances_to_an_extremum_are_not_negative(element, make):
+    with gt.config.override(loops="compile"):
+        for first, second in [("product", "sine"), ("sine", "product")]:
+            program = make(ELEMENTS[element], OTHERS[first], OTHERS[second])
+            compiled, derived = gt.jit(program), gt.jit(gt.value_and_grad(program))
+            for x, y in points(float):
+                total = pytest.approx(program(x, y), rel=1e-6, abs=1e-6)
+                assert compiled(x, y) == total
+                assert derived(x, y)[0] == total

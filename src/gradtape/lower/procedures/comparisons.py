@@ -2,18 +2,19 @@
 
 ``if x[i] * x[i] + y[i] >= best`` looks for the element of which an earlier loop has found that it is the largest. LLVM fuses the product
 and the sum to one operation, which rounds once, in a loop where nothing else reads the product, takes the terms of a sum in another order,
-and calls functions for vectors, which round otherwise than those for numbers.
+and calls functions for vectors, which round otherwise than those for numbers. The difference of the two in ``np.sqrt(best - e)`` would be
+a rounding error below 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from itertools import permutations
 from typing import Final
 
-from gradtape.ir.graph import Literal, Value, extract, number_of
-from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic
+from gradtape.ir.graph import Literal, Node, Value, extract, number_of
+from gradtape.kinds.elementwise import Body, Elementwise, Instruction, Intrinsic, Libm
 from gradtape.procedures.affine import linear_form
 from gradtape.procedures.dataflow import depend_on, free_sums
 from gradtape.procedures.ir import Assign, For, Load, Procedure, Push, Read, Store
@@ -25,7 +26,12 @@ LEVELS: Final = 3
 """How many operations of two numbers are compared to find out whether both may be the same computation."""
 
 COMMUTATIVE: Final = frozenset({"fadd", "fmul"})
-SELECTIONS: Final = frozenset({"llvm.maximum", "llvm.minimum", "llvm.maxnum", "llvm.minnum", "llvm.fabs"})
+EXTREMA: Final = frozenset({"llvm.maximum", "llvm.minimum", "llvm.maxnum", "llvm.minnum"})
+SELECTIONS: Final = EXTREMA | {"llvm.fabs"}
+BOUNDED: Final = frozenset(
+    {"llvm.sqrt", "log", "log2", "log10", "log1p", "pow", "asin", "acos", "acosh", "atanh"}
+)
+"""Functions that are NaN outside of an interval, at whose ends rounding decides."""
 
 Sources = Callable[[Value], "tuple[Value, ...]"]
 """The values that a leaf may have, as far as the procedure computes them."""
@@ -35,7 +41,7 @@ def rounded_alike(procedure: Procedure) -> set[Value]:
     """Return what has to be rounded alike wherever it is computed: as written, by the functions for numbers.
 
     These are values that are compared, each with one that the same operations compute at another place, and all from which they are
-    computed.
+    computed. Values that are selected are also compared with those that are subtracted, if a root or logarithm is taken of the difference.
 
     Parameters
     ----------
@@ -44,19 +50,35 @@ def rounded_alike(procedure: Procedure) -> set[Value]:
     """
     nodes, _ = extract(roots(procedure))
     compared = [node.inputs for node in nodes if _is_comparison(node.op)]
-    if not compared:
+    extrema = [node.inputs for node in nodes if _is_extremum(node.op)]
+    if not compared and not extrema:
         return set()
     sources = _sources(procedure)
-    found: list[Value] = []
-    for sides in compared:
-        if any(isinstance(side, Literal) for side in sides):
-            continue
-        first, second = (list(_computed(side, sources)) for side in sides)
-        for one in first:
-            for other in second:
-                if one is not other and _may_be_same(one, other, sources, LEVELS):
-                    found += one, other
+    found = [x for sides in compared for pair in _alike(sides, sources) for x in pair]
+    differences = _differences(nodes, sources)
+    if differences:
+        selected = {x for sides in compared + extrema for side in sides for x in _reached(side, sources)}
+        pairs = [pair for sides in differences for pair in _alike(sides, sources)]
+        found += [x for pair in pairs if not selected.isdisjoint(pair) for x in pair]
     return _behind(found, sources)
+
+
+def _alike(sides: Sequence[Value], sources: Sources) -> Iterator[tuple[Value, Value]]:
+    """Yield two results each, one of either side, that may be the same computation at two places."""
+    if any(isinstance(side, Literal) for side in sides):
+        return
+    first, second = (list(_computed(side, sources)) for side in sides)
+    for one in first:
+        for other in second:
+            if one is not other and _may_be_same(one, other, sources, LEVELS):
+                yield one, other
+
+
+def _differences(nodes: Iterable[Node], sources: Sources) -> list[tuple[Value, ...]]:
+    """Return the operands of differences from which arithmetic alone computes what a bounded function is called with."""
+    bounded = [node.inputs[0] for node in nodes if _name(node.op) in BOUNDED]
+    behind = _behind(bounded, sources, lambda node: isinstance(_body(node.op), Instruction))
+    return [x.node.inputs for x in behind if x.node is not None and _name(x.node.op) == "fsub"]
 
 
 def sums_of_any_order(procedure: Procedure, alike: Set[Value]) -> dict[Value, Value]:
@@ -89,9 +111,24 @@ def _step(index: Value, number: Value) -> int | None:
     return None if depend_on([x for x in form if x is not None], {number}) else step
 
 
+def _body(op: object) -> Body:
+    return op.body if isinstance(op, Elementwise) else None
+
+
+def _name(op: object) -> str | None:
+    """Return what computes the row of an op for real numbers: an instruction, an intrinsic or a function of the C library."""
+    body = _body(op)
+    if isinstance(body, Libm):
+        return body.name
+    return body.real if isinstance(body, Instruction | Intrinsic) else None
+
+
 def _is_comparison(op: object) -> bool:
-    body = op.body if isinstance(op, Elementwise) else None
-    return isinstance(body, Instruction) and str(body.real).startswith("fcmp")
+    return str(_name(op)).startswith("fcmp")
+
+
+def _is_extremum(op: object) -> bool:
+    return _name(op) in EXTREMA
 
 
 def _sources(procedure: Procedure) -> Sources:
@@ -136,10 +173,7 @@ def _reached(value: Value, sources: Sources) -> Iterable[Value]:
 
 def _selects(value: Value) -> bool:
     """Return whether a result is one of the operands, up to its sign."""
-    body = value.node.op.body if value.node is not None and isinstance(value.node.op, Elementwise) else None
-    if isinstance(body, Intrinsic):
-        return body.real in SELECTIONS
-    return isinstance(body, Instruction) and body.real in ("select", "fneg")
+    return value.node is not None and _name(value.node.op) in SELECTIONS | {"select", "fneg"}
 
 
 def _may_be_same(one: Value, other: Value, sources: Sources, levels: int) -> bool:
@@ -151,16 +185,17 @@ def _may_be_same(one: Value, other: Value, sources: Sources, levels: int) -> boo
         return any(_may_be_same(source, value, sources, levels - 1) for source in sources(leaf))
     if one.node.op is not other.node.op:
         return False
-    body = one.node.op.body if isinstance(one.node.op, Elementwise) else None
-    swaps = isinstance(body, Instruction) and body.real in COMMUTATIVE
+    swaps = _name(one.node.op) in COMMUTATIVE
     return any(
         all(_may_be_same(x, y, sources, levels - 1) for x, y in zip(one.node.inputs, order, strict=True))
         for order in (permutations(other.node.inputs) if swaps else [other.node.inputs])
     )
 
 
-def _behind(values: Iterable[Value], sources: Sources) -> set[Value]:
-    """Return the numbers from which values are computed, and these."""
+def _behind(
+    values: Iterable[Value], sources: Sources, passes: Callable[[Node], bool] = lambda node: True
+) -> set[Value]:
+    """Return the numbers from which values are computed, and these; `passes` says for which nodes the operands count."""
     found: set[Value] = set()
     stack = list(values)
     while stack:
@@ -168,5 +203,8 @@ def _behind(values: Iterable[Value], sources: Sources) -> set[Value]:
         if value in found or value.dtype.kind != "f":
             continue
         found.add(value)
-        stack += sources(value) if value.node is None else value.node.inputs
+        if value.node is None:
+            stack += sources(value)
+        elif passes(value.node):
+            stack += value.node.inputs
     return {value for value in found if value.node is not None}
