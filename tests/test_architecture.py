@@ -200,6 +200,13 @@ def test_a_misspelt_name_is_corrected():
     assert caught.value.name == "jacobain" and str(caught.value).endswith("did you mean gt.jacobian?")
 
 
+def test_solvers_need_no_tools_for_finding_mistakes():
+    code = "import sys, gradtape; gradtape.nlp, gradtape.callback, gradtape.print; print(*sys.modules)"
+    assert not {"gradtape.api.debug", "gradtape.api.pictures", "scipy", "subprocess"} & set(
+        words_printed(code)
+    )
+
+
 def test_importing_leaves_the_cycle_collector_on():
     code = "import gc, gradtape; print(gc.isenabled())"
     assert words_printed(code) == ["True"]

@@ -60,15 +60,16 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.control.loops import while_loop as while_loop
     from gradtape.api.control.scanning import map as map
     from gradtape.api.control.scanning import scan as scan
+    from gradtape.api.custom.callback import callback as callback
     from gradtape.api.custom.checkpoint import checkpoint as checkpoint
     from gradtape.api.custom.checkpoint import recompute_grad as recompute_grad
     from gradtape.api.custom.custom_gradient import custom_gradient as custom_gradient
     from gradtape.api.custom.custom_gradient import grad_pass_through as grad_pass_through
+    from gradtape.api.custom.printing import print as print
     from gradtape.api.custom.rules import custom_jvp as custom_jvp
     from gradtape.api.custom.rules import custom_vjp as custom_vjp
     from gradtape.api.custom.score_function import score_function as score_function
     from gradtape.api.debug.doctor import doctor as doctor
-    from gradtape.api.debug.printing import print as print
     from gradtape.api.export.archive import load as load
     from gradtape.api.export.files import export as export
     from gradtape.api.export.specs import spec as spec
@@ -80,7 +81,6 @@ if _typing.TYPE_CHECKING:
     from gradtape.api.guests.function import torch as torch
     from gradtape.api.nlp.program import nlp as nlp
     from gradtape.api.ode.stochastic import solve_sde as solve_sde
-    from gradtape.api.solvers.callback import callback as callback
     from gradtape.api.solvers.implicit import custom_fixed_point as custom_fixed_point
     from gradtape.api.solvers.implicit import custom_root as custom_root
     from gradtape.api.source.program import source as source
@@ -162,7 +162,7 @@ _LATER = {
     "custom_vjp": "custom.rules",
     "score_function": "custom.score_function",
     "doctor": "debug.doctor",
-    "print": "debug.printing",
+    "print": "custom.printing",
     "export": "export.files",
     "load": "export.archive",
     "from_jax": "guests.foreign_function",
@@ -173,7 +173,7 @@ _LATER = {
     "torch": "guests.function",
     "spec": "export.specs",
     "source": "source.program",
-    "callback": "solvers.callback",
+    "callback": "custom.callback",
     "custom_fixed_point": "solvers.implicit",
     "custom_root": "solvers.implicit",
     "ForwardAccumulator": "tape.forward",

@@ -19,7 +19,7 @@ from gradtape.api.custom.call import (
     rule_result,
     zeros_for,
 )
-from gradtape.api.solvers.callback import callback
+from gradtape.api.custom.callback import callback
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.recording import recordable_body
 from gradtape.api.units import UNITS_AROUND, refuse_quantities

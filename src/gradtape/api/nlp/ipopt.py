@@ -9,10 +9,9 @@ Mathematical Programming 106, 2006.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,16 +79,7 @@ _INTERMEDIATE = ctypes.CFUNCTYPE(_BOOL, _INT, _INT, *[_NUMBER] * 8, _INT, _POINT
 @functools.cache
 def library() -> Any:
     """Return IPOPT's library: that in the package of CasADi, or the system's; None if there is none."""
-    spec = importlib.util.find_spec("casadi")
-    folders = [] if spec is None else list(spec.submodule_search_locations or ())
-    paths = [
-        str(path)
-        for folder in folders
-        for path in sorted(Path(folder).glob("*ipopt*"))
-        if path.name.startswith(("libipopt", "ipopt")) and path.suffix != ".la"
-    ]
-    system = ctypes.util.find_library("ipopt")
-    for path in [*paths, *([system] if system else [])]:
+    for path in _paths():
         try:
             found = ctypes.CDLL(path)
             version = [ctypes.c_int() for _ in range(3)]
@@ -106,6 +96,18 @@ def library() -> Any:
         found.SetIntermediateCallback.argtypes = [_POINTER, _INTERMEDIATE]
         return found
     return None
+
+
+def _paths() -> Iterator[str]:
+    """Yield where the library may be; the system is asked last, which runs other programs."""
+    spec = importlib.util.find_spec("casadi")
+    for folder in [] if spec is None else spec.submodule_search_locations or ():
+        for path in sorted(Path(folder).glob("*ipopt*")):
+            if path.name.startswith(("libipopt", "ipopt")) and path.suffix != ".la":
+                yield str(path)
+    system = importlib.import_module("ctypes.util").find_library("ipopt")
+    if system:
+        yield system
 
 
 def _array(pointer: Any, count: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.api.control.carries import placeholders
 from gradtape.api.control.variables import operand
-from gradtape.api.debug.printing import PRINTS
+from gradtape.api.custom.printing import PRINTS
 from gradtape.api.transforms.jit import jit
 from gradtape.ir.graph import Value
 from gradtape.kinds.operands import as_value

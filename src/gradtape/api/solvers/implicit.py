@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.api.custom.callback import callback
 from gradtape.api.custom.rules import custom_jvp
-from gradtape.api.solvers.callback import callback
 from gradtape.api.solvers.closure import ClosedFunction
 from gradtape.api.sparsity.transform import sparse_jacobian
 from gradtape.api.tape.create import stop_gradient

@@ -436,8 +436,6 @@ def _real(value: Value, caller: str) -> Value:
 
 def _given_pattern(pattern: Any, caller: str) -> Any:
     """Return the pattern that the user knows as a matrix of booleans; None where it is to be found."""
-    import scipy.sparse
-
     if isinstance(pattern, str):
         if pattern not in PATTERNS:
             raise ArgumentError(
@@ -448,6 +446,8 @@ def _given_pattern(pattern: Any, caller: str) -> Any:
         return None
     if isinstance(pattern, Plan):
         return pattern
+    import scipy.sparse
+
     given: Any = pattern
     if not scipy.sparse.issparse(pattern) and not isinstance(pattern, np.ndarray):
         raise DtypeError(

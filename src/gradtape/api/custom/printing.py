@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.solvers.callback import callback
+from gradtape.api.custom.callback import callback
 from gradtape.api.tape.create import stop_gradient
 from gradtape.errors import ArgumentError
 from gradtape.trace.array.array import Array
