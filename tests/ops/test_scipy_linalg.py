@@ -219,6 +219,37 @@ def test_exponentials_of_badly_scaled_matrices_keep_their_digits(x):
         assert slope[i, j] == pytest.approx(np.sum(both[: len(x), len(x) :]), rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [1e3, 1e10, 1e20])
+@pytest.mark.parametrize("shape", ["upper", "lower", "diagonal", "stack", "complex"])
+def test_the_exponential_of_a_large_triangular_matrix_keeps_its_digits(size: float, shape: str) -> None:
+    """Squaring doubled the errors of the exponentials of the diagonal: at 1e20 all results were 0."""
+    x: Any = np.array([[-size, 1.0, 0.5], [0.0, -2.0, 0.3], [0.0, 0.0, 0.0]])
+    x = {
+        "lower": x.T,
+        "diagonal": np.diag(np.diag(x)),
+        "stack": np.stack([x, x / 3.0]),
+        "complex": x + 0j,
+    }.get(shape, x)
+    wanted = np.vectorize(sl.expm, signature="(n,n)->(n,n)")(x)
+    for function in (
+        gt.jit(sl.expm),
+        gt.jit(lambda a: gt.value_and_grad(lambda b: np.sum(abs(sl.expm(b))))(a)[0]),
+    ):
+        got = function(x)
+        np.testing.assert_allclose(got, wanted if got.shape else np.sum(abs(wanted)), rtol=1e-14)
+
+
+def test_derivatives_of_the_exponential_of_a_large_diagonal_matrix_are_divided_differences() -> None:
+    values = np.array([-1e12, -2.0, 0.0])
+    steps = values[:, None] - values + np.eye(3)
+    slopes = np.where(np.eye(3) == 1, np.exp(values), (np.exp(values)[:, None] - np.exp(values)) / steps)
+    wanted = np.einsum("ik,jl,ij->ijkl", np.eye(3), np.eye(3), slopes)
+    for jacobian in (gt.jacfwd, gt.jacrev):
+        np.testing.assert_allclose(jacobian(sl.expm)(np.diag(values)), wanted, rtol=1e-14, atol=1e-30)
+    mapped = gt.vmap(gt.grad(lambda a: np.sum(sl.expm(a))))(np.stack([np.diag(values)] * 2))
+    np.testing.assert_allclose(mapped[1], slopes, rtol=1e-14, atol=1e-30)
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_exponentials_of_matrices_that_are_not_finite_are_no_numbers(number: float) -> None:
     for function in (sl.expm, gt.jit(sl.expm)):

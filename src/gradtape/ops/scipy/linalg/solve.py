@@ -12,20 +12,21 @@ from gradtape.ir.graph import Value
 from gradtape.ir.types import INT64
 from gradtape.kinds.arguments import known
 from gradtape.kinds.registry import borrows
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.complex_parts import conjugate
-from gradtape.ops.core.elementwise.exponential import exp2
-from gradtape.ops.core.elementwise.extrema import maximum
+from gradtape.ops.core.elementwise.exponential import exp, exp2
+from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import ceil, floor, isfinite
 from gradtape.ops.core.elementwise.inverse import log2
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.lengths import MAIN
 from gradtape.ops.core.linalg.functions import matrix_derivative
-from gradtape.ops.core.matrices import adjoint, cholesky, triangular_solve, weighted
+from gradtape.ops.core.matrices import adjoint, cholesky, diagonal, triangular_solve, weighted
 from gradtape.ops.core.matrices import transposed as transpose_last
 from gradtape.ops.core.reductions import reduce_sum
-from gradtape.ops.core.shape import reshape
+from gradtape.ops.core.shape import expand, reshape
 from gradtape.ops.numpy.linalg.norms import norm
 from gradtape.ops.numpy.linalg.products import matmul
 from gradtape.ops.numpy.linalg.solve import (
@@ -233,6 +234,9 @@ _SMALL_ENOUGH = 4.25
 _NEGLIGIBLE = 2.0**-1000
 """What stands for the growth of powers that are zero."""
 
+_MANY_SQUARINGS = 4
+"""Above it is asked whether a matrix is triangular: each squaring doubles the rounding errors of the exponentials of the diagonal."""
+
 
 def _halvings(x: Value) -> Value:
     """Return how often a matrix is halved so that |x|**4 and |x|**6 grow as powers of a number up to `_SMALL_ENOUGH`.
@@ -256,6 +260,18 @@ def _halvings(x: Value) -> Value:
     return convert(maximum(by_norm - spared, 0.0), INT64)
 
 
+def _is_triangular(x: Value) -> Value:
+    """Return 1 if all matrices are upper triangular, or all lower triangular, and 0 if not."""
+    below, above = (max_(absolute(weighted(x, lambda d, s=sign: d * s > 0))) for sign in (-1, 1))
+    return convert(equal(minimum(below, above), 0.0), INT64)
+
+
+def _with_exact_diagonal(result: Value, x: Value) -> Value:
+    """Return exponentials of triangular matrices with the diagonal that they have; derivatives stay those of `result`."""
+    exact = expand(exp(diagonal(x)), x.shape, (*range(x.ndim - 2), x.ndim - 1))
+    return result + stop_gradient(where(equal(identity_like(x), 1.0), exact - result, 0.0))
+
+
 @borrows("scipy.linalg.expm")
 def expm(A: Any) -> Value:
     """Follow `scipy.linalg.expm`.
@@ -274,7 +290,8 @@ def expm(A: Any) -> Value:
     if count is None:
         return matrix_derivative(x, name="expm")
     times = int(count)
-    x = x * 0.5**times
+    corrects = times > _MANY_SQUARINGS and bool(known(_is_triangular(x)))
+    whole, x = x, x * 0.5**times
     one = identity_like(x)
     second = matmul(x, x)
     fourth = matmul(second, second)
@@ -285,6 +302,10 @@ def expm(A: Any) -> Value:
     even = matmul(sixth, sixth * c[12] + fourth * c[10] + second * c[8])
     even = even + sixth * c[6] + fourth * c[4] + second * c[2] + one * c[0]
     result = solved(even - odd, even + odd)
-    for _ in range(times):
+    if corrects:
+        result = _with_exact_diagonal(result, x)
+    for left in reversed(range(times)):
         result = matmul(result, result)
+        if corrects:
+            result = _with_exact_diagonal(result, whole * 0.5**left)
     return result
