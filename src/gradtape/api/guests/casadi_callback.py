@@ -17,6 +17,7 @@ from gradtape.api.transforms.gradient import jvp, vjp
 from gradtape.api.transforms.jit import jit
 from gradtape.api.transforms.vmap import vmap
 from gradtape.errors import ArgumentError
+from gradtape.ir.op import NDArray
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, structure_key, unflatten
 
@@ -102,13 +103,16 @@ class Called(casadi.Callback):
     def get_sparsity_out(self, position: int) -> casadi.Sparsity:
         return casadi.Sparsity.dense(*matrix_shape(self.out_shapes[position]))
 
-    def eval(self, matrices: Sequence[casadi.DM]) -> list[casadi.DM]:
-        arrays = [m.full().reshape(shape) for m, shape in zip(matrices, self.shapes, strict=True)]
-        results = self.program(*arrays)
-        return [
-            casadi.DM(np.asarray(r, float).reshape(matrix_shape(shape)))
-            for r, shape in zip(results, self.out_shapes, strict=True)
-        ]
+    def has_eval_buffer(self) -> bool:
+        return True
+
+    def eval_buffer(
+        self, operands: Sequence[memoryview | None], results: Sequence[memoryview | None]
+    ) -> int:
+        arrays = [in_memory(m, shape).copy() for m, shape in zip(operands, self.shapes, strict=True)]
+        for memory, shape, result in zip(results, self.out_shapes, self.program(*arrays), strict=True):
+            in_memory(memory, shape)[...] = result
+        return 0
 
     def has_jacobian(self) -> bool:
         return True
@@ -165,6 +169,11 @@ class Called(casadi.Callback):
     def _stacked(shapes: Sequence[tuple[int, ...]], count: int) -> list[tuple[int, ...]]:
         """Return the shapes of seeds: those of several directions stand beside each other."""
         return [(matrix_shape(s)[0], matrix_shape(s)[1] * count) for s in shapes]
+
+
+def in_memory(memory: memoryview | None, shape: tuple[int, ...]) -> NDArray:
+    """Return the array in the memory of a matrix, whose elements are in the order of its columns. Empty matrices have none."""
+    return np.empty(shape) if memory is None else np.ndarray(shape, float, memory, order="F")
 
 
 def as_float(result: Any) -> Any:
