@@ -30,7 +30,7 @@ from gradtape.trace.array.masked import without_selections
 from gradtape.trace.jit.guards import abstract_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.copies import original_function
-from gradtape.trace.random.observation import own_calls
+from gradtape.trace.random.observation import OWN, own_calls
 from gradtape.trace.source.sites import user_site
 
 
@@ -47,6 +47,9 @@ class Library(Transforms):
 
     caller: str
     results: str
+
+    def leaves(self, results: tuple[Any, ...]) -> Sequence[Any]:
+        return results
 
     @abstractmethod
     def flatten(self, tree: Any) -> tuple[list[Any], Any, Any]:
@@ -224,9 +227,13 @@ class ForeignFunction:
             operator = operator.mapped((0,) * len(arrays))
             arrays = [array.reshape((prod(lead), *array.shape[len(lead) :])) for array in arrays]
         library = self.library
-        with own_calls(), library.running():
-            results = self._explained(operator.program, *self._given(arrays))
-            found = [library.taken(result) for result in results]
+        around, OWN.active = OWN.active, True
+        try:
+            with library.running():
+                results = self._explained(operator.program, *self._given(arrays))
+                found = [library.taken(result) for result in results]
+        finally:
+            OWN.active = around
         for array, shape in zip(found, shapes or (), strict=shapes is not None):
             if array.shape[bool(lead) :] != shape:
                 raise self._other_shapes(

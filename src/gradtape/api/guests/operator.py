@@ -41,6 +41,10 @@ class Transforms(ABC):
         """Return the function for all elements along an axis of each argument; the results have them along the first axis."""
 
     @abstractmethod
+    def leaves(self, results: Any) -> Sequence[Any]:
+        """Return the arrays among the results of a function, one after another."""
+
+    @abstractmethod
     def is_inexact(self, leaf: Any) -> bool:
         """Return whether a result has a derivative by its type: real and complex floating-point numbers, but no integers."""
 
@@ -65,6 +69,9 @@ class OurTransforms(Transforms):
 
     def vmap(self, function: Callable[..., Any], axes: tuple[int | None, ...]) -> Callable[..., Any]:
         return vmap(function, in_axes=axes)
+
+    def leaves(self, results: Any) -> Sequence[Any]:
+        return flatten(results)[0]
 
     def is_inexact(self, leaf: Any) -> bool:
         return is_inexact(leaf)
@@ -162,7 +169,7 @@ class Operator:
             filled = list(operands)
             for position, operand in zip(positions, chosen, strict=True):
                 filled[position] = operand
-            return tuple(filter(self.transforms.is_inexact, flatten(self.function(*filled))[0]))
+            return tuple(filter(self.transforms.is_inexact, self.transforms.leaves(self.function(*filled))))
 
         return of_chosen, [operands[position] for position in positions]
 

@@ -40,6 +40,8 @@ class Torch(Library):
 
         def bilinear(cotangents: Any) -> Any:
             # PyTorch's cotangents are conjugates of ours.
+            if not any(map(torch.is_complex, (*primals, *cotangents))):
+                return pulled(cotangents)
             found = pulled(tuple([cotangent.conj() for cotangent in cotangents]))
             return tuple([part.conj() for part in found])
 
@@ -103,7 +105,7 @@ class Torch(Library):
     def taken(self, result: Any) -> NDArray:
         if not isinstance(result, Tensor):
             return np.asarray(result)
-        array: NDArray = result.detach().cpu().resolve_conj().resolve_neg().numpy()
+        array: NDArray = result.numpy(force=True)
         return array
 
     def is_conversion(self, error: Exception) -> bool:
@@ -162,8 +164,11 @@ def recorded_vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Call
         if not pairs:
             return tuple(map(torch.zeros_like, primals))
         ends, seeds = zip(*pairs, strict=True)
-        return torch.autograd.grad(
-            ends, inputs, seeds, create_graph=is_nested, retain_graph=True, materialize_grads=True
+        found = torch.autograd.grad(
+            ends, inputs, seeds, create_graph=is_nested, retain_graph=True, allow_unused=True
+        )
+        return tuple(
+            [torch.zeros_like(p) if f is None else f for f, p in zip(found, primals, strict=True)]
         )
 
     return results, pulled
