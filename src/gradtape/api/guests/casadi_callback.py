@@ -106,9 +106,7 @@ class Called(casadi.Callback):
     def has_eval_buffer(self) -> bool:
         return True
 
-    def eval_buffer(
-        self, operands: Sequence[memoryview | None], results: Sequence[memoryview | None]
-    ) -> int:
+    def eval_buffer(self, operands: Sequence[memoryview | None], results: Sequence[memoryview | None]) -> int:
         arrays = [in_memory(m, shape).copy() for m, shape in zip(operands, self.shapes, strict=True)]
         for memory, shape, result in zip(results, self.out_shapes, self.program(*arrays), strict=True):
             in_memory(memory, shape)[...] = result

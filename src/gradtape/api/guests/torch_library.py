@@ -167,9 +167,7 @@ def recorded_vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Call
         found = torch.autograd.grad(
             ends, inputs, seeds, create_graph=is_nested, retain_graph=True, allow_unused=True
         )
-        return tuple(
-            [torch.zeros_like(p) if f is None else f for f, p in zip(found, primals, strict=True)]
-        )
+        return tuple([torch.zeros_like(p) if f is None else f for f, p in zip(found, primals, strict=True)])
 
     return results, pulled
 
