@@ -123,7 +123,7 @@ def in_pytensor() -> None:
 
 
 def from_others() -> None:
-    """Print the times of `gt.from_jax` and `gt.from_torch` in a compiled gradient, beside the library's own calls: one, and two for a gradient."""
+    """Print the times of `gt.from_jax` and `gt.from_torch`, beside the library's own calls: one, and two for a gradient."""
     x = np.arange(4.0)
     made = {}
     if "jax" in FRAMEWORKS:
