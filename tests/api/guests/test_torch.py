@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from tests.api.guests.functions import FUNCTIONS
 from tests.api.guests.pages import check_programs
 from tests.support.ways import expect
 
@@ -47,6 +48,14 @@ def test_first_and_second_derivatives_in_both_modes(function: Any, x: Any, y: An
     f = gt.torch(function)
     assert autograd.gradcheck(f, (x, y), check_forward_ad=True)
     assert autograd.gradgradcheck(f, (x, y), check_fwd_over_rev=True)
+
+
+@pytest.mark.parametrize(("function", "point"), FUNCTIONS.values(), ids=FUNCTIONS)
+def test_loops_and_solvers(function: Any, point: Any) -> None:
+    f = gt.torch(function)
+    tensors = [torch.tensor(array, requires_grad=True) for array in point]
+    assert autograd.gradcheck(f, tensors, check_forward_ad=True)
+    assert autograd.gradgradcheck(f, tensors, check_fwd_over_rev=True, atol=1e-4)
 
 
 def test_third_derivatives(x: Any) -> None:
