@@ -262,7 +262,8 @@ def _halvings(x: Value) -> Value:
 
 def _is_triangular(x: Value) -> Value:
     """Return 1 if all matrices are upper triangular, or all lower triangular, and 0 if not."""
-    below, above = (max_(absolute(weighted(x, lambda d, s=sign: d * s > 0))) for sign in (-1, 1))
+    below = max_(absolute(weighted(x, lambda d: d < 0)))
+    above = max_(absolute(weighted(x, lambda d: d > 0)))
     return convert(equal(minimum(below, above), 0.0), INT64)
 
 

@@ -7,15 +7,16 @@ an ordinary reduction, which kernels fuse with the integrand; its own derivative
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from gradtape.ir.graph import Value, constant, literal
 from gradtape.ir.op import NDArray
+from gradtape.ir.types import Shape
 from gradtape.kinds.operands import as_value, broadcast_shapes, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.exponential import exp, expm1
@@ -68,7 +69,7 @@ def period(count: int = 64) -> tuple[NDArray, NDArray]:
 
 
 class _Mode(threading.local):
-    """Whether integrals with scalar parameters are sums of scalars."""
+    """Whether sums with scalar parameters are sums of scalars."""
 
     of_scalars = False
 
@@ -78,7 +79,7 @@ _mode: Final = _Mode()
 
 @contextmanager
 def sums_of_scalars() -> Iterator[None]:
-    """Let integrals with scalar parameters be sums of scalars inside this context: the formulas of a procedure have no arrays."""
+    """Let `sum_over` with scalar parameters be a sum of scalars inside this context: the formulas of a procedure have no arrays."""
     before, _mode.of_scalars = _mode.of_scalars, True
     try:
         yield
@@ -86,16 +87,21 @@ def sums_of_scalars() -> Iterator[None]:
         _mode.of_scalars = before
 
 
-def _sum_of_scalars(
-    rule: tuple[NDArray, NDArray], real: np.dtype[Any], integrand: Integrand, parameters: list[Value]
+def sum_over(
+    numbers: Sequence[NDArray], term: Callable[..., Value], shape: Shape, *parameters: Value
 ) -> Value:
-    terms = [
-        literal(weight, real) * integrand(literal(node, real), *parameters)
-        for node, weight in zip(*rule, strict=True)
-    ]
-    while len(terms) > 1:  # in pairs, so that no formula is deep
-        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + terms[len(terms) // 2 * 2 :]
-    return terms[0]
+    """Return the sum over the last axis of arrays of numbers of ``term(*numbers, *parameters)``, of the shape of the parameters."""
+    if _mode.of_scalars and shape == ():
+        terms = [
+            term(*[literal(x, x.dtype) for x in of_term], *parameters)
+            for of_term in zip(*numbers, strict=True)
+        ]
+        while len(terms) > 1:  # in pairs, so that no formula is deep
+            rest = terms[len(terms) // 2 * 2 :]
+            terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + rest
+        return terms[0]
+    columns = [reshape(broadcast_to(x, shape), (*shape, 1)) for x in parameters]
+    return reduce_sum(term(*map(constant, numbers), *columns), axes=(len(shape),))
 
 
 def integrate(rule: tuple[NDArray, NDArray], integrand: Integrand, *parameters: Value) -> Value:
@@ -104,13 +110,12 @@ def integrate(rule: tuple[NDArray, NDArray], integrand: Integrand, *parameters: 
     dtype = np.result_type(*[x.dtype for x in parameters])
     dtype = dtype if dtype.kind in "fc" else np.dtype(float)
     real = np.dtype(np.float32) if dtype.char in "fF" else np.dtype(float)
-    if _mode.of_scalars and shape == ():
-        return _sum_of_scalars(rule, real, integrand, [convert(as_value(x), dtype) for x in parameters])
-    nodes, weights = [constant(np.asarray(part, real)) for part in rule]
-    columns = [
-        reshape(broadcast_to(convert(x, dtype), shape), (*shape, 1)) for x in map(as_value, parameters)
-    ]
-    return reduce_sum(weights * integrand(nodes, *columns), axes=(len(shape),))
+    return sum_over(
+        [part.astype(real) for part in rule],
+        lambda node, weight, *columns: weight * integrand(node, *columns),
+        shape,
+        *[convert(as_value(x), dtype) for x in parameters],
+    )
 
 
 def width(rate: Value, curvature: Value) -> Value:

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Value, constant
+from gradtape.ir.graph import Value, constant, literal
 from gradtape.ir.op import NDArray
+from gradtape.ir.types import FLOAT64
 from gradtape.kinds.elementwise import Elementwise, Refused, Rule
-from gradtape.kinds.operands import broadcast_shapes, broadcast_to
+from gradtape.kinds.operands import broadcast_shapes
+from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.logic import equal, greater
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.reductions import reduce_sum
-from gradtape.ops.core.shape import reshape
 from gradtape.ops.scipy.special.gamma import binom, poch, psi
+from gradtape.ops.scipy.special.quadrature import sum_over
 from gradtape.ops.scipy.special.rows import refused, special
 
 DEGREES = "the degree is a whole number"
@@ -48,7 +49,7 @@ class OfKnownDegree(Refused):
         """Return the derivative, or raise the error."""
         z, n, *others = args
         degrees = _known(n)
-        if degrees is None or np.any(degrees != np.floor(degrees)) or np.any(degrees < 0):
+        if degrees is None or np.any(degrees != np.floor(degrees)):
             return super().__call__(*args, **params)
         return self.formula(np.asarray(degrees, np.int64), z, *others)
 
@@ -75,18 +76,22 @@ def _lower_sum(
 ) -> Value:
     """Return the sum over k < n of ``first * z + second * row(k, *arguments)``, where `term` returns the two coefficients.
 
-    `term` has the arguments ``(k, n, n - k, sign, *arguments)``, where the sign is ``(-1)**(n-k)``, with one more axis, that of k.
+    `term` has the arguments ``(k, n, n - k, sign, *arguments)``, where the sign is ``(-1)**(n-k)``.
     """
     shape = broadcast_shapes([n.shape, *[x.shape for x in (z, *arguments)]])
     k = np.arange(max(int(n.max(initial=0)), 1))
-    degrees = np.broadcast_to(n, shape)[..., None]
+    degrees = np.repeat(np.broadcast_to(n, shape)[..., None], k.size, axis=-1)
     inside = k < degrees
     distance = np.where(inside, degrees - k, 1)
-    columns = [reshape(broadcast_to(x, shape), (*shape, 1)) for x in (z, *arguments)]
-    numbers = [constant(np.asarray(x, float)) for x in (k, degrees, distance, (-1.0) ** distance)]
-    first, second = term(*numbers, *columns[1:])
-    total = first * columns[0] + second * row(constant(k), *columns[1:])
-    return reduce_sum(constant(inside * 1.0) * total, axes=(len(shape),))
+
+    def addend(
+        k: Value, weight: Value, n: Value, distance: Value, sign: Value, z: Value, *arguments: Value
+    ) -> Value:
+        first, second = term(convert(k, FLOAT64), n, distance, sign, *arguments)
+        return weight * (first * z + second * row(k, *arguments))
+
+    given = [x * 1.0 for x in (inside, degrees, distance, (-1.0) ** distance)]
+    return sum_over([k, *given], addend, shape, z, *arguments)
 
 
 def _gegenbauer_term(
@@ -151,12 +156,7 @@ eval_gegenbauer: Elementwise = _polynomial(
 )
 eval_jacobi: Elementwise = _polynomial(
     "jacobi",
-    # At -1 SciPy's polynomial of degree -1 is NaN.
-    lambda n, a, b, x: where(
-        equal(n, 0),
-        0.0,
-        0.5 * (n + a + b + 1.0) * eval_jacobi(where(equal(n, 0), 0, n - 1), a + 1.0, b + 1.0, x),
-    ),
+    lambda n, a, b, x: 0.5 * (n + a + b + 1.0) * _lower_jacobi(n, a + 1.0, b + 1.0, x),
     -0.9,
     0.9,
     (
@@ -164,6 +164,11 @@ eval_jacobi: Elementwise = _polynomial(
         ("beta", lambda n, z, *args: _jacobi_in(True, n, z, *args)),
     ),
 )
+
+
+def _lower_jacobi(n: Value, a: Value, b: Value, x: Value) -> Value:
+    """Return Jacobi's polynomial of a degree less, 0 below degree 0: SciPy's is NaN at -1."""
+    return where(equal(n, 0), 0.0, eval_jacobi(where(equal(n, 0), 0, n - 1), a, b, x))
 
 
 def _jacobi_in(second: bool, n: NDArray, z: Value, a: Value, b: Value, x: Value) -> Value:
@@ -208,7 +213,7 @@ eval_hermitenorm: Elementwise = _polynomial(
 def _shifted_in(n: NDArray, z: Value, p: Value, q: Value, x: Value) -> tuple[Value, Value]:
     """Return the derivatives of ``eval_jacobi(n, p - q, q - 1, 2 x - 1) / binom(2 n + p - 1, n)`` in p and q."""
     a, b, y = p - q, q - 1.0, 2.0 * x - 1.0
-    degrees = constant(n * 1.0)
+    degrees = literal(float(n), FLOAT64) if n.ndim == 0 else constant(n * 1.0)
     scale = binom(2.0 * degrees + p - 1.0, degrees)
     plain = scale * z
     in_a, in_b = _jacobi_in(False, n, plain, a, b, y), _jacobi_in(True, n, plain, a, b, y)
@@ -218,7 +223,7 @@ def _shifted_in(n: NDArray, z: Value, p: Value, q: Value, x: Value) -> tuple[Val
 eval_sh_jacobi: Elementwise = _polynomial(
     "sh_jacobi",
     lambda n, p, q, x: (
-        (n + p) * eval_jacobi(n - 1, p - q + 1.0, q, 2.0 * x - 1.0) / binom(2.0 * n + p - 1.0, n)
+        (n + p) * _lower_jacobi(n, p - q + 1.0, q, 2.0 * x - 1.0) / binom(2.0 * n + p - 1.0, n)
     ),
     0.1,
     0.9,
