@@ -305,6 +305,11 @@ def test_mixed_derivatives_where_one_argument_vanishes() -> None:
         ("power", (2.0, 0.0), 0.5),
         ("xlogy", (0.0, 2.0), 0.5),
         ("xlog1py", (0.0, 1.0), 0.5),
+        ("xlogy", (0.0, 0.0), np.inf),
+        ("xlog1py", (0.0, -1.0), np.inf),
+        ("boxcox", (0.0, 2.0), 0.0),
+        ("boxcox1p", (-1.0, 2.0), 0.0),
+        ("powm1", (0.0, 0.0), 0.0),
         ("hypot", (3.0, 0.0), 0.0),
     ):
         arrays = [np.array([number]) for number in point]

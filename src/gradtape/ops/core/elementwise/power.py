@@ -214,7 +214,7 @@ POWER: dict[str, Any] = {
         ((2.0, 0.0), (0.0, math.log(2.0))),
     ),
 }
-KINKS = "x**0 gives 0 in x; 0**y gives 0 in y; x**y for x < 0 gives NaN in y"
+KINKS = "x**0 gives 0 in x; 0**y gives 0 in y (the derivative in x and y does not exist there for y <= 1); x**y for x < 0 gives NaN in y"
 
 pow_real = elementwise("pow_real", np.power, body=Libm("pow", arity=2), **POWER)
 

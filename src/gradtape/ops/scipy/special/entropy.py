@@ -8,11 +8,13 @@ import numpy as np
 
 from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import elementwise
+from gradtape.ops.core.elementwise.arithmetic import masked_product
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.extrema import clip
 from gradtape.ops.core.elementwise.floats import isnan
 from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less
+from gradtape.ops.core.elementwise.power import KINKS, POWER
 from gradtape.ops.core.elementwise.power import power as raised
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs, hypot
@@ -25,11 +27,16 @@ def _times_log(x: Value, y: Value, logarithm: Value) -> Value:
     return where(equal(x, 0.0) & ~isnan(y), 0.0, x * logarithm)
 
 
+def _over(x: Value, y: Value) -> Value:
+    """Return x / y, and 0 where both are 0, though the derivative in x is infinite there."""
+    return where(equal(x, 0.0) & equal(y, 0.0), masked_product(inf, x), x / y)
+
+
 xlogy = elementwise(
     "xlogy",
     "scipy.special:xlogy",
     body=lambda x, y: _times_log(x, y, log(y)),
-    partials=(lambda z, x, y: log(y), lambda z, x, y: where(equal(x, 0.0) & equal(y, 0.0), 0.0, x / y)),
+    partials=(lambda z, x, y: log(y), lambda z, x, y: _over(x, y)),
     domain=((-3.0, 3.0), (0.2, 4.0)),
     edges=((0.0, 0.0), (0.0, inf), (0.0, -1.0), (0.0, nan), (1.0, 0.0), (nan, 1.0), (2.0, -1.0)),
     slopes=(
@@ -45,10 +52,7 @@ xlog1py = elementwise(
     "xlog1py",
     "scipy.special:xlog1py",
     body=lambda x, y: _times_log(x, y, log1p(y)),
-    partials=(
-        lambda z, x, y: log1p(y),
-        lambda z, x, y: where(equal(x, 0.0) & equal(y, -1.0), 0.0, x / (1.0 + y)),
-    ),
+    partials=(lambda z, x, y: log1p(y), lambda z, x, y: _over(x, 1.0 + y)),
     domain=((-3.0, 3.0), (-0.6, 4.0)),
     edges=((0.0, -1.0), (0.0, inf), (0.0, -2.0), (0.0, nan), (1.0, -1.0), (nan, 1.0), (2.0, -2.0)),
     slopes=(
@@ -201,26 +205,27 @@ def _transform_in_power(level: Value, power: Value) -> Value:
     return where(low, 1.0 / (power * power), rest)
 
 
-POWER = ((0.3, 3.0), (-2.0, 2.0))
+TRANSFORM = ((0.3, 3.0), (-2.0, 2.0))
 boxcox = special(
     "boxcox",
-    lambda z, x, power: exp((power - 1.0) * log(x)),
+    lambda z, x, power: raised(x, power - 1.0),
     lambda z, x, power: _transform_in_power(log(x), power),
-    domain=POWER,
+    domain=TRANSFORM,
     edges=((1.0, 0.0), (2.0, 0.0), (0.0, 1.0), (nan, 1.0), (-1.0, 1.0)),
     slopes=(
         ((2.0, 0.0), (0.5, 0.5 * math.log(2.0) ** 2)),
         ((1.0, 3.0), (1.0, 0.0)),
         ((0.0, 2.0), (0.0, 0.25)),
+        ((0.0, 1.0), (1.0, 1.0)),
     ),
 )
 boxcox1p = special(
     "boxcox1p",
-    lambda z, x, power: exp((power - 1.0) * log1p(x)),
+    lambda z, x, power: raised(1.0 + x, power - 1.0),
     lambda z, x, power: _transform_in_power(log1p(x), power),
-    domain=POWER,
+    domain=TRANSFORM,
     edges=((0.0, 0.0), (1.0, 0.0), (nan, 1.0), (1e-20, 2.0)),
-    slopes=(((1.0, 0.0), (0.5, 0.5 * math.log(2.0) ** 2)),),
+    slopes=(((1.0, 0.0), (0.5, 0.5 * math.log(2.0) ** 2)), ((-1.0, 1.0), (1.0, 1.0))),
 )
 
 
@@ -255,13 +260,15 @@ inv_boxcox1p = special(
     edges=((0.0, 1.0), (1.0, 0.0), (nan, 1.0)),
     slopes=(((1.0, 0.0), (math.e, -0.5 * math.e)),),
 )
+in_base, in_exponent = POWER["partials"]
 powm1 = special(
     "powm1",
-    lambda z, x, y: y * raised(x, y - 1.0),
-    lambda z, x, y: where(equal(x, 0.0) & greater(y, 0.0), 0.0, raised(x, y) * log(x)),
+    lambda z, x, y: in_base(raised(x, y), x, y),
+    lambda z, x, y: in_exponent(raised(x, y), x, y),
     domain=((0.3, 3.0), (-2.0, 2.0)),
     edges=((1.0, 2.0), (2.0, 0.0), (nan, 1.0)),
-    slopes=(((1.0, 2.0), (2.0, 0.0)), ((0.0, 2.0), (0.0, 0.0))),
+    slopes=(((1.0, 2.0), (2.0, 0.0)), ((0.0, 2.0), (0.0, 0.0)), ((0.0, 0.0), (0.0, 0.0))),
+    kinks=KINKS,
 )
 tklmbda = special(
     "tklmbda",
