@@ -229,16 +229,40 @@ def test_shapes_are_learned_where_numbers_are_known() -> None:
         gt.vmap(lambda x: gt.callback(np.cumsum, None, x))(np.ones((2, 3)))
 
 
+def around(pattern: Any) -> dict[str, Any]:
+    """A pattern of another form than a matrix."""
+    return {"derivative": "differences", "sparsity": pattern}
+
+
 @pytest.mark.parametrize(
     "keywords, error, message",
     [
         ({"derivative": "difference"}, ArgumentError, "unknown derivative 'difference'"),
         ({"sparsity": np.eye(1)}, ArgumentError, "sparsity needs a derivative"),
+        (around([np.eye(1)]), ArgumentError, r"sparsity is an array of shape \(1, 1, 1\)[\s\S]*one matrix"),
+        (around([scipy.sparse.eye_array(1)]), ArgumentError, "sparsity is a list of 1"),
+        (around([[1], [1, 0]]), ArgumentError, "sparsity is a list of 2"),
+        (around(np.ones(1)), ArgumentError, r"sparsity is an array of shape \(1,\)"),
+        (around("dense"), ArgumentError, "sparsity is a str"),
+        (around({"a": 1}), ArgumentError, "sparsity is a dict"),
     ],
 )
 def test_mistakes(keywords: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         gt.callback(np.sin, 0.0, 1.0, **keywords)
+
+
+def test_a_pattern_in_a_container_of_captured_arrays() -> None:
+    row = np.array([1.0, 0.0])
+
+    @gt.jit
+    def slopes(x: Any) -> Any:
+        return gt.jacobian(
+            lambda x: gt.callback(np.square, x, x, derivative="differences", sparsity=[row, row[::-1]])
+        )(x)
+
+    with warnings.catch_warnings(action="ignore"):
+        np.testing.assert_allclose(slopes(np.array([1.0, 2.0])), np.diag([2.0, 4.0]), rtol=1e-9)
 
 
 def test_complex_arguments_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
 from types import MethodType
@@ -20,6 +21,7 @@ from gradtape.errors import (
     GradtapeWarning,
     ShapeError,
     StructureError,
+    kind_of,
     warn,
 )
 from gradtape.habits import suggests_keywords
@@ -36,7 +38,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.copies import original_function
 from gradtape.trace.random.observation import own_calls
 from gradtape.trace.source.sites import user_site
-from gradtape.trees import flatten, outline
+from gradtape.trees import flatten, outline, unflatten
 
 
 @suggests_keywords
@@ -123,7 +125,7 @@ def callback(
         raise ArgumentError(
             f"callback: unknown derivative {derivative!r}",
             where=here.site,
-            remedy=f"derivative={METHODS[0]!r} or {METHODS[1]!r}",
+            remedy=f"derivative={METHODS[0]!r} or {METHODS[1]!r}; a rule of your own is given by gt.custom_vjp",
         )
     if sparsity is not None and derivative is None:
         raise ArgumentError(
@@ -131,12 +133,41 @@ def callback(
             where=here.site,
             remedy=f"derivative={METHODS[0]!r}",
         )
-    if isinstance(sparsity, Handle):  # a captured array
-        sparsity = array_of(sparsity.value, "the sparsity of a Jacobian, which is the content")
+    if sparsity is not None:
+        sparsity = _pattern(sparsity)
     host = _HostFunction(function, args, result_like, here.site)
     if derivative is None:
         return host.returned(host.results(*host.operands.values))
     return _differentiable(host, derivative, sparsity)
+
+
+def _pattern(given: Any) -> Any:
+    """Return a sparsity pattern as a sparse matrix of booleans."""
+    sparse: Any = importlib.import_module("scipy.sparse")
+    if not sparse.issparse(given):
+        leaves, spec = flatten(given)
+        numbers = [
+            array_of(leaf.value, "the sparsity of a Jacobian, which is the content")  # a captured array
+            if isinstance(leaf, Handle)
+            else leaf
+            for leaf in leaves
+        ]
+        try:
+            matrix = np.asarray(unflatten(spec, numbers))
+        except ValueError:  # rows of several lengths
+            matrix = np.zeros(0, object)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+            is_array = matrix.ndim > 0 and matrix.dtype.kind in "biuf"
+            raise ArgumentError(
+                f"callback: sparsity is {f'an array of shape {matrix.shape}' if is_array else kind_of(given)}",
+                where=here.site,
+                remedy="give one matrix, dense or sparse, with a row for each number of the results and a column for each floating-point "
+                "number of the arguments",
+            )
+        given = matrix
+    pattern = sparse.csr_array(given, dtype=bool)
+    pattern.eliminate_zeros()
+    return pattern
 
 
 class _HostFunction:

@@ -62,7 +62,7 @@ class Differences:
     method : {"differences", "complex-step"}
         Central differences of order 8, whose steps are halved until the estimated error no longer falls (`scipy.differentiate`), or the
         imaginary part of a complex step.
-    sparsity : sparse matrix or array_like of bool, or None
+    sparsity : scipy.sparse.csr_array of bool, or None
         Which elements may differ from zero. Columns with no row in common are moved together.
     dtype : dtype
         The least precise one of the function's arguments and results.
@@ -102,16 +102,13 @@ class Differences:
         return jacobian / sizes
 
     def _pattern(self, shape: tuple[int, int]) -> Any:
-        sparse: Any = importlib.import_module("scipy.sparse")
-        pattern = sparse.csr_array(self._sparsity, dtype=bool)
-        if pattern.shape != shape:
+        if self._sparsity.shape != shape:
             raise ShapeError(
-                f"callback: sparsity has the shape {pattern.shape}, and the Jacobian of {self._name} has {shape}",
+                f"callback: sparsity has the shape {self._sparsity.shape}, and the Jacobian of {self._name} has {shape}",
                 where=user_site(),
                 remedy="give it a row for each number of the results, and a column for each number of the arguments",
             )
-        pattern.eliminate_zeros()
-        return pattern
+        return self._sparsity
 
     def _by_complex_step(self, point: NDArray, direction: NDArray, count: int) -> NDArray:
         try:

@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.api.nlp.derivatives import Compiled, Derivatives, Found, Limits
 from gradtape.api.solvers.closure import ClosedFunction
 from gradtape.api.solvers.nested import LARGE
-from gradtape.api.solvers.optimality import Constraint, Optimum, optimum
+from gradtape.api.solvers.optimality import FOLLOWS, Constraint, Optimum, optimum, with_independent
 from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.gradient import grad
 from gradtape.errors import GradtapeWarning, warn
@@ -43,6 +43,7 @@ def traced_solution(
     limits: Limits,
     run: Callable[[Derivatives, Limits, Found], Found],
     values: Sequence[Value],
+    place: Callable[[int], str],
 ) -> Traced:
     """Solve a program that reads traced arrays.
 
@@ -58,6 +59,8 @@ def traced_solution(
         ``run(functions, limits, start)`` solves it with numbers.
     values : sequence of Value
         The traced arrays.
+    place : callable
+        ``place(k)``: the name of an element of the constraints.
 
     Returns
     -------
@@ -74,7 +77,7 @@ def traced_solution(
         functions = Derivatives(compiled, captured, first.x, m)
         found = run(functions, ends, first)
         messages[:] = [found.message]
-        return _active(found, functions, ends)
+        return _active(found, functions, ends, place)
 
     numbers = [*limits, *start[:4]]
     if any(abstracting_trace(value) is not None for value in values):
@@ -110,7 +113,9 @@ def traced_solution(
     return Traced(x, objective(x), found, violation)
 
 
-def _active(found: Found, functions: Derivatives, limits: Limits) -> tuple[Any, ...]:
+def _active(
+    found: Found, functions: Derivatives, limits: Limits, place: Callable[[int], str]
+) -> tuple[Any, ...]:
     """Return a solution as the fields of `Optimum`, and how good it is.
 
     A limit is active where the multiplier is larger than the distance, both relative to their scales: in an interior-point method their
@@ -138,9 +143,29 @@ def _active(found: Found, functions: Derivatives, limits: Limits) -> tuple[Any, 
             why="the solution has another derivative on each side, as at a kink: that of one of them is returned",
             remedy="pass a smaller tol, which tells them apart; if they are zero indeed, move the limits or the parameters a little",
         )
-    violation = np.max(np.maximum(limits.lower - values, values - limits.upper), initial=0.0)
     duals = np.where(active == 0, 0.0, found.duals)
+    chosen = np.flatnonzero(active)
+    if len(chosen):
+        slopes = functions.jacobian_matrix(found.x).tocsr()[chosen][:, np.flatnonzero(sides == 0)]
+        small = values.size + found.x.size < LARGE
+        slopes = slopes.toarray() if small else slopes
+        active[chosen], duals[chosen] = with_independent(active[chosen], duals[chosen], slopes, equal[chosen])
+        if (active == FOLLOWS).any():
+            _warn_of_dependence(np.flatnonzero(active == FOLLOWS), place)
+    violation = np.max(np.maximum(limits.lower - values, values - limits.upper), initial=0.0)
     return x, sides, duals, active, np.bool_(found.success), np.int64(found.status), np.float64(violation)
+
+
+def _warn_of_dependence(which: Any, place: Callable[[int], str]) -> None:
+    more = f" (and {len(which) - 1} more)" if len(which) > 1 else ""
+    warn(
+        GradtapeWarning,
+        f"gt.nlp: {place(int(which[0]))}{more} follows from the other active constraints at the solution",
+        where=user_site(),
+        why="the multipliers are not unique; those of the others get the derivatives, which are right for parameters that leave the "
+        "constraints consistent",
+        remedy="leave it out",
+    )
 
 
 def _is_active(distance: Any, multiplier: Any, size: Any, largest: float) -> tuple[Any, Any]:

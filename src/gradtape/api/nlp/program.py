@@ -253,7 +253,12 @@ def nlp(
         limits = Limits(low, high, *_ends(rows, sizes))
         start = _start(vector, limits, warm_start)
         made = traced_solution(
-            lambda x: joined(x, *parameters), start, limits, run, [handle.value for handle in handles]
+            lambda x: joined(x, *parameters),
+            start,
+            limits,
+            run,
+            [handle.value for handle in handles],
+            lambda position: _place(position, rows, sizes),
         )
         x, fun, found, violation = made.x, made.fun, made.found, made.violation
         evaluations = 0

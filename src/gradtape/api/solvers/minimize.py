@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.solvers.optimality import (
+    FOLLOWS,
     NEAR,
     SMALLEST_PUSH,
     Box,
@@ -185,7 +186,7 @@ class Problem:
         )
         count = len(active) - np.count_nonzero(beside)
         sides = np.array(sides)
-        sides[beside] = active[count:]
+        sides[beside] = np.where(active[count:] == FOLLOWS, 0, active[count:])
         return made | {"sides": sides, "duals": multipliers[:count], "active": active[:count]}
 
 

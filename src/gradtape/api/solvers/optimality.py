@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from gradtape.api.solvers.dependence import without_dependence
 from gradtape.api.solvers.implicit import attach_derivative
 from gradtape.api.tape.create import stop_gradient
 from gradtape.api.transforms.gradient import grad
@@ -23,6 +24,10 @@ SMALLEST_PUSH: Final = 1e-10
 
 EQUAL: Final = 1e-12
 """Limits that are as near to each other as this are equal."""
+
+
+FOLLOWS: Final = 2
+"""The mark of a constraint that is met wherever the other active ones are: its multiplier stays as it is."""
 
 
 class Constraint(NamedTuple):
@@ -68,7 +73,7 @@ class Optimum(NamedTuple):
     duals : array
         The multipliers, one for each element of the constraints; zero where it is not active.
     active : array of int
-        For each element of the constraints: -1 at its lower limit, 1 at its upper limit, 0 not active.
+        For each element of the constraints: -1 at its lower limit, 1 at its upper limit, 0 not active, `FOLLOWS` from the other ones.
     """
 
     x: Any
@@ -205,7 +210,32 @@ def active_set(
     found = np.zeros(len(values))
     if active.any():
         found[active] = np.linalg.lstsq(free[active].T, -slope * (sides == 0), rcond=None)[0]
-    return found, np.where(active, side, 0)
+    marks = np.where(active, side, 0)
+    marks[active], found[active] = with_independent(marks[active], found[active], free[active], equal[active])
+    return found, marks
+
+
+def with_independent(marks: Any, multipliers: Any, slopes: Any, equal: Any) -> tuple[Any, Any]:
+    """Return the marks of active constraints, with `FOLLOWS` for those whose gradients depend on the gradients of others, and multipliers.
+
+    Where constraints say the same near the solution (an equation that is given twice), the solution is a smooth function of parameters,
+    although its multipliers are not unique: the other constraints determine it, for any constant multipliers of these.
+
+    Parameters
+    ----------
+    marks : array of int, m
+        See `Optimum`.
+    multipliers : array, m
+        Any that fit.
+    slopes : array or sparse matrix, m times n
+        The gradients in the unknowns that are free.
+    equal : array of bool, m
+        Which of them are equations.
+    """
+    if not len(marks):
+        return marks, multipliers
+    follows, multipliers = without_dependence(slopes, multipliers, equal)
+    return np.where(follows, FOLLOWS, marks), multipliers
 
 
 def optimum(
@@ -261,8 +291,10 @@ def optimum(
         values = _joined(constraints, x)
         low = np.concatenate([one.low for one in constraints])
         high = np.concatenate([one.high for one in constraints])
-        target = np.where(active < 0, low, np.where(active > 0, high, 0.0))
-        return np.concatenate([np.ravel(first), np.where(active == 0, multipliers, values - target)])
+        target = np.where(active < 0, low, np.where(active == 1, high, 0.0))
+        constant = (active == 0) | (active == FOLLOWS)
+        rest = np.where(constant, multipliers - stop_gradient(found.duals), values - target)
+        return np.concatenate([np.ravel(first), rest])
 
     whole = np.concatenate([np.ravel(found.x), found.duals])
     whole = attach_derivative(equations, whole, sparse=sparse)
