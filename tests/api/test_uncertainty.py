@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.special
 import scipy.stats
 
 import gradtape as gt
@@ -261,6 +262,86 @@ def test_the_interval_of_a_profile_ends_at_a_bound() -> None:
     low, high = gt.scipy.uncertainty(fit).profile("rate").interval
     assert low == 0.7
     assert high == pytest.approx(0.762, abs=1e-3)
+
+
+def test_pairs_of_bounds_with_open_ends() -> None:
+    fits = [
+        gt.scipy.minimize(lambda x: np.sum(residuals_of_vector(x) ** 2), np.ones(2), bounds=bounds)
+        for bounds in ([(0, None), (None, None)], [(None, 9.0), (0.0, None)], (0.0, np.inf), None)
+    ]
+    errors = [gt.scipy.uncertainty(fit).standard_error for fit in fits]
+    assert np.all(errors[-1] > 0)
+    for error in errors:
+        np.testing.assert_allclose(error, errors[-1], rtol=1e-4)
+    at_bound = gt.scipy.minimize(
+        lambda x: np.sum(residuals_of_vector(x) ** 2), np.ones(2), bounds=[(None, None), (0.8, None)]
+    )
+    assert (gt.scipy.uncertainty(at_bound).standard_error > 0).tolist() == [True, False]
+
+
+def logistic() -> tuple[Any, Any]:
+    dose = np.linspace(-2.0, 2.0, 30)
+    dies = (np.sin(40 * dose) < np.tanh(1.5 * dose - 0.3)).astype(float)
+    return lambda x: np.sum(np.log(1 + np.exp(x[0] + x[1] * dose)) - dies * (x[0] + x[1] * dose)), None
+
+
+def gamma_regression() -> tuple[Any, Any]:
+    z = np.linspace(-1.0, 1.0, 40)
+    y = np.exp(0.3 + 0.5 * z) * (1.1 + np.sin(30 * z))
+
+    def loss(x: Any) -> Any:
+        k = np.exp(x[2])
+        rate = k / np.exp(x[0] + x[1] * z)
+        return -np.sum(k * np.log(rate) + (k - 1) * np.log(y) - rate * y - scipy.special.gammaln(k))
+
+    return loss, None
+
+
+def decay() -> tuple[Any, Any]:
+    return lambda x: np.sum((x[0] * np.exp(-x[1] * T) + x[2] - Y) ** 2) / (2 * 0.04**2), None
+
+
+def weights() -> tuple[Any, Any]:
+    """Two of the four stand at their bounds."""
+    a = 1.1 + np.sin(np.outer(np.arange(20), [1.0, 2.0, 3.5, 5.0]))
+    y = a @ [1.0, 0.03, 2.0, -0.1] + 0.3 * np.cos(7 * np.arange(20))
+    return lambda x: np.sum((a @ x - y) ** 2) / (2 * 0.2**2), [(0, None)] * 4
+
+
+def correlated() -> tuple[Any, Any]:
+    s = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.7])
+    v = 3 * s / (2 + s) + 0.003 * np.array([1, -2, 1, 1, -2, 1])
+    return lambda x: np.sum((x[0] * s / (x[1] + s) - v) ** 2) / (2 * 0.01**2), None
+
+
+@pytest.mark.parametrize("model", [logistic, gamma_regression, decay, weights, correlated])
+def test_profiles_against_minimisation_anew(model: Callable[[], tuple[Any, Any]]) -> None:
+    """At an end of an interval the others are minimised anew, from the estimate and by SciPy's differences."""
+    loss, bounds = model()
+    count = {"logistic": 2, "correlated": 2, "weights": 4}.get(model.__name__, 3)
+    fit = gt.scipy.minimize(loss, np.ones(count), bounds=bounds, tol=1e-12)
+    found = gt.scipy.uncertainty(fit)
+    threshold = scipy.stats.chi2.ppf(0.95, 1)
+    for number in range(count):
+        others = np.flatnonzero(np.arange(count) != number)
+        for end in found.profile(number).interval:
+
+            def rest(part: Any, number: int = number, end: float = end, others: Any = others) -> Any:
+                return loss(np.insert(part, number, end))
+
+            limits = None if bounds is None else [bounds[k] for k in others]
+            again = scipy.optimize.minimize(
+                rest,
+                fit.x[others],
+                method="L-BFGS-B",
+                bounds=limits,
+                options={"ftol": 1e-15, "maxiter": 10_000},
+            )
+            deviance = 2 * (again.fun - fit.fun)
+            if bounds is not None and end == 0.0:
+                assert deviance <= threshold
+            else:
+                assert deviance == pytest.approx(threshold, rel=1e-4)
 
 
 def test_a_region_has_its_points_at_the_same_distance() -> None:

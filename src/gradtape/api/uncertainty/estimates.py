@@ -18,7 +18,7 @@ from gradtape.api.solvers.nested import (
     nested,
     vector_of,
 )
-from gradtape.api.uncertainty.profiles import Objective, Profile, profile_of
+from gradtape.api.uncertainty.profiles import Objective, Profile, bound_pairs, profile_of
 from gradtape.api.uncertainty.propagation import Propagated, names_of, propagate
 from gradtape.api.uncertainty.robust_losses import RobustLoss, sandwich
 from gradtape.errors import ArgumentError, SingularJacobianError, kind_of
@@ -458,11 +458,7 @@ def _quantile(level: float, dof: float) -> float:
 
 def _free(best: NDArray, bounds: Any) -> NDArray:
     """Return which unknowns do not stand at a bound."""
-    if bounds is None:
-        return np.ones(len(best), bool)
-    pairs = (
-        np.asarray(bounds, float) if isinstance(bounds, list) else np.stack([bounds.lb, bounds.ub], axis=1)
-    )
+    pairs = bound_pairs(bounds, len(best))
     near = 1e-10 * np.maximum(1.0, np.abs(best))
     return np.asarray((best - pairs[:, 0] > near) & (pairs[:, 1] - best > near))
 

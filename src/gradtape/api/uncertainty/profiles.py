@@ -125,7 +125,7 @@ class _Path:
     ) -> None:
         self._objective, self._position, self._threshold = objective, position, threshold
         self._others = np.flatnonzero(np.arange(len(best)) != position)
-        self._bounds = _pairs(bounds, len(best))
+        self._bounds = bound_pairs(bounds, len(best))
         self._best = float(best[position])
         self._minimum = float(objective.value_and_grad(best)[0])
         self.points: dict[float, tuple[NDArray, float]] = {self._best: (best, self._minimum)}
@@ -239,7 +239,8 @@ def _warn_not_converged() -> None:
     )
 
 
-def _pairs(bounds: Any, count: int) -> NDArray:
+def bound_pairs(bounds: Any, count: int) -> NDArray:
+    """Return the bounds of unknowns as rows of two numbers, infinite where there is none."""
     if bounds is None:
         return np.tile([-inf, inf], (count, 1))
     if isinstance(bounds, list):
