@@ -58,6 +58,42 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any, str | None]
     "no unit anywhere": (lambda x: x**2, (3.0,), 6.0, None),
 }
 
+WEIGHTS = np.array([0.5, 1.5])
+
+BESIDE_ARRAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "ufunc": lambda a, q: np.sum(np.multiply(a, q)),
+    "reflected": lambda a, q: np.sum(a * q),
+    "where": lambda a, q: np.sum(np.where(a > 1, q, 2 * q) * a),
+    "where of numbers": lambda a, q: np.sum(np.where(q > Q(150.0, "cm"), a, 2 * a)) * q[0],
+    "dot": np.dot,
+    "product of matrices": lambda a, q: np.outer(a, a) @ q @ a,
+    "einsum": lambda a, q: np.einsum("i,i", a, q),
+    "solve": lambda a, q: np.sum(np.linalg.solve(np.outer(a, a) + np.eye(2), q)),
+    "interp": lambda a, q: np.sum(np.interp(a, np.array([0.0, 2.0]), q)),
+    "keywords": lambda a, q: np.average(q, weights=a),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_ARRAYS)
+def test_functions_of_arrays_and_quantities(name: str) -> None:
+    function = BESIDE_ARRAYS[name]
+    expected = function(WEIGHTS, WAY)
+    for made in (gt.jit(function)(WEIGHTS, WAY), gt.jit(lambda a: function(a, WAY))(WEIGHTS)):
+        same(made, expected.magnitude, "m")
+    by_numbers, by_length = gt.grad(function, (0, 1))(WEIGHTS, WAY)
+    same(by_length, gt.grad(lambda x: function(WEIGHTS, Q(x, "m")).magnitude)(WAY.magnitude), "")
+    step, slopes = 1e-6, []
+    for unit in np.eye(2):
+        up, down = function(WEIGHTS + step * unit, WAY), function(WEIGHTS - step * unit, WAY)
+        slopes.append((up - down).magnitude / (2 * step))
+    assert dict(by_numbers.unit_items()) == {"meter": 1}
+    np.testing.assert_allclose(by_numbers.magnitude, slopes, rtol=1e-6, atol=1e-8)
+    with gt.GradientTape() as tape:
+        a = tape.watch(WEIGHTS)
+        y = function(a, WAY)
+    same(tape.gradient(y, a), by_numbers.magnitude, "m")
+
+
 NOT_ON_TAPES = {"integer", "unused"}
 """Tapes follow floats, and their targets are arrays that they have followed."""
 

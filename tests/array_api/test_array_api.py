@@ -44,6 +44,18 @@ def test_an_array_knows_its_namespace() -> None:
         x.__array_namespace__(api_version="1999.12")
 
 
+def test_other_names_are_those_of_numpy() -> None:
+    assert xp.cumsum is np.cumsum and xp.lib is np.lib
+    assert (
+        xp.zeros_like(xp.ones(2), shape=(3, 1)).shape
+        == xp.full_like(xp.ones(2), 4, shape=(3, 1)).shape
+        == (3, 1)
+    )
+    for name in ("nothing", "__nothing__"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(xp, name)
+
+
 def test_the_version_with_tuples() -> None:
     ns = xp.ones(2).__array_namespace__(api_version="2025.12")
     assert ns.__array_api_version__ == "2025.12" and ns.sum is xp.sum and ns.linalg is xp.linalg

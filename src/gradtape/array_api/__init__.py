@@ -2,7 +2,7 @@
 
 ``x.__array_namespace__()`` returns this module. Most of its names are NumPy's own functions, which take an `Array` as they take an ndarray
 and follow the standard; those that create arrays return an `Array`. The names of version 2025.12 are there as well, and
-``x.__array_namespace__(api_version="2025.12")`` has its tuples.
+``x.__array_namespace__(api_version="2025.12")`` has its tuples. Other names are those of NumPy: ``xp.cumsum`` is `numpy.cumsum`.
 
 >>> import gradtape as gt, gradtape.array_api as xp
 >>> x = xp.linspace(0.0, 1.0, 3)
@@ -10,6 +10,7 @@ and follow the standard; those that create arrays return an `Array`. The names o
 Array([0., 1., 2.])
 """
 
+import numpy as _numpy
 from numpy import __array_namespace_info__ as __array_namespace_info__
 from numpy import abs as abs
 from numpy import acos as acos
@@ -57,7 +58,6 @@ from numpy import float32 as float32
 from numpy import float64 as float64
 from numpy import floor as floor
 from numpy import floor_divide as floor_divide
-from numpy import gradient as gradient  # not of the standard, as pad: xarray calls them
 from numpy import greater as greater
 from numpy import greater_equal as greater_equal
 from numpy import hypot as hypot
@@ -96,7 +96,6 @@ from numpy import negative as negative
 from numpy import newaxis as newaxis
 from numpy import nextafter as nextafter
 from numpy import not_equal as not_equal
-from numpy import pad as pad
 from numpy import permute_dims as permute_dims
 from numpy import pi as pi
 from numpy import positive as positive
@@ -171,3 +170,11 @@ from gradtape.array_api.functions import unique_counts as unique_counts
 from gradtape.array_api.functions import unique_inverse as unique_inverse
 
 __array_api_version__ = "2024.12"
+
+
+def __getattr__(name: str) -> object:
+    """Return what NumPy has under a name that the standard does not have: xarray asks for such names."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(_numpy, name)
+    return found

@@ -215,8 +215,10 @@ def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     return _filled(shape, 0, dtype, device)
 
 
-def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
-    """Return an array of one number, with the shape and the dtype of `x`.
+def full_like(
+    x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None, shape: Any = None
+) -> Array:
+    """Return an array of one number, with the shape and the dtype of `x`, unless others are given.
 
     Examples
     --------
@@ -224,11 +226,16 @@ def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | No
     >>> xp.full_like(xp.ones(2), 7)
     Array([7., 7.])
     """
-    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+    return full(
+        x.shape if shape is None else shape,
+        fill_value,
+        dtype=x.dtype if dtype is None else dtype,
+        device=device,
+    )
 
 
-def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
-    """Return an array of zeros, with the shape and the dtype of `x`.
+def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None, shape: Any = None) -> Array:
+    """Return an array of zeros, with the shape and the dtype of `x`, unless others are given.
 
     Examples
     --------
@@ -236,11 +243,11 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Ar
     >>> xp.zeros_like(xp.arange(2))
     Array([0, 0], dtype=int64)
     """
-    return _filled(x.shape, 0, x.dtype if dtype is None else dtype, device)
+    return _filled(x.shape if shape is None else shape, 0, x.dtype if dtype is None else dtype, device)
 
 
-def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
-    """Return an array of ones, with the shape and the dtype of `x`.
+def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None, shape: Any = None) -> Array:
+    """Return an array of ones, with the shape and the dtype of `x`, unless others are given.
 
     Examples
     --------
@@ -248,11 +255,11 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Arr
     >>> xp.ones_like(xp.arange(2))
     Array([1, 1], dtype=int64)
     """
-    return _filled(x.shape, 1, x.dtype if dtype is None else dtype, device)
+    return _filled(x.shape if shape is None else shape, 1, x.dtype if dtype is None else dtype, device)
 
 
-def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
-    """Return an array of zeros, with the shape and the dtype of `x`; see `empty`.
+def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None, shape: Any = None) -> Array:
+    """Return an array of zeros, with the shape and the dtype of `x` unless others are given; see `empty`.
 
     Examples
     --------
@@ -260,7 +267,7 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Ar
     >>> xp.empty_like(xp.arange(2)).dtype
     dtype('int64')
     """
-    return _filled(x.shape, 0, x.dtype if dtype is None else dtype, device)
+    return _filled(x.shape if shape is None else shape, 0, x.dtype if dtype is None else dtype, device)
 
 
 def check_device(device: str | None) -> None:

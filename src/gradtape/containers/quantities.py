@@ -66,10 +66,15 @@ def is_quantity(thing: Any) -> bool:
     return base is not None and isinstance(thing, base)
 
 
+def is_quantity_class(kind: type) -> bool:
+    """Return whether objects of a class are quantities of pint."""
+    base = _base()
+    return base is not None and issubclass(kind, base)
+
+
 def nodes_of(kind: type) -> Nodes | None:
     """Return how objects of a class are taken apart and put together, if they are quantities of pint; None otherwise."""
-    base = _base()
-    return (_flatten, _unflatten) if base is not None and issubclass(kind, base) else None
+    return (_flatten, _unflatten) if is_quantity_class(kind) else None
 
 
 _differences: Final[dict[UnitPart, Any]] = {}

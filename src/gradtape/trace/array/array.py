@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.config import config
+from gradtape.containers.quantities import is_quantity, is_quantity_class
 from gradtape.errors import ArgumentError, DtypeError, InPlaceError, LeakedValueError, ShapeError
 from gradtape.habits import ARRAY as ARRAY_HABITS
 from gradtape.habits import Missing
@@ -405,6 +406,8 @@ class Array(Operators, Methods, Attributes, Handle):
             return NotImplemented
         if any(type(operand) is Selection for operand in inputs):  # which knows what to do beside an array
             return NotImplemented
+        if any(map(is_quantity, inputs)):  # pint calls the ufunc with magnitudes
+            return NotImplemented
         if any(map(is_subclass, inputs)):
             return ufunc_beside_array(ufunc, method, inputs, kwargs)
         here.site = user_site()
@@ -420,6 +423,8 @@ class Array(Operators, Methods, Attributes, Handle):
         """Apply a NumPy function: a predicted call, a known rule, a view, or the general case, in this order."""
         if len(types) > 1:
             if Selection in types:
+                return NotImplemented
+            if any(map(is_quantity_class, types)):  # pint calls the function with magnitudes
                 return NotImplemented
             if any(map(is_subclass_of_ndarray, types)):
                 return _called_with_instances(function, types, args, kwargs)
