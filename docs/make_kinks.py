@@ -30,7 +30,9 @@ if a derivative before or behind the selection is infinite or NaN. The same hold
 not read, and for constants that are joined with other elements. Forward and reverse mode agree on this.
 
 The square of a function with a kink, such as `np.linalg.norm(x) ** 2` or `np.abs(x) ** 2`, is differentiated as a
-smooth function: its second derivative at the kink is right.
+smooth function: its second derivative at the kink is right. Kinks that cancel only together, as in
+`(np.max(x) - np.min(x)) ** 2`, `(x * np.sign(x)) ** 2` or a sum of `np.outer(np.abs(x), np.abs(x))`, have the second
+derivative of the chain rule, which is 0 there.
 
 Elements that tie share the derivative of NumPy's reductions, such as `np.max`. Python's `max` and `min`, and code such as
 `if x[i] > best: best = x[i]`, choose one element, and the derivative is that of this element.
