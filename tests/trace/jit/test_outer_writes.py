@@ -6,6 +6,7 @@ import collections
 import copy
 import dataclasses
 import logging
+import numbers
 import random
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.api.transforms.recording import Recording
+from gradtape.trace.jit.tracing import Tracer
 from tests.trace.jit.outer_writes import PROGRAMS
 
 INPUTS = [
@@ -108,6 +111,8 @@ def in_numbers(thing: Any) -> Any:
         return [(key, in_numbers(item)) for key, item in thing.items()]
     if isinstance(thing, list | tuple):
         return [in_numbers(item) for item in thing]
+    if hasattr(thing, "__dict__") and not isinstance(thing, type):
+        return in_numbers(vars(thing))
     return shown(thing)
 
 
@@ -394,6 +399,111 @@ def test_sequences_of_random_writes(seed: int) -> None:
         value = result[0] if seed % 2 else result
         assert float(value) == pytest.approx(float(y)), number
         assert shown(state()) == shown(wanted()), number
+
+
+def by_vjp(f: Any) -> Any:
+    return lambda x: gt.vjp(f, x)[0]
+
+
+def by_linearize(f: Any) -> Any:
+    return lambda x: gt.linearize(f, x)[0]
+
+
+def by_hessian(f: Any) -> Any:
+    second = gt.hessian(f)
+
+    def call(x: Any) -> None:
+        second(x)
+
+    return call
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if "global" not in name])
+@pytest.mark.parametrize(
+    "way",
+    [by_jit, by_value_and_grad, by_grad, by_vjp, by_linearize, by_hessian],
+    ids=lambda way: way.__name__,
+)
+@pytest.mark.filterwarnings("ignore::gradtape.errors.TraceLimitWarning")
+def test_functions_of_one_code_write_to_objects_of_their_own(name: str, way: Any) -> None:
+    if name == "array_in_place" and way in (by_vjp, by_linearize):
+        pytest.skip("the first call is recorded, and there += makes another array")
+    earlier = []
+    for number, x in enumerate(INPUTS):
+        (plain, wanted), (function, state) = PROGRAMS[name](), PROGRAMS[name]()
+        made = way(function)
+        for _ in range(2):
+            y, result = plain(x.copy()), made(x.copy())
+            if result is not None:
+                assert float(result) == pytest.approx(float(y), rel=1e-9), number
+            assert in_numbers(state()) == in_numbers(wanted()), number
+        assert all(in_numbers(state()) == content for state, content in earlier), number
+        earlier.append((state, in_numbers(state())))
+
+
+class Model:
+    def __init__(self, seed: int) -> None:
+        self.target = np.random.default_rng(seed).normal(size=3)
+        self.w, self.inner = np.zeros(3), types.SimpleNamespace(last=0.0)
+
+
+def steps_of_a_fit(seed: int) -> None:
+    """Take the derivatives of a function that is made anew in each step, and writes to an object of its own."""
+    model = Model(seed)
+    w = np.arange(3.0) + seed
+    for step in range(3):
+
+        def f(w: Any, step: int = step) -> Any:
+            scale = 1.0 / (step + 1) if isinstance(step, int) else 0.0
+            model.w, model.inner.last = w, w[0] * 2.0
+            return np.sum((model.target - model.w) ** 2) * scale
+
+        y, pullback = gt.vjp(f, w)
+        assert y == pytest.approx(np.sum((model.target - w) ** 2) / (step + 1))
+        np.testing.assert_allclose(pullback(1.0)[0], 2.0 * (w - model.target) / (step + 1))
+        np.testing.assert_array_equal(np.asarray(model.w), w)
+        assert float(model.inner.last) == 2.0 * w[0]
+        w = w + 1.0
+
+
+def test_functions_of_one_code_with_writes_share_programs(monkeypatch: Any) -> None:
+    for seed in range(4):
+        steps_of_a_fit(seed)
+    attempts: list[Any] = []
+    before = Tracer._attempt
+    monkeypatch.setattr(Tracer, "_attempt", lambda *args: (attempts.append(args[0].name), before(*args))[1])
+    recorded: list[Any] = []
+    monkeypatch.setattr(Recording, "run_untold", lambda *args: recorded.append(args))
+    for seed in range(4, 30):
+        steps_of_a_fit(seed)
+    assert not attempts and not recorded
+
+
+KINDS: dict[str, Any] = {
+    "isinstance": lambda k: isinstance(k, int) + 2 * isinstance(k, float) + 4 * isinstance(k, np.ndarray),
+    "numbers": lambda k: isinstance(k, numbers.Integral) + 2 * isinstance(k, numbers.Number),
+    "type": lambda k: (type(k) is int) + 2 * (type(k) in (float, complex)) + 4 * (type(k) is np.float64),
+    "isscalar": lambda k: np.isscalar(k) + 2 * isinstance(k, np.generic | np.floating),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("convert", [int, float])
+def test_numbers_that_have_changed_are_inputs_where_code_asks_for_their_types(
+    kind: str, convert: Any
+) -> None:
+    model = types.SimpleNamespace(k=convert(1))
+
+    def f(x: Any) -> Any:
+        return np.sum(x**2) * model.k * KINDS[kind](model.k)
+
+    compiled = gt.value_and_grad(f)
+    for k in range(1, 30):
+        model.k = convert(k)
+        y, gradient = compiled(INPUTS[0])
+        assert y == pytest.approx(f(INPUTS[0]))
+        np.testing.assert_allclose(gradient, 2.0 * INPUTS[0] * k * KINDS[kind](model.k))
+    assert compiled.site.traces <= 6
 
 
 class Layer:

@@ -2,8 +2,9 @@
 
 ``gt.grad(lambda p: f(p, k))(x)`` in a loop makes a function and a gradient in each iteration. Their programs are kept by the transform,
 its options and the code of the function. Such a program takes the function before its arguments, and checks it by its parts: code,
-globals, closure cells, defaults and attributes (see `visit_function`). It answers plain calls alone: what belongs to a recording, has side
-effects, draws random numbers or fails is left to the function that was made, as if nothing were kept.
+globals, closure cells, defaults and attributes (see `visit_function`), and assigns what the function writes to objects that it reaches by
+these. It answers plain calls alone: what belongs to a recording, has other side effects, draws random numbers or fails is left to the
+function that was made, as if nothing were kept.
 """
 
 from __future__ import annotations
@@ -133,10 +134,12 @@ class SharedSite(CallSite):
 
 
 def _may_outlive(spec: CaptureSpec, specialisation: Specialisation) -> bool:
-    """Return whether the next function may have a trace: it repeats nothing but a computation, and keeps nothing large alive."""
+    """Return whether the next function may have a trace: it repeats a computation, and assignments to what each function reads, and keeps
+    nothing large alive."""
     if len(spec.steps) >= MOST_STEPS or specialisation.state.read:
         return False
-    if specialisation.effects.changes or spec.unrepeatable or kept_variables(spec):
+    effects = specialisation.effects
+    if effects.to_arguments or effects.of_trace or spec.unrepeatable or kept_variables(spec):
         return False
     size = sum(value.data.nbytes for value in specialisation.graph.constants() if value.data is not None)
     for step in spec.steps:

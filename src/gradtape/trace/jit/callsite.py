@@ -35,6 +35,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.captures.arguments import has_repeated
+from gradtape.trace.jit.captures.leaves import NUMBERS
 from gradtape.trace.jit.captures.recipes import IntegerTooLarge, Moment
 from gradtape.trace.jit.captures.steps import Check, Step, is_key_of_number, why_never_again
 from gradtape.trace.jit.guards import trace_of
@@ -76,8 +77,8 @@ _MOST_USELESS: Final = 3
 """The number of traces whose checks will not hold again after which there is a warning."""
 
 _MOST_CHANGES: Final = 2
-"""The number of changes after which a captured integer becomes a hidden input, as floats are from the first; and after which a number that
-Python has asked for is no longer checked by value."""
+"""The number of changes after which a captured number becomes a hidden input, as most floats are from the first; and after which a number
+that Python has asked for is no longer checked by value."""
 
 
 class NestedEntry(NamedTuple):
@@ -252,9 +253,9 @@ class CallSite(Tracer):
             self._useless += 1
             if self._useless == _MOST_USELESS:
                 self.explain.warn_of_useless_traces(why, self._useless)
-        is_integer = change.check is Check.SAME and type(change.expected) is int
+        is_number = change.check is Check.SAME and type(change.expected) in NUMBERS
         is_pinned = change.check is Check.PINNED and is_key_of_number(change.expected[0])
-        if is_integer or is_pinned:
+        if is_number or is_pinned:
             self._changes[change.name, is_pinned] += 1
         if self._changes[change.name, False] >= _MOST_CHANGES:
             self.varying |= {change.name}

@@ -84,16 +84,18 @@ class SideEffects:
         The names of integers that the function reads and also assigns.
     to_arguments : bool
         Whether containers among the arguments change.
+    of_trace : bool
+        Whether an object changes, or is stored, that no step reads and no argument holds: that of the traced call.
     values : list of Value
         The outputs of the program that they take, after those for the results.
     """
 
-    __slots__ = ("changes", "counted", "to_arguments", "values")
+    __slots__ = ("changes", "counted", "of_trace", "to_arguments", "values")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.counted: set[str] = set()
-        self.to_arguments = False
+        self.to_arguments = self.of_trace = False
         self.values: list[Any] = []
 
     def carry_out(self, moment: Moment, is_current: Callable[[], bool]) -> None:
@@ -214,10 +216,12 @@ def side_effects_of(
         effects.changes += changes
         if changes:
             effects.to_arguments |= each.path is not None
+            effects.of_trace |= each.path is None and each.step < 0
             effects.counted |= {step.name for step in spec.steps if _is_of(step, each, changes)}
         _check_unchanged(each, spec, reads)
     effects.changes += _array_changes(spec, book)
     effects.values = book.values
+    effects.of_trace |= book.keeps_objects
     return effects
 
 

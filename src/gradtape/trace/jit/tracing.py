@@ -146,7 +146,7 @@ class Tracer:
     inner : list of code
         The functions that are translated first.
     varying : frozenset of str
-        The names of captured integers that are hidden inputs.
+        The names of captured numbers that have changed: they are hidden inputs.
     unpinned : frozenset of str or None
         The names of captured numbers that are not checked by value where Python asks for them: they are as arguments, since they change
         from call to call. None where a trace has needed them.

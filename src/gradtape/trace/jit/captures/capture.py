@@ -84,7 +84,7 @@ def capture(
     substitutes : bool
         Whether arrays and numbers become inputs; else they are checked by value.
     varying : set of str
-        The names of integers that have changed between calls; they become inputs.
+        The names of numbers that have changed between calls; they become inputs.
     by_parts : bool
         Whether functions that code makes anew are checked by their parts, and not by identity.
     """

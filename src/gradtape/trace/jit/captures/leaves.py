@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,14 +11,19 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.captures.steps import Check, Origin, Source
 from gradtape.trace.jit.captures.walk import CaptureWalk
 
+NUMBERS: Final = (int, float, complex)
+
 
 def visit_plain(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:
-    """Check a number, text or other constant by value; let floats, and integers that vary, become hidden inputs."""
+    """Check a number, text or other constant by value; let floats, and numbers that have changed, become hidden inputs.
+
+    Where code asks for the types of numbers, floats are checked by value until they have changed.
+    """
     if origin[0] is Source.FIXED:
         return thing
     kind = type(thing)
-    varies = kind is float or kind is complex or (kind is int and label in walk.varying)
-    if copying and varies and not walk.facts.asks_types:
+    varies = label in walk.varying or not (kind is int or walk.facts.asks_types)
+    if copying and varies and kind in NUMBERS:
         return walk.input(thing, origin, label, weak=True)
     walk.step(origin, Check.SAME, thing, label)
     return thing

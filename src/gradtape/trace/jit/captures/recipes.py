@@ -86,10 +86,13 @@ class RecipeBook:
     ----------
     values : list of Value
         Further outputs that the recipes take.
+    keeps_objects : bool
+        Whether a recipe returns an object of the trace itself.
     """
 
     def __init__(self, spec: CaptureSpec, leaves: dict[int, Any], results: Sequence[Any]) -> None:
         self.values: list[Value] = []
+        self.keeps_objects = False
         self._spec = spec
         self._first = len(results)
         self._results = {id(array): number for number, array in enumerate(results)}
@@ -136,7 +139,7 @@ class RecipeBook:
             snapshot = thing.copy()
             return lambda moment: snapshot.copy()
         if isinstance(thing, _CONSTANT_TYPES):
-            return lambda moment: thing
+            return self._kept(thing)
         if kind in _KEYED:
             return self._of_items(thing, list(thing.items()))
         if kind in _LISTED or (isinstance(thing, tuple) and kind.__base__ is tuple):
@@ -152,8 +155,12 @@ class RecipeBook:
         if kind is FunctionType and all(
             is_filled(cell) and self._is_outside(cell.cell_contents) for _, cell in closure_of(thing)
         ):
-            return lambda moment: thing
+            return self._kept(thing)
         raise NoRecipe(f"an object of the class {kind.__name__}")
+
+    def _kept(self, thing: Any) -> Recipe:
+        self.keeps_objects = True
+        return lambda moment: thing
 
     def _is_outside(self, content: Any) -> bool:
         return type(content) in PLAIN_TYPES or (

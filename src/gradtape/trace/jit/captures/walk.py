@@ -151,7 +151,7 @@ class CaptureWalk:
     facts : CodeFacts
         What passes before have seen of the code.
     varying : set of str
-        The names of integers that have changed between calls; they become inputs.
+        The names of numbers that have changed between calls; they become inputs.
     by_parts : bool
         Whether functions that code makes anew are checked by their parts, and not by identity.
     """
