@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from scipy import special
@@ -31,8 +32,15 @@ TABLES = {
     "tapes": habits.TAPE,
     "debug": habits.DEBUG,
     "optimizers": habits.OPTIMIZERS,
+    "optimizer": habits.OPTIMIZER,
+    "settings": habits.CONFIG,
 }
-OWNERS = {"arrays": gt.Array, "functions": type(gt.jit(np.sin)), "tapes": gt.GradientTape}
+OWNERS = {
+    "arrays": gt.Array,
+    "functions": type(gt.jit(np.sin)),
+    "tapes": gt.GradientTape,
+    "optimizer": gt.optimizers.Optimizer,
+}
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
@@ -63,6 +71,8 @@ def test_what_there_is_needs_no_answer() -> None:
         (gt.debug, "print", "gt.print"),
         (gt.debug, "explain_gradiant", "did you mean gt.debug.explain_gradient?"),
         (gt.optimizers, "AdamW", "use Adam"),
+        (gt.optimizers.SGD(0.1), "zero_grad", "optimizer.apply_gradients(zip(gradients, variables))"),
+        (gt.optimizers.Adam(0.1), "state_dict", "pickle the optimizer"),
         (gt.scipy, "Bounds", "scipy.optimize"),
         (gt.tree, "leave", "did you mean gt.tree.leaves?"),
         (gt.plot, "jacobain", "did you mean gt.plot.jacobian?"),
@@ -305,3 +315,80 @@ def test_functions_of_other_libraries_name_those_of_numpy() -> None:
             way(lambda x: jnp.sum(x))(PAIR)
         notes = "\n".join(caught.value.__notes__)
         assert "np.sum(...)" in notes and "jax computes with its own arrays" in notes
+
+
+def test_errors_of_calls_inside_are_left_alone() -> None:
+    def scan(carry: float) -> float:
+        return carry
+
+    error = expect(TypeError, lambda: gt.scan(lambda c, x: scan(), 0.0, PAIR), "missing 1 required")  # type: ignore[call-arg]
+    assert "its arguments are" not in str(error)
+
+
+def test_keywords_of_other_libraries_in_numpys_functions() -> None:
+    for call, remedy in (
+        (lambda x: np.mean(x, dim=0), "np.mean has axis=0"),
+        (lambda x: np.sum(x, keepdim=True), "np.sum has keepdims"),
+    ):
+        error = expect(TypeError, lambda call=call: gt.jit(call)(PAIR), "unexpected keyword argument")
+        assert any(f"what to do: {remedy}" in note for note in error.__notes__)
+    own = expect(TypeError, lambda: gt.jit(lambda x: (lambda y: y)(dim=x))(PAIR), "dim")  # type: ignore[call-arg]
+    assert not hasattr(own, "__notes__")
+
+
+def test_settings_of_other_libraries() -> None:
+    expect(
+        AttributeError,
+        lambda: gt.config.jax_enable_x64,
+        "no setting 'jax_enable_x64': float64 is the default",
+    )
+    expect(AttributeError, lambda: gt.config.update("eager", True), "assign: gt.config.num_threads = 4")
+
+
+def test_static_names() -> None:
+    def power(x: Any, n: int = 1, *, extra: int = 0) -> Any:
+        return x**n + extra
+
+    def check(n: int, extra: int, traces: int, *args: Any, **kwargs: Any) -> None:
+        np.testing.assert_allclose(f(PAIR, *args, **kwargs), PAIR**n + extra)
+        assert f": {traces} trace" in repr(f)
+
+    f = gt.jit(power, static_argnames=("n", "extra"))
+    check(2, 0, 1, 2)
+    check(3, 0, 2, 3)
+    check(2, 0, 2, 2)
+    check(3, 1, 3, 3, extra=1)
+    np.testing.assert_allclose(gt.grad(lambda x: np.sum(f(x, 2)))(PAIR), 2 * PAIR)
+    expect(
+        ValueError, lambda: gt.jit(power, static_argnames="m"), "has 'm'", "its parameters are x, n, extra"
+    )
+    expect(ValueError, lambda: gt.jit(power, static_argnames="extr"), "static_argnames='extra'")
+    assert gt.jit(lambda **options: options["m"], static_argnames="m")(m=2) == 2
+    np.testing.assert_allclose(gt.jit(np.sin, static_argnames="where")(PAIR), np.sin(PAIR))
+
+
+def test_lists_of_lengths_that_depend_on_data() -> None:
+    @gt.jit
+    @numba.njit
+    def ones(x: Any) -> Any:
+        return np.sum(np.array([1.0] * int(np.sum(x))))
+
+    assert float(ones(PAIR)) == int(np.sum(PAIR))
+    assert "the length of a list depends on data" in str(gt.inspect.explain(ones))
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (lambda: gt.hvp(np.sum, PAIR), "its arguments are gt.hvp(function, primals, tangents)"),
+        (
+            lambda: gt.scan(abs),
+            "missing 1 required positional argument: 'init': its arguments are gt.scan(f, init, xs",
+        ),
+        (lambda: gt.optimizers.Adam([PAIR], learning_rate=0.1), "gt.optimizers.Adam(learning_rate, beta_1"),
+        (lambda: gt.jit(np.sin, 1), "takes from 0 to 1 positional arguments but 2 were given"),
+        (lambda: gt.GradientTape().gradient(1), "tape.gradient(target, sources, output_gradients"),
+    ],
+)
+def test_missing_arguments_of_transforms(call: Any, answer: str) -> None:
+    expect(TypeError, call, "its arguments are ", answer)

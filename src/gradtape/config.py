@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
+from gradtape.habits import CONFIG
+
 __all__ = ["Config", "config", "loop_policy", "on_change", "trace_settings"]
 
 _YES: Final = ("1", "true", "yes", "on")
@@ -391,6 +393,8 @@ class Config:
 def _unknown(name: str) -> str:
     guesses = difflib.get_close_matches(name, _SETTINGS, n=1)
     hint = f"Did you mean {guesses[0]!r}?" if guesses else f"There are: {', '.join(_SETTINGS)}."
+    if name in CONFIG:
+        return f"gradtape has no setting {name!r}: {CONFIG[name]}"
     return f"gradtape has no setting {name!r}. {hint}"
 
 

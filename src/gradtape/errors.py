@@ -127,12 +127,12 @@ def note_recursion(error: BaseException | None, where: str) -> None:
     error.add_note(
         f"  where: {where}\n"
         f"  why: {RECURSION}, and Python allows {sys.getrecursionlimit()} nested calls\n"
-        "  what to do: let the recursion end on a number that Python knows (len(x), a static argument), write it as a loop or as "
+        "  what to do: end the recursion on a number that is known while tracing (len(x), a static argument), write it as a loop or as "
         "gt.while_loop, or raise the limit with sys.setrecursionlimit"
     )
 
 
-RECURSION: Final = "a function that calls itself is followed call by call"
+RECURSION: Final = "each call of a recursive function is traced"
 
 
 def user_level() -> int:

@@ -2,7 +2,7 @@
 
 `MODULE` answers for attributes of the package (``gt.lax``), `ARRAY` for attributes of arrays and variables (``x.backward``), `KEYWORDS` for
 keyword arguments of NumPy's functions and methods (``x.sum(dim=0)``), `FUNCTION_KEYWORDS` for those of gradtape's functions
-(``gt.optimizers.Adam(lr=0.1)``).
+(``gt.optimizers.Adam(lr=0.1)``), `CONFIG` for settings.
 """
 
 from __future__ import annotations
@@ -275,6 +275,13 @@ PiecewiseConstantDecay MultiStepLR StepLR: use piecewise_constant
 apply_updates: update returns the new parameters
 """)
 
+OPTIMIZER: Final = _entries("""
+step zero_grad backward: use optimizer.apply_gradients(zip(gradients, variables)), or update(gradients, state, params)
+param_groups add_param_group parameters: an optimizer holds no parameters; use optimizer.apply_gradients(zip(gradients, variables))
+state_dict load_state_dict get_config: pickle the optimizer, or the state that init and update return
+lr set_lr: use optimizer.learning_rate
+""")
+
 SCIPY: Final = _entries("""
 NonlinearConstraint LinearConstraint Bounds OptimizeResult: it is scipy.optimize's, and gt.scipy accepts it
 minimize_scalar root_scalar brentq newton linprog differential_evolution basinhopping: call the function of scipy.optimize directly
@@ -282,8 +289,18 @@ solve_ivp quad odeint solve_bvp: call the function of scipy.integrate directly
 special stats linalg sparse signal interpolate optimize integrate fft ndimage spatial: import SciPy's module as it is
 """)
 
+CONFIG: Final = _entries("""
+update set: assign: gt.config.num_threads = 4
+context option_context: use with gt.config.override(num_threads=4): ...
+jax_enable_x64 enable_x64: float64 is the default, and gradtape keeps the dtypes of arguments
+jax_debug_nans debug_nans: use with gt.debug.check_numerics(): ...
+jax_disable_jit disable_jit: gt.config.jit = False runs jitted functions op by op
+run_functions_eagerly: gt.config.eager = True computes each operation at once
+threads n_threads: use gt.config.num_threads
+""")
+
 KEYWORDS: Final = _entries("""
-dim dims: axis=0, the number of a dimension; tables are arrays of their values, unless labelled inside: xr.DataArray(x, dims=...)
+dim dims: axis=0, the number of a dimension (for named ones label the array in the function: xr.DataArray(x, dims=...))
 reduction_indices axes dimension: axis
 keepdim keep_dims: keepdims
 unbiased: ddof
@@ -438,14 +455,14 @@ def keyword(error: TypeError, name: str) -> TypeError | None:
 
 
 def suggests_keywords(function: Callable[P, V]) -> Callable[P, V]:
-    """Let an unknown keyword argument of a public function raise an error with the keyword that was probably meant."""
+    """Let a wrong call of a public function raise an error with the keyword that was probably meant, or with the arguments it takes."""
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> V:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            better = _unknown_keyword(error, function)
+            better = _unknown_keyword(error, function) or _wrong_arguments(error, function)
             if better is None:
                 raise
             raise better from None
@@ -464,6 +481,29 @@ def _unknown_keyword(error: TypeError, function: Callable[..., Any]) -> TypeErro
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     return unknown_keyword(_public_name(function), rest.split("'")[1], known)
+
+
+def _wrong_arguments(error: TypeError, function: Callable[..., Any]) -> TypeError | None:
+    """Return the error for a missing argument or one too many, with those that a function takes, from Python's; None for other errors."""
+    _, found, rest = str(error).partition("() ")
+    inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+    if not found or inside or not rest.startswith(_WRONG_CALLS):
+        return None
+    given = [
+        f"{name}={'...' if parameter.default is parameter.empty else repr(parameter.default)}"
+        if parameter.kind == parameter.KEYWORD_ONLY
+        else name
+        for name, parameter in list(inspect.signature(function).parameters.items())[
+            "." in function.__qualname__ :
+        ]
+        if parameter.default is parameter.empty or parameter.kind != parameter.KEYWORD_ONLY
+    ]
+    shown = _public_name(function)
+    return TypeError(f"{shown}() {rest}: its arguments are {shown}({', '.join(given)})")
+
+
+_WRONG_CALLS: Final = ("missing ", "got multiple values for argument ", "takes ")
+"""How Python's errors for the number of arguments go on."""
 
 
 def _public_name(function: Callable[..., Any]) -> str:

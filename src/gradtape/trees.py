@@ -471,8 +471,12 @@ def spread_prefix(prefix: Any, tree: Any, argument: str, reference: str, where: 
     try:
         return optree.broadcast_prefix(prefix, plain, none_is_leaf=True, namespace=NAMESPACE)
     except ValueError as error:
+        outer = isinstance(prefix, tuple | list) and type(prefix) is type(tree)
+        entries = "entry" if outer and len(prefix) == 1 else "entries"
+        differ = outer and len(prefix) != len(tree)
+        problem = f"it has {len(prefix)} {entries} for {len(tree)}" if differ else error
         raise StructureError(
-            f"{argument} does not match {reference}: {error}",
+            f"{argument} does not match {reference}: {problem}",
             where=where,
             remedy=f"give one entry for all, or containers like the outer ones of {reference}",
         ) from None

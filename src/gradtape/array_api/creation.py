@@ -295,5 +295,5 @@ def _copied(argument: str, why: str) -> ArgumentError:
         f"{argument} cannot be taken without a copy",
         where=user_site(),
         why=why,
-        remedy="leave copy=False away",
+        remedy="omit copy=False",
     )

@@ -32,7 +32,7 @@ def _compiled_value_and_grad(fun: Callable[[Any], Any]) -> Callable[[Any], Any]:
         ans = fun(x)
         _one(ans, "Grad")
         if vspace(ans).iscomplex:
-            raise ArgumentError("the derivative of a complex number is left to make_vjp")
+            raise ArgumentError("use make_vjp for derivatives of complex results")
         return np.reshape(ans, ()), ans
 
     value_and_gradient = gradient_of(number, has_aux=True, convention="jax")

@@ -86,7 +86,7 @@ def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
         raise UnsupportedCodeError(
             f"the code of {code.co_name} cannot be translated: {what}",
             where=site,
-            why="Numba's interpreter of bytecode, which reads the code, does not take it",
+            why="Numba's bytecode interpreter, which reads the code, does not support it",
             remedy="leave out try, with, sets, del and generators, or trace the function with gt.config.loops = 'trace'",
         ) from None
     inner = _assigned_inside(code, module)

@@ -229,7 +229,7 @@ def _list_method(self: Interpreter, owner: ListReference, name: str, args: tuple
     elif name in ("pop", "insert", "clear", "reverse"):
         given = [as_integer(args[0], "the index"), *args[1:]] if args else []
         if any(isinstance(one, Value) for one in given[:1]):
-            refuse("the index of an item of a list follows from data")
+            refuse("the index of an item of a list depends on data")
         result = getattr(items, name)(*given)
         self.lists[owner] = tuple(items)
         return result
@@ -264,7 +264,7 @@ def bound(function: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> lis
     count, only = code.co_argcount, code.co_kwonlyargcount
     names, by_keyword = code.co_varnames[:count], code.co_varnames[count : count + only]
     if code.co_flags & 0x08:
-        refuse(f"{code.co_name} takes any arguments by keyword (**)", "name them")
+        refuse(f"{code.co_name} takes arbitrary keyword arguments (**)", "name them")
     rest = tuple(args[count:])
     if rest and not code.co_flags & 0x04:
         raise TypeError(f"{code.co_name}() takes {count} positional arguments but {len(args)} were given")

@@ -392,7 +392,7 @@ def sum_(self: Interpreter, iterable: Any, start: Any = 0) -> Any:
         )
     rows = sequence(self, iterable)
     if not isinstance(rows.count, int):
-        refuse("the sum of a sequence whose length follows from data", "add in a loop, or use np.sum")
+        refuse("the sum of a sequence whose length depends on data", "add in a loop, or use np.sum")
     for k in range(rows.count):
         start = binary(self.build, operator.add, start, rows.item(k))
     return start
@@ -402,7 +402,7 @@ def _folded(combine: Callable[[Any, Any], Any], first: bool) -> Callable[..., An
     def replacement(self: Interpreter, iterable: Any) -> Any:
         rows = sequence(self, iterable)
         if not isinstance(rows.count, int):
-            refuse("all or any of a sequence whose length follows from data", "use np.all or np.any")
+            refuse("all or any of a sequence whose length depends on data", "use np.all or np.any")
         result: Any = first
         for k in range(rows.count):
             result = combine(result, as_condition(rows.item(k)))
@@ -419,7 +419,7 @@ FUNCTIONS[any] = _folded(either, False)
 def tuple_(self: Interpreter, iterable: Any = ()) -> Any:
     rows = sequence(self, iterable)
     if not isinstance(rows.count, int):
-        refuse("a tuple of a sequence whose length follows from data", "use an array")
+        refuse("a tuple of a sequence whose length depends on data", "use an array")
     return tuple([rows.item(k) for k in range(rows.count)])
 
 
@@ -438,7 +438,7 @@ def map_(self: Interpreter, function: Any, *iterables: Any) -> Any:
     parts = [sequence(self, one) for one in iterables]
     counts = [one.count for one in parts]
     if not all(isinstance(one, int) for one in counts):
-        refuse("a map over a sequence whose length follows from data", "write a loop")
+        refuse("a map over a sequence whose length depends on data", "write a loop")
     return tuple(
         [self.call(self, function, [part.item(k) for part in parts], {}) for k in range(min(counts))]
     )
@@ -465,7 +465,7 @@ def _only(self: Interpreter, x: Any, answers: set[T]) -> T:
         names = " or ".join(sorted(one.__name__ for one in classes_of(self, x)))
         refuse(
             f"the class of {shown(x)} is needed, and it is {names}, depending on the iteration or the branch",
-            "let the number have one class, as by float(...) where it is assigned",
+            "give the number one class, for example with float(...) where it is assigned",
         )
     (answer,) = answers
     return answer

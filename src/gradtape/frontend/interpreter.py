@@ -1,4 +1,4 @@
-"""The abstract interpreter: runs structured code on abstract values, and appends statements for what follows from data."""
+"""The abstract interpreter: runs structured code on abstract values, and appends statements for what depends on data."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ class Interpreter:
             owner = frame.owner(name)
             if owner is None or owner not in self.frames or caller is None or caller.owner(name) is not owner:
                 refuse(
-                    f"{frame.tree.name} assigns {name}, a variable of another function than that which calls it",
+                    f"{frame.tree.name} assigns {name}, a variable of a function other than its caller",
                     "return the new value, and assign it where the variable is",
                 )
 
@@ -489,13 +489,13 @@ class Interpreter:
                 raise NeedsStaticError(
                     "the items of a list that grows in a loop are used one by one",
                     where=here.site,
-                    why="their number follows from data, or is large",
+                    why="their number depends on data, or is large",
                     remedy="make an array of the list: np.array(out)",
                 )
             return tuple([item_at(items, place) for place in range(items.length)])
         if isinstance(items, Conflict):
             refuse(
-                "a list has other items on one way to this line than on another",
+                "a list has different items on different paths to this line",
                 "write into an array, and count: out[n] = x; n += 1",
                 "the length of a list, and the types of its items, are known when code is translated",
             )
@@ -525,7 +525,7 @@ class Interpreter:
     def branch(
         self, condition: Any, then: Callable[[], None], otherwise: Callable[[], None], live: Names
     ) -> None:
-        """Interpret one of two blocks, or both where the condition follows from data."""
+        """Interpret one of two blocks, or both where the condition depends on data."""
         if not isinstance(condition, Value):
             (then if condition else otherwise)()
             return
@@ -898,10 +898,12 @@ def _combined(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
 
 def _lists(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
     if function in (operator.is_, operator.is_not) and x is not y and self.shared_lists.has(x, y):
-        refuse("a list is compared by identity with one that it is in some iterations or branches only")
+        refuse("lists are compared with `is`, and the result depends on the iteration or the branch")
     if isinstance(x, Expression) or isinstance(y, Expression):
         return binary(self.build, function, self.plain(x), self.plain(y))
     if function in (operator.add, operator.mul):
+        if isinstance(x, Value) or isinstance(y, Value):
+            refuse("the length of a list depends on data", "use an array: np.full(n, 1.0)")
         result = function(*(self.list_items(v) if isinstance(v, ListReference) else v for v in (x, y)))
         return self.new_list(result)
     if function in COMPARISONS:

@@ -108,7 +108,7 @@ def _identity(x: Any, y: Any) -> bool:
 
 
 def scalar_binary(function: Any, x: Any, y: Any) -> Any:
-    """Return a binary operator of numbers of which one at least follows from data."""
+    """Return a binary operator of numbers of which one at least depends on data."""
     left, right = number_type(x)[0], number_type(y)[0]
     if function in _ARITHMETIC and left == BOOL and right == BOOL:
         x, y = (weak(conform(as_value(one), INT64, ())) for one in (x, y))
@@ -167,7 +167,7 @@ def contains(build: ProcedureBuilder, container: Any, item: Any) -> Any:
 
 
 def _is_known(thing: Any) -> bool:
-    """Return whether nothing in a value follows from data."""
+    """Return whether nothing in a value depends on data."""
     return all(map(_is_known, thing)) if isinstance(thing, tuple | list) else not isinstance(thing, Value)
 
 
@@ -231,7 +231,7 @@ def item_of(items: Any, key: Any) -> Any:
 
 
 MOST_CHOICES: Final = 8
-"""An item of a tuple of numbers is selected by comparisons up to this length, if its index follows from data."""
+"""An item of a tuple of numbers is selected by comparisons up to this length, if its index depends on data."""
 
 
 def chosen(items: Any, index: Value) -> Any:
@@ -251,7 +251,7 @@ def is_at(index: Value, place: int, length: int) -> Value:
 
 def needs_static(what: str) -> NeedsStaticError:
     return NeedsStaticError(
-        f"{what} follows from data",
+        f"{what} depends on data",
         where=here.site,
         why="the items of a tuple or list may have different types",
         remedy="use an array, or a loop over the tuple itself",

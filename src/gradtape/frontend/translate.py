@@ -193,7 +193,7 @@ class _Translator:
         named = {name: self.interpreter_value(one) for name, one in kwargs.items()}
         result = call(self.interpreter, self.function, abstract, named)
         if result is MISSING or isinstance(result, Conflict):
-            refuse("the function does not return the same kind of thing on all ways")
+            refuse("the function returns different kinds of objects on different paths")
         result = self.result(self.interpreter.plain(result, by_item=True))
         mutated = self.mutated(parameters, entered)
         self.copy_written()

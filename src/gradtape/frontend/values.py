@@ -1,6 +1,6 @@
 """Abstract values: what the abstract interpreter knows of what a name holds.
 
-A number that follows from data is a 0-d `Value`, an array an `Expression`. Everything else that a name can hold is known: Python's numbers,
+A number that depends on data is a 0-d `Value`, an array an `Expression`. Everything else that a name can hold is known: Python's numbers,
 strings, functions, modules and dtypes stand for themselves, tuples are tuples of abstract values. The classes below stand for what has no
 object of Python's.
 """
@@ -284,7 +284,7 @@ def typed(x: Any, type_: Aval) -> Value:
 def shown(x: Any) -> str:
     """Return a description of an abstract value for messages."""
     if isinstance(x, Value):
-        return f"a number of dtype {x.dtype} that follows from data"
+        return f"a number of dtype {x.dtype} that depends on data"
     if isinstance(x, Expression):
         return f"an array of dtype {x.dtype} and {x.ndim} axes"
     if isinstance(x, ListReference):

@@ -135,7 +135,7 @@ def check_plain(array: np.ndarray[Any, Any], argument: str) -> None:
         raise ArraySubclassError(
             f"{argument} is {kind_of(array)}, a subclass of ndarray",
             where=here.site,
-            why="its operators mean something else than ndarray's (or it hides values), and a trace would not keep that",
+            why="its operators differ from ndarray's (or it hides values), and a trace would lose that",
             remedy=f"pass np.asarray({x}) (for a masked array: {x}.filled(...) and a mask of your own)",
         )
 
@@ -179,7 +179,7 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
         raise ShapeError(
             f"operands could not be broadcast together with shapes {' '.join(map(str, shapes))}",
             where=here.site,
-            remedy="make the trailing extents equal or 1 (x[:, None] adds an axis)",
+            remedy="make the trailing axes equal in length, or of length 1 (x[:, None] adds an axis)",
         ) from None
 
 

@@ -101,7 +101,7 @@ def refusal(thing: Any, argument: str) -> DtypeError:
         elif library in WRAPPERS:
             remedy += f", or wrap the function: {WRAPPERS[library]}"
     elif isinstance(thing, CyclicObject):
-        what = f"{argument} is a {type(thing.thing).__name__} that is reached from itself, and so no tree of numbers"
+        what = f"{argument} is a {type(thing.thing).__name__} that contains itself, so it is not a tree of numbers"
         remedy = "pass its numbers in an array, or in lists and dicts"
     elif isinstance(thing, Coroutine):
         why, remedy = "it has not run yet", f"pass what it returns: await {x}"

@@ -284,7 +284,7 @@ class SourceMaker:
         )
 
     def resize(self, depth: int) -> None:
-        """An array whose length follows from data."""
+        """An array whose length depends on data."""
         z = self.name("z")
         self.write(f"{z} = {self.pick(self.vectors)}.copy()")
         shorter = f"{z} = {z}[1:]"

@@ -145,7 +145,7 @@ def _blocks(leaf: Any, first: Any, caller: str) -> tuple[list[Delayed], Callable
                 raise ShapeError(
                     f"{caller}: data has arrays of {first.shape[0]} and {leaf.shape[0]} rows",
                     where=user_site(),
-                    remedy="partitions are rows of all arrays: give them the same length of the first axis",
+                    remedy="a partition holds the same rows of all arrays: give their first axes one length",
                 )
             lines = first.chunks[0]
         whole = leaf.rechunk({0: lines} | dict.fromkeys(range(1, leaf.ndim), -1))

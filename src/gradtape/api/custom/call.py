@@ -186,7 +186,7 @@ def abstractly(what: str, node: Node, work: Callable[[], Sequence[Value | None]]
             return work()
     except LeakedValueError as error:
         raise NotDifferentiableError(
-            f"{what}, and it reads their values",
+            f"{what}, but the rule reads the values of these",
             where=node.site,
             why="the rule of one mode is transposed for the other mode, before numbers are known",
             remedy="let branches and factors depend on the primals alone",

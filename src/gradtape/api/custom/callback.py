@@ -208,7 +208,7 @@ class _HostFunction:
         if abstract_of(value) is None:
             return force([value])[0]
         raise ConcretizationError(
-            f"callback: the shapes of what {self.name} returns cannot be determined by calling it",
+            f"callback: the shapes of the results of {self.name} cannot be determined by calling it",
             where=user_site(),
             why="its arguments have no numbers in the body of a loop, or of a mapped function",
             remedy="give arrays like the results as result_like: np.zeros(3)",
@@ -227,7 +227,7 @@ class _HostFunction:
             raise StructureError(
                 f"callback: {self.name} returned {outline(spec)}, and result_like is {outline(self.like.spec)}",
                 why="* stands for an array or a number; units of quantities are a part of the structure",
-                remedy="give result_like the containers and units of the results: what the function returned once will do",
+                remedy="give result_like the containers and units of the results: the result of one call will do",
             )
         if [array.shape for array in found] != [type_.shape for type_ in self.types]:
             raise ShapeError(

@@ -28,7 +28,7 @@ from gradtape.api.transforms.pickling import Call, Repeatable, reduced
 from gradtape.api.transforms.recording import recordable_body
 from gradtape.api.type_variables import P, R_co
 from gradtape.api.units import UNITS_AROUND, refuse_quantities
-from gradtape.errors import ArgumentError, RuleError
+from gradtape.errors import ArgumentError, RuleError, kind_of
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import is_inexact
@@ -390,7 +390,7 @@ class _CotangentRule(ReverseRule):
         here.site = node.site
         if not isinstance(returned, tuple | list) or len(returned) != len(operands.args):
             raise RuleError(
-                f"the backward rule of {self.name} returned {_described(returned)}, not a tuple of {len(operands.args)}: "
+                f"the backward rule of {self.name} returned {kind_of(returned)}, not a tuple of {len(operands.args)}: "
                 "one cotangent per differentiated argument",
                 where=node.site,
                 remedy="return a tuple, with None for zero",
@@ -418,13 +418,8 @@ def _is_followed(value: Value) -> bool:
 def _pair(returned: Any, what: str, parts: str) -> tuple[Any, Any]:
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         raise RuleError(
-            f"{what} returned {_described(returned)}, not a pair {parts}",
+            f"{what} returned {kind_of(returned)}, not a pair {parts}",
             where=here.site,
             remedy=f"return {parts}",
         )
     return returned[0], returned[1]
-
-
-def _described(returned: Any) -> str:
-    kind = type(returned).__name__
-    return f"a {kind} of {len(returned)}" if isinstance(returned, tuple | list) else f"a {kind}"

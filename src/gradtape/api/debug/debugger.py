@@ -306,9 +306,9 @@ class GradientsDebugger(Observer):
         if key not in self._gradients:
             known = ", ".join(map(repr, self._gradients)) or "none"
             raise UnknownGradientError(
-                f"no gradient is known of {key!r}; known: {known}"
+                f"there is no gradient of {key!r}; known: {known}"
                 if key
-                else "no gradient is known of this array",
+                else "there is no gradient of this array",
                 where=user_site(),
                 why="it was not watched when the gradient was computed, or the gradient does not reach it",
                 remedy="watch it before taking the gradient; call compiled functions inside `with debugger:`",

@@ -624,7 +624,9 @@ def remedy_for(node: Node) -> str:
     if isinstance(node.op, Matrix):
         return "the matrix is nearly singular: scale its rows and columns, regularise it (a ridge), or use np.linalg.lstsq with rcond"
     if name in ("sin", "cos", "tan"):
-        return "reduce the large argument before it is rounded: subtract whole turns from what it is made of"
+        return (
+            "reduce the large argument before it is rounded: subtract multiples of the period from its terms"
+        )
     return GENERAL
 
 

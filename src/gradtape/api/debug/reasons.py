@@ -60,7 +60,7 @@ def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:
         return Explanation("not differentiable", text + more, site, name, remedy)
     if isinstance(node.op, Custom):
         called = node.params["rule"].name
-        text = f"the derivative that {called} was given by the user has nothing for this argument{more}"
+        text = f"the derivative rule given for {called} returns nothing for this argument{more}"
         return Explanation("not differentiable", text, site, called, "return a gradient for it")
     return Explanation(
         "not differentiable",
@@ -126,7 +126,7 @@ def explain_zero(loss: Loss, log: Log) -> Explanation:
         text = f"the derivative of each iteration of {name} is 0 (or there is no iteration)"
     elif isinstance(node.op, Custom):
         name = node.params["rule"].name
-        text = f"the derivative that {name} was given by the user is 0 at these values"
+        text = f"the derivative rule given for {name} is 0 at these values"
     else:
         text = f"the derivative of {name} is 0 at these values (or the contributions of several paths cancel there)"
     return _located(Explanation("zero derivative", text, node.site, name, remedy), loss)

@@ -367,7 +367,7 @@ def _loaded(data: bytes, name: str) -> Loaded:
         )
     content, checksum = data[:-DIGEST], data[-DIGEST:]
     if hashlib.blake2b(content, digest_size=DIGEST).digest() != checksum:
-        raise _refusal(name, "is damaged: its checksum is wrong", "copy it once more, or export it again")
+        raise _refusal(name, "is damaged: its checksum is wrong", "copy it again, or export it again")
     start = head + 10
     end = start + int.from_bytes(content[head + 2 : start], "little")
     try:

@@ -252,7 +252,7 @@ class Partition(Generic[T]):
         return self._not_for_all(
             f"Python {question.text}",
             where=question.site,
-            why="the result is right for the lengths that were tried, and not proved for all others",
+            why="the program is verified for the lengths that were tried, but not for all others",
             remedy="compare lengths with numbers (len(x) > 100), write loops over elements as gt.scan, use n // 2 in place of "
             "int(n / 2), pass the result as an argument, or export one file for each length",
         )
@@ -416,7 +416,7 @@ class Partition(Generic[T]):
 
     def _unfitted(self, cell: Cell) -> ArgumentError:
         return self._not_for_all(
-            "some numbers of its program are not formulas of the lengths",
+            "some numbers of its program are not expressions in the lengths",
             where=user_site(),
             why="extents of arrays have to be polynomials of the lengths, or their floors",
             remedy="export one file for each length, or ranges of lengths: gt.Dim('n', min=..., max=...)",

@@ -201,7 +201,7 @@ def _format_of(file: Path, given: str | None) -> str:
         return given
     if file.suffix not in known:
         raise ArgumentError(
-            f"export: the suffix of {file.name!r} says no format",
+            f"export: unknown format {file.suffix!r} of {file.name!r}",
             where=user_site(),
             remedy=f"end the path with {', '.join(known)}, or pass format=...",
         )

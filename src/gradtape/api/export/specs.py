@@ -71,7 +71,7 @@ def spec(shape: int | Dim | tuple[int | Dim, ...] | list[int | Dim], dtype: Any 
             continue
         if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 0:
             raise ArgumentError(
-                f"spec: shape must be made of whole numbers from 0; got {shape!r}",
+                f"spec: shape must be a tuple of non-negative integers; got {shape!r}",
                 where=user_site(),
                 remedy='gt.spec((100, 3)), gt.spec(()) for one number, gt.spec((gt.Dim("n"), 3)) for a length that varies',
             )

@@ -71,6 +71,6 @@ def _run(command: Sequence[str]) -> None:
     if done.returncode != 0:
         raise ArgumentError(
             f"{os.path.basename(command[0])} failed with status {done.returncode}",
-            why=done.stderr.strip() or "it said nothing",
+            why=done.stderr.strip() or "it printed nothing",
             remedy="export a .c file, and compile it with the options that your system needs",
         )

@@ -201,9 +201,9 @@ class ForeignFunction:
                 except NeedsNumbers as error:
                     if numbers is None:
                         raise ConcretizationError(
-                            f"{library.caller}: the shapes of what {flat.name} returns were not found without the values of its arguments",
+                            f"{library.caller}: the shapes of the results of {flat.name} could not be determined without values",
                             where=user_site(),
-                            why=f"there are none in the body of a loop, or of a mapped function; the library says: {error}",
+                            why=f"there are no values in the body of a loop or of a mapped function; the library's error: {error}",
                             remedy=f"correct {flat.name} if that is a mistake; if it needs numbers, "
                             f"gt.callback({flat.name}, np.zeros(shape), x)",
                         ) from error
@@ -237,7 +237,7 @@ class ForeignFunction:
         for array, shape in zip(found, shapes or (), strict=shapes is not None):
             if array.shape[bool(lead) :] != shape:
                 raise self._other_shapes(
-                    f"returned an array of shape {array.shape[bool(lead) :]}, and one of shape {shape} when its shapes were found"
+                    f"returned an array of shape {array.shape[bool(lead) :]}, and one of shape {shape} when its shapes were determined"
                 )
         return tuple([array.reshape((*lead, *array.shape[1:])) for array in found] if lead else found)
 

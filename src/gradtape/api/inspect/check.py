@@ -217,7 +217,7 @@ class CheckedRun(WatchedRun):
         for site, points in self._watch.points.items():
             if not is_small(each.graph for each in site.specialisations()):
                 self.skipped.append(
-                    f"kinks and lost digits of {site.name} were not looked at: it has many operations or loops of unknown length; "
+                    f"kinks and lost digits of {site.name} were not checked: it has many operations or loops of unknown length; "
                     "gt.debug.kinks(f, x) and gt.debug.digits(f, x) look at them"
                 )
                 continue

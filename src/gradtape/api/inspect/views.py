@@ -286,7 +286,7 @@ def _site(function: Any) -> CallSite:
         raise ArgumentError(
             f"inspect got {kind_of(function)}, which is not a compiled function",
             where=user_site(),
-            remedy="pass what gt.jit, gt.grad or another function that compiles returned",
+            remedy="pass the function that gt.jit or gt.grad returned: gt.inspect.graph(gt.jit(f), x)",
         )
     return function.site
 

@@ -140,8 +140,8 @@ def _active(
             GradtapeWarning,
             f"gt.nlp: {unclear} bounds or constraints are met with a multiplier of zero",
             where=user_site(),
-            why="the solution has another derivative on each side, as at a kink: that of one of them is returned",
-            remedy="pass a smaller tol, which tells them apart; if they are zero indeed, move the limits or the parameters a little",
+            why="the solution has a different derivative on each side, as at a kink; that of one side is returned",
+            remedy="pass a smaller tol, which separates them; if they are exactly zero, move the limits or the parameters a little",
         )
     duals = np.where(active == 0, 0.0, found.duals)
     chosen = np.flatnonzero(active)

@@ -417,7 +417,7 @@ def _say_default() -> None:
         'gt.nlp uses "trust-constr" of SciPy',
         where=user_site(),
         why="IPOPT, which is faster on all but small programs, is not installed",
-        remedy='pip install "gradtape[ipopt]", or pass solver="trust-constr"; this is said once',
+        remedy='pip install "gradtape[ipopt]", or pass solver="trust-constr"; this warning appears once',
     )
 
 

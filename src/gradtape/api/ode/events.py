@@ -183,8 +183,8 @@ def _guarded(count: Any, caller: str) -> int:
     except ConcretizationError:
         raise refused(
             f"{caller} with an event that is not terminal in a loop or under gt.vmap",
-            "iterations and elements need not agree how often the event occurs",
-            "set event.terminal to the number of times after which the integration ends; those that do not come are NaN",
+            "the event may occur more often in one iteration or element than in another",
+            "set event.terminal to the number of times after which the integration ends; events that do not occur are NaN",
         ) from None
 
 

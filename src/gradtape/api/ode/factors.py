@@ -325,7 +325,7 @@ def linear_systems(
         raise ShapeError(
             f"{caller}: jac_sparsity has shape {given.shape}, and there are {n // parts} unknowns",
             where=user_site(),
-            remedy="it has a row for each equation, and a column for each unknown; leave it out to have it found",
+            remedy="it has a row for each equation, and a column for each unknown; omit it to have it detected",
         )
     given = kron(np.ones((parts, parts)), given, format="csr") if parts > 1 else given
     if n < SMALLEST_SPARSE:

@@ -124,7 +124,7 @@ class InitialValueCall:
             )
         if np.result_type(self.y0).kind == "c":
             raise DtypeError(
-                f"{self.caller}: a complex y0 and a mass_matrix do not go together",
+                f"{self.caller}: a complex y0 cannot be combined with a mass_matrix",
                 where=user_site(),
                 remedy="state the real and the imaginary parts as unknowns",
             )
@@ -261,8 +261,8 @@ def check_steering(caller: str, options: dict[str, Any], t_span: tuple[Any, Any]
     for name, valid, remedy in (
         ("rtol", np.greater_equal, "pass a number of at least 0"),
         ("atol", np.greater_equal, "pass a number of at least 0"),
-        ("max_step", np.greater, "pass a positive size: steps have it in both directions"),
-        ("first_step", np.greater, "pass a positive size: steps have it in both directions"),
+        ("max_step", np.greater, "pass a positive size, also for integration backwards in time"),
+        ("first_step", np.greater, "pass a positive size, also for integration backwards in time"),
     ):
         if name in known and not np.all(valid(known[name], 0)):
             raise ArgumentError(f"{caller}: {name} is {options[name]!r}", where=user_site(), remedy=remedy)
@@ -298,7 +298,7 @@ def method_of(method: Any, caller: str) -> str:
         return name
     raise refused(
         f"{caller} with method={method!r}",
-        "its steps are not known",
+        "gradtape does not implement this method",
         f"use one of {', '.join(METHODS)}",
     )
 
@@ -325,7 +325,7 @@ def odeint(call: SolverCall) -> Any:
     if given["full_output"]:
         raise refused(
             "scipy.integrate.odeint with full_output",
-            "it says how LSODA went on, which does not run",
+            "it is the report of LSODA, which does not run here",
             "leave it out, or call scipy.integrate.solve_ivp",
         )
     start = _state(given["y0"]) * np.ones(1)

@@ -269,7 +269,7 @@ def _warn_of_lost(f: Function, g: Function, times: NDArray, states: NDArray, who
         where=user_site(),
         why=f"{' and '.join(causes)} {at}"
         if causes
-        else f"drift and diffusion are finite {at}, and what the step makes of them is not",
+        else f"drift and diffusion are finite {at}, but the step computed from them is not",
         remedy="keep their arguments where they are defined, np.sqrt(np.maximum(y, 0.0)), or take more steps",
     )
 
@@ -313,7 +313,7 @@ def _motions(diffusion: Function, t: Any, start: Any, args: Sequence[Any], noise
         raise ShapeError(
             f"solve_sde: the diffusion has the shape {found}",
             where=user_site(),
-            why=f"general noise moves the {shape} numbers of y by a matrix of shape (d, m)",
+            why=f"with general noise, the diffusion of a y of shape {shape} is a matrix of shape (d, m)",
             remedy='return such a matrix, or use noise="diagonal"',
         )
     return (found[1],)

@@ -19,6 +19,7 @@ from gradtape.api.tape.gradients import gradients
 from gradtape.api.tape.tape import GradientTape
 from gradtape.api.units import refuse_quantities
 from gradtape.errors import ArgumentError, DtypeError, GradtapeWarning, ShapeError, counted, kind_of, warn
+from gradtape.habits import OPTIMIZER, Missing
 from gradtape.ir.builder import here
 from gradtape.ir.types import is_inexact
 from gradtape.trace.array.handle import Handle
@@ -390,6 +391,9 @@ class Optimizer(ABC):
         return rate(step) if callable(rate) else rate
 
 
+Missing.teach(Optimizer, OPTIMIZER)
+
+
 def as_factor(number: Any, dtype: np.dtype[Any]) -> Any:
     """Return a factor that leaves the dtype of arrays as it is."""
     if type(number) in (int, float):
@@ -450,7 +454,7 @@ def _pairs(given: Any) -> list[tuple[Any, Variable]]:
     for _, variable in pairs:
         if not isinstance(variable, Variable):
             raise DtypeError(
-                f"apply_gradients got a {type(variable).__name__} as a variable",
+                f"apply_gradients got {kind_of(variable)} as a variable",
                 where=here.site,
                 why="other references to this array would not see the update",
                 remedy="keep it in gt.Variable(x), or use params, state = optimizer.update(gradients, state, params)",

@@ -289,7 +289,7 @@ def nsum(call: SolverCall) -> Any:
     if is_traced(given["a"], given["b"]):
         raise refused(
             f"{call.name} with traced limits",
-            "the number of terms is no smooth function of them",
+            "the number of terms is not a smooth function of them",
             "pass numbers: gt.stop_gradient(a).numpy()",
         )
 

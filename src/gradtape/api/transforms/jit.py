@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import (
@@ -27,9 +28,16 @@ from gradtape.api.transforms.out_arrays import has_out, written
 from gradtape.api.transforms.pickling import Call, reduced, shipment_of
 from gradtape.api.transforms.sharing import NOT_SHARED, program_of, share
 from gradtape.config import TraceSettings, config, on_change, trace_settings
-from gradtape.errors import DtypeError, GradtapeError, InternalError, is_internal, note_recursion
+from gradtape.errors import (
+    ArgumentError,
+    DtypeError,
+    GradtapeError,
+    InternalError,
+    is_internal,
+    note_recursion,
+)
 from gradtape.habits import FUNCTION as FUNCTION_HABITS
-from gradtape.habits import Missing, suggests_keywords
+from gradtape.habits import Missing, nearest, suggests_keywords
 from gradtape.reference_counts import reference_count
 from gradtape.runtime.call.callable import FastCallable, vectorcalled
 from gradtape.runtime.call.capture_entry import CheckedFunction
@@ -619,7 +627,7 @@ def jit(
         Positions of arguments that are part of the program: each new value needs a new trace. Strings, None, booleans and other objects
         that are not numbers are always static.
     static_argnames : str or sequence of str, optional
-        The same for arguments that are passed by keyword.
+        The same by name, whether an argument is passed by keyword or by position.
     shapes : {"exact", "symbolic", "auto"}, mapping or sequence, optional
         Whether the function is compiled again for each array length (``"exact"``), or all lengths share one kernel that reads the
         lengths at run time (``"symbolic"``): a new length is then traced, but not compiled. With ``"auto"`` the first three lengths
@@ -636,7 +644,7 @@ def jit(
     Raises
     ------
     ArgumentError
-        If `function` is not callable, or `shapes` is none of these.
+        If `function` is not callable, has no parameter of a name in `static_argnames`, or `shapes` is none of these.
     ShapeError
         At a call, if an argument does not have the shape that `shapes` says.
     StaticArgumentError
@@ -664,11 +672,12 @@ def jit(
                     where=user_site(),
                     remedy="static_argnums=1, static_argnames=('order',)",
                 )
-    static = StaticArguments(positions, names) if positions or names else EVERYTHING_TRACED
     if function is None:
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, shapes=shapes
         )
+    positions += _positions_of(names, function)
+    static = StaticArguments(positions, names) if positions or names else EVERYTHING_TRACED
     options = {"static_argnums": static_argnums, "static_argnames": static_argnames, "shapes": shapes}
     made_by = Call(jit, (function,), options)
     sharing = jit, positions, names
@@ -681,6 +690,30 @@ def jit(
     if shapes is None:
         share(made, sharing, function, lambda shared: shared)
     return made
+
+
+def _positions_of(names: tuple[str, ...], function: Callable[..., Any]) -> tuple[int, ...]:
+    """Return the positions of the parameters with these names; those that are passed by keyword only have none."""
+    if not names or not callable(function):
+        return ()
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a function of an extension module
+        return ()
+    kinds = {parameter.kind for parameter in parameters.values()}
+    for name in names:
+        if name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+            near = nearest(name, [*parameters])
+            raise ArgumentError(
+                f"jit: static_argnames has {name!r}, and the function has no such parameter",
+                where=user_site(),
+                remedy=f"static_argnames={near!r}" if near else f"its parameters are {', '.join(parameters)}",
+            )
+    return tuple(
+        place
+        for place, (name, parameter) in enumerate(parameters.items())
+        if name in names and parameter.kind == parameter.POSITIONAL_OR_KEYWORD
+    )
 
 
 def jit_of(

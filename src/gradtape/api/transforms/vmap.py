@@ -295,7 +295,7 @@ class Mapping:
             raise ArgumentError(
                 f"{self._caller}: no argument is mapped",
                 where=here.site,
-                why="there is no axis from which the number of elements could be known",
+                why="the number of elements is the length of a mapped axis, and there is none",
                 remedy="give at least one argument an axis in in_axes, or call the function itself",
             )
         sizes = {position: whole.shape[0] for position, whole in wholes.items()}
@@ -304,7 +304,7 @@ class Mapping:
             raise ShapeError(
                 f"{self._caller}: the mapped axes have different extents: {listed}",
                 where=here.site,
-                remedy="map axes of one extent, or share an argument with None in in_axes",
+                remedy="map axes of one length, or share an argument with None in in_axes",
             )
         return next(iter(sizes.values()))
 

@@ -356,7 +356,7 @@ def uncertainty(
         raise ArgumentError(
             "gt.scipy.uncertainty: a result of minimize has no expected information",
             where=user_site(),
-            why="that is an expectation over data, of which minimize knows nothing",
+            why="it is an expectation over data, and minimize does not know their distribution",
             remedy='information="observed", or gt.scipy.least_squares for residuals',
         )
     _refuse(fit)
@@ -475,7 +475,7 @@ def _inverse(information: NDArray, free: NDArray, names: list[str]) -> NDArray:
             "gt.scipy.uncertainty: the result is not a minimum",
             where=user_site(),
             why=f"the Hessian has a negative eigenvalue, along the direction {_combination(vectors[:, 0] / scale, rows, names)}",
-            remedy="minimise on, from another start or with a smaller tolerance",
+            remedy="minimise further, from another start or with a smaller tolerance",
         )
     if len(values) and values[0] < SINGULAR:
         raise SingularJacobianError(

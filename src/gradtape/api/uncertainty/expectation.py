@@ -318,7 +318,7 @@ def _refused(result: Any, parameter: Any, unseen: Unseen) -> Any:
             why=unseen.why,
             remedy="compare rng.random() or rng.normal() with the parameter, and write a Python loop in place of gt.scan, gt.fori_loop or "
             "gt.while_loop; draw from rng.choice(p=...), rng.binomial or rng.poisson; use gt.score_function; "
-            "gt.stop_gradient(x) says that the derivative is meant to be without this part",
+            "gt.stop_gradient(x) states that this part is meant to have no derivative",
         )
 
     weight = np.reshape(moved(parameter), (-1, *[1] * (result.ndim - 1)))

@@ -74,7 +74,7 @@ def _is_tiny(self: Interpreter, node: ForLoop, rows: Sequence) -> bool:
 def unroll(self: Interpreter, node: ForLoop, rows: Sequence, first: int = 0) -> None:
     """Interpret the body once for each item."""
     if not isinstance(rows.count, int):
-        raise NeedsStaticError("the trip count of a loop over a tuple follows from data", where=here.site)
+        raise NeedsStaticError("the trip count of a loop over a tuple depends on data", where=here.site)
     begin = next_serial()
     for k in range(first, rows.count):
         if next_serial() - begin > MOST_VALUES:

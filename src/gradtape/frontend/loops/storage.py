@@ -372,9 +372,7 @@ class Slot:
             is_order_known(value) and list(memory_order(value, "K")) == list(range(value.ndim))
         ):
             if self.build.keeps_order:
-                refuse(
-                    f"{self.name} is an array of another order than C, which a branch or a loop makes anew"
-                )
+                refuse(f"{self.name} is an array that is not in C order, and a branch or a loop rebinds it")
             self.build.loses_order = True
 
     def _assign_pointer(self, value: Any) -> None:
@@ -488,7 +486,7 @@ def check_usable(value: Any, name: str) -> Any:
         refuse(f"{name} is read before it is assigned", "assign it on all paths to this line")
     if isinstance(value, Conflict):
         message = (
-            f"{name} is {shown(value.first)} on one way to this line and {shown(value.second)} on another"
+            f"{name} is {shown(value.first)} on one path to this line and {shown(value.second)} on another"
         )
         if value.first is MISSING or value.second is MISSING:
             refuse(f"{name} is not assigned on all paths to this line", "assign it on all paths")

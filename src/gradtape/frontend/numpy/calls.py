@@ -129,7 +129,7 @@ def _refuse_counted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         raise NeedsStaticError(
             f"an argument of {function.__name__} is known only when the compiled code runs",
             where=here.site,
-            why="axes, and how often something is repeated, decide which code there is",
+            why="axes and repetition counts determine the compiled code",
             remedy="call it for each axis, without a loop over axes",
         ) from None
 
@@ -195,7 +195,7 @@ def refuse_random(function: Any) -> None:
         raise UnsupportedFunctionError(
             f"{getattr(function, '__name__', 'a random number')} draws random numbers in a compiled loop",
             where=here.site,
-            why="each call would have to draw other ones, which a compiled function does not",
+            why="each call must draw new numbers, which a compiled loop cannot",
             remedy="draw them all before (noise = rng.normal(size=n)), and pass them as an argument",
         )
 

@@ -35,7 +35,7 @@ def array_split(build: ProcedureBuilder, ary: Any, indices_or_sections: Any, axi
     known = isinstance(indices_or_sections, int | Sequence | np.ndarray)
     if not isinstance(size, int) or not known:
         raise UnsupportedFunctionError(
-            "an array is split at places that are known when the compiled code runs",
+            "an array is split at positions that are known only when the compiled code runs",
             where=here.site,
             remedy="write the parts as slices: x[:n], x[n:]",
         )
@@ -85,7 +85,9 @@ def unstack(build: ProcedureBuilder, x: Any, *, axis: Any = 0) -> Any:
     count = array.shape[place]
     if not isinstance(count, int):
         raise UnsupportedFunctionError(
-            "as many arrays as the code finds when it runs", where=here.site, remedy="use x[k]"
+            "the number of arrays is known only when the compiled code runs",
+            where=here.site,
+            remedy="use x[k]",
         )
     return tuple([_part(array, place, k) for k in range(count)])
 
@@ -158,9 +160,9 @@ def windows(
     for extent, place in zip(extents, [one_axis(place, view.ndim) for place in places], strict=True):
         if not isinstance(shape[place], int) or not isinstance(extent, int | np.integer):
             raise UnsupportedFunctionError(
-                "windows of lengths that are known when the compiled code runs",
+                "the lengths of windows are known only when the compiled code runs",
                 where=here.site,
-                remedy="pass the length as a number of Python",
+                remedy="pass the length as a Python number",
             )
         if extent < 0:
             raise ValueError("window_shape cannot contain negative values")
@@ -179,6 +181,8 @@ def real_if_close(build: ProcedureBuilder, a: Any, tol: Any = 100) -> Any:
     operand = as_operand(build, a)
     if operand.dtype.kind == "c":
         raise UnsupportedFunctionError(
-            "the numbers say whether np.real_if_close returns real ones", where=here.site, remedy="use x.real"
+            "whether np.real_if_close returns real numbers depends on the values",
+            where=here.site,
+            remedy="use x.real",
         )
     return operand

@@ -158,7 +158,8 @@ def index_array(item: Any, extent: int, axis: int) -> Value:
     index = as_value(item)
     if index.dtype.kind not in "iu":
         raise IndexError(
-            f"arrays used as indices must be of integer (or boolean) type; axis {axis} got {index.dtype}"
+            f"arrays used as indices must be of integer (or boolean) type; axis {axis} got {index.dtype}: "
+            "x[i.astype(int)]"
         )
     return index
 

@@ -156,7 +156,7 @@ def reshape(x: Value, shape: Shape) -> Value:
         raise ShapeError(
             f"cannot reshape array of size {x.size} into shape {shape}",
             where=here.site,
-            remedy=f"choose a shape with {x.size} elements (-1 stands for one extent that follows from the others)",
+            remedy=f"choose a shape with {x.size} elements (-1 stands for the one length that follows from the others)",
         )
     if x.node is not None and x.node.op is reshape_row and not x.tags:
         return reshape(x.node.inputs[0], shape)

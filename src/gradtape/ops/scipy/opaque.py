@@ -6,7 +6,7 @@ from typing import Final
 
 from gradtape.kinds.registry import OPAQUE
 
-_IMPLICIT = "its steps solve equations only roughly, and their derivatives would be rough too"
+_IMPLICIT = "its steps solve equations only approximately, and so would their derivatives"
 
 OPAQUE["scipy.integrate"] = (
     {
@@ -31,7 +31,7 @@ OPAQUE["scipy.integrate"] = (
             "",
         ),
         **dict.fromkeys(["BDF.__init__", "Radau.__init__"], _IMPLICIT),
-        "LSODA.__init__": "it computes with numbers, in compiled code",
+        "LSODA.__init__": "it is compiled code, which needs concrete numbers",
     },
     False,
 )

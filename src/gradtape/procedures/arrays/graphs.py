@@ -55,7 +55,7 @@ def apply_graph(
         result = rule(*given[0], **given[1])
     except LeakedValueError:  # the rule asks for numbers, to know the shape of its result
         raise UnsupportedFunctionError(
-            "a function of NumPy is called whose result has as many elements as the numbers say",
+            "the length of a NumPy function's result depends on values",
             where=here.site,
             remedy="select elements with a mask (x[mask]), or with np.nonzero",
         ) from None

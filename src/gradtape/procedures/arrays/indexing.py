@@ -127,7 +127,7 @@ def expanded_key(x: Expression, key: Any) -> list[Any]:
     parts = list(key) if isinstance(key, tuple) else [key]
     if any(isinstance(part, bool | np.bool_) for part in parts):
         raise UnsupportedFunctionError(
-            "a truth value is an index, which selects all of an array or nothing",
+            "a bool is used as an index, which selects all of an array or nothing",
             where=here.site,
             remedy="use x[None] for True, and x[None][:0] for False",
         )

@@ -93,7 +93,7 @@ class Expression:
             raise UnsupportedFunctionError(
                 "an array whose shape depends on data is used where a shape must be known",
                 where=here.site,
-                why="what a compiled function returns, and what goes to routines of linear algebra, has a shape before it runs",
+                why="results of compiled functions and operands of linear algebra routines need a shape that is known before the code runs",
                 remedy="write into an array of the largest size (np.zeros(n)), or return a number",
             )
         return aval(shape, self.dtype)
@@ -377,7 +377,7 @@ def _longer(x: Extent, y: Extent) -> Extent:
         raise ShapeError(
             f"operands could not be broadcast together: extents {x} and {y}",
             where=here.site,
-            remedy="make the trailing extents equal or 1 (x[:, None] adds an axis)",
+            remedy="make the trailing axes equal in length, or of length 1 (x[:, None] adds an axis)",
         )
     if isinstance(x, int):
         return x

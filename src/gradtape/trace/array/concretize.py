@@ -56,7 +56,7 @@ from gradtape.trace.translation.trace_budget import watch_branch
 
 WHY_CONSTANT = "the result would be frozen at trace time, and wrong in every later call"
 WHY_UNKNOWN = "its numbers are known only when the compiled function runs"
-REMEDY_FOR_STORE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
+REMEDY_FOR_STORE = "write to an array created in traced code: y = np.zeros(n) (np.zeros(n, like=x) in a library), or to y = gt.constant(y)"
 REMEDY_FOR_FIELD = "use an array for each field: x = np.zeros(n), or a dict of arrays: no structured array holds traced numbers"
 REMEDY_FOR_INDEX = "gt.constant(y)[k] for an ndarray y; np.stack a list first"
 NUMERIC_PACKAGES = frozenset({"math", "cmath", "numpy", "scipy"})
@@ -132,7 +132,10 @@ def scalar_of(value: Value, what: str) -> Any:
     if value.size != 1 or value.ndim:
         if value.size == 1:
             raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
-        raise TypeError(f"only length-1 arrays can be converted to Python scalars; got shape {value.shape}")
+        raise TypeError(
+            f"only length-1 arrays can be converted to Python scalars; got shape {value.shape}: "
+            "functions of arrays are NumPy's, np.sin(x) in place of math.sin(x)"
+        )
     if not value.tags:
         return force([value])[0].item()
     frame = nearest_frame(3)
@@ -157,7 +160,7 @@ def scalar_of(value: Value, what: str) -> Any:
             GradtapeWarning,
             f"{name} converts a watched array to a number, and its result has no gradient",
             where=user_site(3),
-            remedy=f"{instead}; {name}(float(x)) to say that this is meant",
+            remedy=f"{instead}; {name}(float(x)) to state that this is intended",
         )
     return array.item()
 
@@ -312,7 +315,7 @@ def ratio_of(value: Value) -> tuple[int, int]:
         raise ConcretizationError(
             "x.as_integer_ratio() of a traced array",
             where=user_site(3),
-            why="fractions are exact numbers of Python's, which no tape and no compiled function follows",
+            why="a Fraction is an exact Python number, which neither tapes nor compiled functions support",
             remedy=IN_PACKAGES["statistics"],
         )
     return float(scalar_of(value, "x.as_integer_ratio()")).as_integer_ratio()
@@ -324,8 +327,8 @@ def unhashable(value: Value) -> TypeError:
     return TypeError(
         f"unhashable type: 'Array'\n  where: {user_site(3)}\n"
         f"  why: keys of dicts, items of sets and arguments of functools.lru_cache are hashed{number}\n"
-        "  what to do: call the function that is cached itself, f.__wrapped__(x), or cache by arguments that are no arrays; "
-        "for keys take what is no array, such as positions; np.unique(x) has the different elements"
+        "  what to do: call the cached function directly, f.__wrapped__(x); use keys that are not arrays, such as positions; "
+        "np.unique(x) returns the distinct elements"
     )
 
 

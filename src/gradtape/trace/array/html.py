@@ -54,7 +54,7 @@ def array_card(value: Value, title: str) -> str:
     badges += badge("was pending, computed now" if pending else "concrete")
     if kept:
         plural = "" if kept == 1 else "s"
-        badges += badge(f"followed by {kept} tape{plural}{', recording' if tapes else ''}", POSITIVE)
+        badges += badge(f"recorded by {kept} tape{plural}{', recording' if tapes else ''}", POSITIVE)
     return card(title, badges, _numbers(data) + _summary(data))
 
 

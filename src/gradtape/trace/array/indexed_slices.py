@@ -204,9 +204,9 @@ class IndexedSlices:
     def _known_shape(self) -> Shape:
         if self.dense_shape is None:
             raise ShapeError(
-                "IndexedSlices without dense_shape have no whole array",
+                "IndexedSlices without dense_shape cannot be converted to an array",
                 where=here.site,
-                why="how many rows there are is not known",
+                why="the number of rows is unknown",
                 remedy="gt.IndexedSlices(values, indices, dense_shape)",
             )
         return self.dense_shape
@@ -394,7 +394,7 @@ def _concatenated(a: IndexedSlices, b: IndexedSlices) -> IndexedSlices:
             f"IndexedSlices of dense_shape {shapes[0]} and {shapes[1]}, with rows of shape {a.values.shape[1:]} and "
             f"{b.values.shape[1:]}, cannot be added",
             where=here.site,
-            remedy="slices are added where they belong to arrays of one shape",
+            remedy="only slices of arrays of the same shape can be added",
         )
     (first, before), (second, after) = a.parts(), b.parts()
     dtype = np.result_type(first.dtype, second.dtype)
@@ -442,7 +442,7 @@ def _refuse_as_out(kwargs: dict[str, Any]) -> None:
             raise InPlaceError(
                 "out= is an IndexedSlices",
                 where=here.site,
-                why="a few rows cannot take the numbers of a whole array",
+                why="slices hold some rows, and the result is a whole array",
                 remedy="omit out=, or pass an array: out=gt.asarray(slices)",
             )
 

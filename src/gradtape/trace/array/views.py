@@ -116,8 +116,8 @@ class ReadOnlyView:
         return InPlaceError(
             "assignment destination is read-only",
             where=here.site,
-            why="np.diagonal, np.diag, np.broadcast_to, np.meshgrid(copy=False) and np.imag of real numbers return views that NumPy does "
-            "not let anybody write to, and a tape watches a read-only array as one",
+            why="np.diagonal, np.diag, np.broadcast_to, np.meshgrid(copy=False) and np.imag of real numbers return read-only "
+            "views, and an array that was read-only when a tape watched it stays read-only",
             remedy="write to a copy, such as np.diagonal(x).copy(), or to the array itself; np.fill_diagonal sets a diagonal",
         )
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from gradtape.errors import DtypeError, GradtapeError, UnsupportedFunctionError, is_internal, is_users
+from gradtape.habits import KEYWORDS
 from gradtape.trace.array.array import NO_NUMBERS, Array
 from gradtape.trace.array.concretize import ARRAY_LIBRARIES, IN_PACKAGES, INSTEAD_OF_EXTENSION
 from gradtape.trace.array.handle import Handle
@@ -77,7 +78,7 @@ def list_error(
                 f"the argument {place} is a {kind} of length {len(found)}, and the function uses it as an array: {error}",
                 where=_raised_at(error.__traceback__),
                 why=f"a {kind} of numbers stays a {kind}, of traced numbers; Python {kind}s do not support arithmetic",
-                remedy=f"pass np.array({place}) in place of the {kind}, or write np.array({place}) at the beginning of the function",
+                remedy=f"pass np.array({place}) instead of the {kind}, or write np.array({place}) at the beginning of the function",
             )
     return None
 
@@ -91,7 +92,7 @@ def call_error(
     return UnsupportedFunctionError(
         "compiled code got a traced array where it takes an ndarray only",
         where=_raised_at(error.__traceback__),
-        why="what it computes of the numbers cannot be traced",
+        why="its computation cannot be traced",
         remedy="use a supported function (scipy.spatial.KDTree in place of cKDTree), or call it by gt.callback(f, result_like, x)",
     )
 
@@ -134,7 +135,8 @@ def note_package(error: Exception, doing: str) -> None:
     if not in_python or said:
         return
     about = (
-        _about_text(error)
+        _about_keyword(error, steps)
+        or _about_text(error)
         or _about_number(error)
         or _about_package(steps)
         or _about_library(steps)
@@ -162,6 +164,22 @@ def _steps(error: Exception) -> _Steps:
         steps.append((trace.tb_frame, trace.tb_lineno, trace.tb_lasti))
         trace = trace.tb_next
     return steps
+
+
+_UNKNOWN_KEYWORD: Final = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+"""What NumPy says of a keyword that a function does not have."""
+
+
+def _about_keyword(error: Exception, steps: _Steps) -> tuple[str, str] | None:
+    """Return why a function of NumPy does not have a keyword of another library, and NumPy's; None for other errors."""
+    found = (
+        _UNKNOWN_KEYWORD.match(str(error))
+        if isinstance(error, TypeError) and is_users(steps[-1][0])
+        else None
+    )
+    if found is None or found[2] not in KEYWORDS or not callable(getattr(np, found[1], None)):
+        return None
+    return f"{found[2]} is a keyword of another library", f"np.{found[1]} has {KEYWORDS[found[2]]}"
 
 
 def _about_text(error: Exception) -> tuple[str, str] | None:
@@ -197,7 +215,7 @@ def _about_package(steps: _Steps) -> tuple[str, str] | None:
     package = frames[-1].f_globals.get("__name__", "").partition(".")[0]
     if is_users(frames[-1]) or package not in IN_PACKAGES:
         return None
-    why = f"{package} is given arrays of which it cannot have the numbers yet, if they are traced"
+    why = f"{package} may have been given traced arrays, whose values are not known yet"
     return why, IN_PACKAGES[package]
 
 
@@ -237,8 +255,8 @@ def _about_type(error: Exception, steps: _Steps) -> tuple[str, str] | None:
         return None
     package = package_of(frame.f_code.co_filename)
     return (
-        f"{inside}:{line} refuses an argument, and has a traced array: an ndarray for isinstance(x, np.ndarray) and type(x), but "
-        f"a gt.Array for compiled code, and for functions that get the type `type` itself",
+        f"{inside}:{line} rejects an argument, and one is a traced array: isinstance(x, np.ndarray) and type(x) report an ndarray, but "
+        f"compiled code, and functions that use the type `type` itself, see a gt.Array",
         f"if that is the reason, call the function of {package} outside, or by gt.callback(f, result_like, x), with a derivative "
         "by gt.custom_vjp",
     )

@@ -165,7 +165,7 @@ def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, what: str) -> A
                 value,
                 what,
                 f"out= of {what} is an ndarray",
-                "omit out=, or pass an array made there",
+                "omit out=, or pass an array created in the traced code",
             )
             delivered.append(target)
     return delivered[0] if len(delivered) == 1 else tuple(delivered)
@@ -176,7 +176,11 @@ def _is_followed(value: Value) -> bool:
 
 
 def _store(
-    target: Any, result: Value, what: str, refused: str = "", remedy: str = "write to an array made there"
+    target: Any,
+    result: Value,
+    what: str,
+    refused: str = "",
+    remedy: str = "write to an array created in the traced code",
 ) -> None:
     """Write the result of an operation to the array that was given for it."""
     if isinstance(target, Handle):
@@ -296,7 +300,7 @@ def qualified_name(function: Any) -> str:
 
 
 OTHER_UFUNC: Final = (
-    "it is a ufunc made elsewhere (np.frompyfunc, C), and hides the function that it was made of",
+    "it is a ufunc made elsewhere (np.frompyfunc, C), and does not expose the function that it was made from",
     "call that function: f(x) where it is NumPy code, np.vectorize(f)(x) for a function of one number, or a function with @numba.njit; "
     "these are supported",
 )

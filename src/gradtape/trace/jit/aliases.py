@@ -209,7 +209,7 @@ def refusal(what: str, first: str, second: str) -> InPlaceError:
     error = InPlaceError(
         f"{what} writes to {first}, which shares memory with {second}",
         where=user_site(),
-        why="gradtape gives a function copies of its arguments, so that the write is not seen under the other name, as it is in NumPy",
+        why="gradtape gives a function copies of its arguments, so the write would not be visible under the other name, as it is in NumPy",
         remedy="pass a copy of one of them: x.copy()",
     )
     error.is_final = True

@@ -238,7 +238,7 @@ class CallSite(Tracer):
             captures.op_by_op = True
             self.explain.note(
                 "limit",
-                "it has effects beyond what it computes: its calls run op by op",
+                "it has side effects: its calls run op by op",
                 remedy='do them outside the function, or set gt.config.effects = "trace"',
             )
         sets.insert(0, captures)
@@ -381,7 +381,7 @@ class CallSite(Tracer):
         if self.translates is not None or config.loops == "trace":
             return None
         site = missed.specialisation.guards[missed.guard].site
-        self.translates = f"what Python sees at {site!r} differs from call to call"
+        self.translates = f"the branch at {site!r} differs from call to call"
         self.inner = [site.code] if isinstance(site, Site) else []
         specialisation = self.trace(call, captures, accept=lambda trace: trace.is_translated)
         if specialisation is None or not specialisation.is_translated:

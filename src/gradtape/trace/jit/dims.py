@@ -160,9 +160,9 @@ def _difference(length: int, wanted: Dim | int, lengths: dict[str, int]) -> str:
     if not isinstance(wanted, Dim):
         return "" if length == wanted else f"{length} is not {wanted}"
     if length < wanted.min:
-        return f"{wanted.name} is {wanted.min} at least"
+        return f"{wanted.name} must be at least {wanted.min}"
     if wanted.max is not None and length > wanted.max:
-        return f"{wanted.name} is {wanted.max} at most"
+        return f"{wanted.name} must be at most {wanted.max}"
     known = lengths.setdefault(wanted.name, length)
     return "" if known == length else f"{wanted.name} is {known} in this call"
 

@@ -243,7 +243,7 @@ class Tracer:
                 raise
             self.translates = reason
             self.inner = inner_codes(error)
-            self.explain.note("translation", f"its code is translated in place of being traced: {reason}")
+            self.explain.note("translation", f"its code is translated instead of traced: {reason}")
         spec = self.capture(call, captures.substitutes)
         captures.take(spec)
         try:
@@ -491,7 +491,7 @@ def _needs_numbers(error: BaseException) -> bool:
 
 def _has_text(name: str) -> ConcretizationError:
     """Return the error that lets the numbers of a trace be checked by value, since it has made a text of one."""
-    return ConcretizationError(f"{name} makes a text of a number", where=user_site(), why="", remedy="")
+    return ConcretizationError(f"{name} converts a number to text", where=user_site(), why="", remedy="")
 
 
 def _outlives(name: str) -> ConcretizationError:

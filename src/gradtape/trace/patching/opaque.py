@@ -32,7 +32,7 @@ from gradtape.trace.source.sites import OWN, is_user_file, user_site
 DEPTH: Final = 4
 """The depth of the search, without containers: a function in an argument, an object in its closure, and two more (parts of a mixture)."""
 
-WHY: Final = "it computes with numbers, in compiled code or by steps that depend on them, and what it returns would be a constant"
+WHY: Final = "it is compiled code, or takes steps that depend on values, and its result would be a constant"
 REMEDY: Final = (
     "give it a derivative with gt.custom_gradient (for a root or a minimum by the implicit function theorem)"
 )

@@ -111,7 +111,7 @@ def _raw(method: Any, /, *args: Any, **kwargs: Any) -> Any:
     raise UnsupportedFunctionError(
         "BitGenerator.random_raw is not supported by gradtape",
         where=user_site(),
-        why="the compiled function would have the numbers of its trace in each call",
+        why="the compiled function would repeat the numbers of its trace in every call",
         remedy="draw with a method of the generator: rng.integers(2**63, size=n)",
     )
 
@@ -264,7 +264,7 @@ class Call:
             )
         if self.method in NOT_DRAWS:
             raise self.refusal(
-                "the compiled function would have what it returns in the trace, or change the generator there only",
+                "its result would be frozen at trace time",
                 "call it outside the compiled function, or draw from a generator that is made in it: rng = np.random.default_rng(seed)",
             )
         known = draws.knows if isinstance(draws, Draws) else draws.can_draw
@@ -355,7 +355,7 @@ class Call:
         """Draw with the parameters of all elements of the innermost mapped axis, and return what stands for the numbers of each."""
         if not isinstance(tag, Mapped) or tag.whole is None or tag.element is None:
             raise self.refusal(
-                "its numbers depend on a parameter in another way than by a formula, and the parameter stands for many",
+                "its numbers depend on a parameter through an algorithm, not a formula, and the parameter differs between elements",
                 "draw for all elements in one call outside the mapped function, loop or branch, and pass the numbers to it",
             )
         is_mapped = [tag in value.tags for value in parameters]
@@ -363,7 +363,7 @@ class Call:
             tag.whole(value) if flag else value for value, flag in zip(parameters, is_mapped, strict=True)
         ]
         if any(value.shape[0] == 0 for value, flag in zip(wholes, is_mapped, strict=True) if flag):
-            raise self.refusal("there is no element to draw for", "leave mapped axes of extent 0 out")
+            raise self.refusal("there is no element to draw for", "omit mapped axes of length 0")
         each = ElementDraws(sampler, is_mapped)
         drawn = self._drawn(each, wholes)
         return Array(

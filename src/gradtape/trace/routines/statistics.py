@@ -88,7 +88,11 @@ def boxcox_parameter(
     stats, special, optimize = (sys.modules[f"scipy.{name}"] for name in ("stats", "special", "optimize"))
     samples: Any = sys.modules["scipy.stats._morestats"]
     if optimizer is not None:
-        raise refused("boxcox_normmax with an optimizer", "its steps are not known", "omit the optimizer")
+        raise refused(
+            "boxcox_normmax with an optimizer",
+            "the steps of an optimizer have no derivative rule",
+            "omit the optimizer",
+        )
     if method not in ("pearsonr", "mle", "all"):
         raise ValueError(f"Method {method} not recognized.")
     if not bool(np.all(np.isfinite(x) & (x >= 0))):

@@ -226,7 +226,7 @@ def note_exit(
                 GradtapeWarning,
                 f"{opaque_call.name} converts a watched array to a number; its result has no gradient",
                 where=user_site(),
-                remedy="x.numpy() before the call, to say that this is meant",
+                remedy="x.numpy() before the call, to state that this is intended",
             )
         numbers = () if data is None else sample_of(np.asarray(data))
         roots = _roots_of(value) if numbers else ()

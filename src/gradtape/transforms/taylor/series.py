@@ -416,7 +416,7 @@ def _procedure(op: ProcedureOp, node: Node, expansion: Expansion) -> Build:
             f"taylor: a loop that is compiled from its code has no series beyond order {MOST_NESTED}",
             where=node.site,
             why="the program of its derivatives would double with each order",
-            remedy="ask for fewer orders, or write the loop with gt.scan, gt.fori_loop or gt.while_loop, which have series of any order",
+            remedy="request a lower order, or write the loop with gt.scan, gt.fori_loop or gt.while_loop, which have series of any order",
         )
     return _integral(op, node, expansion)
 

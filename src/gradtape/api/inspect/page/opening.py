@@ -125,7 +125,7 @@ def open(  # it stands in gradtape.inspect
         raise ArgumentError(
             f"inspect.open got {kind_of(function)}, which is not a compiled function",
             where=user_site(),
-            remedy="pass what gt.jit, gt.grad or another function that compiles returned, and its arguments after it",
+            remedy="pass the function that gt.jit or gt.grad returned, and its arguments after it: gt.inspect.open(gt.jit(f), x)",
         )
     if serve and path is not None:
         raise ArgumentError(

@@ -150,7 +150,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
         raise ShapeError(
             f"np.select cannot broadcast conditions of the shapes {shapes[:count]} and choices of the shapes {shapes[count:-1]}",
             where=here.site,
-            remedy="make the trailing extents equal or 1 (x[:, None] adds an axis)",
+            remedy="make the trailing axes equal in length, or of length 1 (x[:, None] adds an axis)",
         ) from None
     result = broadcast_to(result, shape)
     for condition, choice in zip(conditions[::-1], picked[::-1], strict=True):

@@ -63,7 +63,7 @@ def check_inner(a: Value, axis: int, b: Value, other: int, problem: str) -> None
             f"shapes {a.shape} and {b.shape} {problem}: {a.shape[axis]} (dim {axis}) != "
             f"{b.shape[other]} (dim {other})",
             where=here.site,
-            remedy="transpose an operand, or check which axes meet",
+            remedy="transpose an operand, or check which axes are contracted",
         )
 
 
@@ -143,7 +143,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
             f"shape-mismatch for sum: axes {first} of shape {left.shape} against axes {second} of "
             f"shape {right.shape}",
             where=here.site,
-            remedy="the axes that meet must be as many and as long",
+            remedy="the contracted axes must agree in number and length",
         )
     x = tuple(range(left.ndim))
     y = tuple(first[second.index(k)] if k in second else left.ndim + k for k in range(right.ndim))
@@ -174,8 +174,8 @@ def _stacked(a: Value, b: Value, x: Subscripts, y: Subscripts, out: Subscripts) 
             f"matmul: Input operand 1 has a mismatch in its core dimension 0: shapes {a.shape} and "
             f"{b.shape} do not fit",
             where=here.site,
-            remedy="the last axis of the first operand meets the last but one of the second (the "
-            "last, of a vector)",
+            remedy="the last axis of the first operand is contracted with the second-to-last axis of the second "
+            "(or the axis of a vector)",
         )
     return product(
         a, (*subscripts[lead - lead_a :], *x), b, (*subscripts[lead - lead_b :], *y), (*subscripts, *out)
@@ -229,7 +229,7 @@ def generalised(
             raise UnsupportedFunctionError(
                 f"np.{name} with {', '.join(rest)} is not supported",
                 where=here.site,
-                remedy="leave these arguments out",
+                remedy="omit these arguments",
             )
         left, right = promoted(a, b)
         if dtype is not None:

@@ -70,7 +70,7 @@ def stacked(x: Value) -> Value:
 def unsolvable(a: Value, b: Value) -> ShapeError:
     """Return the error for a system whose right-hand sides are not of its size."""
     return ShapeError(
-        f"a of shape {a.shape} and b of shape {b.shape} are no system of equations",
+        f"a of shape {a.shape} and b of shape {b.shape} do not form a system of equations",
         where=here.site,
         remedy=f"b has one row for each row of a: ({a.shape[-1]},) or ({a.shape[-1]}, k) for one matrix",
     )

@@ -38,7 +38,7 @@ def _solved(
 ) -> Value:
     if bands.shape[-1] != b.shape[-2]:
         raise ShapeError(
-            f"bands of shape {bands.shape} and b of shape {b.shape} are no system of equations",
+            f"bands of shape {bands.shape} and b of shape {b.shape} do not form a system of equations",
             where=here.site,
             remedy="b has one row for each column of the bands",
         )

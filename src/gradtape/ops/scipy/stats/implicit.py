@@ -132,7 +132,7 @@ def _called(rows: Sequence[Callback], distribution: Any, method: str, operands: 
         raise UnsupportedFunctionError(
             f"{type(distribution).__name__}.{method} is not supported by gradtape",
             where=here.site,
-            why="the distribution is not one of scipy.stats, whose values a compiled function could ask for",
+            why="the distribution is not one of scipy.stats",
             remedy=f"write {method} with functions that have rules",
         )
     arrays = [as_array(operand) for operand in operands]

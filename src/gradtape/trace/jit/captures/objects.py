@@ -240,9 +240,9 @@ def _visit_opaque(walk: CaptureWalk, thing: Any, origin: Origin, label: str, cop
     is_file = isinstance(thing, io.IOBase)
     spec.shows = spec.shows or isinstance(thing, io.TextIOBase | logging.Logger | logging.LoggerAdapter)
     if is_file and not (thing.closed or thing in (sys.stdout, sys.stderr, sys.stdin)):
-        spec.unrepeatable[label] = "a file: reading from it moves on, and the compiled function reads nothing"
+        spec.unrepeatable[label] = "a file: each read advances it, and the compiled function does not read"
     elif hasattr(cls, "__next__") and hasattr(cls, "__iter__"):
-        spec.unrepeatable[label] = "an iterator: it gives each item once, to the trace"
+        spec.unrepeatable[label] = "an iterator: it yields each item once, and the trace has consumed it"
     note_generator(walk, thing)
     facts.reads_records = facts.reads_records or getattr(cls, "reads_records", False)
     if cls is type(os.environ):

@@ -110,7 +110,7 @@ def _refuse_matrix(plain: Function) -> Function:
         raise ArraySubclassError(
             "a matrix, a subclass of ndarray, meets a traced array",
             where=user_site(),
-            why="its operators mean something else than those of arrays",
+            why="its operators differ from those of arrays",
             remedy="use np.asarray(m), and @ for products",
         )
 
