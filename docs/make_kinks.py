@@ -46,7 +46,7 @@ Elements that tie share the derivative of NumPy's reductions, such as `np.max`. 
 POINTS = """
 ## Derivatives at single points
 
-The last column has one partial derivative per argument; those in whole numbers are refused.
+The last column has one partial derivative per argument; derivatives with respect to integers are refused.
 
 | function | at | partial derivatives |
 |---|---|---|

@@ -220,7 +220,7 @@ SCIPY_NDIMAGE = Namespace(
     public_functions(ndimage),
     CASES,
     CONSTANT,
-    {"generic_filter1d": "its function writes to memory of the caller's; generic_filter is supported"},
+    {"generic_filter1d": "its function writes to the caller's memory; generic_filter is supported"},
     {"generic_filter1d": first(lambda a: ndimage.generic_filter1d(a, rows, 3), IMAGE)},
     others=dict.fromkeys(
         ["find_objects", "generate_binary_structure", "iterate_structure", "value_indices", "watershed_ift"],

@@ -148,7 +148,7 @@ def _known_seed(seed: Any, function: Any) -> Any:
         raise DtypeError(
             f"np.random.{function.__name__} got a traced array of {seed.dtype} of shape {seed.shape} as its seed",
             where=user_site(),
-            why="a seed is an integer, which is a part of the compiled program",
+            why="a seed is an integer, which is part of the compiled program",
             remedy="pass generators, which are arguments as well: f(np.random.default_rng(seed)); "
             "or one seed, of Python's type int",
         )
