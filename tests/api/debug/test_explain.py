@@ -315,13 +315,13 @@ ZEROS: dict[str, tuple[str, str, str, Callable[[Any], Any]]] = {
     "a rule": (
         "zero derivative",
         "squares",
-        "the derivative that squares was given by the user is 0",
+        "the derivative rule given for squares is 0",
         lambda x: np.sum(gt.custom_gradient(squares)(x)),
     ),
     "a rule without anything": (
         "not differentiable",
         "cubes",
-        "the derivative that cubes was given by the user has nothing",
+        "the derivative rule given for cubes returns nothing",
         lambda x: np.sum(gt.custom_gradient(cubes)(x)),
     ),
 }

@@ -242,7 +242,7 @@ def test_mistakes(options: dict[str, Any], error: type[Exception], message: str)
         (
             lambda t, y: 1e60 * y**3,
             lambda t, y: 0.0 * y,
-            "the drift is inf at t = 0.|what the step makes of them is not",
+            "the drift is inf at t = 0.|the step computed from them is not",
         ),
     ],
 )
