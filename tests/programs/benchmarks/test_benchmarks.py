@@ -96,6 +96,17 @@ def test_the_gate_fails_rarely_without_a_change_and_mostly_with_one(gate: Any) -
     assert sum(worse not in ([], [cells[3]]) for worse in found) <= 4
 
 
+def test_the_gate_ends_early_where_a_cell_cannot_fail(gate: Any) -> None:
+    cell = ("work", "1", "", "value_s")
+    needed = gate.rounds_needed(1, 0.01)
+    first, slow, fast = [(1.0, 1.01, 1.2)] * 3, (1.0, 1.01, 1.2), (1.0, 1.01, 0.9)
+    given = iter([*first, slow, fast, fast, *[slow] * needed])
+    rounds, worse = gate.judge([cell], lambda cell: next(given), 3, 0.03, 0.01)
+    assert worse == [] and rounds[cell] == [slow, fast, fast]
+    assert gate.chance([slow, fast, fast, *[slow] * (needed - 3)]) > 0.01
+    assert gate.chance([slow, fast, *[slow] * (needed - 2)]) <= 0.01
+
+
 def test_the_gate_passes_over_slowdowns_within_the_tolerance_and_reports_ratios(gate: Any) -> None:
     cell = ("work", "1", "", "gradient_s")
     rounds, worse = gate.judge([cell], lambda cell: (1.0, 1.01, 1.02), 3, 0.03, 0.01)
