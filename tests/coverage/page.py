@@ -11,7 +11,8 @@ HEAD = """# Supported functions
 
 Every public function of NumPy and SciPy is counted here, by typical calls: value against the function itself, gradient with
 respect to each float argument against differences, second derivatives, in `gt.jit` and on a tape. A test checks each of them
-(`tests/coverage/`), and `python -m tests.coverage scipy.signal` measures a namespace. This page is written by `python -m tests.coverage --write`.
+(`tests/coverage/`), and `python -m tests.coverage scipy.signal` measures a namespace. This page is written by
+`python -m tests.coverage --write`.
 
 *Supported* functions have derivatives. *Constant* ones return integers, booleans or steps: they work in traced code with a derivative of
 zero. *Refused* ones raise an error that names the function and what to do instead; the reasons are below. What is left does not compute
@@ -50,7 +51,8 @@ DISTRIBUTIONS = """## Methods of the distributions of `scipy.stats`
 
 They are called with traced points or levels, shape parameters, `loc` and `scale`; values are compared with
 SciPy's and derivatives with respect to each float argument with differences, on a tape and in `gt.jit`.
-`python -m tests.coverage.distributions gamma t` measures two distributions, with `--jit` in compiled functions; a test measures a sample, and all of them in an exhaustive run. The table
+`python -m tests.coverage.distributions gamma t` measures two distributions, with `--jit` in compiled functions; a test measures a
+sample, and all of them in an exhaustive run. The table
 counts the methods without a known gap at the sampled shapes; moments and entropies that are integrals can be NaN at other shapes, where
 it is not known that the quadrature is as accurate as SciPy's.
 
