@@ -437,7 +437,7 @@ OTHERS = because(
 )
 REFUSED = because(
     it_is_random="clarkson_woodruff_transform",
-    the_gauge_of_its_orthogonal_factors_is_LAPACKs_choice="cossin qz ordqz",
+    LAPACK_chooses_the_gauge_of_its_orthogonal_factors="cossin qz ordqz",
 )
 REFUSALS = {
     "clarkson_woodruff_transform": call(

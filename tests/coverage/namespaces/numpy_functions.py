@@ -221,7 +221,7 @@ OTHERS = because(
 )
 
 REFUSED = because(
-    it_makes_objects="frompyfunc",
+    it_returns_arrays_of_objects="frompyfunc",
 )
 REFUSALS = {name: cases for name, cases in CASES.items() if name in REFUSED}
 CASES = {name: cases for name, cases in CASES.items() if name not in REFUSED}
