@@ -96,3 +96,25 @@ def test_what_scipy_returns_in_double_precision_only(function, dtype):
     found, expected = gt.jit(function)(a), function(a)
     assert np.asarray(found).dtype == np.asarray(expected).dtype
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("p", [None, 2, -2])
+def test_matrices_of_zeros_have_an_infinite_condition(p) -> None:
+    stack = np.stack([A, 0.0 * A])
+    for function in (lambda a: np.linalg.cond(a, p), gt.jit(lambda a: np.linalg.cond(a, p))):
+        np.testing.assert_allclose(function(stack), np.linalg.cond(stack, p), rtol=1e-12)
+    np.testing.assert_allclose(
+        gt.vmap(lambda a: np.linalg.cond(a, p))(stack), np.linalg.cond(stack, p), rtol=1e-12
+    )
+    assert not np.any(gt.grad(lambda a: np.linalg.cond(a, p))(0.0 * A))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_no_least_squares_of_infinite_matrices_are_made_up() -> None:
+    """NumPy's routine does not converge; the solution was 0."""
+    infinite = np.where(np.eye(3) * [0, 1, 0] == 1, np.inf, np.arange(9.0).reshape(3, 3) ** 1.5)
+    try:
+        found = gt.jit(lambda a: np.linalg.lstsq(a, np.ones(3), rcond=None)[0])(infinite)
+    except np.linalg.LinAlgError:
+        return
+    assert np.isnan(found).all()

@@ -15,9 +15,10 @@ from gradtape.kinds.arguments import NO_VALUE, as_array, known, lookup, promoted
 from gradtape.kinds.operands import broadcast_shapes, broadcast_to
 from gradtape.kinds.registry import FUNCTIONS, implements, sample
 from gradtape.ops.core.determinants import determinant_of
-from gradtape.ops.core.elementwise.cast import convert, zeros_like
+from gradtape.ops.core.elementwise.cast import convert, stop_gradient, zeros_like
 from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
 from gradtape.ops.core.elementwise.exponential import cos, sin
+from gradtape.ops.core.elementwise.floats import isnan
 from gradtape.ops.core.elementwise.logic import equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, sign
@@ -255,10 +256,12 @@ def cond(x: Any, p: Any = None) -> Value:
     if p in (None, 2, -2):
         values = svdvals(a)
         first, last = getitem(values, (..., 0)), getitem(values, (..., -1))
-        return last / first if p == -2 else first / last
-    norm = FUNCTIONS[np.linalg.norm]
-    found: Value = norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
-    return found
+        found = last / first if p == -2 else first / last
+    else:
+        norm = FUNCTIONS[np.linalg.norm]
+        found = norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
+    unknown = reduce_max(convert(isnan(a), INTP), axes=(a.ndim - 2, a.ndim - 1))
+    return where(isnan(found) & equal(unknown, 0), np.inf, found)
 
 
 @implements(
@@ -328,7 +331,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, Any, Value]:
     count = reduce_sum(convert(kept, INTP), axes=(0,))
     seen = known(count)
     rank: Any = convert(count, np.dtype(np.int32)) if seen is None else np.int32(seen)
-    inverse = _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
+    unknown = stop_gradient(0 * numbers)  # NaN where LAPACK's routine for singular values does not converge
+    inverse = _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), unknown), right)
     found = matmul(inverse, y)
     residuals = getitem(zeros_like(numbers), (slice(0, 0),))
     if (seen is None or rank == n) and n < m:
