@@ -277,7 +277,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
 class Config:
     """The settings of gradtape; ``gt.config`` is the only instance.
 
-    A change holds for the whole process, for all of its threads, and for what is compiled after it.
+    A change affects the whole process with all its threads, and everything that is compiled afterwards.
 
     Examples
     --------

@@ -37,7 +37,7 @@ def gather(params: Any, indices: Any, axis: int = 0) -> Array:
     -------
     Array
         Of shape ``params.shape[:axis] + indices.shape + params.shape[axis + 1:]``. On a tape, the gradient of what was watched has only
-        the rows that were gathered (an `IndexedSlices`), if it is gathered from along the first axis and used for nothing else.
+        the rows that were gathered (an `IndexedSlices`), if all its uses are gathers along the first axis.
 
     Raises
     ------

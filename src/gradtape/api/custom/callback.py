@@ -81,9 +81,9 @@ def callback(
         When it is called, if a result has another shape, or the results have other containers or units, than `result_like`.
     NotDifferentiableError
         If a derivative with respect to one of the arguments is requested, without `derivative`. Pass ``gt.stop_gradient(x)`` where it is
-        constant, or call it in the body of a function with a derivative of its own (`custom_vjp`, `custom_jvp`).
+        constant, or call it in the body of a function with a custom derivative (`custom_vjp`, `custom_jvp`).
     ConcretizationError
-        If `result_like` is None and the numbers of the arguments are not known.
+        If `result_like` is None and the arguments have no concrete values.
 
     See Also
     --------

@@ -94,7 +94,7 @@ def export(
     Raises
     ------
     ArgumentError
-        For a suffix that is not known; if the function reads variables or draws random numbers; if there is no C compiler, or it fails; if
+        For an unknown suffix; if the function reads variables or draws random numbers; if there is no C compiler, or it fails; if
         the program is another one for each of the lengths that vary.
     LoweringError
         For what C or Numba do not have, by its name: functions of SciPy, solvers for bands, calls of Python.
@@ -108,7 +108,7 @@ def export(
 
     Lengths that vary are the first parameters in C, and a function of them returns the bytes of the workspace; elsewhere they are those of
     the arrays. Each call checks them. The function is traced for many lengths; its file has the programs of special ones (0, 1), and one
-    for all others, in which extents are formulas of the lengths.
+    for all others, in which extents are expressions in the lengths.
 
     Examples
     --------

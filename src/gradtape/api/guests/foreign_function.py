@@ -38,9 +38,9 @@ def from_jax(function: Callable[..., Any]) -> Wrapper[..., Any]:
 
     Notes
     -----
-    Arrays and floating-point numbers are operands; integers, texts and other objects are constants, each with programs of its own.
-    JAX computes with 64 bits inside, whatever ``jax_enable_x64`` says, so that dtypes are NumPy's. Arrays that `function` reads from
-    outside are constants: pass what is to be differentiated as an argument.
+    Arrays and floating-point numbers are operands; integers, texts and other objects are constants: each value has its own program.
+    JAX computes with 64 bits inside, whatever the value of ``jax_enable_x64``, so that dtypes are NumPy's. Arrays that `function` captures
+    are constants: pass arrays to be differentiated as arguments.
 
     The function is compiled once for each combination of shapes: make it once, outside loops. A kernel enters Python for each call.
 

@@ -22,7 +22,7 @@ def torch(function: Callable[..., Any]) -> Callable[..., Any]:
     Returns
     -------
     callable
-        Takes the arguments of `function` with tensors in place of arrays, in any containers; other objects stay what they are. It returns
+        Takes the arguments of `function` with tensors in place of arrays, in any containers; other objects are passed unchanged. It returns
         its results as tensors. ``backward``, `torch.autograd.grad` of any order, forward mode, and `torch.func` go through it.
         Tensors on the CPU are read without copies.
 
@@ -76,7 +76,7 @@ def jax(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Notes
     -----
-    Arrays and floating-point numbers are operands; integers, texts and other objects are constants, each with programs of its own.
+    Arrays and floating-point numbers are operands; integers, texts and other objects are constants: each value has its own program.
     The function is traced for the shapes of the operands without their values. On the CPU it reads XLA's memory and writes the results to
     it; arrays on other devices are brought to the CPU and back.
 
@@ -156,7 +156,7 @@ def pytensor(function: Callable[..., Any]) -> Callable[..., Any]:
     ImportError
         If PyTensor is not installed.
     ArgumentError
-        If the number of axes of the results cannot be found, since the shapes of variables are not known.
+        If the number of axes of the results cannot be determined, because the shapes of variables are unknown.
 
     Notes
     -----

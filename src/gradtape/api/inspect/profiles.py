@@ -112,7 +112,7 @@ class Report:
 
     @property
     def functions(self) -> list[FunctionFigures]:
-        """The figures of each function and of each line that asked a tape for numbers, by their time."""
+        """The figures of each function, and of each line that read values of a tape, sorted by time."""
         return self._functions if self._recorder is None else self._figures()
 
     def sorted(self, order: Order = "total") -> list[FunctionFigures]:

@@ -86,7 +86,7 @@ def solve_sde(
     drift : callable
         ``drift(t, y, *args)``, of the shape of `y`.
     diffusion : callable
-        ``diffusion(t, y, *args)``: of the shape of `y` for diagonal noise, where each number has a Brownian motion of its own, and
+        ``diffusion(t, y, *args)``: of the shape of `y` for diagonal noise, where each number has its own Brownian motion, and
         (d, m) for general noise, m motions that move d numbers.
     t_span : pair of float
         From when to when.

@@ -140,21 +140,21 @@ class Optimizer(ABC):
         Parameters
         ----------
         grads_and_vars : iterable of (gradient, Variable)
-            Gradients are arrays or `IndexedSlices`. Variables whose gradient is None stay as they are, with a warning.
+            Gradients are arrays or `IndexedSlices`. Variables whose gradient is None are not changed, with a warning.
 
         Raises
         ------
         ArgumentError
             If there is no gradient but None, or a variable is there twice.
         DtypeError
-            For what are no pairs of a gradient and a variable of floats.
+            For entries that are not pairs of a gradient and a variable of floats.
         ShapeError
             For a gradient of another shape than its variable.
 
         Warns
         -----
         GradtapeWarning
-            Names the variables whose gradient is None, if there are others.
+            Names the variables whose gradient is None, if other variables have gradients.
 
         Examples
         --------
@@ -288,7 +288,7 @@ class Optimizer(ABC):
         Parameters
         ----------
         params : array_like or nest of them
-            What is to be changed: arrays and numbers.
+            The arrays and numbers to update.
 
         Returns
         -------
@@ -317,7 +317,7 @@ class Optimizer(ABC):
         Parameters
         ----------
         gradients : nest of array_like, IndexedSlices or None
-            Of the structure of `params`; for None a parameter stays as it is.
+            With the structure of `params`; a parameter with gradient None is not changed.
         state : dict
             What `init` or the last `update` returned.
         params : array_like or nest of them

@@ -168,7 +168,7 @@ def custom_root(optimality: Callable[..., Any], solver: Callable[..., Any]) -> W
 
     Notes
     -----
-    If the solver has not converged, derivatives are those of the point that it returned.
+    If the solver has not converged, derivatives are taken at the point that it returned.
 
     References
     ----------

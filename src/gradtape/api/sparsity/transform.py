@@ -191,7 +191,7 @@ def sparse_jacobian(
         Forward mode computes sums of columns, reverse mode sums of rows, "both" some columns and some rows (for a matrix with a few
         dense rows and a few dense columns); "auto" chooses the way with the fewest products.
     pattern : {"global", "local"}, sparse matrix or plan, default "global"
-        A global pattern holds for all values of the arguments that are differentiated in. A local one is that of a call: what
+        A global pattern holds for all values of the differentiated arguments. A local one is that of a call: what
         ``np.where`` does not select, what is multiplied by zero and what an index array does not read counts as zero; a call with
         another one is traced anew. Or the pattern itself, if it is known: elements outside it must be zero; or a plan (of the method
         ``plan`` of another transform, in another process too: it can be pickled), which has the colours as well.
@@ -224,10 +224,10 @@ def sparse_jacobian(
 
     Notes
     -----
-    Index arrays are looked at, and guarded: a call in which an index array has changed gets a pattern of its own. One that
-    depends on what is differentiated in may read any element (with a global pattern). Solvers, factorisations and functions with
+    Index arrays are read and guarded: a call in which an index array has changed gets its own pattern. One that
+    depends on differentiated arguments may read any element (with a global pattern). Solvers, factorisations and functions with
     derivatives of their own mix all elements of a problem. Loops are analysed iteration by iteration, as far as their trip counts and
-    indices are known: of a branch that depends on what is differentiated in both sides count, and such a ``while`` loop may end after any
+    indices are known: of a branch that depends on differentiated arguments both sides count, and such a ``while`` loop may end after any
     of its iterations.
 
     Examples

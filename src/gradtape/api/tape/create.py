@@ -75,7 +75,7 @@ def constant(a: Any, dtype: Any = None) -> Array:
     Returns
     -------
     Array
-        A value that no tape follows until it is watched.
+        A value that no tape records until it is watched.
 
     Examples
     --------

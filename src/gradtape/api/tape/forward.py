@@ -131,7 +131,7 @@ class ForwardAccumulator:
 
     Notes
     -----
-    What is computed from the primals inside the ``with`` block has a tangent; what was computed before does not. Leaving the block and
+    Values computed from the primals inside the ``with`` block have a tangent; values computed before do not. Leaving the block and
     entering it again continues. Nested accumulators give higher orders, and a `GradientTape` inside one gives Hessian-vector
     products (forward over reverse). The interface is TensorFlow's.
 
@@ -210,7 +210,7 @@ class ForwardAccumulator:
         ArgumentError, DtypeError
             If a target is no Array.
         UnconnectedError
-            If a target does not depend on a primal, and that is to be an error.
+            If a target does not depend on a primal, with ``unconnected_gradients="raise"``.
         """
         here.site = user_site()
         choice = unconnected_choice(unconnected_gradients, "jvp")

@@ -107,7 +107,7 @@ class Jacobians(ABC):
         ArgumentError
             For several targets, and for arguments that cannot be used.
         UnconnectedError
-            If there is no path, and that is to be an error.
+            If there is no path, with ``unconnected_gradients="raise"``.
 
         Notes
         -----
@@ -184,7 +184,7 @@ class Jacobians(ABC):
         ShapeError
             Where the shapes are not as said.
         ArgumentError
-            If a row of `target` depends on another row of `source`; it says which.
+            If a row of `target` depends on another row of `source`; the error names the rows.
 
         Examples
         --------

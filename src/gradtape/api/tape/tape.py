@@ -77,7 +77,7 @@ _frame = sys._getframe
 
 
 class GradientTape(Jacobians):
-    """Record operations on watched arrays and variables, and differentiate what was recorded.
+    """Record operations on watched arrays and variables, and differentiate them.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ class GradientTape(Jacobians):
         ArgumentError
             For None.
         DtypeError
-            For what holds no numbers.
+            For an object without numbers.
         """
         record = self._live("watch")
         here.site = user_site()
@@ -314,7 +314,7 @@ class GradientTape(Jacobians):
         return filled(watched)
 
     def watched_variables(self) -> tuple[Variable, ...]:
-        """Return the variables that the present record follows, in the order in which they were made."""
+        """Return the variables watched by the current record, in the order of their creation."""
         variables = {} if self._record is None else self._record.variables
         return tuple(variables[serial] for serial in sorted(variables))
 
@@ -369,7 +369,7 @@ class GradientTape(Jacobians):
                 record.tag.recording = True
 
     def reset(self) -> None:
-        """Forget what was recorded and watched, and go on recording.
+        """Discard the record and the watched values, and continue to record.
 
         Raises
         ------
@@ -412,7 +412,7 @@ class GradientTape(Jacobians):
             The values to differentiate with respect to: watched arrays and variables, or values computed from them. All reads of a
             variable add up. An array that has been written to since it was watched stands for the value that was watched.
         output_gradients : array_like or nest of them, optional
-            One weight per target, of its shape, in place of ones. They are matched by position, in a dict by name.
+            One weight per target, of its shape; the default is ones. They are matched by position, in a dict by name.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
             The gradient of a source from which no differentiable path leads to a target: None, zeros of the source's shape, or an
             error.
@@ -436,7 +436,7 @@ class GradientTape(Jacobians):
         StructureError
             If it is a dict of other names.
         UnconnectedError
-            If there is no path, and that is to be an error.
+            If there is no path, with ``unconnected_gradients="raise"``.
         """
         here.site = user_site()
         asked = target, sources, output_gradients, unconnected_gradients, self._convention

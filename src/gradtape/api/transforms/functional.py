@@ -153,7 +153,7 @@ def jacobian(
 
     See Also
     --------
-    GradientTape.jacobian : The same for what a tape has recorded.
+    GradientTape.jacobian : The same for recorded code.
 
     Examples
     --------

@@ -639,14 +639,14 @@ def jit(
     Jitted
         A callable with the name, docstring and signature of `function`. A call with `Array`s is recorded, so tapes and other transforms
         differentiate through it. ``f(x, out=array)`` writes the result into an ndarray of its shape (a nest of them where there are
-        several results) and returns that, unless `function` has a parameter `out` of its own.
+        several results) and returns that, unless `function` itself has a parameter `out`.
 
     Raises
     ------
     ArgumentError
         If `function` is not callable, has no parameter of a name in `static_argnames`, or `shapes` is none of these.
     ShapeError
-        At a call, if an argument does not have the shape that `shapes` says.
+        At a call, if an argument does not have the shape given by `shapes`.
     StaticArgumentError
         At a call, if a static argument is not hashable.
 

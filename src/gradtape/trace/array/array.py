@@ -287,11 +287,11 @@ class Array(Operators, Methods, Attributes, Handle):
         return concretize.ratio_of(self.value)
 
     def numpy(self) -> NDArray:
-        """Return the values as an ndarray of the caller's own, which no tape follows."""
+        """Return the values as a new ndarray, which no tape records."""
         return laid_out_as(np.array(concretize.array_of(self.value, "x.numpy()")), self)
 
     def item(self, *index: Any) -> Any:
-        """Return one element as a Python number, which no tape follows; installed packages and traces get the traced number."""
+        """Return one element as a Python number, which no tape records; installed packages and traces get the traced number."""
         if concretize.stays_traced(self.value, _frame(1).f_code.co_filename):
             (key,) = index if len(index) == 1 else (index or None,)
             if key is None and self.size != 1:
@@ -306,7 +306,7 @@ class Array(Operators, Methods, Attributes, Handle):
         return concretize.array_of(self.value, "x.item()").item(*index)
 
     def tolist(self) -> Any:
-        """Return the values as nested lists, whose numbers no tape follows; installed packages and traces get traced numbers."""
+        """Return the values as nested lists of numbers, which no tape records; installed packages and traces get traced numbers."""
         if concretize.stays_traced(self.value, _frame(1).f_code.co_filename):
             return as_python_number(self) if not self.ndim else [_listed(part) for part in self]
         return concretize.array_of(self.value, "x.tolist()", as_list=True).tolist()

@@ -76,7 +76,7 @@ class Attributes:
 
     @property
     def base(self: Any) -> Any:
-        """The array in whose memory a view is; None for an array with memory of its own.
+        """The array that a view belongs to; None for an array with its own memory.
 
         An object outside the recording, of which an argument is a view, is represented by another one: only ``x.base is None`` can be
         asked of it.
@@ -135,7 +135,7 @@ class Attributes:
         Raises
         ------
         InPlaceError
-            If the array is to become writeable, or the memory to be aligned otherwise.
+            To make the array writeable, or to change the alignment of the memory.
         """
         if write or align or uic:
             raise InPlaceError(

@@ -113,7 +113,7 @@ class IndexedSlices:
 
     @property
     def shape(self) -> Shape | None:
-        """The shape of the whole array; None where it is not known."""
+        """The shape of the whole array; None if it is unknown."""
         return self.dense_shape
 
     @property
@@ -155,7 +155,7 @@ class IndexedSlices:
         return put_add(broadcast_to(literal(0, values.dtype), shape), values, indices)
 
     def numpy(self) -> Any:
-        """Return the whole array as an ndarray of the caller's own, which no tape follows."""
+        """Return the whole array as a new ndarray, which no tape records."""
         here.site = user_site()
         return np.array(concretize.array_of(self.to_value(), "slices.numpy()"))
 

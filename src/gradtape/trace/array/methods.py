@@ -168,7 +168,7 @@ class Methods:
         return view_functions.flatten(self, order)
 
     def copy(self: Any, order: str = "C") -> Any:
-        """Return an array of its own with the same content."""
+        """Return a copy with the same content."""
         return (
             self.wrap_value(self.value) if order == "C" and self.ndim else view_functions.copied(self, order)
         )
@@ -182,7 +182,7 @@ class Methods:
         subok: bool = True,
         copy: bool = True,
     ) -> Any:
-        """Return the array with another dtype; the derivative follows between floats."""
+        """Return the array with another dtype; between floats, the conversion is differentiated."""
         here.site = user_site(3, "x.astype")
         wanted = number_dtype(dtype)
         if not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
@@ -199,7 +199,7 @@ class Methods:
         return made
 
     def fill(self: Any, number: Any) -> None:
-        """Set every element. NumPy's scalars have the method as well, and stay as they are."""
+        """Set every element. NumPy's scalars have the method too, which does not change them."""
         here.site = user_site(via="x.fill")
         number = as_element(unwrap(number), self.dtype)
         if not self.is_scalar:

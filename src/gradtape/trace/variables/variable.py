@@ -133,7 +133,7 @@ class Variable(Array):
 
     @property
     def trainable(self) -> bool:
-        """Whether tapes follow it without being asked."""
+        """Whether tapes watch it automatically."""
         return self._trainable
 
     @property
