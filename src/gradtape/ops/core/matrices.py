@@ -459,7 +459,7 @@ svd: Matrix = matrix_row(
         uses=("transpose",),
     ),
     tangent=_svd_tangent,
-    kinks="0 between vectors of equal singular values that rotate alike, but exact for functions of the matrix by reverse mode",
+    kinks="0 between vectors of equal singular values that rotate together, but exact for functions of the matrix by reverse mode",
     samples=(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {}), ((0, 2, 2), {})),
 )
 """The left singular vectors as columns, the singular values, and the right singular vectors as columns (and not conjugated)."""

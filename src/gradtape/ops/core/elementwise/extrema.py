@@ -129,7 +129,7 @@ fmax = elementwise(
         ((1.0, nan), (1.0, 0.0)),
         ((2.0, 1.0), (1.0, 0.0)),
     ),
-    kinks="ties 0.5 each; NaN is passed over",
+    kinks="ties 0.5 each; NaN is ignored",
     dtype_samples=NUMBERS,
     shift=extremum,
 )
@@ -152,7 +152,7 @@ fmin = elementwise(
         ((1.0, nan), (1.0, 0.0)),
         ((2.0, 1.0), (0.0, 1.0)),
     ),
-    kinks="ties 0.5 each; NaN is passed over",
+    kinks="ties 0.5 each; NaN is ignored",
     dtype_samples=NUMBERS,
     shift=extremum,
 )

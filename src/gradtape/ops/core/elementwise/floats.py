@@ -92,7 +92,7 @@ nextafter = elementwise(
     partials=(lambda z, x, y: literal(1.0), flat),
     domain=PAIR,
     edges=((0.0, 1.0), (0.0, -1.0), (1.0, 1.0), (inf, 0.0), (1.0, nan), (-1.7976931348623157e308, -inf)),
-    kinks="1 in the first argument, 0 in the second",
+    kinks="1 with respect to the first argument, 0 with respect to the second",
     dtype_samples="df",
 )
 spacing = elementwise(
@@ -177,7 +177,7 @@ frexp_mantissa = elementwise(
     domain=((1.1, 1.9),),
     edges=SPECIAL,
     slopes=(((1.0,), (0.5,)), ((3.0,), (0.25,)), ((0.0,), (1.0,))),
-    kinks="that of the piece which begins there, at powers of 2",
+    kinks="at powers of 2, that of the piece that begins there",
     dtype_samples="df",
 )
 

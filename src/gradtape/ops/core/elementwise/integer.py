@@ -128,7 +128,7 @@ remainder = elementwise(
         ((7.0, -2.0), (1.0, 4.0)),
         ((1.0, inf), (1.0, -0.0)),
     ),
-    kinks="1 in the first argument, -floor(x / y) in the second",
+    kinks="1 with respect to the first argument, -floor(x / y) with respect to the second",
     dtype_samples=NUMBERS,
 )
 fmod = elementwise(
@@ -144,7 +144,7 @@ fmod = elementwise(
         ((7.0, -2.0), (1.0, 3.0)),
         ((1.0, inf), (1.0, 0.0)),
     ),
-    kinks="1 in the first argument, -trunc(x / y) in the second",
+    kinks="1 with respect to the first argument, -trunc(x / y) with respect to the second",
     dtype_samples=NUMBERS,
 )
 

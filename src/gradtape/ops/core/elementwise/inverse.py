@@ -134,7 +134,7 @@ arctan2: Elementwise = elementwise(
         ((1.0, -inf), (0.0, 0.0)),
         ((inf, inf), (0.0, 0.0)),
     ),
-    kinks="0 in both where both are 0",
+    kinks="0 with respect to both where both are 0",
     dtype_samples="dfl",
 )
 

@@ -41,7 +41,7 @@ where: Elementwise = elementwise(
     dtypes=_where_dtypes,
     domain=((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0)),
     edges=((True, 1.0, np.nan), (False, np.inf, 2.0)),
-    kinks="the branch not taken never touches the result",
+    kinks="the branch that is not selected has no influence",
     shift=selection,
 )
 

@@ -100,7 +100,7 @@ hypot = elementwise(
         ((2.0, -inf), (0.0, -1.0)),
         ((inf, inf), (math.sqrt(0.5), math.sqrt(0.5))),
     ),
-    kinks="0 in both where both are 0",
+    kinks="0 with respect to both where both are 0",
     dtype_samples="dfl",
 )
 SIDES: dict[str, Any] = {
@@ -143,7 +143,7 @@ copysign: Elementwise = elementwise(
     domain=PAIR,
     edges=((0.0, -1.0), (inf, -0.0), (nan, -1.0), (-2.0, nan)),
     slopes=(((0.0, -1.0), (0.0, 0.0)), ((-2.0, -1.0), (1.0, 0.0)), ((2.0, -0.0), (-1.0, 0.0))),
-    kinks="0 in the first argument where it is 0; 0 in the second",
+    kinks="0 with respect to the first argument where it is 0; 0 with respect to the second",
     dtype_samples="df",
 )
 signbit = elementwise(
@@ -229,7 +229,7 @@ heaviside = elementwise(
     domain=PAIR,
     edges=((0.0, 0.25), (-0.0, nan), (nan, 1.0), (-1.0, nan), (inf, nan)),
     slopes=(((0.0, 0.25), (0.0, 1.0)), ((1.0, 0.25), (0.0, 0.0))),
-    kinks="0 in the first argument everywhere",
+    kinks="0 with respect to the first argument everywhere",
     dtype_samples="df",
 )
 

@@ -304,7 +304,8 @@ full_svd: Callback = callback_row(
     dtypes=lambda dtype: (dtype, part_dtype(dtype) if dtype.kind == "c" else dtype, dtype),
     evaluate=_full_svd,
     tangent=_full_svd_tangent,
-    kinks="0 between vectors of equal singular values that rotate alike; vectors that complete a basis move along the others only",
+    kinks="0 between vectors of equal singular values that rotate together; "
+    "the derivative of vectors that complete a basis lies in the span of the others",
     samples=(),
 )
 """As `svd`, with vectors that complete both bases."""
@@ -339,7 +340,7 @@ full_qr: Callback = callback_row(
     dtypes=lambda dtype: (dtype, dtype),
     evaluate=_full_qr,
     tangent=_full_qr_tangent,
-    kinks="vectors that complete a basis move along the others only",
+    kinks="the derivative of vectors that complete a basis lies in the span of the others",
     samples=(),
 )
 """Of a matrix with more rows than columns: an orthonormal basis of the whole space, and the upper triangular factor."""

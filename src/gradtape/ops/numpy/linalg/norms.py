@@ -30,7 +30,7 @@ root = elementwise(
     square_tangents=(lambda d, x: d,),
     domain=((0.1, 9.0),),
     edges=((0.0,), (np.inf,)),
-    kinks="0 at 0: it ends norms and standard deviations, which have their minimum there",
+    kinks="0 at 0, the minimum of norms and standard deviations",
     dtype_samples="df",
 )
 

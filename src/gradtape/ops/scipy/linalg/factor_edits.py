@@ -65,7 +65,7 @@ _ROWS: dict[int, Callback] = {
         dtypes=lambda *dtypes, **params: (dtypes[0], dtypes[0]),
         evaluate=_updated,
         tangent=_tangent,
-        kinks="vectors that complete a basis move along the others only",
+        kinks="the derivative of vectors that complete a basis lies in the span of the others",
         samples=(),
     )
     for count in range(3)

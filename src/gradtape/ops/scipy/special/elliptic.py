@@ -266,5 +266,5 @@ agm = special(
     domain=((0.3, 3.0), (0.3, 3.0)),
     edges=((1.0, 1.0), (0.0, 1.0), (nan, 1.0), (-1.0, -2.0)),
     slopes=(((1.0, 1.0), (0.5, 0.5)), ((0.0, 1.0), (inf, 0.0)), ((2.0, 0.0), (0.0, inf))),
-    kinks="inf in an argument that alone is 0",
+    kinks="inf with respect to an argument that alone is 0",
 )

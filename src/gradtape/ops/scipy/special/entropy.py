@@ -45,7 +45,7 @@ xlogy = elementwise(
         ((0.0, 5e-324), (math.log(5e-324), 0.0)),
         ((3.0, 0.0), (-inf, inf)),
     ),
-    kinks="0 in the second argument where both are 0",
+    kinks="0 with respect to the second argument where both are 0",
     dtype_samples="df",
 )
 xlog1py = elementwise(
@@ -60,7 +60,7 @@ xlog1py = elementwise(
         ((0.0, 1.0), (math.log(2.0), 0.0)),
         ((2.0, 1e-20), (1e-20, 2.0)),
     ),
-    kinks="0 in the second argument where the first is 0 and the second -1",
+    kinks="0 with respect to the second argument where the first is 0 and the second -1",
     dtype_samples="df",
 )
 
@@ -123,7 +123,7 @@ rel_entr = elementwise(
         ((2.0, 2.0), (1.0, -1.0)),
         ((1e300, 1e-300), (1.0 + 600 * math.log(10.0), -inf)),
     ),
-    kinks="0 in both where both are 0; -inf in the first where it alone is 0",
+    kinks="0 with respect to both where both are 0; -inf with respect to the first where it alone is 0",
     dtype_samples="df",
 )
 
@@ -141,7 +141,7 @@ kl_div = special(
     domain=((0.2, 4.0), (0.2, 4.0)),
     edges=((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, -1.0), (nan, 1.0), (1.0, 1.0)),
     slopes=(((0.0, 1.0), (-inf, 1.0)), ((2.0, 2.0), (0.0, 0.0))),
-    kinks="0 and 1 where both are 0; -inf in the first where it alone is 0",
+    kinks="0 and 1 where both are 0; -inf with respect to the first where it alone is 0",
 )
 
 
