@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from scipy import interpolate, optimize
+from scipy import interpolate, optimize, sparse
 
 import gradtape as gt
 from gradtape import errors
@@ -567,3 +567,65 @@ def test_the_diagonal_of_a_matrix_stays_read_only() -> None:
 
     with pytest.raises(ValueError, match="read-only"), gt.GradientTape() as tape:
         written(tape.watch(np.ones(2)))
+
+
+class Unit:
+    """Has operators that arrays leave the result to."""
+
+    __array_priority__ = 1000.0
+
+    def __rmul__(self, other):
+        return "product", other
+
+    __radd__ = __rmul__
+
+    def __mul__(self, other):
+        return "product", 2.0 * other
+
+    def __eq__(self, other):
+        return "equal"
+
+    __hash__ = None
+
+
+MATRIX = sparse.csr_matrix(np.array([[1.0, 0.0, 2.0, 0.0]] * 4))
+OF_OPERATORS: dict[str, Function] = {
+    "matrix": lambda a: a @ MATRIX,
+    "product with a matrix": lambda a: a * MATRIX,
+    "sum with a matrix": lambda a: np.asarray(np.outer(a, a) + MATRIX),
+    "array": lambda a: a @ sparse.csr_array(MATRIX),
+    "elements of an array": lambda a: (a * sparse.csr_array(MATRIX)).toarray(),
+    "from the left": lambda a: MATRIX @ a,
+    "unit": lambda a: (a * Unit())[1],
+    "unit from the left": lambda a: (Unit() * a)[1],
+    "sum with a unit": lambda a: (a + Unit())[1],
+    "power": lambda a: (a**2 * Unit())[1],
+}
+
+
+@pytest.mark.parametrize("function", OF_OPERATORS.values(), ids=OF_OPERATORS)
+def test_operands_with_operators_of_their_own_answer(function: Function) -> None:
+    def with_ones(x):
+        made = function(np.ones(4))
+        assert made.dtype == float
+        return made * x[0]
+
+    def with_writes(x):
+        a = np.zeros(4)
+        a[:] = x
+        return np.sum(np.sin(function(a)))
+
+    np.testing.assert_allclose(gt.jit(with_ones)(X), function(np.ones(4)) * X[0])
+    np.testing.assert_allclose(gt.jit(with_writes)(X), with_writes(X))
+    np.testing.assert_allclose(gt.grad(with_writes)(X), gradient_by_differences(with_writes, X), rtol=1e-6)
+
+
+def test_comparisons_are_left_to_operands() -> None:
+    said = []
+
+    def f(x):
+        said.append(np.ones(4) == Unit())
+        return x
+
+    gt.jit(f)(X)
+    assert said == ["equal"]

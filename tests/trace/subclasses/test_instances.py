@@ -10,6 +10,7 @@ import pytest
 import gradtape as gt
 from gradtape.errors import ArraySubclassError
 from tests.suite.several import several_cases
+from tests.support.differences import gradient_by_differences
 
 X = np.array([[0.7, -1.3], [2.1, 0.4]])
 W = np.array([[0.5, 1.5], [-0.25, 2.0]])
@@ -387,3 +388,44 @@ def test_targets_of_derivatives_may_be_objects():
         y = labelled(x) * 3.0
     np.testing.assert_array_equal(tape.gradient(y, x), np.full_like(X, 3.0))
     np.testing.assert_array_equal(gt.grad(lambda x: labelled(x).sum())(X), np.ones_like(X))
+
+
+class Strict(np.ndarray):
+    """Expects its own objects and plain arrays, as quantities do, and no numbers."""
+
+    unit = ""
+
+    def __array_finalize__(self, parent):
+        if parent is not None and parent.__class__ is not np.ndarray:
+            self.unit = vars(parent)["unit"]
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        arrays = [each.view(np.ndarray) if isinstance(each, Strict) else each for each in inputs]
+        made = np.asanyarray(getattr(ufunc, method)(*arrays, **kwargs)).view(Strict)
+        made.unit = self.unit
+        return made
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda q: np.sum(q),
+        lambda q: np.sum(q, axis=0),
+        lambda q: np.add.reduce(q, axis=None),
+        lambda q: np.sum(np.sqrt(q**2 + 1.0)),
+    ],
+)
+def test_views_of_numbers_have_an_array_as_their_parent(function) -> None:
+    def f(x):
+        q = x.view(Strict)
+        q.unit = "m"
+        result = function(q)
+        assert result.unit == "m"
+        return np.sum(np.asarray(result) ** 2)
+
+    np.testing.assert_allclose(gt.jit(f)(W), f(W))
+    np.testing.assert_allclose(gt.grad(f)(W), gradient_by_differences(f, W), rtol=1e-6)
+    with gt.GradientTape() as tape:
+        x = tape.watch(W)
+        y = f(x)
+    np.testing.assert_allclose(tape.gradient(y, x), gt.grad(f)(W))

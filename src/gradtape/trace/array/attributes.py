@@ -112,7 +112,7 @@ class Attributes:
             if numbers is not None:
                 return numbers.view(cls) if dtype is None or dtype is cls else numbers.view(dtype, cls)
             viewed = self.view() if dtype is None or dtype is cls else self.view(dtype)
-            return instance(cls, viewed, self)
+            return instance(cls, viewed, self[...] if self.is_scalar else self)
         wanted = self.dtype if dtype is None or dtype is cls else np.dtype(dtype)
         if wanted == self.dtype:
             return self[...]

@@ -7,6 +7,7 @@ becomes a traced array.
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -51,6 +52,25 @@ ViewFunction = Callable[[Any], Any]
 
 OPERATORS_FILE: Final = NDArrayOperatorsMixin.__add__.__code__.co_filename
 """The file in which NumPy implements operators by ufuncs."""
+
+_OPERATORS: Final = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.matmul: operator.matmul,
+    np.divide: operator.truediv,
+    np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod,
+    np.power: operator.pow,
+    np.left_shift: operator.lshift,
+    np.less: operator.lt,
+    np.less_equal: operator.le,
+    np.equal: operator.eq,
+    np.not_equal: operator.ne,
+    np.greater: operator.gt,
+    np.greater_equal: operator.ge,
+}
+"""The operators of ufuncs that operands with operators of their own answer: units of astropy, sparse matrices of SciPy."""
 
 
 class Memory:
@@ -240,6 +260,12 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         call = getattr(ufunc, method)
+        if (
+            not _WITHOUT_OPERATORS.issuperset(map(type, inputs))
+            and not kwargs
+            and sys._getframe(1).f_code.co_filename == OPERATORS_FILE
+        ):
+            call = _OPERATORS.get(ufunc, call)
         targets = (inputs[0],) if method == "at" else kwargs.get("out", ())
         result = _compute(call, inputs, kwargs, targets)
         for operand in inputs:
@@ -385,6 +411,9 @@ WRITING_METHODS: Final = frozenset({"fill", "put", "itemset", "partition", "sort
 COPYING_METHODS: Final = frozenset({"copy", "astype"})
 """Methods that return a copy."""
 
+
+_WITHOUT_OPERATORS: Final = frozenset({Preallocated, Array, np.ndarray, int, float, np.float64, complex})
+"""Types of operands beside which operators of arrays are ufuncs. Of others, NumPy finds out."""
 
 CONSTANT_TYPES: Final = frozenset({bool, int, float, complex, np.ndarray, np.float64})
 """Common types of written values that are not traced."""
