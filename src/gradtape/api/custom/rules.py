@@ -305,7 +305,7 @@ class custom_vjp(_WithRule[P, R_co]):
             return _pair(returned, f"the forward rule of {self._name}", "(output, residuals)")
 
         # Forward rules like to call the function itself; that call must not start them again.
-        if not self._forward_rule.runs and any(_is_followed(value) for value in operands.values):
+        if not self._forward_rule.runs and any(_is_differentiated(value) for value in operands.values):
             result, residuals = operands.run(forward, {})
             known = [residuals]
         else:
@@ -410,7 +410,7 @@ class _CotangentRule(ReverseRule):
         return [*pulled, *[None] * (len(wanted) - count)]
 
 
-def _is_followed(value: Value) -> bool:
+def _is_differentiated(value: Value) -> bool:
     """Return whether somebody differentiates (a trace alone does not)."""
     return any(tag.recording and not isinstance(tag, Trace) for tag in value.tags)
 

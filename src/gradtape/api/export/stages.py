@@ -149,7 +149,7 @@ class Compiled(Generic[P, R_co]):
             self._check(call)
         specialisation = traced.specialisation
         if specialisation.state.followed():
-            self._refuse_followed("a variable that it reads")
+            self._refuse_recorded("a variable that it reads")
         try:
             return specialisation.run([*call.dynamic(), *traced.hidden])
         except GuardMiss as miss:
@@ -173,11 +173,11 @@ class Compiled(Generic[P, R_co]):
         places = argument_places(self._traced)
         for place, given, wanted in zip(places, call.objects, made_for.objects, strict=True):
             if isinstance(given, Handle) and is_followed(given):
-                self._refuse_followed(place)
+                self._refuse_recorded(place)
             if _form(given) != _form(wanted):
                 self._refuse(place, _spec_of(given), _spec_of(wanted))
 
-    def _refuse_followed(self, place: str) -> NoReturn:
+    def _refuse_recorded(self, place: str) -> NoReturn:
         raise ArgumentError(
             f"{self._traced.name}: {place} is recorded by a tape or a trace, and compiled code cannot be recorded",
             where=user_site(),

@@ -210,7 +210,7 @@ def _with_functions(
     return optimize.NonlinearConstraint(function, low, high, slopes, **more)
 
 
-def _followed(problem: Problem, solution: dict[str, Any]) -> Any:
+def _differentiable_result(problem: Problem, solution: dict[str, Any]) -> Any:
     """Return a result whose minimum and gradient have derivatives too."""
     function, x = problem.function, solution["x"]
     return result_of(solution, fun=function(x), jac=grad(function)(x))
@@ -258,7 +258,7 @@ def minimize(call: SolverCall) -> Any:
     problem = Problem(call, function, start, arguments["bounds"], constraints)
     problem.takes_hessians = known == "trust-constr"
     _, solution = problem.solved(solve, start)
-    return _followed(problem, solution)
+    return _differentiable_result(problem, solution)
 
 
 @solver("minimize_scalar")

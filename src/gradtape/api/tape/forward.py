@@ -219,7 +219,7 @@ class ForwardAccumulator:
                 "jvp got None as target", where=here.site, remedy="pass the Array that was computed"
             )
         leaves, filled = flatten_arrays(target, none_is_leaf=False)
-        values = [_followed(leaf, "target").value for leaf in leaves]
+        values = [_recorded_array(leaf, "target").value for leaf in leaves]
         refuse_outside_derivative("jvp", values, self._around, "take it outside, of the result")
         tag, tangents = self._directions.tag, dict(self._directions.tangents)
         recording, tag.recording = tag.recording, False
@@ -258,7 +258,7 @@ def _end(directions: _Directions) -> None:
     directions.leave()  # an interruption may have kept it from that
 
 
-def _followed(leaf: Any, role: str) -> Handle:
+def _recorded_array(leaf: Any, role: str) -> Handle:
     if isinstance(leaf, Handle):
         return leaf
     if isinstance(leaf, np.ndarray | np.generic | int | float | complex):
@@ -276,7 +276,7 @@ def _followed(leaf: Any, role: str) -> Handle:
 
 
 def _primal(leaf: Any) -> Handle:
-    primal = _followed(leaf, "primal")
+    primal = _recorded_array(leaf, "primal")
     if not is_inexact(primal.dtype):
         raise integer_input("ForwardAccumulator: a primal", primal.dtype, primal.ndim, here.site)
     return primal

@@ -154,7 +154,7 @@ def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, what: str) -> A
         elif (
             issubclass(type(target), np.ndarray)
             and target is inputs[0]
-            and _is_followed(value)
+            and _is_recorded(value)
             and instruction_at(nearest_frame(3)) == "BINARY_OP"
         ):  # `n += x`: Python rebinds n to what we return, and n itself stays as it was
             check_fits(value, target.dtype, target.shape, what)
@@ -171,7 +171,7 @@ def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, what: str) -> A
     return delivered[0] if len(delivered) == 1 else tuple(delivered)
 
 
-def _is_followed(value: Value) -> bool:
+def _is_recorded(value: Value) -> bool:
     return any(tag.recording for tag in value.tags)
 
 
@@ -185,7 +185,7 @@ def _store(
     """Write the result of an operation to the array that was given for it."""
     if isinstance(target, Handle):
         target.write_result(result, what)
-    elif issubclass(type(target), np.ndarray) and not _is_followed(result):
+    elif issubclass(type(target), np.ndarray) and not _is_recorded(result):
         check_fits(result, target.dtype, target.shape, what)
         (data,) = force([result])
         np.copyto(target, data, casting="same_kind")

@@ -271,7 +271,7 @@ class CallSite(Tracer):
             return self.run_op_by_op(call, captures, keep_arrays=call.arrays)
         if _is_traced(hidden):
             return self.run_op_by_op(call, captures, keep_arrays=True)
-        if _is_followed(call.leaves) or _is_followed(hidden) or captures.tree.followed():
+        if _is_recorded(call.leaves) or _is_recorded(hidden) or captures.tree.followed():
             return self._recorded(call, captured)
         try:
             return self._computed(call, captured)
@@ -506,7 +506,7 @@ def _is_traced(leaves: list[Any]) -> bool:
     )
 
 
-def _is_followed(leaves: list[Any]) -> bool:
+def _is_recorded(leaves: list[Any]) -> bool:
     """Return whether a tape or trace follows one of the leaves."""
     return any(
         leaf.followed if isinstance(leaf, Variable) else any(tag.recording for tag in leaf.value.tags)

@@ -80,7 +80,7 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if wanted in OBJECTS and not is_program_file(calling_frame(_frame(1))[0].f_code.co_filename):
         return NotImplemented  # as np.vectorize converts, to call a function of the user's for each element
     if args and wanted in OBJECTS:
-        return _array_of_objects(args[0]) if _holds_followed(args[0]) else NotImplemented
+        return _array_of_objects(args[0]) if _holds_traced(args[0]) else NotImplemented
     if args and type(args[0]) is FlatIterator:
         args = (args[0].copy(), *args[1:])
     if args and type(args[0]) is Selection:
@@ -113,7 +113,7 @@ def _array_or_traced(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             and _is_kept(source, function, args, kwargs, _frame(1))
         ):
             return source
-        if not isinstance(source, Handle) or not _is_followed_copy(source, _frame(1), function):
+        if not isinstance(source, Handle) or not _is_traced_copy(source, _frame(1), function):
             return NotImplemented
         if is_copied:
             return _traced_call(source, function, args, kwargs)
@@ -168,7 +168,7 @@ def _shared_or_traced(function: Any, source: Any = None, /, **kwargs: Any) -> An
     """Call `numpy.from_dlpack`, which is a view of a traced array: the protocol would hand over numbers."""
     if not isinstance(source, Handle) or kwargs.get("device") not in (None, "cpu"):
         return NotImplemented
-    if not _is_followed_copy(source, _frame(1), function):
+    if not _is_traced_copy(source, _frame(1), function):
         return NotImplemented
     whole: Any = source
     return whole.copy() if kwargs.get("copy") else whole[...]
@@ -185,7 +185,7 @@ def converted_by_object(source: Any) -> Any:
 def _taken_apart(source: Any, wanted: Any) -> Any:
     """Return what an object converts itself to, or the elements of an array of objects, where these are traced."""
     if type(source) is np.ndarray:
-        if wanted is not None and _holds_followed(items := source.tolist()):
+        if wanted is not None and _holds_traced(items := source.tolist()):
             return items
     elif _converts_in_python(source) and isinstance(made := source.__array__(), Handle):
         return made
@@ -202,10 +202,10 @@ def _converts_in_python(source: Any) -> bool:
     )
 
 
-def _holds_followed(items: Any) -> bool:
+def _holds_traced(items: Any) -> bool:
     """Return whether an object is a traced array, or a list with such."""
     if isinstance(items, list | tuple):
-        return any(map(_holds_followed, items))
+        return any(map(_holds_traced, items))
     return isinstance(items, Handle) and is_followed(items)
 
 
@@ -289,7 +289,7 @@ def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: 
     return same and not (name in ORDERS and source.ndim == 0)
 
 
-def _is_followed_copy(array: Handle, frame: FrameType, function: Any) -> bool:
+def _is_traced_copy(array: Handle, frame: FrameType, function: Any) -> bool:
     """Return whether traced code calls ``np.asarray(x)`` with a traced array, rather than compiled code that needs the numbers. An array
     of a trace has no numbers. While a tape records, one that it does not follow may be written to by both names."""
     outer = calling_frame(frame)[0]

@@ -106,10 +106,10 @@ def made_of_lengths(function: Any, args: Any, kwargs: Any, method: str = "__call
     here.site = user_site(via=public_name(function))
     given, named = unwrap_preallocated(args), unwrap_keywords(kwargs)
     if isinstance(function, np.ufunc):
-        return wrap(_followed(function, call_ufunc(function, method, given, named)))
+        return wrap(_as_traced(function, call_ufunc(function, method, given, named)))
     if function is np.arange:
         given, named = _bounds(given), _bounds(named)
-    return wrap(_followed(function, call_function(function, given, named)))
+    return wrap(_as_traced(function, call_function(function, given, named)))
 
 
 def _bounds(things: Any) -> Any:
@@ -129,9 +129,9 @@ def _is_counted(args: Any, kwargs: Any) -> bool:
     )
 
 
-def _followed(function: Any, made: Any) -> Any:
+def _as_traced(function: Any, made: Any) -> Any:
     if isinstance(made, tuple | list):
-        return type(made)([_followed(function, item) for item in made])
+        return type(made)([_as_traced(function, item) for item in made])
     value = as_value(made)
     if function not in HOOKED:  # which take no memory
         ASKING.questions.largest = max(ASKING.questions.largest, value.size)
@@ -150,7 +150,7 @@ def _creator(function: FunctionType, args: Any, kwargs: Any) -> Any:
     if ASKING.questions is not None and contexts.stack and has_lengths([args, kwargs]):
         if public in WINDOWS:
             here.site = user_site(via=public_name(public))
-            return wrap(_followed(public, WINDOWS[public](*args, **kwargs)))
+            return wrap(_as_traced(public, WINDOWS[public](*args, **kwargs)))
         return made_of_lengths(public, args, kwargs)
     made = function(*args, **kwargs)
     if public is not np.eye or type(made) is not np.ndarray or made.dtype.char not in "?bBhHiIlLqQfdFD":

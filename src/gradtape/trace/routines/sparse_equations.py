@@ -121,7 +121,7 @@ def _solve_factored(self: Any, rhs: Any, trans: str = "N") -> Any:
     )
 
 
-def _follow_factorisations(module: Any) -> None:
+def _trace_factorisations(module: Any) -> None:
     interpose(
         lambda method, /, *args, **kwargs: _solve_factored(*args, **kwargs),
         When.ANYWHERE,
@@ -130,7 +130,7 @@ def _follow_factorisations(module: Any) -> None:
 
 
 # Before anything is recorded: what `factorized` returns keeps the C function that the method has when it is made.
-at_import("scipy.sparse.linalg", _follow_factorisations)
+at_import("scipy.sparse.linalg", _trace_factorisations)
 
 
 def _matrix_given(A: Any, name: str) -> Any:

@@ -411,7 +411,7 @@ def _scan(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | Non
     first = params["consts"] + params["carries"]
     columns = next(sets.shape[1] for sets in operands if sets is not None)
     if length * len(body.nodes) > MOST_STEPS:
-        return _followed(node, operands, facts) or _fixed_point(node, operands, facts)
+        return _by_procedure(node, operands, facts) or _fixed_point(node, operands, facts)
     consts, carried = list(operands[: params["consts"]]), list(operands[params["consts"] : first])
     inputs = list(zip(node.inputs[first:], operands[first:], strict=True))
     shared = {
@@ -505,7 +505,7 @@ def _inside(arrays: Mapping[Value, NDArray]) -> Known:
 
 
 def _while(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
-    return _followed(node, operands, facts) or _everything(node, operands, facts)
+    return _by_procedure(node, operands, facts) or _everything(node, operands, facts)
 
 
 def _procedure(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None]:
@@ -514,7 +514,7 @@ def _procedure(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets 
     return _through(op.whole(node.params), node, operands, facts) or _everything(node, operands, facts)
 
 
-def _followed(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None] | None:
+def _by_procedure(node: Node, operands: Given, facts: Known) -> Sequence[IndexSets | None] | None:
     """Follow a loop of a graph as the procedure that computes it; None if that has no answer."""
     reference = reference_to_loop(node)
     return None if reference is None else _through(reference, node, operands, facts)
