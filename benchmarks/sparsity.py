@@ -5,8 +5,8 @@
 Bundle adjustment has the sizes of ADBench and GradBench, with numbers of its own: like theirs, observation i sees camera i modulo
 n and point i modulo m. By hand means that the pattern is known and written down: per-observation blocks from
 ``gt.vmap(gt.jacfwd(...))`` for bundle adjustment, formulas with `scipy.sparse` otherwise. CasADi evaluates expression graphs (SX)
-in its virtual machine. Times are medians in ms on one core; the first call includes tracing, the pattern, the colouring and
-compiling, with an empty cache. SPARSE.md has the figures.
+in its virtual machine. Times are processor times of one core: medians in ms of calls in turns; the first call includes tracing, the
+pattern, the colouring and compiling, with an empty cache. SPARSE.md has the figures.
 """
 
 from __future__ import annotations
@@ -307,18 +307,21 @@ def works(quick: bool, bundles: list[str]) -> Iterator[Work]:
         yield hessian(name, 900 if quick else 316**2)
 
 
-def measured(make: Callable[[], Evaluate]) -> tuple[float, float, Any]:
-    """Return the seconds of the first call, the median of later ones, and the result."""
-    begin = time.perf_counter()
-    evaluate = make()
-    result = evaluate()
-    first = time.perf_counter() - begin
-    times: list[float] = []
-    while len(times) < 3 or (sum(times) < SAMPLE_SECONDS and len(times) < 200):
-        begin = time.perf_counter()
-        evaluate()
-        times.append(time.perf_counter() - begin)
-    return first, statistics.median(times), result
+def measured(makers: list[Callable[[], Evaluate]]) -> list[tuple[float, float, Any]]:
+    """Return for each tool the seconds of the first call, the median of later ones, which are made in turns, and the result."""
+    firsts, evaluates, results = [], [], []
+    for make in makers:
+        begin = time.process_time()
+        evaluates.append(make())
+        results.append(evaluates[-1]())
+        firsts.append(time.process_time() - begin)
+    times: list[list[float]] = [[] for _ in makers]
+    while len(times[0]) < 3 or (sum(map(sum, times)) < SAMPLE_SECONDS and len(times[0]) < 200):
+        for evaluate, taken in zip(evaluates, times, strict=True):
+            begin = time.process_time()
+            evaluate()
+            taken.append(time.process_time() - begin)
+    return list(zip(firsts, map(statistics.median, times), results, strict=True))
 
 
 def agrees(result: Any, reference: Any) -> bool:
@@ -349,16 +352,17 @@ def main() -> None:
     print("\n".join(lines), flush=True)
     bundles = ["ba1"] if given.quick else given.bundles.split(",")
     for work in works(given.quick, bundles):
-        cells, reference, plan = [], None, "|"
+        chosen = [tool for tool in tools if tool in work.makers]
+        found = dict(zip(chosen, measured([work.makers[tool] for tool in chosen]), strict=True))
+        reference, cells = found[chosen[0]][2], []
         for tool in tools:
-            if tool not in work.makers:
+            if tool not in found:
                 cells.append("")
                 continue
-            first, usual, result = measured(work.makers[tool])
-            wrong = "" if reference is None or agrees(result, reference) else " WRONG"
-            if tool == "gradtape":
-                reference, plan = result, f"{result.nnz}"
+            first, usual, result = found[tool]
+            wrong = "" if agrees(result, reference) else " WRONG"
             cells.append(f"{1e3 * usual:.3g} ({first:.2g}){wrong}")
+        plan = getattr(reference, "nnz", "")
         lines.append(f"| {work.name} | {plan} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     if given.out:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +45,7 @@ from gradtape.habits import answering as _answering
 from gradtape.habits import nearest as _nearest
 from gradtape.habits import suggests_keywords, unknown_keyword
 from gradtape.progress import counting
+from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.opaque import traced_parts
 from gradtape.trace.source.sites import user_site
 
@@ -530,6 +532,7 @@ def solve_ivp(
     True
     """
     check_callable(fun, "gt.scipy.solve_ivp")
+    _check_span(t_span)
     if isinstance(method, str) and method not in _ODE_METHODS:
         near = _nearest(method, list(_ODE_METHODS))
         raise ArgumentError(
@@ -559,6 +562,23 @@ def solve_ivp(
     if any(True for _ in traced_parts((positions, given))):
         return traced_solve_ivp(SolverCall("scipy.integrate.solve_ivp", solve_by_own_steps, positions, given))
     return solve_by_own_steps(*positions, **given)
+
+
+def _check_span(t_span: Any) -> None:
+    """Raise unless it is a pair of numbers: with NaN SciPy's loop over steps never ends."""
+    if isinstance(t_span, Handle):
+        return
+    ends = [end for end in t_span if not isinstance(end, Handle)] if isinstance(t_span, Sequence) else t_span
+    try:
+        numbers = np.asarray(ends, float)
+    except (TypeError, ValueError):
+        numbers = np.array(np.nan)
+    if numbers.ndim != 1 or np.isnan(numbers).any() or len(t_span) != 2:
+        raise ArgumentError(
+            f"gt.scipy.solve_ivp: t_span is {t_span!r}",
+            where=user_site(),
+            remedy="pass the initial and the final time: (0.0, 1.0)",
+        )
 
 
 def curve_fit(

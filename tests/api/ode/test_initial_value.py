@@ -357,3 +357,10 @@ def test_second_derivatives_of_an_implicit_method() -> None:
 def test_steps_whose_number_is_not_known() -> None:
     with pytest.raises(UnsupportedFunctionError, match=r"y\[:, -1\]"):
         gt.jit(lambda a: np.sum(solve_ivp(lambda t, y: a * y, (0, 1), [1.0]).y))(1.0)
+
+
+@pytest.mark.parametrize("method", ["RK45", "Radau", "Taylor", None])
+@pytest.mark.parametrize("span", [(0.0, np.nan), (0, 1, 2), 1.0, {0, 1}, None, (0, None)])
+def test_times_that_are_no_pair_of_numbers(span: Any, method: str | None) -> None:
+    with pytest.raises(ArgumentError, match=r"t_span is .*[\s\S]*the initial and the final time"):
+        gt.scipy.solve_ivp(lambda t, y: -y, span, np.ones(2), method=method)
