@@ -227,6 +227,52 @@ def test_mistakes(options: dict[str, Any], error: type[Exception], message: str)
         gt.solve_sde(lambda t, y: -y, lambda t, y: 0.1 * y, **given)
 
 
+@pytest.mark.parametrize("method", ["milstein", "srk"])
+@pytest.mark.parametrize(
+    "diffusion, message",
+    [
+        (lambda y, s: s * y[::-1], r"the diffusion of y\[0\] depends on y\[2\]"),
+        (lambda y, s: s * y * np.sum(y), r"the diffusion of y\[0\] depends on y\[1\]"),
+        (lambda y, s: np.stack([s, y[0], y[2]]), r"the diffusion of y\[1\] depends on y\[0\]"),
+        (lambda y, s: s * np.ones((3, 3)) @ y, r"the diffusion of y\[0\] depends on y\[1\]"),
+    ],
+)
+def test_motions_that_do_not_commute_are_refused(method: str, diffusion: Any, message: str) -> None:
+    def last(s: Any, y0: Any) -> Any:
+        given: Any = {"steps": 5, "rng": 0, "method": method}
+        return np.sum(
+            gt.solve_sde(lambda t, y: -y, lambda t, y: diffusion(y, s), (0.0, 1.0), y0, **given).y[-1]
+        )
+
+    for way in (lambda f: f, gt.jit, gt.grad, lambda f: gt.grad(f, argnums=1)):
+        with pytest.raises(ArgumentError, match=message):
+            way(last)(0.3, np.ones(3))
+
+
+@pytest.mark.parametrize("method", ["milstein", "srk"])
+@pytest.mark.parametrize(
+    "diffusion",
+    [
+        lambda y: np.diag([0.1, 0.2, 0.3]) @ y,
+        lambda y: np.stack([0.1 * y[0], 0.2 * y[1], 0.3 * y[2]]),
+        lambda y: np.array([0.1, 0.2, 0.3]) * np.where(y > 0, y, y),
+    ],
+)
+def test_diagonal_noise_in_other_words(method: str, diffusion: Any) -> None:
+    given: Any = {"steps": 5, "rng": 0, "method": method}
+    found, expected = [
+        gt.solve_sde(lambda t, y: -y, lambda t, y, one=one: one(y), (0.0, 1.0), np.ones(3), **given).y
+        for one in (diffusion, lambda y: np.array([0.1, 0.2, 0.3]) * y)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_functions_without_a_result() -> None:
+    for drift, diffusion, name in ((None, 0.1, "drift"), (0.1, None, "diffusion")):
+        with pytest.raises(ArgumentError, match=f"the {name} returned None"):
+            gt.solve_sde(lambda t, y, a=drift: a, lambda t, y, b=diffusion: b, (0.0, 1.0), 1.0, steps=2)
+
+
 @pytest.mark.parametrize("save", ["all", "last"])
 @pytest.mark.parametrize("method", ["euler-maruyama", "milstein", "srk"])
 @pytest.mark.parametrize(

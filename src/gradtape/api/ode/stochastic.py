@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from gradtape.api.control.scanning import scan
+from gradtape.api.sparsity.transform import jacobian_pattern
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import jvp
 from gradtape.api.transforms.vmap import vmap
@@ -118,8 +119,8 @@ def solve_sde(
     Raises
     ------
     ArgumentError
-        For unknown methods, and for methods that are wrong for general noise; if an argument is of another type, the ends of `t_span` are
-        not finite and increasing, or `y0` is not finite.
+        For unknown methods, and for methods that are wrong for general noise, or for a diffusion of a number that depends on others; if
+        an argument is of another type, the ends of `t_span` are not finite and increasing, or `y0` is not finite.
     ShapeError
         If drift, diffusion or increments have another shape.
 
@@ -158,6 +159,8 @@ def solve_sde(
     step = (last - first) / steps
     times = first + step * np.arange(steps + 1)
     motions = _motions(diffusion, first, start, args, noise)
+    if method != "euler-maruyama":
+        _check_commutes(lambda y: diffusion(first, y, *args), np.shape(start), method)
     lead = (steps,) if paths is None else (paths, steps)
     if increments is None:
         generator = np.random.default_rng(rng)
@@ -319,7 +322,38 @@ def _motions(diffusion: Function, t: Any, start: Any, args: Sequence[Any], noise
     return (found[1],)
 
 
+def _check_commutes(diffusion: Callable[[Any], Any], shape: tuple[int, ...], method: str) -> None:
+    """Raise if the diffusion of a number depends on another number: then the motions do not commute."""
+    if np.prod(shape) == 1:
+        return
+
+    def flat(y: Any) -> Any:
+        return np.ravel(_shaped(diffusion(y), shape, "diffusion") + 0 * y)
+
+    with np.errstate(all="ignore"):  # of what depends on the time alone
+        pattern = jacobian_pattern(flat, np.zeros(shape))
+    if pattern is None:
+        return
+    rows, columns = pattern.nonzero()
+    wrong = np.flatnonzero(rows != columns)
+    if len(wrong):
+        row, column = [
+            "y[" + ", ".join(map(str, np.unravel_index(numbers[wrong[0]], shape))) + "]"
+            for numbers in (rows, columns)
+        ]
+        raise ArgumentError(
+            f"solve_sde: {method!r} is for noise whose motions commute, and here the diffusion of {row} depends on {column}",
+            where=user_site(),
+            why="it would need iterated integrals of pairs of motions, which have no simple distribution",
+            remedy='method="euler-maruyama", or a diffusion of each number that depends on this number alone',
+        )
+
+
 def _shaped(result: Any, shape: tuple[int, ...], what: str) -> Any:
+    if result is None:
+        raise ArgumentError(
+            f"solve_sde: the {what} returned None", where=user_site(), remedy="end it with a return statement"
+        )
     if np.shape(result) not in ((), tuple(shape)):
         raise ShapeError(
             f"solve_sde: the {what} has the shape {np.shape(result)}, and y has {tuple(shape)}",
