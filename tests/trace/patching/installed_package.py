@@ -610,3 +610,70 @@ def refuses_types(x: Any) -> Any:
     if kind(x) is not np.ndarray:
         raise ValueError("x must be a numpy array")
     return x * 2.0
+
+
+class Level:
+    """A number that is also an array."""
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.number, dtype)
+
+
+class Stored:
+    """An object whose class hides a slot of its base."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+
+class Hiding(Stored):
+    """An object that computes what its base stores."""
+
+    @property
+    def number(self) -> float:  # type: ignore[override]
+        return 3.0
+
+    def __init__(self) -> None:
+        pass
+
+
+class Stateful:
+    """An object with numbers that its methods read and write."""
+
+    power = 2
+
+    def __init__(self) -> None:
+        self.scale = 2.0
+        self.mean = np.zeros(3)
+        self.level = Level(0.5)
+        self.settings = {"shift": 1.0, "weights": [1.0, 2.0]}
+        self.fixed = Hiding()
+        self.cache: Any = None
+        self.is_begun = False
+        self.steps = 0
+
+    def __call__(self, x: Any) -> Any:
+        if self.cache is None:
+            self.cache = Level(4.0)
+        shift = self.settings["shift"] * self.settings["weights"][1]
+        return (
+            self.scale * np.sum(x**self.power)
+            + self.level.number * shift
+            + self.fixed.number * self.cache.number
+        )
+
+    def update(self, x: Any) -> Any:
+        self.mean = 0.5 * self.mean + 0.5 * x
+        return self.scale * np.sum(self.mean * x)
+
+    def count(self, x: Any) -> Any:
+        self.mean = self.mean + 1.0
+        self.steps += 1
+        first = not self.is_begun
+        self.is_begun = True
+        return np.sum(x * self.mean) * (10.0 if first else 1.0)

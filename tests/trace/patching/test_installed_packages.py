@@ -158,3 +158,106 @@ def test_compiled_code_that_asks_for_the_numbers_of_a_watched_array_is_refused(
         with pytest.raises(gt.errors.UnsupportedFunctionError, match="takes_a_number of compiled_numbers"):
             package.calls_compiled_code_with_a_number(x)
         assert package.calls_compiled_code_with_a_number(x.numpy()) == X[0] * X[1]
+
+
+WAYS_TO_STATE: dict[str, Any] = {
+    "called": lambda thing: lambda x: thing(x),
+    "passed": lambda thing: thing,
+    "updated": lambda thing: lambda x: thing.update(x),
+    "by its method": lambda thing: thing.update,
+    "counted": lambda thing: thing.count,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", WAYS_TO_STATE)
+def test_attributes_of_objects_are_read_and_written_at_each_call(
+    modules: dict[str, ModuleType], name: str, kind: str
+) -> None:
+    ours, plain = modules[kind].Stateful(), modules[kind].Stateful()
+    function, expected = gt.jit(WAYS_TO_STATE[name](ours)), WAYS_TO_STATE[name](plain)
+    for scale in (2.0, 2.0, 5.0, 5.0, 2.0):
+        ours.scale = plain.scale = scale
+        np.testing.assert_allclose(function(X), expected(X), rtol=1e-12)
+        assert type(ours.mean) is np.ndarray
+        np.testing.assert_allclose(ours.mean, plain.mean, rtol=1e-12)
+        assert (ours.steps, ours.is_begun) == (plain.steps, plain.is_begun)
+
+
+def _set_level(thing: Any) -> None:
+    thing.level.number = 0.7
+
+
+def _replace_level(thing: Any) -> None:
+    thing.level = type(thing.level)(0.9)
+
+
+def _set_entry(thing: Any) -> None:
+    thing.settings["shift"] = 1.5
+
+
+def _set_item(thing: Any) -> None:
+    thing.settings["weights"][1] = 4.0
+
+
+def _hide_number_of_class(thing: Any) -> None:
+    thing.power = 3
+
+
+def _empty_cache(thing: Any) -> None:
+    thing.cache = None
+
+
+CHANGES = [_set_level, _replace_level, _set_entry, _set_item, _hide_number_of_class, _empty_cache]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("transform", [gt.jit, gt.grad])
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_of_what_objects_hold_are_seen(
+    modules: dict[str, ModuleType], change: Any, transform: Any, kind: str
+) -> None:
+    thing = modules[kind].Stateful()
+
+    def by_itself(x: Any) -> Any:
+        return x[0] * thing(x)
+
+    def as_argument(x: Any, thing: Any) -> Any:
+        return x[0] * thing(x)
+
+    kept, passed = transform(by_itself), transform(as_argument)
+    for _ in range(3):
+        kept(X), passed(X, thing)
+    change(thing)
+    anew = transform(lambda x: x[0] * thing(x))
+    for _ in range(2):
+        np.testing.assert_allclose(kept(X), anew(X), rtol=1e-12)
+        np.testing.assert_allclose(passed(X, thing), anew(X), rtol=1e-12)
+    if transform is gt.jit:
+        np.testing.assert_allclose(kept(X), X[0] * thing(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_set_back_is_written_again(modules: dict[str, ModuleType], kind: str) -> None:
+    ours, plain = modules[kind].Stateful(), modules[kind].Stateful()
+    function = gt.jit(ours.count)
+    for _ in range(3):
+        for thing in (ours, plain):
+            thing.is_begun, thing.mean = False, np.zeros(3)
+        for _ in range(2):
+            np.testing.assert_allclose(function(X), plain.count(X), rtol=1e-12)
+            assert ours.is_begun
+            np.testing.assert_array_equal(ours.mean, plain.mean)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_objects_that_change_often_become_inputs(
+    modules: dict[str, ModuleType], kind: str
+) -> None:
+    thing = modules[kind].Stateful()
+    function = gt.jit(lambda x: thing(x))
+    function(X)
+    for number in range(20):
+        thing.scale = 1.0 + number
+        np.testing.assert_allclose(function(X), thing(X), rtol=1e-12)
+    assert function.site.traces <= 4

@@ -221,7 +221,9 @@ class CallSite(Tracer):
     def _capture_anew(self, call: CallArguments) -> Captured | None:
         """Return the captures as they are now, for a new trace; None at the limit of traces: then the call runs op by op."""
         change = self.signatures.first_change(call)
-        if change is not None:
+        latest = self.signatures.latest(call)
+        if change is not None and latest is not None:
+            self.copies_packages = self.copies_packages or latest.reads_data_of_package(change)
             self._note_change(change)
         sets = self.signatures.room_for(call)
         if sets is None:

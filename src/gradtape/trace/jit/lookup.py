@@ -14,8 +14,9 @@ from gradtape.runtime.call.capture_entry import CheckedFunction
 from gradtape.runtime.compile.program import GuardMiss
 from gradtape.trace.jit.aliases import Writes, are_same, is_memory, partners, read_only, refusal, share_memory
 from gradtape.trace.jit.captures.spec import CaptureSpec
-from gradtape.trace.jit.captures.steps import Step, are_alive, read_captures
+from gradtape.trace.jit.captures.steps import Check, Source, Step, are_alive, read_captures
 from gradtape.trace.jit.captures.table import NativeReader
+from gradtape.trace.jit.captures.user_classes import is_package_class, shows_fields
 from gradtape.trace.jit.loop_exits import dynamic_loop_key
 from gradtape.trace.jit.outcomes import FAILURES, OutcomeFailed
 from gradtape.trace.jit.signature import CallArguments
@@ -303,6 +304,16 @@ class CaptureSet:
                 return step
             objects.append(value)
         return None
+
+    def reads_data_of_package(self, step: Step) -> bool:
+        """Return whether a step reads a part of an object of an installed package that was not empty, as caches are at first."""
+        if step.expected is None or step.check is Check.KEYS:
+            return False
+        while step.parent >= 0:
+            step = self.steps[step.parent]
+            if step.check is Check.TYPE and is_package_class(step.expected):
+                return True
+        return step.source is Source.FIXED and shows_fields(step.key)
 
     def valid(self) -> bool:
         """Return whether all specialisations are valid."""

@@ -26,7 +26,7 @@ from gradtape.trace.jit.captures.arguments import follow
 from gradtape.trace.jit.captures.recipes import Moment, NoRecipe, Recipe, RecipeBook
 from gradtape.trace.jit.captures.spec import PLAIN_TYPES, CaptureSpec
 from gradtape.trace.jit.captures.steps import Check, Source, Step, identity_check
-from gradtape.trace.jit.captures.user_classes import is_plain_object
+from gradtape.trace.jit.captures.user_classes import is_package_object, is_plain_object
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.copies import (
@@ -47,6 +47,9 @@ _assigning: Final = new_lock(Rank.LEAF)
 
 _MOST_NESTED: Final = 8
 """How many containers deep variables that a function makes are looked for."""
+
+_MOST_PARTS: Final = 4096
+"""In how many parts of an object traced values are looked for."""
 
 _NOT_REPEATED: Final = frozenset({"__warningregistry__", "__annotations__", "__conditional_annotations__"})
 
@@ -283,7 +286,13 @@ def _changes_of(each: Substitute, spec: CaptureSpec, book: RecipeBook) -> Iterat
         if new is initial.get(key, ABSENT) or key in _NOT_REPEATED or _is_made_variable(new, spec):
             continue
         name = each.part_label(key)
-        recipe = None if new is ABSENT else _recipe(book, new, name)
+        try:
+            recipe = None if new is ABSENT else _recipe(book, new, name)
+        except NoRecipe:
+            if not each.is_packages or depends_on(new, spec.trace):
+                raise
+            each.kept[key] = new
+            continue
         yield Change(name, target, _entry_change(spec.original(key), recipe))
 
 
@@ -396,6 +405,8 @@ def kept_variables(spec: CaptureSpec) -> list[Callable[[], None]]:
         if not each.is_changed(each.initial):
             continue
         now, initial, original = content_of(each.copy), each.initial, each.original
+        for key, new in each.kept.items():
+            assignments.append(partial(set_content, original, key, spec.with_originals(new)))
         if isinstance(now, list) and _is_made_variable(now, spec):
             items = list(map(spec.with_originals, now))
             assignments.append(partial(original.__setitem__, slice(None), items))
@@ -403,6 +414,25 @@ def kept_variables(spec: CaptureSpec) -> list[Callable[[], None]]:
             if new is not initial.get(key, ABSENT) and (_is_made_variable(new, spec) or each.is_own):
                 assignments.append(partial(set_content, original, key, spec.with_originals(new)))
     return assignments
+
+
+def depends_on(thing: Any, trace: Any) -> bool:
+    """Return whether something is a traced value, or a container or object that leads to one."""
+    open_, seen = [thing], set[int]()
+    while open_:
+        part = open_.pop()
+        if isinstance(part, Handle):
+            if trace in part.value.tags:
+                return True
+        elif id(part) not in seen and len(seen) < _MOST_PARTS:
+            seen.add(id(part))
+            if isinstance(part, dict):
+                open_ += part.values()
+            elif isinstance(part, list | tuple | set | frozenset | deque):
+                open_ += part
+            elif is_plain_object(part) or is_package_object(part):
+                open_ += content_of(part).values()
+    return False
 
 
 def _is_made_variable(thing: Any, spec: CaptureSpec, depth: int = 0) -> bool:

@@ -150,6 +150,8 @@ class Tracer:
     unpinned : frozenset of str or None
         The names of captured numbers that are not checked by value where Python asks for them: they are as arguments, since they change
         from call to call. None where a trace has needed them.
+    copies_packages : bool
+        Whether the numbers of packages' objects are hidden inputs, since some have changed.
     """
 
     by_parts = False
@@ -166,6 +168,7 @@ class Tracer:
         self.inner: list[CodeType] = []
         self.varying: frozenset[str] = frozenset()
         self.unpinned: frozenset[str] | None = frozenset()
+        self.copies_packages = False
 
     def capture(self, call: CallArguments, substitutes: bool = True) -> CaptureSpec:
         """Return the captures of the function as they are now, for a new trace."""
@@ -177,6 +180,7 @@ class Tracer:
             substitutes=substitutes,
             varying=self.varying,
             by_parts=self.by_parts,
+            copies_packages=self.copies_packages,
         )
         spec.leaves = call.objects
         if self.unpinned:

@@ -38,9 +38,23 @@ class Substitute:
         The number of the step that reads the original; -1 for one that is always the same object.
     path : tuple or None
         Where it is among the arguments of the call, if it is there.
+    is_packages : bool
+        Whether it is an object of an installed package, or a container in one.
+    kept : dict
+        What the trace has stored in such a one, and calls cannot make anew, but which depends on no input: it stays, as caches do.
     """
 
-    __slots__ = ("copy", "initial", "name", "original", "part_label", "path", "step")
+    __slots__ = (
+        "copy",
+        "initial",
+        "is_packages",
+        "kept",
+        "name",
+        "original",
+        "part_label",
+        "path",
+        "step",
+    )
 
     def __init__(
         self, original: Any, copy: Any, name: str, part_label: Callable[[Any], str], step: int = -1
@@ -48,6 +62,8 @@ class Substitute:
         self.original, self.copy, self.name, self.part_label = original, copy, name, part_label
         self.step = step
         self.path: tuple[Any, ...] | None = None
+        self.is_packages = False
+        self.kept: dict[Any, Any] = {}
         self.initial: Any = None
 
     @property

@@ -70,6 +70,7 @@ def capture(
     substitutes: bool = True,
     varying: frozenset[str] = frozenset(),
     by_parts: bool = False,
+    copies_packages: bool = False,
 ) -> CaptureSpec:
     """Return the captures of a function; walk over them until a pass learns nothing more of the code.
 
@@ -87,11 +88,15 @@ def capture(
         The names of numbers that have changed between calls; they become inputs.
     by_parts : bool
         Whether functions that code makes anew are checked by their parts, and not by identity.
+    copies_packages : bool
+        Whether the numbers of packages' objects become inputs; else they are checked by value.
     """
     facts = CodeFacts()
     while True:
         extent = facts.extent()
-        walk = CaptureWalk(VISITORS, CaptureSpec(trace, substitutes), facts, varying, by_parts)
+        walk = CaptureWalk(
+            VISITORS, CaptureSpec(trace, substitutes), facts, varying, by_parts, copies_packages
+        )
         spec = walk.run(function, leaves)
         for cls in list(facts.classes):
             read_methods(facts, cls, whole=True)

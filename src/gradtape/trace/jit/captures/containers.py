@@ -12,7 +12,7 @@ from gradtape.trace.jit.captures.steps import Check, Origin, Source
 from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk
 from gradtape.trace.patching.copies import copy_object
 
-_MOST_ITEMS: Final = 64
+MOST_ITEMS: Final = 64
 """The size up to which the numbers in a container become inputs of their own."""
 
 
@@ -69,7 +69,7 @@ def visit_collection(walk: CaptureWalk, items: Any, origin: Origin, label: str, 
     is_mapping = isinstance(items, MappingProxyType)
     expected = type(items)(dict(items) if is_mapping else items)
     walk.leave(items, walk.step(origin, Check.EQUAL, expected, label), copying, label)
-    for item in (items.values() if is_mapping else items) if len(items) <= _MOST_ITEMS else ():
+    for item in (items.values() if is_mapping else items) if len(items) <= MOST_ITEMS else ():
         walk.visit_fixed(item, f"an item of {label}", False)
     return items
 
@@ -92,4 +92,4 @@ def visit_quantity(walk: CaptureWalk, quantity: Any, origin: Origin, label: str,
 
 
 def _is_large_and_plain(items: Collection[Any]) -> bool:
-    return len(items) > _MOST_ITEMS and all(type(item) in PLAIN_TYPES for item in items)
+    return len(items) > MOST_ITEMS and all(type(item) in PLAIN_TYPES for item in items)

@@ -8,6 +8,7 @@ import logging
 import operator
 import os
 import sys
+import weakref
 from array import array
 from collections import deque
 from collections.abc import Iterator
@@ -18,9 +19,10 @@ import numpy as np
 
 from gradtape.containers.quantities import is_quantity
 from gradtape.kinds.refusals import copy_of, is_labelled
-from gradtape.trace.jit.captures.containers import visit_quantity
+from gradtape.trace.jit.captures.containers import MOST_ITEMS, visit_quantity
 from gradtape.trace.jit.captures.leaves import visit_generator
 from gradtape.trace.jit.captures.methods import AT_CONSTRUCTION, functions_of, read_methods
+from gradtape.trace.jit.captures.spec import PLAIN_TYPES
 from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check, keys_of
 from gradtape.trace.jit.captures.user_classes import (
     has_foreign_code,
@@ -30,11 +32,21 @@ from gradtape.trace.jit.captures.user_classes import (
     is_plain_object,
     is_record,
     is_user_class,
+    shows_fields,
 )
 from gradtape.trace.jit.captures.varying import check_environment, note_generator
 from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk, CodeFacts
-from gradtape.trace.patching.copies import ABSENT, copy_object, slots_of
+from gradtape.trace.patching.copies import ABSENT, copy_object, set_content, slots_of
 from gradtape.trace.source.sites import PACKAGE
+
+MOST_STEPS_OF_PACKAGES: Final = 512
+"""The number of steps after which objects of packages are checked by identity alone."""
+
+_MOST_NESTED: Final = 4
+"""How many containers deep the data of a package's object are looked for."""
+
+_MOST_BYTES: Final = 1 << 16
+"""The size of arrays in containers up to which they are data."""
 
 _NOT_CHECKED: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"})
 
@@ -114,6 +126,8 @@ def visit_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copy
     by_parts = walk.by_parts and origin[0] is not Source.FIXED
     if is_plain_object(thing) or (by_parts and is_package_object(thing)):
         return _visit_plain_object(walk, thing, origin, label, copying)
+    if shows_fields(thing) and len(walk.spec.steps) < MOST_STEPS_OF_PACKAGES:
+        return _visit_package_object(walk, thing, origin, label, copying)
     if is_quantity(thing):
         return visit_quantity(walk, thing, origin, label, copying)
     return _visit_opaque(walk, thing, origin, label, copying)
@@ -163,6 +177,74 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
     if copying:
         walk.substitute(thing, copy, described, part, step)
     return copy
+
+
+def _visit_package_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:
+    """Visit what an object of an installed package holds: data by parts, other things by identity unless the user's code names them.
+
+    The code of packages, which may read all of it, is not looked at. It is checked by value until it changes: then the object is copied,
+    and its numbers become hidden inputs.
+    """
+    cls, copying = type(thing), copying and walk.copies_packages
+    step = walk.step_unless_fixed(origin, Check.TYPE, cls, label)
+    copy = copy_object(thing) if copying else thing
+    walk.remember(thing, copy, step, copying)
+    described, part = (
+        f"an object of the class {cls.__name__}",
+        f"the attribute {{!r}} of {cls.__name__} ({label})",
+    )
+    outside, walk.in_package = walk.in_package, True
+    if copying:
+        walk.substitute(thing, copy, described, part, step)
+    else:
+        walk.leave_writable(thing, step, described, part)
+    fields = _fields_of(thing)
+    for source, key, content in _attributes_read(thing, fields, None):
+        place, described = (source, step, key), part.format(key)
+        if key in walk.facts.attributes or _holds_data(content):
+            content_copy = walk.visit(content, place, described, copying)
+        else:
+            content_copy = content
+            walk.identity_step(place, content, described)
+        if content_copy is not content:
+            set_content(copy, key, content_copy)
+    for key in sorted(_defaults_of(cls) - fields.keys()) if _has_fields(thing) else ():
+        walk.step((Source.FIELD, step, key), Check.ABSENT, None, part.format(key))
+    walk.in_package = outside
+    return copy
+
+
+def _holds_data(content: Any, depth: int = 0) -> bool:
+    """Return whether something is data: a number, a text, an array, a function, a package's object, or a container of a few of them."""
+    kind = type(content)
+    if kind in PLAIN_TYPES or kind in (FunctionType, MethodType):
+        return True
+    if issubclass(kind, np.ndarray):
+        return bool(depth == 0 or content.nbytes <= _MOST_BYTES)
+    if kind in (list, tuple, dict):
+        items = content.values() if kind is dict else content
+        return (
+            len(items) <= MOST_ITEMS
+            and depth < _MOST_NESTED
+            and all(_holds_data(item, depth + 1) for item in items)
+        )
+    return issubclass(kind, np.generic) or shows_fields(content)
+
+
+def _defaults_of(cls: type) -> frozenset[str]:
+    """Return the names of numbers and texts of a class, which an attribute of an object may hide."""
+    names = _defaults.get(cls)
+    if names is None:
+        names = _defaults[cls] = frozenset(
+            name
+            for owner in cls.__mro__
+            for name, item in vars(owner).items()
+            if not name.startswith("__") and (type(item) in PLAIN_TYPES or _is_constant(item))
+        )
+    return names
+
+
+_defaults: Final[weakref.WeakKeyDictionary[type, frozenset[str]]] = weakref.WeakKeyDictionary()
 
 
 def _attributes_read(

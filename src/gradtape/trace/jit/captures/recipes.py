@@ -17,7 +17,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.jit.captures.arguments import follow
 from gradtape.trace.jit.captures.spec import PLAIN_TYPES, CaptureSpec
-from gradtape.trace.jit.captures.user_classes import is_plain_object
+from gradtape.trace.jit.captures.user_classes import is_package_object, is_plain_object
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.copies import closure_of, content_of, is_filled, set_content
 from gradtape.trace.variables.variable import Variable
@@ -144,7 +144,7 @@ class RecipeBook:
             return self._of_items(thing, list(thing.items()))
         if kind in _LISTED or (isinstance(thing, tuple) and kind.__base__ is tuple):
             return self._of_items(thing, list(enumerate(thing)))
-        if is_plain_object(thing):
+        if is_plain_object(thing) or is_package_object(thing):
             return self._of_items(thing, list(content_of(thing).items()))
         if kind is MethodType:
             owner, function = self.recipe(thing.__self__), self.recipe(thing.__func__)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import builtins
 import enum
+import struct
 import sys
 import weakref
 from collections.abc import Iterable
-from types import SimpleNamespace
+from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -18,12 +19,13 @@ from gradtape.trace.source.sites import PACKAGE, is_program_file, is_user_file, 
 from gradtape.trees import HOOKS, LEAVES
 
 _HEAP_TYPE: Final = 1 << 9
+_POINTER: Final = struct.calcsize("P")
 
 
 def reads_fields(leaf: Any) -> bool:
     """Return whether an argument is a callable, or an object whose attributes a function may read."""
     return not isinstance(leaf, Handle | np.ndarray | np.generic) and (
-        callable(leaf) or is_plain_object(leaf) or is_generator(leaf)
+        callable(leaf) or is_plain_object(leaf) or shows_fields(leaf) or is_generator(leaf)
     )
 
 
@@ -40,6 +42,7 @@ def is_plain_object(thing: Any) -> bool:
 _plain: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary()
 _users: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary()
 _packages: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary()
+_showing: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary()
 
 
 def _is_plain_class(cls: type) -> bool:
@@ -51,7 +54,16 @@ def _is_plain_class(cls: type) -> bool:
 
 def is_package_object(thing: Any) -> bool:
     """Return whether an object is of a class of an installed package that is traced, and determined by its attributes."""
-    return is_package_class(type(thing)) and _holds_fields(type(thing))
+    return shows_fields(thing) and not any(hasattr(type(thing), name) for name in _OWN_WAYS)
+
+
+def shows_fields(thing: Any) -> bool:
+    """Return whether an object is of a class of an installed package that is traced, and all that it holds can be read, and copied."""
+    shows = _showing.get(type(thing))
+    if shows is None:
+        cls = type(thing)
+        shows = _showing[cls] = is_package_class(cls) and _keeps_fields(cls)
+    return shows
 
 
 def is_package_class(cls: type) -> bool:
@@ -64,6 +76,7 @@ def is_package_class(cls: type) -> bool:
 
 
 when_files_change(_packages.clear)
+when_files_change(_showing.clear)
 
 
 def _looks_plain(cls: type) -> bool:
@@ -79,13 +92,27 @@ def _looks_plain(cls: type) -> bool:
 
 def _holds_fields(cls: type) -> bool:
     """Return whether the attributes of its instances are all that they hold, and are read as such."""
+    return _keeps_fields(cls) and not any(hasattr(cls, name) for name in _OWN_WAYS)
+
+
+_OWN_WAYS: Final = ("__getattr__", "__array__", "__array_ufunc__", "__array_function__")
+"""Methods by which the instances of a class are read otherwise than by their attributes."""
+
+
+def _keeps_fields(cls: type) -> bool:
+    """Return whether its instances keep all that they hold in attributes, and are made without effects."""
     if not cls.__flags__ & _HEAP_TYPE or issubclass(cls, Handle | enum.Enum | type):
         return False
     if not all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__):
         return False
-    refused = ("__del__", "__getattr__", "__array__", "__array_ufunc__", "__array_function__", "__next__")
-    return not any(hasattr(cls, name) for name in refused) and (
-        cls.__getattribute__ is object.__getattribute__ and cls.__basicsize__ < 4096
+    slots = slots_of(cls)
+    most_bytes = object.__basicsize__ + _POINTER * (len(slots) + len(("__dict__", "__weakref__")))
+    return (
+        cls.__getattribute__ is object.__getattribute__
+        and not hasattr(cls, "__del__")
+        and not hasattr(cls, "__next__")
+        and cls.__basicsize__ <= most_bytes  # else code in C keeps more in them
+        and all(isinstance(getattr(cls, slot, None), MemberDescriptorType) for slot in slots)
     )
 
 

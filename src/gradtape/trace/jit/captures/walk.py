@@ -154,6 +154,8 @@ class CaptureWalk:
         The names of numbers that have changed between calls; they become inputs.
     by_parts : bool
         Whether functions that code makes anew are checked by their parts, and not by identity.
+    copies_packages : bool
+        Whether the numbers of packages' objects become hidden inputs, since they change between calls; else they are checked by value.
     """
 
     def __init__(
@@ -163,8 +165,11 @@ class CaptureWalk:
         facts: CodeFacts,
         varying: frozenset[str],
         by_parts: bool = False,
+        copies_packages: bool = False,
     ) -> None:
         self.by_parts = by_parts
+        self.copies_packages = copies_packages
+        self.in_package = False
         self.visitors = visitors
         self.spec = spec
         self.facts = facts
@@ -290,7 +295,7 @@ class CaptureWalk:
         if id(holder) not in self._left:
             self._left.add(id(holder))
             label_of = part.format if isinstance(part, str) else part
-            self.spec.uncopied.append(Substitute(holder, holder, label, label_of, step))
+            self.spec.uncopied.append(self._substitute_of(holder, holder, label, label_of, step))
 
     def is_visited(self, thing: Any, copying: bool) -> bool:
         """Return whether an object has been visited."""
@@ -301,7 +306,14 @@ class CaptureWalk:
     ) -> None:
         """Note a copy whose content the trace may change; `part` describes an entry or attribute of it."""
         label_of = part.format if isinstance(part, str) else part
-        self.spec.substituted.append(Substitute(original, copy, label, label_of, step))
+        self.spec.substituted.append(self._substitute_of(original, copy, label, label_of, step))
+
+    def _substitute_of(
+        self, original: Any, copy: Any, label: str, label_of: Callable[[Any], str], step: int
+    ) -> Substitute:
+        made = Substitute(original, copy, label, label_of, step)
+        made.is_packages = self.in_package
+        return made
 
     def note_use(self, label: str, logs: bool, stores: bool = False) -> None:
         """Note whether code reads a container, or only appends to it or sets its items."""
