@@ -710,6 +710,24 @@ def attribute_of_a_module() -> Case:
 
 
 @case
+def attribute_of_a_module_by_a_computed_name() -> Case:
+    module = ModuleType("variants_of_this_test")
+    module.__file__ = __file__
+    sys.modules[module.__name__] = module
+
+    def read(x: Any) -> Any:
+        factor = getattr(module, f"factor{len(x)}") * vars(module)[f"order{len(x)}"]
+        return np.sum(x) * factor * (2.0 if getattr(module, f"mode{len(x)}") == "a" else 3.0)
+
+    def state(factor: float, mode: str) -> tuple[Any, ...]:
+        names = {f"factor{len(X)}": factor, f"order{len(X)}": factor + 1.0, f"mode{len(X)}": mode}
+        vars(module).update(names)
+        return (X,)
+
+    return read, lambda: state(2.0, "a"), lambda: state(3.0, "b")
+
+
+@case
 def attribute_of_an_object() -> Case:
     def read(x: Any) -> Any:
         return np.sum(x) * (2.0 if G_MODEL.order == 1 else 3.0)

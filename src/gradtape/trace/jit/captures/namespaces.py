@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +19,7 @@ from gradtape.trace.source.sites import PACKAGE, is_user_file
 BY_TEXT: Final = frozenset({"eval", "exec", "globals"})
 """Functions by which code reads global names that it computes."""
 
-_NUMBERS: Final = (float, int, complex, np.number, np.ndarray)
+_DATA: Final = (float, int, complex, str, bytes, NoneType, np.number, np.ndarray)
 
 
 def namespace_of(walk: CaptureWalk, names: dict[str, Any]) -> Namespace:
@@ -45,7 +45,7 @@ def read_names(walk: CaptureWalk, namespace: Namespace, reads: Reads, copying: b
         walk.leave_writable(namespace.original, namespace.step, namespace.label, namespace.label_of)
     names = reads.names
     if names & BY_TEXT:
-        names |= _numbers_of(namespace.original)
+        names |= _data_of(namespace.original)
     for name in sorted(names):
         walk.note_use(namespace.label_of(name), name in reads.logs, name in reads.stores)
         _visit_name(walk, namespace, name, copying)
@@ -55,9 +55,15 @@ def read_names(walk: CaptureWalk, namespace: Namespace, reads: Reads, copying: b
             walk.visit_fixed(module, f"the module {name}", False)
 
 
-def _numbers_of(names: dict[str, Any]) -> frozenset[str]:
-    """Return the names of numbers and arrays, which code may read by names that it computes."""
-    return frozenset([name for name, content in list(names.items()) if isinstance(content, _NUMBERS)])
+def _data_of(names: dict[str, Any]) -> frozenset[str]:
+    """Return the names of numbers, texts and arrays, which code may read by names that it computes."""
+    return frozenset(
+        [
+            name
+            for name, content in list(names.items())
+            if isinstance(content, _DATA) and not name.startswith("__")
+        ]
+    )
 
 
 def _visit_name(walk: CaptureWalk, namespace: Namespace, name: str, copying: bool) -> None:
@@ -98,4 +104,9 @@ def visit_module(walk: CaptureWalk, module: ModuleType, origin: Origin, label: s
     attributes = walk.facts.attributes
     for name in sorted(attributes if walk.facts.asks else attributes & namespace.original.keys()):
         _visit_name(walk, namespace, name, copying)
+    if (
+        walk.facts.everything
+    ):  # `vars(module)` is that of the module itself: the values are checked, and not replaced
+        for name in sorted(_data_of(namespace.original) - attributes):
+            _visit_name(walk, namespace, name, False)
     return copy
