@@ -304,9 +304,15 @@ def attribute(self: Interpreter, owner: Any, name: str) -> Any:
         if name in ("py_func", "__wrapped__"):
             return owner
         refuse(f"the attribute {name} of {shown(owner)} is read")
-    if isinstance(inspect.getattr_static(type(owner), name, None), property) and not _is_numpys(owner):
-        getter = inspect.getattr_static(type(owner), name).fget
-        return call(self, getter, (owner,), {})
+    found = inspect.getattr_static(type(owner), name, None)
+    if isinstance(found, property) and not _is_numpys(owner):
+        return call(self, found.fget, (owner,), {})
+    if isinstance(found, functools.cached_property) and name not in vars(owner):
+        refuse(
+            f"the cached property {name} of {shown(owner)} is read for the first time",
+            "read it before the call",
+            "reading it sets an attribute, which compiled code cannot do",
+        )
     value = getattr(owner, name)
     if isinstance(owner, types.ModuleType) and owner.__name__.partition(".")[0] in (
         "math",

@@ -384,6 +384,7 @@ def test_branches_on_what_lies_outside_are_guarded() -> None:
 # How often things happen
 
 
+@pytest.mark.filterwarnings("ignore::gradtape.errors.SideEffectWarning")
 def test_a_body_runs_once_for_any_length() -> None:
     calls = []
 

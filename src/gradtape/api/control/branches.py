@@ -24,6 +24,7 @@ from gradtape.errors import (
     ConcretizationError,
     DtypeError,
     GradtapeError,
+    InPlaceError,
     ShapeError,
     StructureError,
     kind_of,
@@ -37,9 +38,11 @@ from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array.concretize import index_of
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.bodies import BodyTracer, TracedBody
+from gradtape.trace.jit.bodies import BodyTracer, TracedBody, final
+from gradtape.trace.jit.captures.arguments import argument_copies, containers_in
 from gradtape.trace.jit.guards import InBranch
 from gradtape.trace.jit.leaf_kinds import is_numeric
+from gradtape.trace.patching.copies import Substitute
 from gradtape.trace.random.draws import BranchDraws
 from gradtape.trace.random.generators import branch_draws
 from gradtape.trace.source.sites import user_site
@@ -165,6 +168,22 @@ def switch(index: Any, branches: Sequence[Callable[[*Xs], V]], *operands: *Xs) -
     functions = {f"branches[{k}]": function for k, function in enumerate(branches)}
     result: V = _Branches("switch", functions, tuple(functions), operands).run(convert(given, INT64), index)
     return result
+
+
+def _refuse_lost_writes(traced: TracedBody, containers: Sequence[Substitute], what: str) -> None:
+    """Refuse a branch that writes to its copies of the containers among the operands and does not return them."""
+    changed = [each for each in containers if each.is_changed(each.initial)]
+    returned = set(map(id, containers_in(traced.returned))) if changed else set()
+    for each in changed:
+        if id(each.copy) not in returned:
+            raise final(
+                InPlaceError(
+                    f"{what} writes to {each.name}",
+                    where=traced.site,
+                    why="a branch gets copies of the containers and objects among the operands, since it may not be taken",
+                    remedy="return what it writes to",
+                )
+            )
 
 
 def _scalar(given: Any) -> Value | None:
@@ -309,7 +328,10 @@ class _Branches:
         tag = InBranch(f"{name} of gt.{self._caller}")
         tag.draws = draws
         starts = placeholders([value.aval for value in self._operands.values], tag)
-        traced = tracing.run(function, written, tag, starts, *self._operands.with_arrays(starts))
+        operands = self._operands.with_arrays(starts)
+        containers = argument_copies(self._operands.tree, operands, "operands")
+        traced = tracing.run(function, written, tag, starts, *operands)
+        _refuse_lost_writes(traced, containers, tag.described)
         if draws is not None:
             traced.inputs = (*traced.inputs, *[draw.value for draw in draws.calls])
         return traced

@@ -25,7 +25,9 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices, densified
 from gradtape.trace.array.masked import without_selections
+from gradtape.trace.jit.captures.arguments import argument_copies, write_through
 from gradtape.trace.jit.leaf_kinds import is_array, is_handle
+from gradtape.trace.jit.side_effects import settle
 from gradtape.trace.source.contexts import inside
 from gradtape.trace.variables.snapshot import VariableSnapshot
 from gradtape.transforms.adjoint import adjoint
@@ -69,12 +71,21 @@ class Operands(Leaves):
         self.snapshot = VariableSnapshot()
         self.starts = tuple(_fresh(value, self.tag) for value in self.values)
 
-    def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-        """Call a function with what stands for the arguments."""
+    def run(
+        self, function: Callable[..., Any], kwargs: dict[str, Any], given: tuple[Any, ...] | None = None
+    ) -> Any:
+        """Call a function with what stands for the arguments; what it writes to containers in them is made in the caller's, `given`."""
         site = here.site
+        given = self.args if given is None else given
+        copies = self.filled(self.starts)
+        leaves = flatten_with_none(copies)[0]
+        containers = argument_copies(given, copies, "the arguments")
         try:
             with inside(self.snapshot):
-                return function(*self.filled(self.starts), **kwargs)
+                result = function(*copies, **kwargs)
+            for each in write_through(containers, leaves, flatten_with_none(given)[0]):
+                settle(each)
+            return result
         finally:
             self.tag.end()
             here.site = site

@@ -25,7 +25,9 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.patching.copies import WriteWatch
 from gradtape.trace.random.observation import Record
+from gradtape.trace.source.contexts import write_watch
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.draft import placeholder, substitute
@@ -76,10 +78,10 @@ def recompute_grad(function: Callable[Q, V]) -> Wrapper[Q, V]:
 
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
-        operands = Operands(tree_map(_own, args), variables=False)
+        operands, watch = Operands(tree_map(_own, args), variables=False), write_watch()
         draws = Record()
         with draws.written():
-            result = operands.run(body, kwargs)
+            result = operands.run(body, kwargs, args)
         leaves, spec = flatten(result)
         if not operands.values and not any(isinstance(leaf, Handle) for leaf in leaves):
             return result
@@ -95,7 +97,7 @@ def recompute_grad(function: Callable[Q, V]) -> Wrapper[Q, V]:
         if not any(trace_of(value) for value in (*inputs, *values)):
             # What is known needs no history: the body's intermediate values are let go.
             values = [Value(value.aval, data=data) for value, data in zip(values, force(values), strict=True)]
-        rule = _Again(name, operands, body, kwargs, captured, len(read), draws, squared, results)
+        rule = _Again(name, operands, body, kwargs, captured, len(read), draws, squared, results, watch)
         outs = custom_call(
             values, (*inputs, *[multiply(inputs[position], inputs[position]) for position in squared]), rule
         )
@@ -118,13 +120,14 @@ class _Again(Rule):
         draws: Record,
         squared: Sequence[int],
         kinked: Sequence[int],
+        watch: WriteWatch,
     ) -> None:
         super().__init__(name)
         self.kinked = kinked
         self._squared_results: tuple[int, ...] = ()
         self._draws, self._squared = draws, squared
         self._operands, self._body, self._kwargs = operands, body, kwargs
-        self._captured, self._read = captured, read
+        self._captured, self._read, self._watch = captured, read, watch
 
     def with_square_of(self, result: int) -> Rule:
         """Return a rule that squares a result where it calls the function again, and sees its kink."""
@@ -177,7 +180,7 @@ class _Again(Rule):
         count = len(operands.values)
         end = len(starts) - len(self._squared)
         starts, squares = starts[:end], starts[end:]
-        with operands.snapshot.restored(), self._draws.read():
+        with operands.snapshot.restored(), self._draws.read(), self._watch.rewound():
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [traceable_operand(leaf, f"a result of {self.name}") for leaf in flatten(result)[0]]
         outs += [multiply(outs[position], outs[position]) for position in self._squared_results]

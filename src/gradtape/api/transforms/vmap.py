@@ -23,13 +23,15 @@ from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of_element
+from gradtape.trace.jit.bodies import final, unhidden_errors
 from gradtape.trace.jit.captures.arguments import argument_copies
+from gradtape.trace.jit.captures.writes import watch_over
 from gradtape.trace.jit.guards import Mapped, note_write
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.patching.copies import Substitute, WriteWatch
-from gradtape.trace.source.contexts import contexts, write_watch
+from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.batch import batch_more
 from gradtape.transforms.chunks import batched_in_chunks
@@ -216,9 +218,10 @@ class Mapping:
         moment = moment_now()
         try:
             contexts.mapped.append(tag)
-            watch = write_watch()
+            watch = watch_over(self._function)
             containers = argument_copies((args, kwargs), (tuple(arguments), keywords), "the arguments")
-            results = recordable_body(self._function)(*arguments, **keywords)
+            with unhidden_errors():
+                results = recordable_body(self._function)(*arguments, **keywords)
             for k, single in singles.items():
                 if given[k].value is not single and isinstance(leaves[k], Handle):
                     note_write(leaves[k].value)
@@ -259,15 +262,16 @@ class Mapping:
         """Refuse to write to objects outside: there is one run for all elements, and each would write in its turn."""
         changed = [each.name for each in containers if each.is_changed(each.initial)]
         for name in (*watch.written(), *changed):
-            error = InPlaceError(
-                f"{tag.described} writes to {name}",
-                where=user_site(),
-                why="it runs once for the whole batch, and a loop over the elements would write once for each of them: there is no one "
-                "value to be assigned",
-                remedy="return the value, and assign it outside, for the whole batch: its last element, its mean or its sum",
+            watch.undo()
+            raise final(
+                InPlaceError(
+                    f"{tag.described} writes to {name}",
+                    where=user_site(),
+                    why="it runs once for the whole batch, and a loop over the elements would write once for each of them: there is no "
+                    "one value to be assigned",
+                    remedy="return the value, and assign it outside, for the whole batch: its last element, its mean or its sum",
+                )
             )
-            error.is_final = True
-            raise error
 
     def _wholes(
         self, leaves: Sequence[Any], axes: Sequence[int | None], args: Any, kwargs: Any

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,10 +29,11 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.trace.array.checks import first_number, passes
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import Preallocated, ndarray_or_none
+from gradtape.trace.jit.captures.writes import watch_over
 from gradtape.trace.jit.guards import Abstract, InBody
 from gradtape.trace.jit.state import any_alive, variables_made
 from gradtape.trace.patching.copies import outer_variables
-from gradtape.trace.source.contexts import Scope, contexts, inside, write_watch
+from gradtape.trace.source.contexts import Scope, compiled_trace, contexts, inside
 from gradtape.trace.source.sites import without_internals
 from gradtape.trace.variables.reads import detached_read
 from gradtape.trace.variables.variable import Variable
@@ -90,15 +92,17 @@ class BodyTracer:
         traced = TracedBody(function, definition_site(written), tag, inputs, args, checks=checks)
         self._runs.append(traced)
         outside = [(name, array, array.value) for name, array in _arrays_named_in(written)]
-        watch = write_watch()
+        watch = watch_over(written)
         traced.run()
         for name, array, before in outside:
             if _is_restored(array, before):
-                raise InPlaceError(
-                    f"{tag.described} writes to {name!r}, an array from outside",
-                    where=traced.site,
-                    why=tag.why,
-                    remedy=tag.write_remedy,
+                raise final(
+                    InPlaceError(
+                        f"{tag.described} writes to {name!r}, an array from outside",
+                        where=traced.site,
+                        why=tag.why,
+                        remedy=tag.write_remedy,
+                    )
                 )
         for name, content in watch.written().items():
             self._refuse_write(traced, tag, name, content)
@@ -112,14 +116,16 @@ class BodyTracer:
             "it runs once in Python, however often the program runs it",
         )
         if any(isinstance(leaf, Handle) for leaf in flatten(content)[0]):
-            error = InPlaceError(
-                what,
-                where=traced.site,
-                why=why,
-                remedy="let it be one of the values that the loop carries or returns, and assign that outside",
+            if compiled_trace() is None:
+                return  # where it is used, LeakedValueError says from where
+            raise final(
+                InPlaceError(
+                    what,
+                    where=traced.site,
+                    why=why,
+                    remedy="let it be one of the values that the loop carries or returns, and assign that outside",
+                )
             )
-            error.is_final = True
-            raise error
         warn(SideEffectWarning, what, where=traced.site, why=why, remedy="assign it outside the body")
 
 
@@ -129,7 +135,9 @@ class TracedBody:
     Attributes
     ----------
     result : object
-        The returned tree.
+        The returned tree, with the contents of variables.
+    returned : object
+        The tree itself.
     inputs : tuple of Value
         The values of its arguments.
     nodes : list of Node
@@ -152,6 +160,7 @@ class TracedBody:
         self.inputs = tuple(inputs)
         self.nodes: list[Node] = []
         self.result: Any = None
+        self.returned: Any = None
         self._function = function
         self._args = args
         self._given = [(leaf, leaf.value) for leaf in flatten(args)[0] if isinstance(leaf, Handle)]
@@ -171,7 +180,8 @@ class TracedBody:
         if isinstance(self._tag, InBody) and self._takes_checks:
             self._tag.check = self._check
         with inside(self._tag, Scope()):
-            return tree_map(_variable_content, self._function(*self._args))
+            self.returned = self._function(*self._args)
+            return tree_map(_variable_content, self.returned)
 
     def _check(self, ok: Value) -> bool:
         """Note the number of a check, if it fails and none has failed before, and return whether code goes on as if it had passed."""
@@ -218,12 +228,8 @@ class TracedBody:
         before = here.site
         self._first_serial = next_serial()
         try:
-            self.result = self.run_body()
-        except ValueError as error:
-            # NumPy hides what float(x) raised behind "setting an array element with a sequence".
-            if isinstance(error.__cause__, ConcretizationError):
-                raise error.__cause__ from None
-            raise
+            with unhidden_errors():
+                self.result = self.run_body()
         except TypeError as error:
             if isinstance(error, GradtapeError) or ", traced)" not in str(error):
                 raise
@@ -344,6 +350,23 @@ class Failure(Variable):
         body = self._body()
         assert body is not None
         body.verify(value)
+
+
+@contextmanager
+def unhidden_errors() -> Iterator[None]:
+    """Raise what ``float(x)`` raised where NumPy hides it behind "setting an array element with a sequence"."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error.__cause__, ConcretizationError):
+            raise error.__cause__ from None
+        raise
+
+
+def final(error: InPlaceError) -> InPlaceError:
+    """Return an error that no other way of running the function mends."""
+    error.is_final = True
+    return error
 
 
 def _failure_around(tag: Abstract, body: TracedBody) -> Failure:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from array import array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from types import CellType, FunctionType, ModuleType, SimpleNamespace, WrapperDescriptorType
 from typing import Any, Final
@@ -73,22 +74,25 @@ class Substitute:
 
     def restore(self) -> None:
         """Set the content of the object back to that at first, if the trace has begun."""
-        if self.initial is None:
-            return
-        now, initial, holder = content_of(self.copy), self.initial, self.copy
+        if self.initial is not None:
+            self.hold(self.initial)
+
+    def hold(self, content: Any) -> None:
+        """Let the copy hold what `content_of` has returned of it."""
+        now, holder = content_of(self.copy), self.copy
         if isinstance(holder, LISTED):
-            if len(now) != len(initial) or any(map(operator.is_not, now, initial)):
-                set_items(holder, initial)
+            if len(now) != len(content) or any(map(operator.is_not, now, content)):
+                set_items(holder, content)
         elif isinstance(holder, set):
-            if now != initial:
+            if now != content:
                 holder.clear()
-                holder.update(initial)
-        elif isinstance(holder, dict) and list(now) != list(initial):
-            set_entries(holder, initial)
+                holder.update(content)
+        elif isinstance(holder, dict) and list(now) != list(content):
+            set_entries(holder, content)
         else:
-            for key in {**initial, **now}:
-                if now.get(key, ABSENT) is not initial.get(key, ABSENT):
-                    set_content(holder, key, initial.get(key, ABSENT))
+            for key in {**content, **now}:
+                if now.get(key, ABSENT) is not content.get(key, ABSENT):
+                    set_content(holder, key, content.get(key, ABSENT))
 
     def is_changed(self, before: Any, key: Any = ABSENT) -> bool:
         """Return whether the object, or one entry or attribute, has another content than `before`."""
@@ -133,6 +137,26 @@ class WriteWatch:
                 new[each.name] = now
         new.update((name, array) for name, array, value in self._values if array.value is not value)
         return new
+
+    def undo(self) -> None:
+        """Let the objects and arrays hold what they held when the watch began."""
+        for each, before in self._contents:
+            each.hold(before)
+        for _, handle, value in self._values:
+            if handle.value is not value:
+                handle.rebind(value)
+
+    @contextmanager
+    def rewound(self) -> Iterator[None]:
+        """Let a part of a function run again as it ran first, in this block: what it writes the second time is undone."""
+        now = WriteWatch(
+            [each for each, _ in self._contents], [(name, handle) for name, handle, _ in self._values]
+        )
+        try:
+            self.undo()
+            yield
+        finally:
+            now.undo()
 
 
 class ModuleCopy(ModuleType):

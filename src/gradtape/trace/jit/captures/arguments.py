@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from gradtape.trace.jit.captures.user_classes import is_plain_object
-from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, set_content, set_entries
+from gradtape.trace.patching.copies import ABSENT, Substitute, content_of, set_content, set_entries, set_items
+
+CONTAINERS: Final = (list, tuple, dict, deque)
+"""What trees of arguments are made of, besides objects."""
 
 
 def argument_copies(given: Any, copies: Any, name: str) -> list[Substitute]:
@@ -28,7 +32,7 @@ def _copies_in(
     if given is copy or type(given) is not type(copy) or id(given) in seen:
         return
     is_object = is_plain_object(given)
-    if not (is_object or isinstance(given, list | tuple | dict)):
+    if not (is_object or isinstance(given, CONTAINERS)):
         return
     seen.add(id(given))
     if not isinstance(given, tuple):
@@ -46,6 +50,25 @@ def _copies_in(
             other = before[key] if key < len(before) else ABSENT
         part = f".{key}" if is_object else f"[{key!r}]"
         yield from _copies_in(other, item, f"{name}{part}", (*path, (is_object, key)), seen)
+
+
+def containers_in(tree: Any) -> Iterator[Any]:
+    """Yield the containers and objects in a tree, the tree itself first.
+
+    Examples
+    --------
+    >>> list(containers_in([1.0, {"a": (2.0,)}]))
+    [[1.0, {'a': (2.0,)}], {'a': (2.0,)}, (2.0,)]
+    """
+    waiting, seen = [tree], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen or not (isinstance(part, CONTAINERS) or is_plain_object(part)):
+            continue
+        seen.add(id(part))
+        yield part
+        content = content_of(part)
+        waiting += content.values() if isinstance(content, dict) else content
 
 
 def has_repeated(tree: Any) -> bool:
@@ -66,7 +89,7 @@ def has_repeated(tree: Any) -> bool:
                 return True
             seen.add(id(part))
         items = part.values() if isinstance(part, dict) else part
-        found += [item for item in items if isinstance(item, (list, tuple, dict))]
+        found += [item for item in items if isinstance(item, CONTAINERS)]
     return False
 
 
@@ -76,7 +99,7 @@ def with_repeated(given: Any, copies: Any) -> Any:
 
 
 def _repeated(given: Any, copy: Any, first: dict[int, Any]) -> Any:
-    if type(given) is not type(copy) or not isinstance(given, list | tuple | dict):
+    if type(given) is not type(copy) or not isinstance(given, CONTAINERS):
         return copy
     if isinstance(given, tuple):
         items = [_repeated(*pair, first) for pair in zip(given, copy, strict=True)]
@@ -119,7 +142,7 @@ def write_through(
         own_container.initial = content_of(each.original)
         written.append(own_container)
         if isinstance(now, list):
-            each.original[:] = list(map(mine, now))
+            set_items(each.original, list(map(mine, now)))
         elif isinstance(each.copy, dict):
             set_entries(each.original, {key: mine(item) for key, item in now.items()})
         else:

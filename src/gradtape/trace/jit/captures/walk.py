@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import random
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from types import CellType, CodeType, ModuleType
@@ -21,6 +23,9 @@ from gradtape.trace.patching.name_reads import WRITES_FILES, Reads
 
 MOST_STEPS: Final = 4096
 """The number of steps after which objects are checked by identity alone."""
+
+HAS_STATE: Final = random.Random, io.IOBase
+"""Objects that a call changes where nobody sees it."""
 
 WRITABLE: Final = (list, dict, set, deque, OrderedDict, defaultdict)
 
@@ -190,7 +195,7 @@ class CaptureWalk:
         spec.function = self.visit_fixed(function, "the function")
         spec.objects = [
             self.visit(leaf, (Source.ARGUMENT, -1, number), f"argument {number}")
-            if reads_fields(leaf)
+            if reads_fields(leaf) or isinstance(leaf, HAS_STATE)
             else leaf
             for number, leaf in enumerate(leaves)
         ]
