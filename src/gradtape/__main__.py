@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m gradtape",
-        description="Look at gradtape's installation and its cache of compiled programs; check, profile and inspect scripts; "
+        description="Show the installation and the cache of compiled programs; check, profile and inspect scripts; "
         "export functions.",
     )
     parser.add_argument("--version", action="version", version=f"gradtape {__version__}")

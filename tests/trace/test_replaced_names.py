@@ -7,6 +7,7 @@ import scipy
 
 from gradtape.api.debug.doctor import _replaced_names
 from gradtape.kinds.registry import BORROWED
+from gradtape.trace.patching import scipy as patching
 from gradtape.trace.patching.scipy import missing_names, replaced_names
 
 VERSION = tuple(map(int, scipy.__version__.split(".")[:2]))
@@ -42,3 +43,14 @@ def test_names_of_packages_that_are_not_installed_are_not_missing(monkeypatch: p
     before = missing_names()
     monkeypatch.setitem(BORROWED, "no_such_package.module.function", lambda: None)
     assert missing_names() == before
+
+
+def test_helpers_that_scikit_learn_alone_has_in_other_modules_are_not_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, exists = missing_names(), patching._exists
+    monkeypatch.setattr(patching, "_exists", lambda name: name.startswith("scipy.") and exists(name))
+    of_scipy = [name for name in missing_names() if name.startswith("scipy.")]
+    assert set(of_scipy) <= set(before)
+    monkeypatch.setattr(patching, "_exists", lambda name: "array_api_" not in name and exists(name))
+    assert [name for name in missing_names() if name.endswith(":is_python_scalar")]

@@ -268,13 +268,13 @@ class _Request:
             raise ArgumentError(
                 f"{caller}: parallel_iterations is {parallel_iterations}",
                 where=here.site,
-                remedy="it says how many rows are computed at once: at least 1, or None for all",
+                remedy="it is the number of rows computed at once: at least 1, or None for all",
             )
 
 
 def chunk_limit(chunk_size: Any, memory: Memory, caller: str, counted: str = "rows or columns") -> Bound:
     """Return how many rows or columns are computed at once, as a user asks for it."""
-    meaning = f"it says how many {counted} are computed at once"
+    meaning = f"it is the number of {counted} computed at once"
     if chunk_size is not None:
         if isinstance(chunk_size, bool) or not isinstance(chunk_size, int | np.integer):
             raise DtypeError(

@@ -288,7 +288,7 @@ class Mapping:
                 raise ShapeError(
                     f"{self._caller}: {place} is {what}; it has no axis {axis} to map",
                     where=here.site,
-                    remedy="in_axes says which axis of each argument is mapped; None for what all elements share"
+                    remedy="in_axes gives the mapped axis of each argument; None for arguments that all elements share"
                     + ("; for that, pass it by position" if place.startswith("keyword") else ""),
                 )
             wholes[position] = to_front(value, axis % value.ndim)

@@ -314,10 +314,15 @@ def missing_names() -> list[str]:
     installed = {
         root: importlib.util.find_spec(root) is not None for root in {name.split(".")[0] for name in names}
     }
+    found = {name for name in names if any(_exists(present) for present in _present_names(name))}
+    # Versions of the array API's helpers have the same functions in other modules.
+    helpers = {name.rpartition(":")[2] for name in found if len(_present_names(name)) > 1}
     return [
         name
         for name in names
-        if installed[name.split(".")[0]] and not any(_exists(present) for present in _present_names(name))
+        if installed[name.split(".")[0]]
+        and name not in found
+        and not (len(_present_names(name)) > 1 and name.rpartition(":")[2] in helpers)
     ]
 
 
