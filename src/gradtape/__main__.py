@@ -150,7 +150,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run a script as Python would, and print one page of findings about its compiled functions and tapes: missing parts of "
         "derivatives, kinks, lost digits, code that is not compiled or is recompiled, calls of Python. The exit status is that of the "
-        "script, or 1 if it succeeded and there are findings."
+        "script, or 1 if it succeeded and there are findings, or nothing to check."
     )
     parser.add_argument("-m", dest="as_module", action="store_true", help="run a module, as python -m does")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")

@@ -61,6 +61,10 @@ SMALL: Final = 0.01
 BRIEF: Final = 0.05
 """The part of the run, and the seconds, below which a tape may leave a line to the interpreter: compiling it would have taken longer."""
 
+NOTHING: Final = """there is nothing to check in {target}: in this process it called no compiled function, and no tape computed anything
+  why: what is checked is what functions of gt.jit, gt.grad and the like compute; what worker processes compute is not seen
+  what to do: write @gt.jit above a function; where a pool of processes calls it, map(work, tasks) in place of pool.map(work, tasks)"""
+
 
 def run_checked(
     target: str,
@@ -103,8 +107,7 @@ def run_checked(
     found = checked.findings()
     if not (found or checked.functions):
         if not status:
-            what = "it called no compiled function, and no tape computed anything"
-            print(f"there is nothing to check in {target}: {what}", file=sys.stderr)
+            print(NOTHING.format(target=target), file=sys.stderr)
         return status or FOUND
     if as_json:
         text = json.dumps(
