@@ -126,13 +126,13 @@ def note_recursion(error: BaseException | None, where: str) -> None:
         return
     error.add_note(
         f"  where: {where}\n"
-        f"  why: {RECURSION}, and Python allows {sys.getrecursionlimit()} nested calls\n"
+        f"  why: {RECURSION}, and so are containers inside containers, and Python allows {sys.getrecursionlimit()} nested calls\n"
         "  what to do: end the recursion on a number that is known while tracing (len(x), a static argument), write it as a loop or as "
-        "gt.while_loop, or raise the limit with sys.setrecursionlimit"
+        "gt.while_loop, pass arguments in fewer nested containers, or raise the limit with sys.setrecursionlimit"
     )
 
 
-RECURSION: Final = "each call of a recursive function is traced"
+RECURSION: Final = "calls of a recursive function are traced one inside the other"
 
 
 def user_level() -> int:

@@ -311,6 +311,16 @@ def test_a_recursion_without_end_says_what_to_do(transform: Callable[..., Any]) 
     assert "setrecursionlimit" in note and "gt.while_loop" in note
 
 
+def test_containers_nested_too_deep_say_what_to_do() -> None:
+    nested: Any = 1.0
+    for _ in range(3000):
+        nested = [nested]
+    with pytest.raises(RecursionError) as caught:
+        gt.grad(lambda x: 2.0)(nested)
+    (note,) = caught.value.__notes__
+    assert "nested containers" in note
+
+
 def test_a_recursion_on_a_tape_says_what_to_do() -> None:
     with pytest.raises(RecursionError) as caught, gt.GradientTape() as tape:
         endless(tape.watch(np.ones(2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -558,3 +559,53 @@ def test_each_element_is_searched_in_a_haystack_of_its_own(dtype: type, extent: 
     expected = np.stack([searched(a, v) for a, v in zip(haystacks, needles, strict=True)])
     np.testing.assert_array_equal(gt.vmap(searched)(haystacks, needles), expected)
     np.testing.assert_array_equal(gt.jit(gt.vmap(searched))(haystacks, needles), expected)
+
+
+class Caching:
+    """An object with a total that is computed once."""
+
+    def __init__(self) -> None:
+        self.parts: Any = np.arange(3.0)
+        self.factor: Any = 1.0
+
+    @functools.cached_property
+    def total(self) -> Any:
+        return np.sum(np.exp(self.parts)) * self.factor
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, gt.jit], ids=["eager", "jit"])
+def test_what_does_not_depend_on_the_element_is_cached(transform: Any) -> None:
+    thing, x = Caching(), np.arange(4.0)
+    mapped = transform(gt.vmap(lambda element: element * thing.total))
+    for parts in (np.arange(3.0), np.arange(3.0), np.ones(3)):
+        thing.parts = parts
+        vars(thing).pop("total", None)
+        for _ in range(2):
+            np.testing.assert_allclose(mapped(x), x * np.sum(np.exp(parts)), rtol=1e-12)
+        np.testing.assert_allclose(vars(thing)["total"], np.sum(np.exp(parts)), rtol=1e-12)
+        assert isinstance(vars(thing)["total"], float)
+
+
+def test_derivatives_of_what_a_mapped_function_caches() -> None:
+    x = np.arange(4.0)
+
+    def loss(parts: Any) -> Any:
+        thing = Caching()
+        thing.parts = parts
+        return np.sum(gt.vmap(lambda element: element * thing.total)(x))
+
+    parts = np.array([0.1, 0.2, 0.3])
+    np.testing.assert_allclose(gt.grad(loss)(parts), np.sum(x) * np.exp(parts), rtol=1e-12)
+    np.testing.assert_allclose(gt.hessian(loss)(parts), np.diag(np.sum(x) * np.exp(parts)), atol=1e-12)
+
+
+def test_what_depends_on_the_element_is_not_cached() -> None:
+    thing = Caching()
+
+    def mapped(element: Any) -> Any:
+        before, thing.factor = thing.factor, element
+        result, thing.factor = thing.total, before
+        return result
+
+    with pytest.raises(gt.errors.InPlaceError, match="writes to the attribute 'total' of Caching"):
+        gt.vmap(mapped)(np.arange(4.0))

@@ -27,6 +27,7 @@ from gradtape.trace.jit.bodies import final, unhidden_errors
 from gradtape.trace.jit.captures.arguments import argument_copies
 from gradtape.trace.jit.captures.writes import watch_over
 from gradtape.trace.jit.guards import Mapped, note_write
+from gradtape.trace.jit.side_effects import depends_on
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
@@ -261,7 +262,7 @@ class Mapping:
     def _refuse_writes(watch: WriteWatch, containers: list[Substitute], tag: Mapped) -> None:
         """Refuse to write to objects outside: there is one run for all elements, and each would write in its turn."""
         changed = [each.name for each in containers if each.is_changed(each.initial)]
-        for name in (*watch.written(), *changed):
+        for name in (*watch.written(lambda new: not depends_on(new, tag)), *changed):
             watch.undo()
             raise final(
                 InPlaceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from array import array
 from collections import OrderedDict, defaultdict, deque
@@ -123,15 +124,23 @@ class WriteWatch:
         self._contents = [(each, content_of(each.copy)) for each in holders]
         self._values = [(name, array, array.value) for name, array in arrays]
 
-    def written(self) -> dict[str, Any]:
-        """Return what is new by names: what entries, attributes and variables hold now, containers, and arrays."""
+    def written(self, may_cache: Callable[[Any], bool] = lambda _: False) -> dict[str, Any]:
+        """Return what is new by names: what entries, attributes and variables hold now, containers, and arrays.
+
+        What `functools.cached_property` has stored is left out, if it is a value that `may_cache` allows.
+        """
         new: dict[str, Any] = {}
         for each, before in self._contents:
             if not each.is_changed(before):
                 continue
             now = content_of(each.copy)
             if isinstance(now, dict):
-                keys = [key for key in {**before, **now} if each.is_changed(before, key)]
+                keys = [
+                    key
+                    for key in {**before, **now}
+                    if each.is_changed(before, key)
+                    and not (_is_cached(each.original, key, before) and may_cache(now.get(key)))
+                ]
                 new.update((each.part_label(key), now.get(key)) for key in keys)
             else:
                 new[each.name] = now
@@ -157,6 +166,13 @@ class WriteWatch:
             yield
         finally:
             now.undo()
+
+
+def _is_cached(holder: Any, key: Any, before: dict[Any, Any]) -> bool:
+    """Return whether an attribute that was not there is one that its class computes once."""
+    return key not in before and any(
+        isinstance(vars(owner).get(key), functools.cached_property) for owner in type(holder).__mro__
+    )
 
 
 class ModuleCopy(ModuleType):
