@@ -265,7 +265,8 @@ def _find_buffers(
         elif isinstance(statement, Load):
             loads.setdefault(statement.buffer, []).append(statement)
     elsewhere = touched_outside(program, [plan.loop])
-    for buffer in dict.fromkeys((*stores, *products.written)):
+    results = [buffer for buffer in products.places if buffer in products.written]
+    for buffer in dict.fromkeys((*stores, *results)):
         rows = {_row_of(position, row) for position in places[buffer]}
         if None not in rows:
             if len(rows) > 1:

@@ -420,7 +420,7 @@ class _Writer:
             if _place(content) in facts.needed:
                 parameters.append(self._name(content, "n"))
         self._write(f"work, grown, tape = {MOST_WORK}, 0, []")
-        variables = {s.variable for s in walk(procedure.body) if isinstance(s, Assign)}
+        variables = dict.fromkeys(s.variable for s in walk(procedure.body) if isinstance(s, Assign))
         for variable in variables:
             if variable in facts.active:
                 self._write(f"{self._name(variable, 's')} = E")
