@@ -257,6 +257,24 @@ def test_an_unknown_at_its_bound_is_constant() -> None:
         assert "at its bound" in repr(found)
 
 
+@pytest.mark.parametrize("method", ["l-bfgs-b", "slsqp", "tnc", "trust-constr", "nelder-mead", "cobyla"])
+def test_methods_that_stop_before_a_bound(method: str) -> None:
+    def fitted_within(low: float) -> Any:
+        return gt.scipy.minimize(
+            lambda x: np.sum(residuals_of_vector(x) ** 2) / (2 * 0.04**2),
+            np.ones(2),
+            bounds=[(None, None), (low, None)],
+            method=method,
+            tol=1e-8,
+        )
+
+    at, inside = [gt.scipy.uncertainty(fitted_within(low)) for low in (0.8, 0.7165)]
+    assert at.standard_error[1] == 0
+    slope = np.exp(-0.8 * T)
+    assert at.standard_error[0] == pytest.approx(0.04 / np.sqrt(slope @ slope), rel=1e-4)
+    assert inside.standard_error[1] > 0.01  # the minimum is at 0.71686
+
+
 def test_the_interval_of_a_profile_ends_at_a_bound() -> None:
     fit = gt.scipy.least_squares(residuals, START, bounds=({"height": 0.0, "rate": 0.7}, np.inf))
     low, high = gt.scipy.uncertainty(fit).profile("rate").interval

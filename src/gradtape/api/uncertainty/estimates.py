@@ -18,6 +18,7 @@ from gradtape.api.solvers.nested import (
     nested,
     vector_of,
 )
+from gradtape.api.solvers.optimality import NEAR
 from gradtape.api.uncertainty.profiles import Objective, Profile, bound_pairs, profile_of
 from gradtape.api.uncertainty.propagation import Propagated, names_of, propagate
 from gradtape.api.uncertainty.robust_losses import RobustLoss, sandwich
@@ -361,8 +362,11 @@ def uncertainty(
         )
     _refuse(fit)
     best = vector_of(result["x"])
-    free = _free(best, fit.bounds)
-    matrix = _inverse(fit.objective().hessian(best), free, names_of(result["x"]))
+    objective = fit.objective()
+    information_matrix = objective.hessian(best)
+    slopes = np.asarray(objective.value_and_grad(best)[1])
+    free = _free(best, bound_pairs(fit.bounds, len(best)), slopes, np.diagonal(information_matrix))
+    matrix = _inverse(information_matrix, free, names_of(result["x"]))
     return _made(result["x"], matrix, level, inf, "observed", fit, 1.0)
 
 
@@ -456,11 +460,13 @@ def _quantile(level: float, dof: float) -> float:
     return float(stats.norm.ppf(two_sided) if dof == inf else stats.t.ppf(two_sided, dof))
 
 
-def _free(best: NDArray, bounds: Any) -> NDArray:
-    """Return which unknowns do not stand at a bound."""
-    pairs = bound_pairs(bounds, len(best))
-    near = 1e-10 * np.maximum(1.0, np.abs(best))
-    return np.asarray((best - pairs[:, 0] > near) & (pairs[:, 1] - best > near))
+def _free(best: NDArray, pairs: NDArray, slopes: NDArray, curvatures: NDArray) -> NDArray:
+    """Return which unknowns do not stand at a bound. Interior-point methods stop before it: Newton's step from there goes beyond."""
+    distances = np.stack([best - pairs[:, 0], pairs[:, 1] - best])
+    pushes = np.stack([slopes, -slopes])
+    scale = np.maximum(1.0, np.abs(best))
+    is_beyond = (distances <= NEAR * scale) & (pushes > np.maximum(curvatures, 0.0) * distances)
+    return np.asarray(~((distances <= 1e-10 * scale) | (is_beyond & (pushes > 0))).any(axis=0))
 
 
 def _inverse(information: NDArray, free: NDArray, names: list[str]) -> NDArray:
