@@ -257,7 +257,7 @@ def test_an_unknown_at_its_bound_is_constant() -> None:
         assert "at its bound" in repr(found)
 
 
-@pytest.mark.parametrize("method", ["l-bfgs-b", "slsqp", "tnc", "trust-constr", "nelder-mead", "cobyla"])
+@pytest.mark.parametrize("method", ["l-bfgs-b", "slsqp", "tnc", "trust-constr", "cobyla"])
 def test_methods_that_stop_before_a_bound(method: str) -> None:
     def fitted_within(low: float) -> Any:
         return gt.scipy.minimize(
