@@ -56,6 +56,12 @@ FIRST_HITS = {
     "multiprocessing": "how-to/processes",
     "scipy": "how-to/scipy",
     "GPU": "how-to/questions",
+    "jacobian": "reference/api/jacobian",
+    "sparse": "how-to/sparse-derivatives",
+    "dtype": "reference/numpy",
+    "pickle": "how-to/processes",
+    "stop gradient": "reference/api/stop_gradient",
+    "export C": "how-to/export",
 }
 """What a reader types, and the page that must come first."""
 
