@@ -3,6 +3,7 @@
 import array
 import collections
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -210,3 +211,31 @@ def test_an_item_of_a_long_array_of_the_standard_library_that_changes_is_seen():
         numbers[300] = 0.0
         function(1.0)
         assert np.signbit(numbers[300])
+
+
+@pytest.mark.parametrize("options", [{}, {"static_argnums": 1}], ids=["", "static"])
+def test_what_objects_and_functions_among_the_arguments_hold_is_an_input(options):
+    """One trace serves all numbers: the trace sees copies of these arguments, in which arrays and numbers are inputs."""
+    model = SimpleNamespace(value=1.0)
+    scale = np.array([1.0, 2.0])
+    read = gt.jit(lambda x, model: x * model.value, **options)
+    called = gt.jit(lambda x, function: function(x), **options)
+
+    def scaled(x):
+        return x * scale[0]
+
+    for number in (1.0, 2.0, 5.0):
+        model.value = scale[0] = number
+        assert read(3.0, model) == called(3.0, scaled) == 3.0 * number
+    assert read.site.traces == called.site.traces == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"static_argnums": 1}], ids=["", "static"])
+def test_objects_among_the_arguments_are_written_to(options):
+    def doubled(x, model):
+        model.value = model.value * 2.0
+        return x * model.value
+
+    model, compiled = SimpleNamespace(value=1.0), gt.jit(doubled, **options)
+    assert [compiled(3.0, model) for _ in range(3)] == [6.0, 12.0, 24.0]
+    assert model.value == 8.0
