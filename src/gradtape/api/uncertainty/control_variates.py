@@ -40,6 +40,27 @@ MOST_OUTCOMES: Final = 4
 """Decisions that are told apart in one truth value or integer; more of them are a sum."""
 
 
+class Track(NamedTuple):
+    """The steps of a sample, or of each sample: those of decisions, and of further comparisons of uniform numbers.
+
+    Attributes
+    ----------
+    totals : Array
+        The sum of the increments of each comparison.
+    products : list of Array
+        The sums of their products with the numbers in `own`.
+    shared : list of Array
+        Numbers that describe the state before each comparison.
+    own : list of Array
+        Such numbers for each element of the decisions.
+    """
+
+    totals: Any
+    products: list[Any]
+    shared: list[Any]
+    own: list[Any]
+
+
 class Known(NamedTuple):
     """What is known of all decisions of a sample, or of each sample.
 
@@ -53,9 +74,8 @@ class Known(NamedTuple):
         About how large the derivatives of the weights are, with their signs.
     ratio : Array or None
         See `Decision`.
-    steps : list of Array
-        Of all decisions, and of further comparisons of uniform numbers: the increment, the probability, and numbers that describe the state
-        before; see `Step`.
+    track : Track or None
+        The steps, if there are some.
     """
 
     usual: list[Any]
@@ -63,7 +83,7 @@ class Known(NamedTuple):
     inverse: Any
     sizes: Any
     ratio: Any
-    steps: list[Any]
+    track: Track | None
 
 
 class _Outcome(NamedTuple):

@@ -73,7 +73,7 @@ UNLIKELY: Final = 0.02
 """The probability of an outcome from which on the score function is an estimate: that of rare outcomes is wrong in most calls."""
 
 MOST_STATES: Final = 2
-"""How many numbers describe the state before a comparison, beside its threshold."""
+"""How many numbers of the program describe the state before a comparison, beside its threshold."""
 
 LOOKED_AT: Final = 16
 """How many nodes behind a comparison are looked at for these."""
@@ -115,7 +115,7 @@ class Step(NamedTuple):
     increment : Array
         One if the number is below the threshold, else 0, less the probability of that; 0 where an outcome is `UNLIKELY`.
     chance : Array
-        The probability.
+        The probability; one number, if it is the same for all elements.
     bit : int
         The bit of the number in the masks of what depends on it.
     is_felt : Array or bool
@@ -126,6 +126,21 @@ class Step(NamedTuple):
     chance: Any
     bit: int
     is_felt: Any = True
+
+
+class State(NamedTuple):
+    """Numbers that describe the state before a step: they depend on no number that this step or a later one compares.
+
+    Attributes
+    ----------
+    shared : list of Array
+        One number each, for all elements of the step.
+    own : list of Array
+        Numbers for each element, the most important one first: the sum of the increments of the elements before it.
+    """
+
+    shared: list[Any]
+    own: list[Any]
 
 
 class Decision(NamedTuple):
@@ -320,7 +335,7 @@ def steps_in(
     lanes: Lanes,
     becomes: dict[Value, Value],
     decisions: Sequence[Decision],
-) -> list[tuple[int | None, Step, list[Any]]]:
+) -> list[tuple[int | None, Step, State]]:
     """Return the comparisons of uniform numbers, each behind those on which its probability depends.
 
     Those that no parameter moves are among them, unless numbers are drawn of which it is not known from the nodes what they depend on.
@@ -328,8 +343,7 @@ def steps_in(
     Returns
     -------
     list of tuple
-        The number of the decision among `decisions`, or None; the step; and numbers that describe the state before it: they depend on no
-        number that this step or a later one compares.
+        The number of the decision among `decisions`, or None; the step; and the state before it.
     """
     graph = _Graph(nodes, results, lanes.drawn_numbers, lanes.tag, becomes)
     numbers = {each.outcome: number for number, each in enumerate(decisions) if each.step is not None}
@@ -355,14 +369,12 @@ def steps_in(
         ahead &= ~step.bit
     places = {node: place for place, node in enumerate(nodes)}
     if not is_known:
-        return [(number, step, []) for number, _, step, _ in ordered]
+        return [(number, step, State([], [])) for number, _, step, _ in ordered]
     steps = []
     for number, out, step, later in ordered:
         is_felt = _is_felt(graph, out, later)
-        increment = np.where(is_felt, step.increment, 0.0)
-        steps.append(
-            (number, step._replace(increment=increment, is_felt=is_felt), _state(graph, places, out, later))
-        )
+        step = step._replace(increment=np.where(is_felt, step.increment, 0.0), is_felt=is_felt)
+        steps.append((number, step, _state(graph, places, out, later, step)))
     return steps
 
 
@@ -392,8 +404,8 @@ def _is_felt(graph: _Graph, outcome: Value, later: int) -> Any:
     return is_felt
 
 
-def _state(graph: _Graph, places: dict[Node, int], outcome: Value, later: int) -> list[Any]:
-    """Return numbers that are combined with what depends on an outcome, and do not depend on later ones: the nearest first."""
+def _state(graph: _Graph, places: dict[Node, int], outcome: Value, later: int, step: Step) -> State:
+    """Return the state before a step: its chance, and numbers that are combined with what depends on its outcome, the nearest first."""
     affected, found = {outcome}, dict[Value, None]()
     ahead = sorted(places[node] for node in graph.readers.get(outcome, ()))
     for _ in range(LOOKED_AT):
@@ -416,7 +428,13 @@ def _state(graph: _Graph, places: dict[Node, int], outcome: Value, later: int) -
                     if places[reader] not in ahead:
                         heapq.heappush(ahead, places[reader])
     state = [still(graph.array(value) * 1.0) for value in list(found)[:MOST_STATES]]
-    return state + [np.sum(x) for x in state[:1] if x.ndim]
+    if graph.tag in step.chance.value.tags:
+        state.append(step.chance)
+    own = [x for x in state if x.ndim][:1]
+    if outcome.size > 1:
+        before = np.reshape(np.cumsum(step.increment), outcome.shape) - step.increment
+        own = [before, before**2, *own]
+    return State([np.mean(x) for x in state], own)
 
 
 def deciding_in_bodies(nodes: Sequence[Node], lanes: Lanes) -> list[Node]:
@@ -641,6 +659,7 @@ def _crossing(
 ) -> Decision:
     density = graph.noise[noise].density
     assert density is not None
+    is_shared = np.ndim(threshold) == 0
     threshold = np.reshape(np.broadcast_to(threshold, noise.shape), outcome.shape)
     at = still(threshold)
     height = density(at)
@@ -658,7 +677,7 @@ def _crossing(
         chance = np.where(is_likely, at, 0.5)
         ratio = np.where(is_likely, -1.0 / np.where(is_below, chance, 1.0 - chance), 0.0)
         increment = np.where(is_likely, np.where(is_below, 1.0 - chance, -chance), 0.0)
-        step = Step(increment, chance, graph.depends[noise])
+        step = Step(increment, np.ravel(chance)[0] if is_shared else chance, graph.depends[noise])
         return decision._replace(size=sign * importance, ratio=ratio, step=step)
     low = (
         np.broadcast_to(np.asarray(rises == holds_below), outcome.shape)

@@ -14,9 +14,10 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.api.transforms.recording import named, recordable_body
 from gradtape.api.transforms.vmap import Mapping
-from gradtape.api.uncertainty.control_variates import Known, control_variate
+from gradtape.api.uncertainty.control_variates import Known, Track, control_variate
 from gradtape.api.uncertainty.decisions import (
     Decision,
+    State,
     Step,
     Unseen,
     deciding_among,
@@ -106,8 +107,8 @@ def expectation(function: Callable[..., Any], samples: int = 1000, *, rng: Any =
     one further run of the samples, however many decisions there are. A random number that is read in several places has its value at the
     threshold in both runs that are compared. For results of up to eight numbers the sum over all decisions is computed as well with each
     ``f_i - f`` in linear approximation, by one reverse sweep; the chosen decision corrects it (a control variate). For comparisons of
-    uniform numbers, with about 30 to 50 samples for each, the estimate is combined with that of the score function, from which martingales
-    are subtracted: the outcome less its probability, times a function of the state that is fitted to the other half of the samples.
+    uniform numbers, with about 30 to 80 samples for each, the estimate is combined with that of the score function, from which martingales
+    are subtracted: the outcome less its probability, times a function of the state that is fitted to other samples.
 
     Outcomes of `choice` whose probability is 0 are passed over: a derivative with respect to such a probability is not seen.
 
@@ -191,8 +192,9 @@ class _Expectation:
             results, weights, changes, known, parameters = Mapping(sample, 0, 0, "gt.expectation")(
                 np.arange(size)
             )
+        share = None
         if known is not None:
-            changes = combined(Known(*known), steps[-1], results, changes)
+            changes, share = combined(Known(*known), steps[-1], results, changes)
         if weights is not None:
             results = [
                 _attached(result, np.reshape(weights, (size, *[1] * (result.ndim - 1), -1)), change)
@@ -200,7 +202,9 @@ class _Expectation:
             ]
         for (number, each), parameter in zip(unseen[-1], parameters, strict=True):
             results[number] = _refused(results[number], parameter, each)
-        return unflatten(specs[-1], [np.mean(result, axis=0) for result in results])
+        if share is None:
+            return unflatten(specs[-1], [np.mean(result, axis=0) for result in results])
+        return unflatten(specs[-1], [_mean(result, share) for result in results])
 
 
 def _with_lanes(arguments: Any, lanes: Lanes) -> Any:
@@ -390,33 +394,35 @@ def _with_alternatives(values: list[Value], lanes: Lanes) -> _Alternatives:
     inverse = np.where(has_other, 1.0 / chance, 0.0)
     sizes = [each.importance if each.size is None else each.size for each in decisions]
     ratio = _of_all(decisions, "ratio") if any(each.ratio is not None for each in decisions) else None
-    numbers, of_steps = _of_steps(steps, starts) if steps else ([], None)
-    of_all = Known(known, chosen, inverse, _joined(decisions, sizes), ratio, numbers)
+    track, of_steps = _of_steps(steps) if steps else (None, None)
+    of_all = Known(known, chosen, inverse, _joined(decisions, sizes), ratio, track)
     return _Alternatives(now, weights, changes, of_all, still_at, of_steps)
 
 
-def _of_steps(
-    found: Sequence[tuple[int | None, Step, list[Any]]], starts: list[int]
-) -> tuple[list[Any], Steps]:
+def _of_steps(found: Sequence[tuple[int | None, Step, State]]) -> tuple[Track, Steps]:
     """Return the steps of the first decisions, and then of further comparisons; and what is the same in all samples."""
-    places = sorted(range(len(found)), key=lambda place: _position(found[place][0]))
-    anchor = next(place for place, (number, *_) in enumerate(found) if number is not None)
-    most = max(len(state) for _, _, state in found)
-    shapes = [np.shape(found[place][1].increment) for place in places]
-    rows = [
-        [step.increment, step.chance, *state, *[0.0] * (most - len(state))]
-        for _, step, state in (found[place] for place in places)
+    ordered = sorted(found, key=lambda each: _position(each[0]))
+    increments = [step.increment for _, step, _ in ordered]
+    shared, own = [
+        [
+            [part[place] if place < len(part) else 0.0 for part in parts]
+            for place in range(max(map(len, parts)))
+        ]
+        for parts in zip(*[(state.shared, state.own) for *_, state in ordered], strict=True)
     ]
-    numbers = [
-        np.concatenate([np.ravel(np.broadcast_to(x, shape)) for x, shape in zip(column, shapes, strict=True)])
-        for column in zip(*rows, strict=True)
-    ]
-    sizes = [math.prod(shape) for shape in shapes]
-    further = [place for place in places if found[place][0] is None]
-    behind = np.repeat([place > anchor for place in further], sizes[len(found) - len(further) :])
-    first = found[anchor][0]
-    assert first is not None
-    return numbers, Steps(sizes, starts[first], behind)
+    decisions = sum(number is not None for number, *_ in ordered)
+
+    def of_elements(parts: Sequence[Any]) -> Any:
+        pairs = zip(parts, increments[:decisions], strict=False)
+        return np.concatenate([np.ravel(np.broadcast_to(x, np.shape(like))) for x, like in pairs])
+
+    track = Track(
+        np.stack([np.sum(x) for x in increments]),
+        [np.stack([np.sum(x * y) for x, y in zip(increments, parts, strict=True)]) for parts in own],
+        list(map(np.stack, shared)),
+        list(map(of_elements, own)),
+    )
+    return track, Steps(len(ordered), [math.prod(np.shape(x)) for x in increments[:decisions]])
 
 
 def _position(number: int | None) -> float:
@@ -489,6 +495,18 @@ def _chosen(decisions: list[Decision], lanes: Lanes, changes: list[Any] | None) 
 def _parts(x: Any) -> Any:
     """Return numbers as parts of their sum."""
     return (x + 1e-300) / np.sum(x + 1e-300)
+
+
+@custom_jvp
+def _mean(results: Any, parts: Any) -> Any:
+    """Return the mean over samples; its derivative is the sum of the samples' derivatives times `parts`."""
+    return np.mean(results, axis=0)
+
+
+@_mean.defjvp
+def _mean_rule(primals: Any, tangents: Any) -> Any:
+    results, parts = primals
+    return _mean(results, parts), np.tensordot(still(parts), tangents[0], axes=1)
 
 
 @custom_jvp

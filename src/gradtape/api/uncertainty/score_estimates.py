@@ -3,39 +3,48 @@
 Of a comparison of a uniform number with a threshold r, the outcome less its probability, ``b - r``, has the mean 0 whatever came before.
 So has its product with any function of what came before: the increment of a martingale. All control variates are sums of such
 (S. Henderson and P. Glynn, "Approximating Martingales for Variance Reduction in Markov Process Simulation", 2002), and if decisions are
-all that is random, one of them takes away all of the variance. The functions are linear in r and in a few numbers of the program that
-describe the state. They are fitted by least squares to the other half of the samples, so no bias is left. There are two for each
-comparison:
+all that is random, one of them takes away all of the variance. The functions are polynomials in a few numbers of the program that
+describe the state. They are fitted by least squares to other samples, so no bias is left. There are two for each comparison:
 
 - A, by which the result f changes with the outcome. ``f - sum A (b - r)`` has less variance, and of decision i the score function has the
   expectation ``A dr`` instead of ``A (b - r)`` times the score;
-- B, by which the derivative that is so estimated changes with the outcome.
+- B, by which the derivative of a sample changes with the outcome. Least squares are linear in what is fitted, so ``sum B (b - r)`` over
+  some samples is a weighted sum of the derivatives of those to which B is fitted, and the estimate is a weighted mean. Its weights are the
+  same for all parameters (J.-C. Deville and C.-E. Särndal, "Calibration Estimators in Survey Sampling", 1992).
+
+There are three parts of the samples. In each, A is fitted to the next part, and B to the derivatives of the next part, where A is fitted to
+the one after that: nothing is fitted to what it is subtracted from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.api.uncertainty.control_variates import Known
+from gradtape.api.uncertainty.control_variates import Known, Track
 from gradtape.api.uncertainty.decisions import still
-from gradtape.ir.op import NDArray
+
+PARTS: Final = 3
+"""Into how many parts samples are divided."""
 
 ENOUGH: Final = 10
 """Samples per factor from which on the score function is fitted."""
 
-FITTED: Final = 8
-"""Samples per factor to which the estimate is fitted at most, in each half."""
+ENOUGH_FOR_SQUARES: Final = 20
+"""Samples per factor from which on squares and products of the state have factors."""
 
-SWEEPS: Final = 4
-"""Iterations of conjugate gradients for the factors: they need not be exact."""
-
+FITTED: Final = 16
+"""Samples per factor to which the estimate is fitted at most, in each part."""
 
 ALIKE: Final = 1e-9
 """The variance of a number over samples, in squares of its size, below which it counts as the same in all."""
+
+RIDGE: Final = 1e-3
+"""What is added to the diagonal of the normal equations, whose diagonal is 1: functions that are nearly the same share a factor, which
+holds in states that are rare as well."""
 
 
 class Steps(NamedTuple):
@@ -43,40 +52,29 @@ class Steps(NamedTuple):
 
     Attributes
     ----------
+    comparisons : int
+        How many there are.
     sizes : sequence of int
-        How many elements each comparison has; these share factors.
-    anchor : int
-        A decision whose weight does not depend on the steps of `behind`: their control variates are attached to it.
-    behind : ndarray
-        Which elements beside the decisions are part of derivatives.
+        How many elements each of the first ones has, which are decisions; these share factors.
     """
 
+    comparisons: int
     sizes: Sequence[int]
-    anchor: int
-    behind: NDArray
 
-    def pooled(self, x: Any) -> Any:
-        """Return the sums over the elements of each comparison; the last axis is that of elements."""
-        parts, start = [], 0
-        for size, alike in groupby(self.sizes):
-            count = len(list(alike))
-            part = x[..., start : start + count * size]
-            parts.append(
-                part if size == 1 else np.sum(np.reshape(part, (*x.shape[:-1], count, size)), axis=-1)
-            )
-            start += count * size
-        return np.concatenate(parts, axis=-1)
+    @property
+    def count(self) -> int:
+        """How many elements are decisions."""
+        return sum(self.sizes)
 
     def spread(self, x: Any) -> Any:
-        """Return, for each element, the number of its comparison."""
-        return np.repeat(x, self.sizes, axis=-1)
+        """Return, for each element that is a decision, the number of its comparison."""
+        return np.repeat(x[..., : len(self.sizes)], self.sizes, axis=-1)
 
 
-class _Half(NamedTuple):
+class _Part(NamedTuple):
     """Numbers of some samples; axes of samples, results, and decisions (`result`: no decisions).
 
-    `increment`, `scale` and `state` have the decisions that are steps, which are the first ones, and then the other steps; `ratio` has the
-    former alone. Derivatives have the increment times `scale`.
+    `ratio` has the decisions that are steps, which are the first ones, as `own` has. See `Track` for the others.
     """
 
     result: Any
@@ -85,14 +83,30 @@ class _Half(NamedTuple):
     inverse: Any
     sizes: Any
     ratio: Any = None
-    increment: Any = None
-    scale: Any = None
-    state: Any = ()
+    totals: Any = None
+    products: Any = ()
+    shared: Any = ()
+    own: Any = ()
 
-    def cut(self, start: int, stop: int) -> _Half:
+    def cut(self, start: int, stop: int) -> _Part:
         """Return these of fewer samples."""
-        parts: list[Any] = [None if x is None else x[start:stop] for x in self[:-1]]
-        return _Half._make([*parts, [x[start:stop] for x in self.state]])
+
+        def of(x: Any) -> Any:
+            return list(map(of, x)) if isinstance(x, list | tuple) else None if x is None else x[start:stop]
+
+        return _Part._make(map(of, self))
+
+    @property
+    def samples(self) -> int:
+        """How many samples these are."""
+        return int(self.result.shape[0])
+
+
+class _Scale(NamedTuple):
+    """Middle of numbers, and the inverse of how far they are spread; for each comparison."""
+
+    middle: Any
+    inverse: Any
 
 
 class _Fit(NamedTuple):
@@ -104,24 +118,31 @@ class _Fit(NamedTuple):
         Factor of the usual changes.
     mean : Array or None
         The mean of the results, None without the score function.
-    middles : list of Array
-        The means of the state, of each element.
-    of_result, of_estimate : list of Array or None
-        The factors A and B: of a constant, and of each number of the state; axes of results and elements.
+    shared : list of _Scale
+        Those of the state.
+    factors : Array or None
+        A: axes of functions of the state, of comparisons, and of results.
     share : Array or None
         The part of the score function in the estimate.
+    table : Array or None
+        The increments times functions of the state, less their means.
+    solve : callable or None
+        Solves the normal equations.
     """
 
     trust: Any
     mean: Any = None
-    middles: Any = ()
-    of_result: Any = ()
-    of_estimate: Any = ()
+    shared: Sequence[_Scale] = ()
+    factors: Any = None
     share: Any = None
+    table: Any = None
+    solve: Callable[[Any], Any] | None = None
 
 
-def combined(known: Known, steps: Steps | None, results: Sequence[Any], changes: Sequence[Any]) -> list[Any]:
-    """Return by what the derivatives of the weights of all decisions are multiplied, for each result.
+def combined(
+    known: Known, steps: Steps | None, results: Sequence[Any], changes: Sequence[Any]
+) -> tuple[list[Any], Any]:
+    """Return by what the derivatives of the weights of all decisions are multiplied, for each result, and the weights of the samples.
 
     Parameters
     ----------
@@ -136,139 +157,163 @@ def combined(known: Known, steps: Steps | None, results: Sequence[Any], changes:
     """
     samples, count = known.sizes.shape
     inverse = np.where(np.arange(count) == known.chosen[:, None], known.inverse[:, None], 0.0)
-    shared = [still(x)[:, None] for x in (inverse, known.sizes)]
-    factors = count if steps is None else len(known.steps) * len(steps.sizes)
-    if steps is not None and samples >= ENOUGH * factors:
-        shared += _of_steps(known, steps)
-    else:
-        steps = None
-    every = []
-    for result, change, usual in zip(results, changes, known.usual, strict=True):
-        flat = [still(np.reshape(x, (samples, -1, *x.shape[result.ndim :]))) for x in (result, change, usual)]
-        whole, middle = _Half(*flat, *shared), samples // 2
-        if not middle:
-            found = _differences(whole, 1.0)
+    shared: list[Any] = [still(x)[:, None] for x in (inverse, known.sizes)]
+    is_square, factors = False, count
+    if steps is not None and known.track is not None:
+        track = Track(*known.track)
+        squares, factors = [steps.comparisons * _number_of_functions(track, flag) for flag in (True, False)]
+        is_square = samples >= ENOUGH_FOR_SQUARES * squares
+        factors = squares if is_square else factors
+        if samples >= ENOUGH * factors:
+            parts = [[still(x) for x in part] for part in track[1:]]
+            shared += [still(known.ratio)[:, None, : steps.count], still(track.totals), *parts]
         else:
-            # Each half is combined as fits the other one, which is independent: so there is no bias.
-            most = FITTED * factors
-            of_first = _fit(whole.cut(0, min(middle, most)), steps)
-            of_second = _fit(whole.cut(middle, min(samples, middle + most)), steps)
-            found = np.concatenate(
-                [
-                    _factors(whole.cut(0, middle), of_second, steps),
-                    _factors(whole.cut(middle, samples), of_first, steps),
-                ]
-            )
-        every.append(np.reshape(found, (*result.shape, -1)))
-    return every
+            steps = None
+    flat = [
+        [still(np.reshape(x, (samples, -1, *x.shape[result.ndim :]))) for x in (result, change, usual)]
+        for result, change, usual in zip(results, changes, known.usual, strict=True)
+    ]
+    whole = _Part(*[np.concatenate(parts, axis=1) for parts in zip(*flat, strict=True)], *shared)
+    if samples < PARTS:
+        return _as_results(_differences(whole, 1.0), results), None
+    ends = [samples * number // PARTS for number in range(PARTS + 1)]
+    parts = [whole.cut(*pair) for pair in pairwise(ends)]
+    most = FITTED * factors
+    fits = [_fit(part.cut(0, min(part.samples, most)), steps, is_square) for part in parts]
+    fits = fits[1:] + fits[:1]
+    found = np.concatenate([_factors(*pair, steps, is_square) for pair in zip(parts, fits, strict=True)])
+    if steps is None:
+        return _as_results(found, results), None
+    weights = [_weights(*pair, is_square) for pair in zip(parts, fits, strict=True)]
+    weights = weights[-1:] + weights[:-1]
+    shares = [
+        np.concatenate([1.0 - x, np.ones(part.samples - x.size)])
+        for x, part in zip(weights, parts, strict=True)
+    ]
+    return _as_results(found, results), np.concatenate(shares) / samples
 
 
-def _of_steps(known: Known, steps: Steps) -> list[Any]:
-    """Return the last four attributes of `_Half`."""
-    increment, *state = [still(x) for x in known.steps]
-    count, sizes = increment.shape[1] - len(steps.behind), np.abs(still(known.sizes))
-    chance = state[0][:, :count]
-    scale = sizes[:, :count] / (chance * (1.0 - chance))
-    if len(steps.behind):
-        scale = np.concatenate([scale, sizes[:, steps.anchor, None] * steps.behind], axis=1)
-    return [still(known.ratio)[:, None, :count], increment, scale, state]
+def _as_results(found: Any, results: Sequence[Any]) -> list[Any]:
+    """Return the factors of each result, given those of all of them."""
+    parts, start = [], 0
+    for result in results:
+        size = int(np.prod(result.shape[1:]))
+        parts.append(np.reshape(found[:, start : start + size], (*result.shape, found.shape[-1])))
+        start += size
+    return parts
+
+
+def _number_of_functions(track: Track, is_square: bool) -> int:
+    """Return how many functions of the state each comparison has; see `_functions`."""
+    shared, own = len(track.shared), len(track.own)
+    return 1 + shared + own + is_square * (shared * (shared + 1) // 2 + min(own, 1) * shared)
 
 
 def _ratio(above: Any, below: Any, otherwise: float = 0.0) -> Any:
     return np.where(below > 0.0, above / np.where(below > 0.0, below, 1.0), otherwise)
 
 
-def _differences(half: _Half, trust: Any) -> Any:
+def _differences(part: _Part, trust: Any) -> Any:
     """Return the factors of all weights, by differences: the usual changes, and what is wrong of the one that is chosen."""
-    usual = trust * half.usual
-    return usual + np.where(half.inverse > 0.0, half.change - usual * half.inverse, 0.0)
+    usual = trust * part.usual
+    return usual + np.where(part.inverse > 0.0, part.change - usual * part.inverse, 0.0)
 
 
-def _least_squares(increment: Any, state: Sequence[Any], steps: Steps, targets: Any) -> tuple[list[Any], Any]:
-    """Fit targets by increments times functions that are linear in the state, by conjugate gradients.
-
-    Returns
-    -------
-    factors : list of Array
-        Of the constant, and of each number of the state; axes of targets and elements.
-    rest : Array
-        The targets less their means, and less what is fitted.
-    """
-    table = np.concatenate([steps.pooled(x) for x in (increment, *[increment * x for x in state])], axis=1)
-    inverse = _ratio(1.0, np.sqrt(np.sum(table**2, axis=0)))
-    left = targets - np.mean(targets, axis=0)
-    x = np.zeros((targets.shape[1], table.shape[1]))
-    slope = (left.T @ table) * inverse
-    ahead, size = slope, np.sum(slope**2, axis=1, keepdims=True)
-    for _ in range(SWEEPS):
-        moved = table @ (ahead * inverse).T
-        step = _ratio(size, np.sum(moved**2, axis=0)[:, None])
-        x, left = x + step * ahead, left - moved * step.T
-        slope = (left.T @ table) * inverse
-        after = np.sum(slope**2, axis=1, keepdims=True)
-        ahead, size = slope + _ratio(after, size) * ahead, after
-    x, groups = x * inverse, len(steps.sizes)
-    return [steps.spread(x[:, start : start + groups]) for start in range(0, x.shape[1], groups)], left
+def _scale(x: Any) -> _Scale:
+    """Return where numbers are; they count as 0 if they are the same in all samples."""
+    middle = np.mean(x, axis=0)
+    spread, size = np.mean((x - middle) ** 2, axis=0), np.mean(x**2, axis=0)
+    return _Scale(middle, np.where(spread > ALIKE * size, _ratio(1.0, np.sqrt(spread)), 0.0))
 
 
-def _varying(x: Any, middle: Any, squares: Any, steps: Steps) -> Any:
-    """Return ``x - middle``; 0 in groups where that is the rounding of a number that is the same in all samples."""
-    apart = x - middle
-    spread, size = (steps.pooled(np.sum(squares * y**2, axis=0)) for y in (apart, x))
-    return np.where(steps.spread(spread > ALIKE * size), apart, 0.0)
+def _scaled(x: Any, scale: _Scale) -> Any:
+    return (x - scale.middle) * scale.inverse
 
 
-def _fit(half: _Half, steps: Steps | None) -> _Fit:
-    expected = np.sum(half.usual * half.inverse, axis=-1, keepdims=True)
-    weight = np.sum((half.sizes * (half.inverse > 0.0)) ** 2, axis=-1, keepdims=True)
-    products = np.sum(half.change * expected * weight, axis=0)
+def _functions(part: _Part, fit: _Fit, is_square: bool) -> tuple[list[Any], list[list[Any]]]:
+    """Return functions of the state of all comparisons, and those by which each number of the elements is multiplied."""
+    shared = [_scaled(x, scale) for x, scale in zip(part.shared, fit.shared, strict=True)]
+    pairs = [x * y for place, x in enumerate(shared) for y in shared[place:]] if is_square else []
+    return shared + pairs, [shared if is_square and not place else [] for place in range(len(part.own))]
+
+
+def _columns(part: _Part, fit: _Fit, is_square: bool) -> list[Any]:
+    """Return the sums over the elements of comparisons of the increments times functions of the state."""
+    of_all, of_own = _functions(part, fit, is_square)
+    columns = [part.totals, *[part.totals * x for x in of_all]]
+    for x, functions in zip(part.products, of_own, strict=True):
+        columns += [x, *[x * y for y in functions]]
+    return columns
+
+
+def _fit(part: _Part, steps: Steps | None, is_square: bool) -> _Fit:
+    expected = np.sum(part.usual * part.inverse, axis=-1, keepdims=True)
+    weight = np.sum((part.sizes * (part.inverse > 0.0)) ** 2, axis=-1, keepdims=True)
+    products = np.sum(part.change * expected * weight, axis=0)
     trust = _ratio(products, np.sum(expected**2 * weight, axis=0), 1.0)
     if steps is None:
         return _Fit(trust)
-    squares = half.increment**2
-    total = steps.pooled(np.sum(squares, axis=0))
-    middles = [steps.spread(_ratio(steps.pooled(np.sum(squares * x, axis=0)), total)) for x in half.state]
-    state = [_varying(x, middle, squares, steps) for x, middle in zip(half.state, middles, strict=True)]
-    of_result, _ = _least_squares(half.increment, state, steps, half.result)
-    fit = _Fit(trust, np.mean(half.result, axis=0), middles, of_result)
-    by_differences = _differences(half, trust) * half.sizes
-    count = half.ratio.shape[-1]
-    apart = _scores(half, fit) * half.sizes[..., :count] - by_differences[..., :count]
-    estimates = [np.sum(by_differences, axis=-1), np.sum(np.where(half.ratio != 0.0, apart, 0.0), axis=-1)]
-    found, left = _least_squares(half.increment * half.scale, state, steps, np.concatenate(estimates, axis=1))
-    results = half.result.shape[1]
-    rest, apart = left[:, :results], left[:, results:]
-    share = np.clip(-_ratio(np.sum(rest * apart, axis=0), np.sum(apart**2, axis=0)), 0.0, 1.0)[:, None]
-    return fit._replace(of_estimate=[x[:results] + share * x[results:] for x in found], share=share)
+    fit = _Fit(trust, np.mean(part.result, axis=0), list(map(_scale, part.shared)))
+    columns = _columns(part, fit, is_square)
+    table = np.concatenate(columns, axis=1)
+    norm = _ratio(1.0, np.sqrt(np.sum(table**2, axis=0)))
+    unit = table * norm
+    matrix = unit.T @ unit + RIDGE * np.eye(table.shape[1])
+
+    def solve(x: Any) -> Any:
+        return norm[:, None] * np.linalg.solve(matrix, norm[:, None] * x)
+
+    left = part.result - fit.mean
+    factors = solve(table.T @ left)
+    fit = fit._replace(table=table - np.mean(table, axis=0), solve=solve)
+    fit = fit._replace(factors=np.reshape(factors, (len(columns), steps.comparisons, -1)))
+    # By the inverse of the variances; of the score function this is that of what A leaves.
+    noise = np.sum(np.where(part.ratio != 0.0, part.ratio * part.sizes[..., : steps.count], 0.0), axis=-1)
+    noise = noise * (left - table @ factors)
+    by_differences = np.sum((_differences(part, trust) * part.sizes)[..., : steps.count], axis=-1)
+    both = np.concatenate([by_differences, noise], axis=1)
+    both = both - np.mean(both, axis=0)
+    rest = np.mean((both - table @ solve(table.T @ both)) ** 2, axis=0)
+    half = part.result.shape[1]
+    return fit._replace(share=_ratio(rest[:half], rest[:half] + rest[half:])[:, None])
 
 
-def _values(half: _Half, fit: _Fit, factors: Sequence[Any]) -> Any:
-    """Return functions of the state; axes of samples, results and elements."""
-    pairs = zip(factors[1:], half.state, fit.middles, strict=True)
-    return sum([factor * (x - middle)[:, None] for factor, x, middle in pairs], factors[0])
-
-
-def _scores(half: _Half, fit: _Fit) -> Any:
-    """Return the factors of the weights of the decisions that are steps, by the score function; meaningless where `ratio` is 0."""
-    values, increment = _values(half, fit, fit.of_result), half.increment[:, None]
-    rest = half.result - fit.mean - np.sum(values * increment, axis=-1)
-    expected = np.where(increment > 0.0, -values, values)[..., : half.ratio.shape[-1]]
-    return expected + half.ratio * rest[..., None]
-
-
-def _factors(half: _Half, fit: _Fit, steps: Steps | None) -> Any:
+def _factors(part: _Part, fit: _Fit, steps: Steps | None, is_square: bool) -> Any:
     """Return the factors of the weights of some samples."""
-    factors = _differences(half, fit.trust)
+    factors = _differences(part, fit.trust)
     if steps is None:
         return factors
-    count = half.ratio.shape[-1]
-    values = _values(half, fit, fit.of_estimate)
-    first = factors[..., :count]
-    both = (1.0 - fit.share) * first + fit.share * _scores(half, fit) - half.ratio * values[..., :count]
-    factors = np.concatenate([np.where(half.ratio != 0.0, both, first), factors[..., count:]], axis=-1)
-    if not len(steps.behind):
-        return factors
-    behind = half.increment * (half.scale > 0.0)
-    attached = np.sum((values * behind[:, None])[..., count:], axis=-1, keepdims=True)
-    is_anchor = np.arange(half.sizes.shape[-1]) == steps.anchor
-    return factors - np.where(is_anchor, np.sign(half.sizes), 0.0) * attached
+    first = factors[..., : steps.count]
+    both = (1.0 - fit.share) * first + fit.share * _scores(part, fit, steps, is_square)
+    return np.concatenate([np.where(part.ratio != 0.0, both, first), factors[..., steps.count :]], axis=-1)
+
+
+def _scores(part: _Part, fit: _Fit, steps: Steps, is_square: bool) -> Any:
+    """Return the factors of the weights of the decisions that are steps, by the score function; meaningless where `ratio` is 0."""
+    columns = _columns(part, fit, is_square)
+    of_all, of_own = _functions(part, fit, is_square)
+    every = []
+    for result in range(part.result.shape[1]):
+        a = fit.factors[..., result]
+        fitted = sum(np.sum(x * factor, axis=-1) for x, factor in zip(columns, a, strict=True))
+        value = steps.spread(_polynomial(a, of_all))
+        start = 1 + len(of_all)
+        for x, functions in zip(part.own, of_own, strict=True):
+            value = value + x * steps.spread(_polynomial(a[start:], functions))
+            start += 1 + len(functions)
+        rest = part.result[:, result] - fit.mean[result] - fitted
+        signs = np.sign(part.sizes[:, 0, : steps.count])
+        every.append(signs * value + part.ratio[:, 0] * rest[:, None])
+    return np.stack(every, axis=1)
+
+
+def _polynomial(factors: Any, functions: Sequence[Any]) -> Any:
+    """Return the first factor, and the next ones times functions."""
+    return sum([x * factor for x, factor in zip(functions, factors[1:], strict=False)], factors[:1])
+
+
+def _weights(part: _Part, fit: _Fit, is_square: bool) -> Any:
+    """Return what weight the derivatives of the samples of `fit` have in ``sum B (b - r)`` over other samples."""
+    assert fit.solve is not None
+    sums = np.concatenate([np.sum(x, axis=0) for x in _columns(part, fit, is_square)])
+    return fit.table @ fit.solve(sums[:, None])[:, 0]
