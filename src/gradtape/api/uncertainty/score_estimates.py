@@ -37,7 +37,10 @@ ENOUGH_FOR_SQUARES: Final = 20
 """Samples per factor from which on squares and products of the state have factors."""
 
 FITTED: Final = 16
-"""Samples per factor to which the estimate is fitted at most, in each part."""
+"""Samples per factor to which the estimate is fitted at most, in each part; see `FITTED_AT_LEAST`."""
+
+FITTED_AT_LEAST: Final = 2000
+"""Samples of each part to which the estimate is fitted, if there are as many: states that are rare are among them."""
 
 ALIKE: Final = 1e-9
 """The variance of a number over samples, in squares of its size, below which it counts as the same in all."""
@@ -178,7 +181,7 @@ def combined(
         return _as_results(_differences(whole, 1.0), results), None
     ends = [samples * number // PARTS for number in range(PARTS + 1)]
     parts = [whole.cut(*pair) for pair in pairwise(ends)]
-    most = FITTED * factors
+    most = max(FITTED * factors, FITTED_AT_LEAST)
     fits = [_fit(part.cut(0, min(part.samples, most)), steps, is_square) for part in parts]
     fits = fits[1:] + fits[:1]
     found = np.concatenate([_factors(*pair, steps, is_square) for pair in zip(parts, fits, strict=True)])
