@@ -651,7 +651,7 @@ class Stateful:
         self.scale = 2.0
         self.mean = np.zeros(3)
         self.level = Level(0.5)
-        self.settings = {"shift": 1.0, "weights": [1.0, 2.0]}
+        self.settings: dict[str, Any] = {"shift": 1.0, "weights": [1.0, 2.0]}
         self.fixed = Hiding()
         self.cache: Any = None
         self.is_begun = False
