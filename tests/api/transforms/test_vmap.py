@@ -285,7 +285,7 @@ def test_chunks_bound_the_memory_of_values_and_derivatives() -> None:
 
 def test_chunk_sizes_that_do_not_exist() -> None:
     for bad, error in ((0, ArgumentError), (-1, ArgumentError), (1.5, DtypeError), (True, DtypeError)):
-        with pytest.raises(error, match=r"vmap: chunk_size .*\n.*where: .*test_vmap.*\n.*how many elements"):
+        with pytest.raises(error, match=r"vmap: chunk_size .*\n.*where: .*test_vmap.*\n.*number of elements"):
             gt.vmap(np.sin, chunk_size=bad)
     same(gt.vmap(np.sin, chunk_size=np.int64(2))(X), np.sin(X))
 
