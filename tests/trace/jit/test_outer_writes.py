@@ -620,3 +620,27 @@ def test_the_order_of_an_ordered_dict_is_checked() -> None:
     assert f(np.ones(1)) == 12.0
     table.move_to_end("a", last=False)
     assert f(np.ones(1)) == 21.0
+
+
+@pytest.mark.parametrize("way", ["vjp", "linearize", "jvp"])
+def test_functions_that_python_reads_a_number_of_write_once_in_each_call(way: str) -> None:
+    model, log = types.SimpleNamespace(calls=0, last=0.0), []
+
+    def f(x: Any) -> Any:
+        model.calls += 1
+        model.last = x * model.calls
+        log.append(model.calls)
+        return x * 2.0 * model.calls if float(x) > 0 else x
+
+    for call in range(1, 5):
+        x = 0.5 * call
+        if way == "jvp":
+            y, slope = gt.jvp(f, (x,), (1.0,))
+        elif way == "vjp":
+            y, pull = gt.vjp(f, x)
+            (slope,) = pull(1.0)
+        else:
+            y, push = gt.linearize(f, x)
+            slope = push(1.0)
+        assert (float(y), float(slope)) == (2.0 * call * x, 2.0 * call)
+        assert (model.calls, float(model.last), log) == (call, x * call, [*range(1, call + 1)])

@@ -35,7 +35,7 @@ from gradtape.api.transforms.recording import (
     zeros_like,
 )
 from gradtape.api.transforms.residual_programs import applied
-from gradtape.api.transforms.sharing import NOT_SHARED, program_of_calls
+from gradtape.api.transforms.sharing import NOT_SHARED, program_of_calls, refusing_writes
 from gradtape.api.units import like, magnitudes, per_argument, unit_of
 from gradtape.config import within_memory
 from gradtape.errors import NonScalarOutputError, StructureError, kind_of
@@ -682,7 +682,8 @@ def vjp(
         with within_memory(limit):
             aux = recording.run_untold(function, has_aux)
         if recording.is_cut:
-            kept = applied("vjp", function, primals, has_aux, converted, limit)
+            with refusing_writes():
+                kept = applied("vjp", function, primals, has_aux, converted, limit)
     if kept is not None:
 
         def pull(cotangent: Any) -> tuple[Any, ...]:
@@ -815,7 +816,8 @@ def _jvp(
     seeds, recording.recorded = recording.directions(tangents)
     aux = recording.run_untold(function, has_aux)
     if recording.is_cut and kept is not None:
-        result = kept()
+        with refusing_writes():
+            result = kept()
         if result is not NOT_SHARED:
             return result
     recording.tell_cuts()

@@ -12,6 +12,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import jit
 from gradtape.api.transforms.recording import Recording, as_given, primal_leaves
 from gradtape.api.transforms.residual_programs import applied
+from gradtape.api.transforms.sharing import refusing_writes
 from gradtape.errors import NotDifferentiableError, StructureError
 from gradtape.habits import suggests_keywords
 from gradtape.ir.builder import here
@@ -133,7 +134,8 @@ def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False
         recording = Recording("linearize", primals)
         aux = recording.run_untold(function, has_aux)
         if recording.is_cut:
-            kept = applied("linearize", function, primals, has_aux, unchanged)
+            with refusing_writes():
+                kept = applied("linearize", function, primals, has_aux, unchanged)
     if kept is not None:
 
         def push_kept(*tangents: Any) -> Any:

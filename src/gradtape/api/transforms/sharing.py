@@ -10,9 +10,11 @@ function that was made, as if nothing were kept.
 from __future__ import annotations
 
 import functools
+import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -28,11 +30,11 @@ from gradtape.trace.jit.captures.spec import CaptureSpec
 from gradtape.trace.jit.captures.steps import Check, Source
 from gradtape.trace.jit.captures.walk import MOST_STEPS
 from gradtape.trace.jit.explain import Explain
-from gradtape.trace.jit.lookup import CaptureSet
+from gradtape.trace.jit.lookup import Captured, CaptureSet
 from gradtape.trace.jit.outcomes import OutcomeFailed
 from gradtape.trace.jit.side_effects import kept_variables
 from gradtape.trace.jit.signature import CallArguments, FunctionFirst, StaticArguments
-from gradtape.trace.jit.specialisation import Specialisation
+from gradtape.trace.jit.specialisation import Assign, Specialisation
 from gradtape.trace.jit.tracing import AcceptTrace
 from gradtape.trace.patching.copies import is_filled
 from gradtape.trace.source.contexts import running_trace
@@ -64,7 +66,32 @@ class Sharing(Protocol):
 
 
 class _NotShared(OutcomeFailed):
-    """Raised to end a trace that is not shared."""
+    """Raised to end a call that is not shared."""
+
+
+class _Thread(threading.local):
+    """What is in force on a thread.
+
+    Attributes
+    ----------
+    refuses_writes : bool
+        Whether calls that write to objects are not shared.
+    """
+
+    refuses_writes = False
+
+
+_thread: Final = _Thread()
+
+
+@contextmanager
+def refusing_writes() -> Iterator[None]:
+    """Let shared programs answer no call that writes to objects, in this block: the function has run for it, and has written."""
+    before, _thread.refuses_writes = _thread.refuses_writes, True
+    try:
+        yield
+    finally:
+        _thread.refuses_writes = before
 
 
 class _Silent(Explain):
@@ -108,6 +135,9 @@ class SharedSite(CallSite):
     def _recorded(self, call: CallArguments, captured: Any) -> Any:
         raise _NotShared
 
+    def _assigning(self, call: CallArguments, captured: Captured, *, is_first: bool = False) -> Assign:
+        return _refuse if _thread.refuses_writes else super()._assigning(call, captured, is_first=is_first)
+
     def trace(
         self,
         call: CallArguments,
@@ -133,6 +163,10 @@ class SharedSite(CallSite):
             self.refused = True
             raise _NotShared
         super()._conclude(request, spec, specialisation, states)
+
+
+def _refuse(specialisation: Specialisation, outputs: list[Any]) -> None:
+    raise _NotShared
 
 
 def _may_outlive(spec: CaptureSpec, specialisation: Specialisation) -> bool:
