@@ -65,7 +65,7 @@ class Steps(NamedTuple):
     sizes: Sequence[int]
 
     @property
-    def count(self) -> int:
+    def decisions(self) -> int:
         """How many elements are decisions."""
         return sum(self.sizes)
 
@@ -168,19 +168,19 @@ def combined(
         is_square = samples >= ENOUGH_FOR_SQUARES * squares
         factors = squares if is_square else factors
         if samples >= ENOUGH * factors:
-            parts = [[still(x) for x in part] for part in track[1:]]
-            shared += [still(known.ratio)[:, None, : steps.count], still(track.totals), *parts]
+            numbers = [[still(x) for x in part] for part in track[1:]]
+            shared += [still(known.ratio)[:, None, : steps.decisions], still(track.totals), *numbers]
         else:
             steps = None
     flat = [
         [still(np.reshape(x, (samples, -1, *x.shape[result.ndim :]))) for x in (result, change, usual)]
         for result, change, usual in zip(results, changes, known.usual, strict=True)
     ]
-    whole = _Part(*[np.concatenate(parts, axis=1) for parts in zip(*flat, strict=True)], *shared)
+    whole = _Part(*[np.concatenate(each, axis=1) for each in zip(*flat, strict=True)], *shared)
     if samples < PARTS:
         return _as_results(_differences(whole, 1.0), results), None
     ends = [samples * number // PARTS for number in range(PARTS + 1)]
-    parts = [whole.cut(*pair) for pair in pairwise(ends)]
+    parts = [whole.cut(start, stop) for start, stop in pairwise(ends)]
     most = max(FITTED * factors, FITTED_AT_LEAST)
     fits = [_fit(part.cut(0, min(part.samples, most)), steps, is_square) for part in parts]
     fits = fits[1:] + fits[:1]
@@ -271,9 +271,9 @@ def _fit(part: _Part, steps: Steps | None, is_square: bool) -> _Fit:
     fit = fit._replace(table=table - np.mean(table, axis=0), solve=solve)
     fit = fit._replace(factors=np.reshape(factors, (len(columns), steps.comparisons, -1)))
     # By the inverse of the variances; of the score function this is that of what A leaves.
-    noise = np.sum(np.where(part.ratio != 0.0, part.ratio * part.sizes[..., : steps.count], 0.0), axis=-1)
+    noise = np.sum(np.where(part.ratio != 0.0, part.ratio * part.sizes[..., : steps.decisions], 0.0), axis=-1)
     noise = noise * (left - table @ factors)
-    by_differences = np.sum((_differences(part, trust) * part.sizes)[..., : steps.count], axis=-1)
+    by_differences = np.sum((_differences(part, trust) * part.sizes)[..., : steps.decisions], axis=-1)
     both = np.concatenate([by_differences, noise], axis=1)
     both = both - np.mean(both, axis=0)
     rest = np.mean((both - table @ solve(table.T @ both)) ** 2, axis=0)
@@ -286,9 +286,9 @@ def _factors(part: _Part, fit: _Fit, steps: Steps | None, is_square: bool) -> An
     factors = _differences(part, fit.trust)
     if steps is None:
         return factors
-    first = factors[..., : steps.count]
+    first = factors[..., : steps.decisions]
     both = (1.0 - fit.share) * first + fit.share * _scores(part, fit, steps, is_square)
-    return np.concatenate([np.where(part.ratio != 0.0, both, first), factors[..., steps.count :]], axis=-1)
+    return np.concatenate([np.where(part.ratio != 0.0, both, first), factors[..., steps.decisions :]], axis=-1)
 
 
 def _scores(part: _Part, fit: _Fit, steps: Steps, is_square: bool) -> Any:
@@ -305,7 +305,7 @@ def _scores(part: _Part, fit: _Fit, steps: Steps, is_square: bool) -> Any:
             value = value + x * steps.spread(_polynomial(a[start:], functions))
             start += 1 + len(functions)
         rest = part.result[:, result] - fit.mean[result] - fitted
-        signs = np.sign(part.sizes[:, 0, : steps.count])
+        signs = np.sign(part.sizes[:, 0, : steps.decisions])
         every.append(signs * value + part.ratio[:, 0] * rest[:, None])
     return np.stack(every, axis=1)
 
