@@ -288,7 +288,9 @@ def _factors(part: _Part, fit: _Fit, steps: Steps | None, is_square: bool) -> An
         return factors
     first = factors[..., : steps.decisions]
     both = (1.0 - fit.share) * first + fit.share * _scores(part, fit, steps, is_square)
-    return np.concatenate([np.where(part.ratio != 0.0, both, first), factors[..., steps.decisions :]], axis=-1)
+    return np.concatenate(
+        [np.where(part.ratio != 0.0, both, first), factors[..., steps.decisions :]], axis=-1
+    )
 
 
 def _scores(part: _Part, fit: _Fit, steps: Steps, is_square: bool) -> Any:
