@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import gradtape as gt
@@ -261,3 +262,23 @@ def test_numbers_of_objects_that_change_often_become_inputs(
         thing.scale = 1.0 + number
         np.testing.assert_allclose(function(X), thing(X), rtol=1e-12)
     assert function.site.traces <= 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_of_objects_are_compared_by_their_data(modules: dict[str, ModuleType], kind: str) -> None:
+    thing = modules[kind].Stateful()
+    thing.table = pd.DataFrame({"a": X, "b": 2 * X})
+    thing.settings["column"] = pd.Series(X)
+
+    def total(x: Any) -> Any:
+        return np.sum(thing.table["a"].to_numpy() * thing.settings["column"].to_numpy() * x)
+
+    function = gt.jit(total)
+    for _ in range(3):
+        assert function(X) == pytest.approx(total(X))
+        thing.table, thing.settings["column"] = thing.table.copy(), thing.settings["column"].copy()
+    assert function.site.traces == 1
+    thing.table.loc[1, "a"] = 9.0
+    assert function(X) == pytest.approx(total(X))
+    thing.settings["column"][2] = -3.0
+    assert function(X) == pytest.approx(total(X))

@@ -25,6 +25,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of_element
 from gradtape.trace.jit.bodies import final, unhidden_errors
 from gradtape.trace.jit.captures.arguments import argument_copies
+from gradtape.trace.jit.captures.user_classes import is_package_object
 from gradtape.trace.jit.captures.writes import watch_over
 from gradtape.trace.jit.guards import Mapped, note_write
 from gradtape.trace.jit.side_effects import depends_on
@@ -261,8 +262,12 @@ class Mapping:
     @staticmethod
     def _refuse_writes(watch: WriteWatch, containers: list[Substitute], tag: Mapped) -> None:
         """Refuse to write to objects outside: there is one run for all elements, and each would write in its turn."""
+
+        def may_store(thing: Any, is_cached: bool, new: Any) -> bool:
+            return (is_cached or is_package_object(thing)) and not depends_on(new, tag)
+
         changed = [each.name for each in containers if each.is_changed(each.initial)]
-        for name in (*watch.written(lambda new: not depends_on(new, tag)), *changed):
+        for name in (*watch.written(may_store), *changed):
             watch.undo()
             raise final(
                 InPlaceError(

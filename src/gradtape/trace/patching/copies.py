@@ -71,7 +71,7 @@ class Substitute:
     @property
     def is_own(self) -> bool:
         """Whether the object is one of gradtape's own, which notes things as it runs."""
-        return (type(self.original).__module__ or "").partition(".")[0] == PACKAGE
+        return str(type(self.original).__module__).partition(".")[0] == PACKAGE
 
     def restore(self) -> None:
         """Set the content of the object back to that at first, if the trace has begun."""
@@ -124,10 +124,10 @@ class WriteWatch:
         self._contents = [(each, content_of(each.copy)) for each in holders]
         self._values = [(name, array, array.value) for name, array in arrays]
 
-    def written(self, may_cache: Callable[[Any], bool] = lambda _: False) -> dict[str, Any]:
+    def written(self, may_store: Callable[[Any, bool, Any], bool] = lambda *_: False) -> dict[str, Any]:
         """Return what is new by names: what entries, attributes and variables hold now, containers, and arrays.
 
-        What `functools.cached_property` has stored is left out, if it is a value that `may_cache` allows.
+        Attributes are left out that ``may_store(object, whether a cached property has set it, value)`` allows.
         """
         new: dict[str, Any] = {}
         for each, before in self._contents:
@@ -139,7 +139,7 @@ class WriteWatch:
                     key
                     for key in {**before, **now}
                     if each.is_changed(before, key)
-                    and not (_is_cached(each.original, key, before) and may_cache(now.get(key)))
+                    and not may_store(each.original, _is_cached(each.original, key, before), now.get(key))
                 ]
                 new.update((each.part_label(key), now.get(key)) for key in keys)
             else:

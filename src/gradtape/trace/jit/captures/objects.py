@@ -126,10 +126,11 @@ def visit_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copy
     by_parts = walk.by_parts and origin[0] is not Source.FIXED
     if is_plain_object(thing) or (by_parts and is_package_object(thing)):
         return _visit_plain_object(walk, thing, origin, label, copying)
-    if shows_fields(thing) and len(walk.spec.steps) < MOST_STEPS_OF_PACKAGES:
-        return _visit_package_object(walk, thing, origin, label, copying)
     if is_quantity(thing):
         return visit_quantity(walk, thing, origin, label, copying)
+    has_parts = shows_fields(thing) and not is_labelled(thing)
+    if has_parts and len(walk.spec.steps) < MOST_STEPS_OF_PACKAGES:
+        return _visit_package_object(walk, thing, origin, label, copying)
     return _visit_opaque(walk, thing, origin, label, copying)
 
 
