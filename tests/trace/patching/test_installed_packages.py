@@ -265,6 +265,26 @@ def test_numbers_of_objects_that_change_often_become_inputs(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [float, np.float64, np.array])
+def test_numbers_that_python_asks_for_become_inputs(
+    modules: dict[str, ModuleType], kind: str, number: Any
+) -> None:
+    thing = modules[kind].Stateful()
+
+    def steered(x: Any) -> Any:
+        scale = float(thing.scale)
+        return scale * np.sum(x)
+
+    function = gt.value_and_grad(steered)
+    for k in range(20):
+        thing.scale = number(k - 10.0)
+        y, gradient = function(X)
+        assert y == pytest.approx(steered(X))
+        np.testing.assert_allclose(gradient, np.full(3, steered(np.array([1.0, 0.0, 0.0]))))
+    assert function.site.traces <= 6
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_tables_of_objects_are_compared_by_their_data(modules: dict[str, ModuleType], kind: str) -> None:
     thing = modules[kind].Stateful()
     thing.table = pd.DataFrame({"a": X, "b": 2 * X})

@@ -271,8 +271,8 @@ def type_key(value: Any) -> Any:
 
 
 def is_key_of_number(key: Any) -> bool:
-    """Return whether a hidden input of a type, as `type_key` returns it, is a number of Python's or NumPy's."""
-    return isinstance(key, type) or key[1] == "scalar"
+    """Return whether a hidden input of a type, as `type_key` returns it, is a number of Python's or NumPy's, or an array of rank 0."""
+    return isinstance(key, type) or key[1] in ("scalar", ())
 
 
 def read_captures(steps: Sequence[Step], leaves: Sequence[Any]) -> list[Any] | None:
