@@ -65,7 +65,7 @@ def test_pending_and_followed() -> None:
         x = other.watch(tape.watch(X))
         y = gt.name(x * 2.0, "<y>")
         picture = y._repr_html_()
-        assert "was pending, computed now" in text(picture) and "followed by 2 tapes, recording" in text(
+        assert "was pending, computed now" in text(picture) and "recorded by 2 tapes, recording" in text(
             picture
         )
         assert "<y>" in text(picture)
