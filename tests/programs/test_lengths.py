@@ -319,7 +319,7 @@ def test_declared_shapes_are_checked():
     for X, y, match in [
         ((4, 3), 5, "argument 'y' has shape .5,., which is not .n,.: n is 4 in this call"),
         ((4, 2), 4, "2 is not 3"),
-        ((1, 3), 1, "n is 2 at least"),
+        ((1, 3), 1, "n must be at least 2"),
         ((51, 3), 51, "n is 50 at most"),
     ]:
         with pytest.raises(gt.errors.ShapeError, match=match):

@@ -465,7 +465,8 @@ def _free(best: NDArray, pairs: NDArray, slopes: NDArray, curvatures: NDArray) -
     distances = np.stack([best - pairs[:, 0], pairs[:, 1] - best])
     pushes = np.stack([slopes, -slopes])
     scale = np.maximum(1.0, np.abs(best))
-    is_beyond = (distances <= NEAR * scale) & (pushes > np.maximum(curvatures, 0.0) * distances)
+    is_near = distances <= NEAR * scale
+    is_beyond = is_near & (pushes > np.maximum(curvatures, 0.0) * np.where(is_near, distances, 0.0))
     return np.asarray(~((distances <= 1e-10 * scale) | (is_beyond & (pushes > 0))).any(axis=0))
 
 
