@@ -320,7 +320,7 @@ def test_declared_shapes_are_checked():
         ((4, 3), 5, "argument 'y' has shape .5,., which is not .n,.: n is 4 in this call"),
         ((4, 2), 4, "2 is not 3"),
         ((1, 3), 1, "n must be at least 2"),
-        ((51, 3), 51, "n is 50 at most"),
+        ((51, 3), 51, "n must be at most 50"),
     ]:
         with pytest.raises(gt.errors.ShapeError, match=match):
             f(np.ones(X), np.zeros(y))
