@@ -44,9 +44,9 @@ def test_bounds_without_a_length_are_refused(bounds, text):
         (
             np.ones((1, 3)),
             np.ones(1),
-            r"argument 'x' has shape \(1, 3\), which is not \(k, 3\): k is 2 at least",
+            r"argument 'x' has shape \(1, 3\), which is not \(k, 3\): k must be at least 2",
         ),
-        (np.ones((5, 3)), np.ones(5), r"k is 4 at most"),
+        (np.ones((5, 3)), np.ones(5), r"k must be at most 4"),
         (
             np.ones((3, 3)),
             np.ones(4),
