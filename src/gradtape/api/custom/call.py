@@ -78,13 +78,14 @@ class Operands(Leaves):
         site = here.site
         given = self.args if given is None else given
         copies = self.filled(self.starts)
-        leaves = flatten_with_none(copies)[0]
         containers = argument_copies(given, copies, "the arguments")
+        leaves = flatten_with_none(copies)[0] if containers else []
         try:
             with inside(self.snapshot):
                 result = function(*copies, **kwargs)
-            for each in write_through(containers, leaves, flatten_with_none(given)[0]):
-                settle(each)
+            if containers:
+                for each in write_through(containers, leaves, flatten_with_none(given)[0]):
+                    settle(each)
             return result
         finally:
             self.tag.end()

@@ -151,9 +151,8 @@ class SharedSite(CallSite):
         return super().trace(call, captures, dynamic_trips=dynamic_trips, accept=accept)
 
     def _run(self, request: Any, spec: CaptureSpec) -> Any:
-        if (
-            spec.unrepeatable or spec.python_generators or spec.may_draw
-        ):  # what cannot be undone is not done twice
+        # What cannot be undone is not done twice.
+        if spec.unrepeatable or spec.python_generators or spec.files or spec.may_draw:
             self.refused = True
             raise _NotShared
         return super()._run(request, spec)

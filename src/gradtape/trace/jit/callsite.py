@@ -509,7 +509,7 @@ def _is_traced(leaves: list[Any]) -> bool:
 
 
 def _is_recorded(leaves: list[Any]) -> bool:
-    """Return whether a tape or trace follows one of the leaves."""
+    """Return whether a tape or a trace records one of the leaves."""
     return any(
         leaf.followed if isinstance(leaf, Variable) else any(tag.recording for tag in leaf.value.tags)
         for leaf in leaves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections import deque
 from typing import Any, Final, NamedTuple
@@ -9,10 +10,10 @@ from typing import Any, Final, NamedTuple
 from gradtape.config import config
 from gradtape.errors import SideEffectWarning, TraceLimitWarning, warn
 from gradtape.runtime.compile.program import Program
-from gradtape.trace.jit.captures.spec import CaptureSpec
+from gradtape.trace.jit.captures.spec import A_FILE, CaptureSpec
 from gradtape.trace.jit.captures.steps import Step
 from gradtape.trace.jit.lookup import GuardTree, Miss
-from gradtape.trace.jit.side_effects import generator_state
+from gradtape.trace.jit.side_effects import state_to_compare
 
 _MOST_EVENTS: Final = 1000
 """The number of events that a call site keeps."""
@@ -151,9 +152,12 @@ class Explain:
         warn(TraceLimitWarning, what, where=where, why=why, remedy=remedy)
 
     def warn_of_effects(self, spec: CaptureSpec, states: list[tuple[Any, bytes]]) -> None:
-        """Warn once of each side effect that the compiled function does not repeat; `states` are those of generators before the trace."""
+        """Warn once of each side effect that the compiled function does not repeat; `states` are those of generators and files before."""
         reasons = dict(spec.unrepeatable)
-        if any(generator_state(generator) != state for generator, state in states):
+        changed = [thing for thing, state in states if state_to_compare(thing) != state]
+        if any(isinstance(thing, io.IOBase) for thing in changed):
+            reasons["a file among the arguments"] = A_FILE
+        if any(not isinstance(thing, io.IOBase) for thing in changed):
             reasons["a random number generator"] = (
                 "it drew numbers, which the compiled function repeats in every call"
             )

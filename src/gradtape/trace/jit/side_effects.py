@@ -6,6 +6,7 @@ new values are made in each call by recipes. Nothing is changed before all of th
 
 from __future__ import annotations
 
+import io
 import operator
 import pickle
 import random
@@ -448,10 +449,13 @@ def _is_made_variable(thing: Any, spec: CaptureSpec, depth: int = 0) -> bool:
     return any(_is_made_variable(item, spec, depth + 1) for item in thing)
 
 
-def generator_state(generator: Any) -> bytes:
-    """Return the state of a random number generator, to be compared."""
-    if isinstance(generator, np.random.Generator):
-        return pickle.dumps(generator.bit_generator.state)
-    return pickle.dumps(
-        generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
-    )
+def state_to_compare(thing: Any) -> bytes:
+    """Return the state of a random number generator, or the position of a file."""
+    if isinstance(thing, io.IOBase):
+        try:
+            return b"" if thing.closed else pickle.dumps(thing.tell())
+        except OSError:  # while ``for line in file`` reads ahead
+            return b""
+    if isinstance(thing, np.random.Generator):
+        return pickle.dumps(thing.bit_generator.state)
+    return pickle.dumps(thing.getstate() if isinstance(thing, random.Random) else thing.get_state())

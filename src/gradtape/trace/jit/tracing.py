@@ -61,9 +61,9 @@ from gradtape.trace.jit.op_by_op import called_on_traced, owned_array
 from gradtape.trace.jit.outcomes import OutcomeFailed
 from gradtape.trace.jit.side_effects import (
     SideEffects,
-    generator_state,
     kept_variables,
     side_effects_of,
+    state_to_compare,
 )
 from gradtape.trace.jit.signature import CallArguments, native_call, without_lengths
 from gradtape.trace.jit.specialisation import Specialisation
@@ -318,7 +318,7 @@ class Tracer:
         spec.begin()
         trace.hidden = [placeholder.value for placeholder in spec.placeholders]
         trace.inputs = [*inputs, *trace.hidden]
-        states = [(generator, generator_state(generator)) for generator in spec.python_generators]
+        states = [(thing, state_to_compare(thing)) for thing in (*spec.python_generators, *spec.files)]
         profiler, nothing = ACTIVE.profiler, nullcontext()
         with (
             inside(trace, Scope()),

@@ -104,9 +104,8 @@ def visit_module(walk: CaptureWalk, module: ModuleType, origin: Origin, label: s
     attributes = walk.facts.attributes
     for name in sorted(attributes if walk.facts.asks else attributes & namespace.original.keys()):
         _visit_name(walk, namespace, name, copying)
-    if (
-        walk.facts.everything
-    ):  # `vars(module)` is that of the module itself: the values are checked, and not replaced
+    # `vars(module)` is that of the module itself: the values are checked, and not replaced.
+    if walk.facts.everything:
         for name in sorted(_data_of(namespace.original) - attributes):
             _visit_name(walk, namespace, name, False)
     return copy

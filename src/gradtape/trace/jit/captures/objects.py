@@ -22,7 +22,7 @@ from gradtape.kinds.refusals import copy_of, is_labelled
 from gradtape.trace.jit.captures.containers import MOST_ITEMS, visit_quantity
 from gradtape.trace.jit.captures.leaves import visit_generator
 from gradtape.trace.jit.captures.methods import AT_CONSTRUCTION, functions_of, read_methods
-from gradtape.trace.jit.captures.spec import PLAIN_TYPES
+from gradtape.trace.jit.captures.spec import A_FILE, PLAIN_TYPES
 from gradtape.trace.jit.captures.steps import Check, Origin, Source, identity_check, keys_of
 from gradtape.trace.jit.captures.user_classes import (
     has_foreign_code,
@@ -39,7 +39,7 @@ from gradtape.trace.jit.captures.walk import MOST_STEPS, CaptureWalk, CodeFacts
 from gradtape.trace.patching.copies import ABSENT, copy_object, set_content, slots_of
 from gradtape.trace.source.sites import PACKAGE
 
-MOST_STEPS_OF_PACKAGES: Final = 512
+_MOST_STEPS: Final = 512
 """The number of steps after which objects of packages are checked by identity alone."""
 
 _MOST_NESTED: Final = 4
@@ -129,7 +129,7 @@ def visit_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copy
     if is_quantity(thing):
         return visit_quantity(walk, thing, origin, label, copying)
     has_parts = shows_fields(thing) and not is_labelled(thing)
-    if has_parts and len(walk.spec.steps) < MOST_STEPS_OF_PACKAGES:
+    if has_parts and len(walk.spec.steps) < _MOST_STEPS:
         return _visit_package_object(walk, thing, origin, label, copying)
     return _visit_opaque(walk, thing, origin, label, copying)
 
@@ -181,10 +181,10 @@ def _visit_plain_object(walk: CaptureWalk, thing: Any, origin: Origin, label: st
 
 
 def _visit_package_object(walk: CaptureWalk, thing: Any, origin: Origin, label: str, copying: bool) -> Any:
-    """Visit what an object of an installed package holds: data by parts, other things by identity unless the user's code names them.
+    """Visit an object of an installed package: its data by parts, all else by identity unless the user's code names it.
 
-    The code of packages, which may read all of it, is not looked at. It is checked by value until it changes: then the object is copied,
-    and its numbers become hidden inputs.
+    The code of the package is not read: it may use any attribute. Numbers are checked by value until one of them has changed; from then on
+    the object is copied, and they are hidden inputs.
     """
     cls, copying = type(thing), copying and walk.copies_packages
     step = walk.step_unless_fixed(origin, Check.TYPE, cls, label)
@@ -323,7 +323,10 @@ def _visit_opaque(walk: CaptureWalk, thing: Any, origin: Origin, label: str, cop
     is_file = isinstance(thing, io.IOBase)
     spec.shows = spec.shows or isinstance(thing, io.TextIOBase | logging.Logger | logging.LoggerAdapter)
     if is_file and not (thing.closed or thing in (sys.stdout, sys.stderr, sys.stdin)):
-        spec.unrepeatable[label] = "a file: each read advances it, and the compiled function does not read"
+        if origin[0] is Source.ARGUMENT and thing.seekable():  # code need not use it: its position tells
+            spec.files.append(thing)
+        else:
+            spec.unrepeatable[label] = A_FILE
     elif hasattr(cls, "__next__") and hasattr(cls, "__iter__"):
         spec.unrepeatable[label] = "an iterator: it yields each item once, and the trace has consumed it"
     note_generator(walk, thing)

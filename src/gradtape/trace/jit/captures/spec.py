@@ -24,6 +24,9 @@ PLAIN_TYPES: Final = (
 )
 """Types of immutable values without parts."""
 
+A_FILE: Final = "a file: each read advances it, and the compiled function does not read"
+"""Why compiled calls do not repeat what a function does with a file."""
+
 
 class CaptureSpec:
     """The captures of a function: checks, hidden inputs, and the copy of the function that is traced.
@@ -61,6 +64,8 @@ class CaptureSpec:
         The steps whose objects are random number generators of NumPy's.
     numpy_generators, python_generators : list
         These generators, and those of Python's `random`.
+    files : list
+        Files among the arguments that have a position.
     may_draw : bool
         Whether the function may draw random numbers from generators of NumPy's.
     substituted : list of Substitute
@@ -89,6 +94,7 @@ class CaptureSpec:
         self.generators: list[int] = []
         self.numpy_generators: list[Any] = []
         self.python_generators: list[Any] = []
+        self.files: list[Any] = []
         self.generator_states: list[tuple[Any, Any]] = []
         self.may_draw = False
         self.substituted: list[Substitute] = []
@@ -112,7 +118,7 @@ class CaptureSpec:
     @property
     def has_effects(self) -> bool:
         """Whether the function may do what a program does not: print, read a clock, draw numbers of Python's, and the like."""
-        return bool(self.shows or self.unrepeatable or self.python_generators)
+        return bool(self.shows or self.unrepeatable or self.python_generators or self.files)
 
     def holders(self) -> list[Substitute]:
         """Return the user's objects to which the function may write."""

@@ -54,7 +54,7 @@ def _is_plain_class(cls: type) -> bool:
 
 def is_package_object(thing: Any) -> bool:
     """Return whether an object is of a class of an installed package that is traced, and determined by its attributes."""
-    return shows_fields(thing) and not any(hasattr(type(thing), name) for name in _OWN_WAYS)
+    return shows_fields(thing) and not _has_own_ways(type(thing))
 
 
 def shows_fields(thing: Any) -> bool:
@@ -92,11 +92,13 @@ def _looks_plain(cls: type) -> bool:
 
 def _holds_fields(cls: type) -> bool:
     """Return whether the attributes of its instances are all that they hold, and are read as such."""
-    return _keeps_fields(cls) and not any(hasattr(cls, name) for name in _OWN_WAYS)
+    return _keeps_fields(cls) and not _has_own_ways(cls)
 
 
-_OWN_WAYS: Final = ("__getattr__", "__array__", "__array_ufunc__", "__array_function__")
-"""Methods by which the instances of a class are read otherwise than by their attributes."""
+def _has_own_ways(cls: type) -> bool:
+    """Return whether a class has methods by which its instances are read otherwise than by their attributes."""
+    names = ("__getattr__", "__array__", "__array_ufunc__", "__array_function__")
+    return any(hasattr(cls, name) for name in names)
 
 
 def _keeps_fields(cls: type) -> bool:

@@ -25,7 +25,7 @@ MOST_STEPS: Final = 4096
 """The number of steps after which objects are checked by identity alone."""
 
 HAS_STATE: Final = random.Random, io.IOBase
-"""Objects that a call changes where nobody sees it."""
+"""Classes of objects whose state no check reads, and that calls change."""
 
 WRITABLE: Final = (list, dict, set, deque, OrderedDict, defaultdict)
 
